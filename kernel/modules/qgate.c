@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The gate between a lab and its host: /dev/qgate over one host descriptor.
+ *
+ * A write reaches the host at once. A read waits in the host, with the whole
+ * kernel: virtual time stands still until the host has answered. So a lab can
+ * be asked, from the wall clock, without any virtual time passing unasked.
+ *
+ * The descriptor is inherited and named on the kernel's command line (qgate=FD):
+ * a guest cannot choose another.
+ */
+#include <linux/errno.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <os.h>
+
+#define QGATE_CHUNK	65536
+
+static int qgate_fd = -1;
+module_param_named(fd, qgate_fd, int, 0444);
+MODULE_PARM_DESC(fd, "host file descriptor of a stream socket (qgate= of the kernel's command line)");
+
+static DEFINE_MUTEX(qgate_lock);
+static char *qgate_buffer;
+
+static ssize_t qgate_read(struct file *file, char __user *to, size_t count,
+			  loff_t *pos)
+{
+	int n;
+
+	count = min_t(size_t, count, QGATE_CHUNK);
+	mutex_lock(&qgate_lock);
+	do {
+		n = os_read_file(qgate_fd, qgate_buffer, count);
+	} while (n == -EINTR);
+	if (n > 0 && copy_to_user(to, qgate_buffer, n))
+		n = -EFAULT;
+	mutex_unlock(&qgate_lock);
+	return n;
+}
+
+static ssize_t qgate_write(struct file *file, const char __user *from,
+			   size_t count, loff_t *pos)
+{
+	int n = 0, sent = 0;
+
+	count = min_t(size_t, count, QGATE_CHUNK);
+	mutex_lock(&qgate_lock);
+	if (copy_from_user(qgate_buffer, from, count))
+		n = -EFAULT;
+	while (n >= 0 && sent < count) {
+		n = os_write_file(qgate_fd, qgate_buffer + sent, count - sent);
+		if (n == -EINTR)
+			n = 0;
+		if (n > 0)
+			sent += n;
+	}
+	mutex_unlock(&qgate_lock);
+	return sent ? sent : n;
+}
+
+static const struct file_operations qgate_fops = {
+	.owner	= THIS_MODULE,
+	.read	= qgate_read,
+	.write	= qgate_write,
+	.llseek	= noop_llseek,
+};
+
+static struct miscdevice qgate_device = {
+	.minor	= MISC_DYNAMIC_MINOR,
+	.name	= "qgate",
+	.mode	= 0600,
+	.fops	= &qgate_fops,
+};
+
+static int __init qgate_init(void)
+{
+	int err;
+
+	if (qgate_fd < 0)
+		return -ENODEV;
+	qgate_buffer = kmalloc(QGATE_CHUNK, GFP_KERNEL);
+	if (!qgate_buffer)
+		return -ENOMEM;
+	err = misc_register(&qgate_device);
+	if (err)
+		kfree(qgate_buffer);
+	return err;
+}
+
+static void __exit qgate_exit(void)
+{
+	misc_deregister(&qgate_device);
+	kfree(qgate_buffer);
+}
+
+module_init(qgate_init);
+module_exit(qgate_exit);
+MODULE_DESCRIPTION("A lab's gate to its host");
+MODULE_LICENSE("GPL");
