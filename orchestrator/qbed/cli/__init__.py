@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. Every module of this package that has `register(app)` adds its commands: one module a group."""
+
+import importlib
+import pkgutil
+import sys
+
+import typer
+
+from qbed.errors import LabError, QbedError
+
+app = typer.Typer(
+    name="qbed",
+    help="A lab bench for in-network congestion signals.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """A lab bench for in-network congestion signals."""
+
+
+def load_commands() -> typer.Typer:
+    """The app with the commands of every module of this package."""
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+        register = getattr(importlib.import_module(f"{__name__}.{module.name}"), "register", None)
+        if register is not None:
+            register(app)
+    return app
+
+
+def main() -> None:
+    """Run; errors that a user can act on are printed as they are, without a traceback."""
+    try:
+        load_commands()()
+    except LabError as error:
+        for message in error.messages:
+            print(f"error: {message}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except QbedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)

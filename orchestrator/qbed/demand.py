@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab's traffic needs: socket buffers for its longest path, and the memory of the lab's kernel.
+
+Memory is an upper estimate, not a reservation: pages that the kernel never touches cost the machine nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from qbed import plan as p
+from qbed.resolve import ETHERNET_BYTES, Resolver
+from qbed.routes import Out, Routing
+
+_MIB = 1 << 20
+_BASE = 192 * _MIB
+_PER_NODE, _PER_LINK, _PER_FLOW = 768 << 10, 64 << 10, 16 << 10
+# A segment of 1448 bytes that waits in a sender's queue occupies about 2.5 KB.
+_TRUESIZE = 1.75
+# Slow start sends twice what fits before it learns, and a sending socket keeps as much again ready.
+_OVERSHOOT = 2
+_LARGEST_SOCKET_BUFFER = 1 << 30  # TCP's window has at most 30 bits
+_MOST_PAIRS = 4096
+
+
+class Demand:
+    """Numbers for a compiled network and its workloads."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        links: Sequence[p.Link],
+        queues: Sequence[p.Queue],
+        workloads: Sequence[p.Flows | p.Arrivals],
+        resolver: Resolver,
+        duration_ns: int,
+    ) -> None:
+        self.routing, self.links = routing, links
+        self.duration_ns = duration_ns
+        specs = resolver.switch_queues | resolver.host_queues
+        self.buffers = [
+            specs[i, side].buffer_bytes(link.mtu + ETHERNET_BYTES) for i, link in enumerate(links) for side in ("a", "b")
+        ]
+        self._seen: dict[Any, tuple[int, int, Out]] = {}
+        self.longest_rtt_ns = 0
+        self.socket_buffer_bytes = 0
+        in_flight = self._measure(workloads)
+        flows = sum(self._concurrent(workload) for workload in workloads)
+        self.memory_bytes = self._memory(flows, in_flight)
+
+    def _end(self, out: Out) -> p.End:
+        link = self.links[out[0]]
+        return link.b if out[1] else link.a
+
+    def _measure(self, workloads: Sequence[p.Flows | p.Arrivals]) -> int:
+        """Payload that can be in flight at once, over all bottlenecks; sets the longest RTT and the socket buffer."""
+        longest: dict[Out, int] = defaultdict(int)
+        buffers: dict[Out, int] = defaultdict(int)
+        bounds: dict[Out, float] = defaultdict(float)
+        for workload in workloads:
+            for source, target in _pairs(workload):
+                rtt, waiting, bottleneck = self._path(source, target)
+                longest[bottleneck] = max(longest[bottleneck], rtt)
+                buffers[bottleneck] = max(buffers[bottleneck], waiting)
+                size = workload.size_bytes if isinstance(workload, p.Flows) else None
+                bounds[bottleneck] += float("inf") if size is None else size
+        if not longest:
+            self._default_path()
+        total = 0
+        for out, rtt in longest.items():
+            bdp = self._end(out).rate_bps * rtt // 8_000_000_000
+            self._note(rtt, bdp + buffers[out])
+            total += int(min(bdp + buffers[out], bounds[out]))
+        return total
+
+    def _default_path(self) -> None:
+        """Without workloads (an interactive lab): the path between the first host and the last."""
+        hosts = [i for i, is_host in enumerate(self.routing.is_host) if is_host]
+        if len(hosts) > 1 and self.routing.path(hosts[0], hosts[-1]):
+            rtt, waiting, out = self._path(hosts[0], hosts[-1])
+            self._note(rtt, self._end(out).rate_bps * rtt // 8_000_000_000 + waiting)
+
+    def _note(self, rtt_ns: int, window_bytes: int) -> None:
+        self.longest_rtt_ns = max(self.longest_rtt_ns, rtt_ns)
+        # Twice for the kernel's own bookkeeping (tcp_adv_win_scale's successor), twice for what slow start overshoots.
+        needed = min(_LARGEST_SOCKET_BUFFER, 4 * window_bytes)
+        self.socket_buffer_bytes = max(self.socket_buffer_bytes, needed)
+
+    def _path(self, source: int, target: int) -> tuple[int, int, Out]:
+        """Base RTT, the bottleneck's buffer in bytes, and the bottleneck of a path; remembered by its first and last links."""
+        ends = (self.routing.primary(source), self.routing.primary(target))
+        key = tuple(
+            (self.routing.peer(end), self.links[end[0]].a.delay_ns, self.links[end[0]].b.delay_ns, self._end(end).rate_bps)
+            for end in ends
+            if end is not None
+        )
+        if key not in self._seen:
+            outs = self.routing.path(source, target) or []
+            rtt = sum(self.links[i].a.delay_ns + self.links[i].b.delay_ns for i, _ in outs)
+            rtt += sum(self._end(out).transmit_ns(self.links[out[0]].mtu + ETHERNET_BYTES) for out in outs)
+            # Of equal rates the last: where flows from many hosts meet.
+            bottleneck = min(reversed(outs), key=lambda out: self._end(out).rate_bps)
+            self._seen[key] = (rtt, self.buffers[2 * bottleneck[0] + bottleneck[1]], bottleneck)
+        return self._seen[key]
+
+    def _concurrent(self, workload: p.Flows | p.Arrivals) -> int:
+        """How many flows the kernel may have at once; closed connections linger for a minute."""
+        if isinstance(workload, p.Flows):
+            return len(workload.pairs)
+        mean = next(iter(workload.interarrival_ns.values()))
+        arrivals = int(self.duration_ns / max(mean, 1.0)) + 1
+        return min(arrivals, workload.limit or arrivals)
+
+    def _memory(self, flows: int, in_flight: int) -> int:
+        buffers = sum(min(size, 4 * _MIB) for size in self.buffers) // 8
+        total = (
+            _BASE
+            + _PER_NODE * len(self.routing.is_host)
+            + _PER_LINK * len(self.links)
+            + _PER_FLOW * flows
+            + int((_OVERSHOOT * in_flight + min(buffers, 256 * _MIB)) * _TRUESIZE)
+        )
+        return -(-total // (16 * _MIB)) * 16 * _MIB
+
+
+def _pairs(workload: p.Flows | p.Arrivals) -> Iterable[tuple[int, int]]:
+    """A workload's pairs; of a large product of sources and destinations only the first thousands."""
+    if workload.pairs is not None:
+        return workload.pairs
+    assert isinstance(workload, p.Arrivals)
+    sources, targets = workload.sources or [], workload.destinations or []
+    return islice(((a, b) for a in sources for b in targets if a != b), _MOST_PAIRS)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab file: its typed model, and how it is read.
+
+`load_lab` reads, applies overrides (a campaign's axes, `--set`) to the raw values, validates, and checks what no single field can
+show. It raises `LabError` with one clear message for each thing that is wrong, never anything else.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
+
+from qbed.errors import LabError
+from qbed.messages import explain
+from qbed.overrides import apply_overrides
+from qbed.settings import HostSettings, LinkSettings, SwitchSettings
+from qbed.source import Source, read
+from qbed.topology import Network, Strict, generators
+from qbed.units import DURATIONS, Duration, Size, parse_duration, pattern
+from qbed.workloads import Workload
+
+
+class _OneTopology(Strict):
+    """The lab's nodes and links: exactly one generator with its settings."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "_OneTopology":
+        if len(self._given()) != 1:
+            raise ValueError("expected exactly one of " + ", ".join(f"`{name}`" for name in generators()))
+        return self
+
+    def _given(self) -> list[str]:
+        return [name for name in generators() if getattr(self, name.replace("-", "_")) is not None]
+
+    @property
+    def generator(self) -> str:
+        """The name of the generator."""
+        return self._given()[0]
+
+    def build(self) -> Network:
+        """The network. TopologyError if the settings do not fit together."""
+        settings = getattr(self, self.generator.replace("-", "_"))
+        network: Network = generators()[self.generator].build(settings)
+        return network
+
+
+Topology: type[_OneTopology] = create_model(
+    "Topology",
+    __base__=_OneTopology,
+    __doc__=_OneTopology.__doc__,
+    **{  # type: ignore[call-overload]
+        name.replace("-", "_"): (
+            module.Settings | None,
+            Field(default=None, alias=name, description=module.Settings.__doc__),
+        )
+        for name, module in generators().items()
+    },
+)
+
+EVERY_PACKET = "every packet"
+
+
+def _parse_queue_mode(value: object) -> object:
+    return value if value in ("summary", EVERY_PACKET) else parse_duration_or_word(value, ("summary", EVERY_PACKET))
+
+
+def parse_duration_or_word(value: object, words: tuple[str, ...]) -> int:
+    """A duration; ValueError that also names the words that are allowed here."""
+    try:
+        duration = parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; `{'`, `'.join(words)}` would do as well") from None
+    if duration == 0:
+        raise ValueError("expected an interval longer than nothing")
+    return duration
+
+
+def _word_or_duration(*words: str) -> Any:
+    """The field's type: one of the words, or a duration in ns."""
+    from pydantic import PlainValidator, WithJsonSchema
+
+    def parse(value: object) -> object:
+        value = "off" if value is False else value
+        return value if value in words else parse_duration_or_word(value, words)
+
+    return Annotated[
+        Any,
+        PlainValidator(parse),
+        WithJsonSchema({"anyOf": [{"enum": list(words)}, {"type": "string", "pattern": pattern(DURATIONS)}]}),
+    ]
+
+
+class Observe(Strict):
+    """What is recorded. Totals, time-weighted means, maxima and histograms of every queue always are."""
+
+    queues: _word_or_duration("summary", EVERY_PACKET) = "summary"  # type: ignore[valid-type]
+    """Of the switches' queues: `summary`, the interval of a series (`100 us`), or `every packet`."""
+    host_queues: _word_or_duration("summary", EVERY_PACKET) = "summary"  # type: ignore[valid-type]
+    """The same for the queues of the hosts' own network cards."""
+    ports: dict[str, _word_or_duration("summary", EVERY_PACKET)] = Field(default_factory=dict)  # type: ignore[valid-type]
+    """The same for single queues: the end of a link, such as `s1>h1` or `s1>*`."""
+    flows: _word_or_duration("off") = "off"  # type: ignore[valid-type]
+    """The interval of a series of each TCP flow's TCP_INFO, or `off`."""
+
+
+def _capture(value: object) -> object:
+    return {"end": value} if isinstance(value, str) else value
+
+
+class Capture(Strict):
+    """Packets to write to a file: those that the link's end sends and receives."""
+
+    end: str
+    """The end of a link, such as `h1>s1`: at h1, towards s1."""
+    snaplen: Size = 128
+    """The most bytes of each packet."""
+
+
+class Lab(Strict):
+    """A lab: its network, its hosts and switches, and what happens in it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    """The lab's name: letters a-z, digits and `-`."""
+    topology: Topology  # type: ignore[valid-type]
+    """The lab's nodes and links: exactly one generator with its settings."""
+    links: dict[str, LinkSettings]
+    """By `default`, a layer of the topology, a link's name or glob (`h1-s1`, `h*-s1`), or one direction (`h1>s1`); later kinds win."""
+    switches: dict[str, SwitchSettings] = Field(default_factory=dict)
+    """By `default`, a switch's name, glob or range, or one port (`s1>h1`: its queue towards h1); later kinds win."""
+    hosts: dict[str, HostSettings] = Field(default_factory=dict)
+    """By `default`, or a host's name, glob or range; names win over globs."""
+    addressing: Literal["ipv4", "ipv6", "both"] = "ipv4"
+    """Which addresses the nodes have."""
+    workload: list[Workload] = Field(default_factory=list)
+    """What the hosts send."""
+    observe: Observe = Field(default_factory=Observe)
+    """What is recorded."""
+    capture: list[Annotated[Capture, BeforeValidator(_capture)]] = Field(default_factory=list)
+    """Where packets are captured."""
+    duration: Duration = Field(gt=0)
+    """How long the lab runs after its epoch; set-up comes before it."""
+    seed: int = Field(default=1, ge=0, lt=2**32)
+    """Of everything random: equal seeds give equal runs."""
+    memory: Size | None = None
+    """Of the lab's kernel; estimated without it."""
+
+    _source: Source = PrivateAttr(default_factory=lambda: Source(file="<lab>", folder=Path()))
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed but probably not meant, one message each."""
+        return self._warnings
+
+    @property
+    def source(self) -> Source:
+        """The file it came from, for messages."""
+        return self._source
+
+    @cached_property
+    def network(self) -> Network:
+        """The nodes and links. TopologyError if the generator's settings do not fit together."""
+        network: Network = self.topology.build()  # type: ignore[attr-defined]
+        return network
+
+
+def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Lab:
+    """Read a lab file, or the `lab.yml` of a folder.
+
+    `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation. LabError
+    says everything that is wrong.
+    """
+    path = Path(path)
+    return lab_from_source(read(path / "lab.yml" if path.is_dir() else path), overrides)
+
+
+def lab_from_source(source: Source, overrides: Mapping[str, Any] | None = None) -> Lab:
+    """The same from parsed YAML."""
+    from qbed.checks import check
+
+    if not isinstance(source.values, dict):
+        raise LabError([source.message((), "expected a lab: a mapping of fields such as `name: my-lab`")])
+    apply_overrides(source, overrides or {})
+    try:
+        lab = Lab.model_validate(source.values, context={"folder": source.folder})
+    except ValidationError as error:
+        raise LabError(explain(error, source, lab_schema())) from None
+    lab._source = source
+    problems = check(lab)
+    if problems.errors:
+        raise LabError(problems.errors)
+    lab._warnings = problems.warnings
+    return lab
+
+
+def lab_schema() -> dict[str, Any]:
+    """The lab file's JSON Schema, with every scheme's parameters among the settings of queues."""
+    from qbed.reference import schema
+
+    return schema()

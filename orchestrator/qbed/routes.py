@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shortest paths: what every switch and host sends where.
+
+Switches route to edge switches (those with hosts) along all shortest paths (ECMP), hosts through their switch. Hosts never forward.
+
+A flow and its acknowledgements take the same links, because
+* with `fib_multipath_hash_policy=1` Linux hashes addresses, ports and protocol after sorting the two addresses and, apart from
+  them, the two ports (`__flow_hash_consistentify`, net/core/flow_dissector.c), so both directions have the same hash;
+* `fib_select_multipath` (net/ipv4/fib_semantics.c; `fib6_select_path` for IPv6) takes the first next hop whose upper bound reaches
+  the hash; of n next hops of equal weight that is number `hash * n / 2^31`, in the order of the route;
+* that order is everywhere by the neighbour's index, so the same number is the same neighbour for two switches below the same
+  ones, and both directions choose the same spine, and on the way down the leaf that the other direction takes on its way up;
+* all switches of a layer have the same `fib_multipath_hash_seed`. Neighbouring layers have different ones: otherwise a leaf would see
+  only hashes that chose it, and use only some of its spines (polarisation). Racks and spines share theirs: the number of the leaf that a spine
+  chooses downwards must be the one that a rack of that pod chooses upwards.
+One condition lies with the link device: a frame that enters a node carries no hash of the sender's socket (`skb_clear_hash`), since
+`fib_multipath_hash` would take it as it is.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from functools import cached_property
+
+Out = tuple[int, int]
+"""A link's end as seen by the node that sends: link index, side (0: a, 1: b)."""
+
+
+class Routing:
+    """Shortest paths in a network of hosts and switches, by index. `links` are the pairs of nodes that each link joins."""
+
+    def __init__(self, is_host: Sequence[bool], links: Sequence[tuple[int, int]]) -> None:
+        self.is_host = is_host
+        self.links = links
+        self.outs: list[list[Out]] = [[] for _ in is_host]
+        for i, (a, b) in enumerate(links):
+            self.outs[a].append((i, 0))
+            self.outs[b].append((i, 1))
+        self._distances: dict[int, list[int | None]] = {}
+
+    def peer(self, out: Out) -> int:
+        """The node at the other end."""
+        return self.links[out[0]][1 - out[1]]
+
+    @cached_property
+    def switch_outs(self) -> list[list[Out]]:
+        """Of every switch, its ends towards switches, by the neighbour's index, then the link's."""
+        return [
+            []
+            if self.is_host[node]
+            else sorted((o for o in outs if not self.is_host[self.peer(o)]), key=lambda o: (self.peer(o), o[0]))
+            for node, outs in enumerate(self.outs)
+        ]
+
+    @cached_property
+    def edges(self) -> list[int]:
+        """The switches that have hosts."""
+        return [
+            node
+            for node, outs in enumerate(self.outs)
+            if not self.is_host[node] and any(self.is_host[self.peer(out)] for out in outs)
+        ]
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """How many links each switch is above the nearest edge switch; 0 for hosts and what no edge switch reaches."""
+        return [d or 0 for d in self._search(self.edges)]
+
+    def distances(self, edge: int) -> list[int | None]:
+        """Of every switch, how many links it is from an edge switch; None where there is no way."""
+        if edge not in self._distances:
+            self._distances[edge] = self._search([edge])
+        return self._distances[edge]
+
+    def _search(self, starts: Sequence[int]) -> list[int | None]:
+        found: list[int | None] = [None] * len(self.is_host)
+        for start in starts:
+            found[start] = 0
+        queue = deque(starts)
+        while queue:
+            node = queue.popleft()
+            for out in self.switch_outs[node]:
+                peer = self.peer(out)
+                if found[peer] is None:
+                    found[peer] = (found[node] or 0) + 1
+                    queue.append(peer)
+        return found
+
+    def next_hops(self, switch: int, edge: int) -> list[Out]:
+        """Every end by which a shortest path leads from a switch to an edge switch; empty if none does."""
+        distances = self.distances(edge)
+        here = distances[switch]
+        if not here:
+            return []
+        return [out for out in self.switch_outs[switch] if distances[self.peer(out)] == here - 1]
+
+    def uplinks(self, host: int) -> list[Out]:
+        """A host's ends towards switches, in their order."""
+        return [out for out in self.outs[host] if not self.is_host[self.peer(out)]]
+
+    def direct(self, host: int) -> list[Out]:
+        """A host's ends towards hosts."""
+        return [out for out in self.outs[host] if self.is_host[self.peer(out)]]
+
+    def primary(self, node: int) -> Out | None:
+        """The end whose address stands for a node: a host's first towards a switch, or else its first."""
+        return next(iter(self.uplinks(node) if self.is_host[node] else self.outs[node]), None) or next(
+            iter(self.outs[node]), None
+        )
+
+    def detours(self, host: int) -> list[tuple[int, Out]]:
+        """Of a host with several uplinks: the edge switches that are nearer by another than its first, with that uplink."""
+        uplinks = self.uplinks(host)
+        found: list[tuple[int, Out]] = []
+        for edge in self.edges if len(uplinks) > 1 else []:
+            distances = self.distances(edge)
+            costs = [_cost(distances[self.peer(out)]) for out in uplinks]
+            if min(costs) < costs[0]:
+                found.append((edge, uplinks[costs.index(min(costs))]))
+        return found
+
+    def path(self, source: int, destination: int) -> list[Out] | None:
+        """The ends that send, one for each link of ONE shortest path between two hosts; None if there is no way."""
+        for out in self.direct(source):
+            if self.peer(out) == destination:
+                return [out]
+        last = self.primary(destination)
+        uplinks = self.uplinks(source)
+        if source == destination or last is None or self.is_host[self.peer(last)] or not uplinks:
+            return None
+        edge = self.peer(last)
+        first = dict(self.detours(source)).get(edge, uplinks[0])
+        node = self.peer(first)
+        if self.distances(edge)[node] is None:
+            return None
+        path = [first]
+        while node != edge:
+            path.append(self.next_hops(node, edge)[0])
+            node = self.peer(path[-1])
+        return [*path, (last[0], 1 - last[1])]
+
+
+def _cost(distance: int | None) -> int:
+    return 1 << 30 if distance is None else distance

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML with positions: plain values, and for every field path the line and column where it stands.
+
+Scalars follow YAML 1.2's core rules (`on` and `off` are text, `1:30` is no number). Duplicate keys, cycles and alias bombs are refused.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from qbed.errors import LabError
+
+FieldPath = tuple[str | int, ...]
+_MOST_VALUES = 200_000
+_DEEPEST = 64
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader with YAML 1.2's scalars."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false", re.I), list("tfTF"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)$", re.I), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?[0-9]{1,18}$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]{1,3})?$"), list("-+.0123456789")
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<$"), ["<"])
+
+
+def show_path(path: FieldPath) -> str:
+    """`('workload', 0, 'flow')` as `workload[0].flow`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            shown = part if re.fullmatch(r"[\w>*?\[\]-]+", part) else f'"{part}"'
+            text += f".{shown}" if text else shown
+    return text
+
+
+@dataclass
+class Source:
+    """A parsed file: its values and where they stand; `axes` are the fields that were set from outside."""
+
+    file: str
+    folder: Path
+    values: Any = None
+    positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
+    keys: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
+    axes: dict[FieldPath, Any] = field(default_factory=dict)
+
+    def message(self, path: FieldPath, text: str, *, at_key: bool = False) -> str:
+        """`file:line:column: field: text`; a field that the file does not have stands where its nearest parent is."""
+        axis = next((axis for axis in self.axes if path[: len(axis)] == axis), None)
+        if axis is not None:
+            origin = f"{self.file} with {show_path(axis)}={self.axes[axis]}"
+            return f"{origin}: {show_path(path)}: {text}"
+        line, column = self._position(path, at_key)
+        where = f"{self.file}:{line}:{column}: "
+        return f"{where}{show_path(path)}: {text}" if path else f"{where}{text}"
+
+    def _position(self, path: FieldPath, at_key: bool) -> tuple[int, int]:
+        if at_key and path in self.keys:
+            return self.keys[path]
+        for length in range(len(path), -1, -1):
+            if path[:length] in self.positions:
+                return self.positions[path[:length]]
+        return (1, 1)
+
+
+def read(path: Path) -> Source:
+    """Parse a file; LabError if it cannot be read or is not one YAML document."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise LabError([f"{path}: cannot read it: {reason}"]) from None
+    return parse(text, file=str(path), folder=path.parent)
+
+
+def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source:
+    """Parse one YAML document; LabError with the position of what is wrong."""
+    source = Source(file=file, folder=folder or Path())
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+        if root is not None:
+            _Builder(source).fill(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
+        raise LabError([f"{file}:{where}: not valid YAML: {error.problem or error.context}"]) from None
+    except yaml.reader.ReaderError as error:
+        raise LabError([f"{file}:1:1: not valid YAML: character {error.character!r} at {error.position}"]) from None
+    except RecursionError:
+        raise LabError([f"{file}:1:1: nested too deeply"]) from None
+    return source
+
+
+def scalar(text: str) -> Any:
+    """One value as the file would read it (`--set field=value`)."""
+    return parse(text, file="--set").values
+
+
+class _Builder:
+    """Turns PyYAML's node graph into plain values and records positions."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.count = 0
+        self.open: set[int] = set()
+
+    def fill(self, root: yaml.Node) -> None:
+        self.source.values = self.value(root, ())
+
+    def value(self, node: yaml.Node, path: FieldPath) -> Any:
+        self.source.positions[path] = _position(node)
+        self.count += 1
+        if self.count > _MOST_VALUES:
+            raise self.refuse(node, path, f"more than {_MOST_VALUES} values")
+        if id(node) in self.open:
+            raise self.refuse(node, path, "the anchor contains itself")
+        if len(path) > _DEEPEST:
+            raise self.refuse(node, path, "nested too deeply")
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node, path)
+        self.open.add(id(node))
+        try:
+            if isinstance(node, yaml.SequenceNode):
+                return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+            return self.mapping(node, path)
+        finally:
+            self.open.remove(id(node))
+
+    def mapping(self, node: yaml.Node, path: FieldPath) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                for mapping in self.merge_sources(value_node, path):
+                    merged = self.mapping(mapping, path) | merged
+                continue
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self.refuse(key_node, path, "a field's name must be plain text")
+            key = key_node.value
+            if key in result:
+                raise self.refuse(key_node, path, f"the field `{key}` is given twice")
+            self.source.keys[(*path, key)] = _position(key_node)
+            result[key] = self.value(value_node, (*path, key))
+        return merged | result
+
+    def merge_sources(self, node: yaml.Node, path: FieldPath) -> Iterator[yaml.Node]:
+        for item in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+            if not isinstance(item, yaml.MappingNode) or id(item) in self.open:
+                raise self.refuse(item, path, "`<<` merges fields, so it needs a mapping")
+            yield item
+
+    def scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:
+        kind = node.tag.rpartition(":")[2]
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return node.value.lower() == "true"
+        if kind in ("int", "float"):
+            try:
+                return int(node.value) if kind == "int" else float(node.value)
+            except ValueError:
+                raise self.refuse(node, path, f"`{node.value}` is not a number") from None
+        if kind == "str":
+            return node.value
+        raise self.refuse(node, path, f"the tag `{node.tag}` is not allowed")
+
+    def refuse(self, node: yaml.Node, path: FieldPath, text: str) -> LabError:
+        line, column = _position(node)
+        name = f"{show_path(path)}: " if path else ""
+        return LabError([f"{self.source.file}:{line}:{column}: {name}{text}"])
+
+
+def _position(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1

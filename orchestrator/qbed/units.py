@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities with units: text such as `10 Gbit/s` to integers in base units and back.
+
+Base units are nanoseconds, bytes, bits a second. Prefixes are SI's: 1 KB = 1000 bytes, 1 KiB = 1024 bytes.
+Values are exact: `0.5 ns` is refused, not rounded. A number without its unit is refused, zero as well.
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+DURATIONS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+SIZES = {
+    "B": 1, "KB": 10**3, "kB": 10**3, "MB": 10**6, "GB": 10**9,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "byte": 1, "bytes": 1,
+}  # fmt: skip
+RATES = {
+    f"{prefix}{name}": factor
+    for prefix, factor in {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}.items()
+    for name in ("bit/s", "bps", "b/s")
+}
+PACKETS = {"packet": 1, "packets": 1}
+
+_QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?)\s*([^\s0-9.][^\s]*)\s*", re.ASCII)
+_LARGEST = 2**63 - 1
+
+
+def _shown(value: object) -> str:
+    text = "nothing" if value is None else f"`{value}`"
+    return text if len(text) <= 60 else text[:57] + "...`"
+
+
+def _parse(value: object, units: dict[str, int], expected: str) -> int:
+    """The quantity in base units; ValueError says what was expected and what is there."""
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2] not in units:
+        raise ValueError(f"expected {expected}, got {_shown(value)}")
+    exact = Fraction(match[1].replace("_", "")) * units[match[2]]
+    if exact.denominator != 1:
+        smallest = min(units, key=lambda unit: units[unit])
+        raise ValueError(f"expected a whole number of {smallest}, got {_shown(value)}")
+    if exact > _LARGEST:
+        raise ValueError(f"expected {expected}, got {_shown(value)}, which is too large")
+    return int(exact)
+
+
+def parse_duration(value: object) -> int:
+    """`5 us` to nanoseconds."""
+    return _parse(value, DURATIONS, "a duration such as `5 us`")
+
+
+def parse_size(value: object) -> int:
+    """`32 KB` to bytes."""
+    return _parse(value, SIZES, "a size such as `32 KB`")
+
+
+def parse_rate(value: object) -> int:
+    """`10 Gbit/s` to bits a second."""
+    return _parse(value, RATES, "a rate such as `10 Gbit/s`")
+
+
+def parse_packets(value: object) -> int:
+    """`10 packets` to a number."""
+    return _parse(value, PACKETS, "a number of packets such as `10 packets`")
+
+
+@dataclass(frozen=True, order=True)
+class Amount:
+    """A queue's length: bytes (of frames with their Ethernet header) or packets, as the file says it."""
+
+    value: int
+    unit: Literal["bytes", "packets"]
+
+    def __str__(self) -> str:
+        return format_size(self.value) if self.unit == "bytes" else format_packets(self.value)
+
+    def in_bytes(self, frame_bytes: int) -> int:
+        """The bytes it holds when every frame has `frame_bytes`."""
+        return self.value if self.unit == "bytes" else self.value * frame_bytes
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            parse_amount, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": pattern(SIZES | PACKETS), "examples": ["128 KB", "20 packets"]}
+
+
+def parse_amount(value: object) -> Amount:
+    """`128 KB` or `20 packets`."""
+    if isinstance(value, Amount):
+        return value
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is not None and match[2] in PACKETS:
+        return Amount(parse_packets(value), "packets")
+    return Amount(_parse(value, SIZES, "an amount such as `128 KB` or `20 packets`"), "bytes")
+
+
+def parse_fraction(value: object) -> float:
+    """`0.01` or `1 %` to 0..1."""
+    number: float | None = None
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", value, re.ASCII)):
+        number = float(Fraction(match[1]) / 100)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = float(value)
+    if number is None or not 0 <= number <= 1:
+        raise ValueError(f"expected a fraction from 0 to 1 or a percentage such as `1 %`, got {_shown(value)}")
+    return number
+
+
+def _format(value: int, units: list[tuple[str, int]]) -> str:
+    """The value in the largest unit in which it needs at most three decimals; exact always."""
+    for name, factor in units:
+        if value >= factor and (value * 1000) % factor == 0:
+            whole, rest = divmod(value, factor)
+            decimals = f"{rest * 1000 // factor:03d}".rstrip("0")
+            return f"{whole}.{decimals} {name}" if decimals else f"{whole} {name}"
+    return f"{value} {units[-1][0]}"
+
+
+def format_duration(ns: int) -> str:
+    """Nanoseconds to `5 us`."""
+    return _format(ns, [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)])
+
+
+def format_size(size_bytes: int) -> str:
+    """Bytes to `128 KB`."""
+    return _format(size_bytes, [("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("B", 1)])
+
+
+def format_rate(bps: int) -> str:
+    """Bits a second to `10 Gbit/s`."""
+    return _format(bps, [("Tbit/s", 10**12), ("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1)])
+
+
+def format_packets(count: int) -> str:
+    """A number to `20 packets`."""
+    return f"{count} packet" if count == 1 else f"{count} packets"
+
+
+def pattern(units: dict[str, int]) -> str:
+    """A JSON Schema pattern of a quantity in one of these units."""
+    names = "|".join(sorted((re.escape(u).replace("/", "/") for u in units), key=lambda u: (-len(u), u)))
+    return rf"^\s*[0-9][0-9_]*(\.[0-9]+)?([eE][0-9]{{1,2}})?\s*({names})\s*$"
+
+
+def _schema(units: dict[str, int], example: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern(units), "examples": [example]})
+
+
+Duration = Annotated[
+    int, BeforeValidator(parse_duration), PlainSerializer(format_duration), _schema(DURATIONS, "5 us")
+]
+Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(format_size), _schema(SIZES, "32 KB")]
+Rate = Annotated[int, BeforeValidator(parse_rate), PlainSerializer(format_rate), _schema(RATES, "10 Gbit/s")]
+Packets = Annotated[
+    int, BeforeValidator(parse_packets), PlainSerializer(format_packets), _schema(PACKETS, "10 packets")
+]
+Share = Annotated[
+    float,
+    BeforeValidator(parse_fraction),
+    WithJsonSchema({"type": ["number", "string"], "minimum": 0, "maximum": 1, "examples": [0.01, "1 %"]}),
+]
