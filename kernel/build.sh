@@ -4,9 +4,10 @@
 # and patches, and prints the folder that holds `linux` and `modules/`.
 #
 #   kernel/build.sh             the default series (6.12)
-#   QBED_KERNEL=7.x kernel/build.sh      another series that has a folder under kernel/patches/ and a Debian source package
+#   QBED_KERNEL=7.2 kernel/build.sh      another series that has a folder under kernel/patches/
 #
-# The sources are Debian's own package linux-source-SERIES; `make setup` installs it.
+# The sources are Debian's own package linux-source-SERIES: installed, or else (a newer series on an older Debian)
+# fetched with apt's tools and keys from Debian's testing, without touching this machine's own sources.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,16 +15,43 @@ root=$(dirname "$here")
 series=${QBED_KERNEL:-6.12}
 cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
 jobs=${QBED_JOBS:-$(nproc)}
-source_tar=/usr/src/linux-source-$series.tar.xz
 
 say() { printf 'kernel: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
 [ -d "$here/patches/$series" ] || die "no patches for kernel $series; there are: $(cd "$here/patches" && echo *)"
-[ -f "$source_tar" ] || die "$source_tar is missing: apt-get install linux-source-$series"
 
-# The package's version names its content; reading it is faster than hashing 150 MB.
-version=$(dpkg-query -W -f '${Version}' "linux-source-$series")
+# Sets source_tar and version. The package's version names its content; reading it is faster than hashing 150 MB.
+find_source() {
+    local package=linux-source-$series store=$cache/source
+    source_tar=/usr/src/$package.tar.xz
+    if [ -f "$source_tar" ]; then
+        version=$(dpkg-query -W -f '${Version}' "$package")
+        return
+    fi
+    source_tar=$store/$package.tar.xz
+    [ -f "$source_tar" ] || fetch_source "$package" "$store"
+    version=$(cat "$source_tar.version")
+}
+
+fetch_source() {
+    local package=$1 store=$2 work=$2/new options mirror
+    say "fetching $package from Debian testing"
+    rm -rf "$work"
+    mkdir -p "$work"/{lists/partial,archives/partial,root}
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | grep -v security | head -n 1)
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} testing main" >"$work/sources.list"
+    options=(-qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$work/lists"
+        -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives" -o APT::Sandbox::User=root -o Acquire::Languages=none)
+    (cd "$work" && apt-get "${options[@]}" update && apt-get "${options[@]}" download "$package") >"$work/log" 2>&1 ||
+        { tail -n 5 "$work/log" >&2; die "$package is neither installed nor in Debian testing"; }
+    dpkg-deb -f "$work"/"$package"_*.deb Version >"$store/$package.tar.xz.version"
+    dpkg-deb --fsys-tarfile "$work"/"$package"_*.deb | tar -x -C "$work/root" "./usr/src/$package.tar.xz"
+    mv "$work/root/usr/src/$package.tar.xz" "$store/"
+    rm -rf "$work"
+}
+
+find_source
 compiler=$(${CC:-gcc} -dumpfullversion)
 kernel_hash=$({ echo "$version $compiler"; cat "$here/config.fragment" "$here/patches/$series"/*.patch; } | sha256sum | cut -c1-16)
 kernel=$cache/kernel/$series-$kernel_hash
