@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * qtap: generic netlink control and record stream of the queue taps.
+ *
+ * Times are ns. In commands they count on CLOCK_MONOTONIC, in records from the
+ * tap's START. All records are little-endian and a multiple of 8 bytes long.
+ */
+#ifndef _UAPI_QBED_QTAP_H
+#define _UAPI_QBED_QTAP_H
+
+#include <linux/types.h>
+
+#define QTAP_FAMILY	"qtap"
+#define QTAP_VERSION	1
+#define QTAP_DEVICE	"qtap"	/* /dev/qtap */
+
+enum {
+	QTAP_CMD_UNSPEC,
+	QTAP_CMD_ATTACH,	/* IFINDEX, ID; optional: FLAGS, INTERVAL, START, BIN_BYTES, END */
+	QTAP_CMD_FLUSH,		/* close every open interval; emit summaries and histograms */
+	QTAP_CMD_DETACH,	/* all taps */
+	__QTAP_CMD_MAX
+};
+
+#define QTAP_CMD_MAX (__QTAP_CMD_MAX - 1)
+
+enum {
+	QTAP_ATTR_UNSPEC,
+	QTAP_ATTR_IFINDEX,	/* u32, in the caller's network namespace */
+	QTAP_ATTR_ID,		/* u32, of the records */
+	QTAP_ATTR_FLAGS,	/* u32, QTAP_FLAG_* */
+	QTAP_ATTR_INTERVAL,	/* u64, ns, 0: no samples */
+	QTAP_ATTR_START,	/* u64, ns; absent: now */
+	QTAP_ATTR_BIN_BYTES,	/* u32, at least 1; absent: 1514 */
+	QTAP_ATTR_END,		/* u64, ns, 0 or absent: open */
+	QTAP_ATTR_PAD,
+	__QTAP_ATTR_MAX
+};
+
+#define QTAP_ATTR_MAX (__QTAP_ATTR_MAX - 1)
+
+#define QTAP_FLAG_EVENTS 1u
+
+enum {
+	QTAP_RECORD_SAMPLE = 1,
+	QTAP_RECORD_EVENT = 2,
+	QTAP_RECORD_SUMMARY = 3,
+	QTAP_RECORD_HISTOGRAM = 4,
+};
+
+struct qtap_record {
+	__u16 type;
+	__u16 length;		/* of the whole record */
+	__u32 id;
+	__s64 time_ns;		/* since START */
+};
+
+/* Occupancy over [time_ns - interval_ns, time_ns). */
+struct qtap_sample {
+	struct qtap_record record;
+	__u64 interval_ns;
+	__u64 byte_ns;
+	__u64 packet_ns;
+	__u32 min_bytes;
+	__u32 max_bytes;
+	__u32 min_packets;
+	__u32 max_packets;
+	__u32 enqueued;
+	__u32 dequeued;
+	__u32 dropped;
+	__u32 marked;
+};
+
+enum {
+	QTAP_OP_ENQUEUE = 1,
+	QTAP_OP_DEQUEUE = 2,
+	QTAP_OP_DROP = 3,
+	QTAP_OP_MARK = 4,	/* precedes the dequeue record of the same packet */
+};
+
+#define QTAP_PACKET_UNKNOWN (~0ULL)
+
+struct qtap_event {
+	struct qtap_record record;
+	__u8 op;
+	__u8 ecn;		/* after the operation */
+	__u8 family;		/* 4, 6, or 0: not IP */
+	__u8 protocol;
+	__u32 bytes;
+	__u32 queue_bytes;	/* after the operation */
+	__u32 queue_packets;
+	__u64 packet;		/* number within this queue */
+	__u16 sport;
+	__u16 dport;
+	__u32 tcp_seq;
+	__u32 tcp_ack;
+	__u16 payload;		/* bytes */
+	__u8 tcp_flags;
+	__u8 pad;
+	__u8 saddr[16];
+	__u8 daddr[16];
+	__u8 zero[8];
+};
+
+struct qtap_summary {
+	struct qtap_record record;
+	/* since START */
+	__u64 duration_ns;
+	__u64 byte_ns;
+	__u64 packet_ns;
+	__u64 max_bytes;
+	__u64 max_packets;
+	/* since ATTACH; offered = sent + dropped + queue */
+	__u64 offered_packets;
+	__u64 offered_bytes;
+	__u64 sent_packets;
+	__u64 sent_bytes;
+	__u64 dropped_packets;
+	__u64 dropped_bytes;
+	__u64 marked_packets;
+	/* now, and at START */
+	__u64 queue_packets;
+	__u64 queue_bytes;
+	__u64 start_queue_packets;
+	__u64 start_queue_bytes;
+};
+
+/* Followed by bins times u64: ns with occupancy in [i, i + 1) * bin_bytes. */
+struct qtap_histogram {
+	struct qtap_record record;
+	__u32 bin_bytes;
+	__u32 bins;
+};
+
+#endif /* _UAPI_QBED_QTAP_H */

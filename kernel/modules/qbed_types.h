@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The few kernel names that the kernel-free headers use, so that the same
+ * arithmetic is compiled into the modules and into the unit tests.
+ */
+#ifndef _QBED_TYPES_H
+#define _QBED_TYPES_H
+
+#ifdef __KERNEL__
+
+#include <linux/compiler.h>
+#include <linux/limits.h>
+#include <linux/minmax.h>
+#include <linux/types.h>
+
+#else /* user space: unit tests */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#define U32_MAX UINT32_MAX
+#define U64_MAX UINT64_MAX
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+#endif
+
+#endif /* _QBED_TYPES_H */

@@ -1,0 +1,786 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * qlink: a point-to-point Ethernet link with an exact rate and delay, in the
+ * virtual time of a User-Mode Linux kernel (time-travel=inf-cpu).
+ *
+ * A frame's way:
+ *   ndo_start_xmit    the transmitter takes one frame and stops its queue, so
+ *                     all that waits, waits in the root qdisc
+ *   serialization end bits / rate later: the frame is on the wire, its socket
+ *                     is released, the next frame is taken from the qdisc
+ *   delivery          the propagation delay later: the other end receives it
+ *
+ * The frame keeps its socket until serialization ends, as with a NIC whose tx
+ * completion comes when the frame has left: TCP small queues and the socket's
+ * send buffer then count what waits in this host, and nothing on the wire.
+ *
+ * All links share one heap of deadlines on one time-travel event. Frames of a
+ * direction arrive in order, so a transmitter has at most two deadlines there.
+ * The event fires in hard interrupt context; the work is done in a tasklet,
+ * where the stack may be entered. There is one CPU: disabled bottom halves are
+ * all the locking that is needed.
+ */
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/if_arp.h>
+#include <linux/if_vlan.h>
+#include <linux/interrupt.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/random.h>
+#include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <linux/time-internal.h>
+#include <net/net_namespace.h>
+#include <net/netlink.h>
+#include <net/pkt_sched.h>
+#include <net/rtnetlink.h>
+#include <net/sch_generic.h>
+
+#include <qbed/qlink.h>
+
+#include "qlink_heap.h"
+#include "qlink_wire.h"
+
+#if IS_ENABLED(CONFIG_SMP)
+#error "qlink relies on the single CPU of time-travel mode"
+#endif
+
+#define QLINK_MAX_OVERHEAD_BYTES 65535
+#define QLINK_MAX_DELAY_NS (3600ull * NSEC_PER_SEC)
+
+/* What a deadline means: the low bit of its owner pointer. */
+enum qlink_deadline_kind {
+	QLINK_SERIALIZED = 0,
+	QLINK_ARRIVED = 1,
+};
+
+#define QLINK_OWNER_MASK (~1ul)
+
+struct qlink_params {
+	struct qlink_wire_params wire;
+	u64 delay_ns;		/* of propagation */
+	u32 loss;		/* probability x 2^32 */
+};
+
+struct qlink_stats {
+	u64 sent;		/* frames whose transmission began */
+	u64 sent_bytes;
+	u64 delivered;		/* frames handed to the other end's stack */
+	u64 delivered_bytes;
+	u64 lost;		/* frames lost by the model or a closed peer */
+};
+
+/* One end: its transmitter and the wire towards the other end. */
+struct qlink_end {
+	struct net_device *dev;
+	struct qlink_end *peer;		/* NULL once the link is being deleted */
+	struct qlink_wire wire;
+	struct sk_buff *serializing;
+	struct sk_buff *flight_head;	/* on the wire, first to arrive first */
+	struct sk_buff *flight_tail;
+	u64 last_arrival_ns;
+	u64 delay_ns;
+	u32 loss;
+	struct qlink_stats stats;
+};
+
+/* Of a frame on the wire, in skb->cb. */
+struct qlink_flight {
+	u64 arrival_ns;
+	u64 sequence;
+};
+
+struct qlink_clock {
+	struct qlink_heap heap;
+	u64 next_sequence;
+	struct time_travel_event event;
+	u64 armed_ns;
+	bool running;			/* the tasklet is; it arms at its end */
+	struct tasklet_struct tasklet;
+	u32 ends;			/* devices with room in the heap */
+};
+
+static struct qlink_clock qlink_clock;
+
+static unsigned long long late_ns;
+module_param(late_ns, ullong, 0444);
+MODULE_PARM_DESC(late_ns, "the most that any deadline was run late; not 0 means inexact");
+
+static struct rtnl_link_ops qlink_link_ops;
+
+static struct qlink_flight *qlink_flight(struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct qlink_flight) > sizeof(skb->cb));
+	return (struct qlink_flight *)skb->cb;
+}
+
+/* The clock */
+
+static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
+{
+	const struct qlink_deadline *top = qlink_heap_top(&clock->heap);
+
+	if (clock->event.pending) {
+		if (top && clock->armed_ns == top->time_ns)
+			return;
+		time_travel_del_event(&clock->event);
+	}
+	if (!top)
+		return;
+	clock->armed_ns = top->time_ns;
+	time_travel_add_event_rel(&clock->event,
+				  top->time_ns > now_ns ? top->time_ns - now_ns : 0);
+}
+
+static struct qlink_deadline qlink_deadline(struct qlink_end *end,
+					    enum qlink_deadline_kind kind,
+					    u64 time_ns, u64 sequence)
+{
+	return (struct qlink_deadline) {
+		.time_ns = time_ns,
+		.sequence = sequence,
+		.owner = (unsigned long)end | kind,
+	};
+}
+
+static void qlink_clock_event(struct time_travel_event *event)
+{
+	tasklet_hi_schedule(&qlink_clock.tasklet);
+}
+
+/* Room for the two deadlines of one more end. */
+static int qlink_clock_reserve(struct qlink_clock *clock)
+{
+	struct qlink_deadline *entries;
+	u32 capacity = clock->heap.capacity;
+
+	if (2 * (clock->ends + 1) > capacity) {
+		capacity = max(64u, 2 * capacity);
+		entries = kvmalloc_array(capacity, sizeof(*entries), GFP_KERNEL);
+		if (!entries)
+			return -ENOMEM;
+		local_bh_disable();
+		if (clock->heap.used)
+			memcpy(entries, clock->heap.entries,
+			       clock->heap.used * sizeof(*entries));
+		swap(entries, clock->heap.entries);
+		clock->heap.capacity = capacity;
+		local_bh_enable();
+		kvfree(entries);
+	}
+	clock->ends++;
+	return 0;
+}
+
+/* The transmitter */
+
+static void qlink_start_frame(struct qlink_end *end, struct sk_buff *skb, u64 now_ns)
+{
+	struct qlink_clock *clock = &qlink_clock;
+	u64 end_ns = qlink_wire_send(&end->wire, now_ns, skb->len);
+
+	end->serializing = skb;
+	end->stats.sent++;
+	end->stats.sent_bytes += skb->len;
+	qlink_heap_push(&clock->heap,
+			qlink_deadline(end, QLINK_SERIALIZED, end_ns,
+				       clock->next_sequence++));
+	if (!clock->running)
+		qlink_clock_arm(clock, now_ns);
+}
+
+static netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev)
+{
+	netif_stop_queue(dev);
+	skb_tx_timestamp(skb);
+	qlink_start_frame(netdev_priv(dev), skb, time_travel_now());
+	return NETDEV_TX_OK;
+}
+
+/* Put segments that did not fit back, as the core does when a device is busy. */
+static void qlink_requeue(struct Qdisc *q, struct sk_buff *skb)
+{
+	while (skb) {
+		struct sk_buff *next = skb->next;
+
+		skb_mark_not_on_list(skb);
+		__skb_queue_tail(&q->gso_skb, skb);
+		q->qstats.requeues++;
+		qdisc_qstats_backlog_inc(q, skb);
+		q->q.qlen++;
+		skb = next;
+	}
+}
+
+/*
+ * The transmitter is free: take the next frame from the qdisc, in this very
+ * step. By way of netif_wake_queue() it would be taken in a later softirq,
+ * after other deadlines of the same instant, whose packets might then find a
+ * queue full that has just got room.
+ */
+static void qlink_next_frame(struct qlink_end *end, u64 now_ns)
+{
+	struct net_device *dev = end->dev;
+	struct netdev_queue *txq = netdev_get_tx_queue(dev, 0);
+	struct Qdisc *q = rcu_dereference(txq->qdisc);
+	struct sk_buff *skb = NULL;
+	spinlock_t *root_lock;
+	bool again = false;
+
+	netif_tx_start_queue(txq);
+	if (unlikely(!netif_running(dev) || !q->enqueue))
+		return;
+	if (unlikely(q->flags & TCQ_F_NOLOCK || !skb_queue_empty(&q->gso_skb) ||
+		     !skb_queue_empty(&q->skb_bad_txq) ||
+		     test_bit(__QDISC_STATE_DEACTIVATED, &q->state))) {
+		__netif_schedule(q);
+		return;
+	}
+
+	root_lock = qdisc_lock(q);
+	spin_lock(root_lock);
+	if (unlikely(!qdisc_run_begin(q))) {
+		spin_unlock(root_lock);
+		__netif_schedule(q);
+		return;
+	}
+	do {
+		skb = q->dequeue(q);
+		if (!skb)
+			break;
+		skb = validate_xmit_skb_list(skb, dev, &again);
+	} while (unlikely(!skb)); /* dropped as invalid: the next one */
+	if (skb) {
+		netif_tx_stop_queue(txq);
+		if (unlikely(skb->next)) {
+			qlink_requeue(q, skb->next);
+			skb_mark_not_on_list(skb);
+		}
+		if (unlikely(dev_nit_active(dev)))
+			dev_queue_xmit_nit(skb, dev);
+		skb_tx_timestamp(skb);
+		qlink_start_frame(end, skb, now_ns);
+	}
+	qdisc_run_end(q);
+	spin_unlock(root_lock);
+}
+
+/* The wire */
+
+static bool qlink_is_lost(const struct qlink_end *end)
+{
+	return unlikely(end->loss) && get_random_u32() < end->loss;
+}
+
+/* The top of the heap says that @end's frame has left the transmitter. */
+static void qlink_serialized(struct qlink_end *end, u64 now_ns)
+{
+	struct qlink_clock *clock = &qlink_clock;
+	struct sk_buff *skb = end->serializing;
+	struct qlink_flight *flight = qlink_flight(skb);
+	bool lost = qlink_is_lost(end);
+
+	/* First settle heap and wire: what follows may start another frame. */
+	end->serializing = NULL;
+	if (lost) {
+		end->stats.lost++;
+		qlink_heap_pop(&clock->heap);
+	} else {
+		/* A delay made shorter must not let frames overtake. */
+		end->last_arrival_ns = max(now_ns + end->delay_ns, end->last_arrival_ns);
+		flight->arrival_ns = end->last_arrival_ns;
+		flight->sequence = clock->next_sequence++;
+		skb->next = NULL;
+		if (end->flight_head) {
+			end->flight_tail->next = skb;
+			qlink_heap_pop(&clock->heap);
+		} else {
+			end->flight_head = skb;
+			qlink_heap_replace_top(&clock->heap,
+					       qlink_deadline(end, QLINK_ARRIVED,
+							      flight->arrival_ns,
+							      flight->sequence));
+		}
+		end->flight_tail = skb;
+	}
+
+	skb_orphan(skb);
+	if (lost)
+		kfree_skb(skb);
+	qlink_next_frame(end, now_ns);
+}
+
+/* Only what a wire carries may arrive: the bytes. */
+static void qlink_receive(struct sk_buff *skb, struct net_device *dev)
+{
+	skb_scrub_packet(skb, true);
+	skb_clear_hash(skb);
+	skb->priority = 0;
+	skb_set_queue_mapping(skb, 0);
+	skb->protocol = eth_type_trans(skb, dev);
+	netif_receive_skb(skb);
+}
+
+/* The top of the heap says that @end's first frame in flight has arrived. */
+static void qlink_arrived(struct qlink_end *end)
+{
+	struct qlink_clock *clock = &qlink_clock;
+	struct sk_buff *skb = end->flight_head;
+	struct qlink_end *peer = end->peer;
+	struct sk_buff *next = skb->next;
+
+	end->flight_head = next;
+	if (next) {
+		struct qlink_flight *flight = qlink_flight(next);
+
+		qlink_heap_replace_top(&clock->heap,
+				       qlink_deadline(end, QLINK_ARRIVED,
+						      flight->arrival_ns,
+						      flight->sequence));
+	} else {
+		qlink_heap_pop(&clock->heap);
+	}
+	skb_mark_not_on_list(skb);
+
+	if (unlikely(!peer || !netif_running(peer->dev))) {
+		end->stats.lost++;
+		kfree_skb(skb);
+		return;
+	}
+	end->stats.delivered++;
+	end->stats.delivered_bytes += skb->len;
+	qlink_receive(skb, peer->dev);
+}
+
+static void qlink_clock_run(struct tasklet_struct *tasklet)
+{
+	struct qlink_clock *clock = container_of(tasklet, struct qlink_clock, tasklet);
+	const struct qlink_deadline *top;
+	u64 now_ns = time_travel_now();
+
+	clock->running = true;
+	rcu_read_lock();
+	while ((top = qlink_heap_top(&clock->heap)) && top->time_ns <= now_ns) {
+		struct qlink_end *end = (struct qlink_end *)(top->owner & QLINK_OWNER_MASK);
+
+		if (unlikely(now_ns - top->time_ns > late_ns))
+			late_ns = now_ns - top->time_ns;
+		if (top->owner & QLINK_ARRIVED)
+			qlink_arrived(end);
+		else
+			qlink_serialized(end, now_ns);
+	}
+	rcu_read_unlock();
+	clock->running = false;
+	qlink_clock_arm(clock, now_ns);
+}
+
+/* The device */
+
+/* Take back what is in the transmitter and on the wire. */
+static void qlink_purge(struct qlink_end *end)
+{
+	struct sk_buff *skb;
+
+	local_bh_disable();
+	if (end->serializing || end->flight_head) {
+		qlink_heap_remove(&qlink_clock.heap, (unsigned long)end, QLINK_OWNER_MASK);
+		if (!qlink_clock.running)
+			qlink_clock_arm(&qlink_clock, time_travel_now());
+	}
+	if (end->serializing) {
+		kfree_skb(end->serializing);
+		end->serializing = NULL;
+		end->stats.lost++;
+	}
+	while ((skb = end->flight_head)) {
+		end->flight_head = skb->next;
+		skb_mark_not_on_list(skb);
+		kfree_skb(skb);
+		end->stats.lost++;
+	}
+	local_bh_enable();
+}
+
+static int qlink_init(struct net_device *dev)
+{
+	struct qlink_end *end = netdev_priv(dev);
+
+	end->dev = dev;
+	return qlink_clock_reserve(&qlink_clock);
+}
+
+static void qlink_uninit(struct net_device *dev)
+{
+	qlink_purge(netdev_priv(dev));
+	qlink_clock.ends--;
+}
+
+static int qlink_open(struct net_device *dev)
+{
+	struct qlink_end *end = netdev_priv(dev);
+
+	/* A frame begun before the device was closed still holds the wire. */
+	if (!end->serializing)
+		netif_start_queue(dev);
+	return 0;
+}
+
+static int qlink_stop(struct net_device *dev)
+{
+	return 0;
+}
+
+static void qlink_get_stats64(struct net_device *dev, struct rtnl_link_stats64 *stats)
+{
+	const struct qlink_end *end = netdev_priv(dev);
+	const struct qlink_end *peer = end->peer;
+
+	stats->tx_packets = end->stats.sent;
+	stats->tx_bytes = end->stats.sent_bytes;
+	if (peer) {
+		stats->rx_packets = peer->stats.delivered;
+		stats->rx_bytes = peer->stats.delivered_bytes;
+	}
+}
+
+static int qlink_get_iflink(const struct net_device *dev)
+{
+	const struct qlink_end *end = netdev_priv(dev);
+
+	return end->peer ? READ_ONCE(end->peer->dev->ifindex) : 0;
+}
+
+static const struct net_device_ops qlink_netdev_ops = {
+	.ndo_init = qlink_init,
+	.ndo_uninit = qlink_uninit,
+	.ndo_open = qlink_open,
+	.ndo_stop = qlink_stop,
+	.ndo_start_xmit = qlink_xmit,
+	.ndo_get_stats64 = qlink_get_stats64,
+	.ndo_get_iflink = qlink_get_iflink,
+	.ndo_validate_addr = eth_validate_addr,
+	.ndo_set_mac_address = eth_mac_addr,
+};
+
+static int qlink_get_link_ksettings(struct net_device *dev,
+				    struct ethtool_link_ksettings *settings)
+{
+	const struct qlink_end *end = netdev_priv(dev);
+
+	settings->base.speed = min_t(u64, div_u64(end->wire.params.rate_bps, 1000000),
+				     INT_MAX);
+	settings->base.duplex = DUPLEX_FULL;
+	settings->base.port = PORT_OTHER;
+	settings->base.autoneg = AUTONEG_DISABLE;
+	return 0;
+}
+
+static const struct ethtool_ops qlink_ethtool_ops = {
+	.get_link = ethtool_op_get_link,
+	.get_link_ksettings = qlink_get_link_ksettings,
+	.get_ts_info = ethtool_op_get_ts_info,
+};
+
+static void qlink_setup(struct net_device *dev)
+{
+	ether_setup(dev);
+	dev->netdev_ops = &qlink_netdev_ops;
+	dev->ethtool_ops = &qlink_ethtool_ops;
+	dev->needs_free_netdev = true;
+	dev->priv_flags &= ~IFF_TX_SKB_SHARING;	/* skb->cb and ->next are used */
+	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
+	dev->lltx = true;			/* one CPU, and the queue is stopped */
+	dev->min_mtu = ETH_MIN_MTU;
+	dev->max_mtu = ETH_MAX_MTU;
+	/*
+	 * Scattered pages cost a link nothing. Checksums are left to software,
+	 * so that captures show what a wire would carry; there is no
+	 * segmentation, and sockets are told not to build super-packets.
+	 */
+	dev->features |= NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HIGHDMA;
+	dev->hw_features |= NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HW_CSUM;
+	dev->vlan_features = dev->features;
+	netif_set_tso_max_segs(dev, 1);
+	/* The carrier is on from creation; without linkwatch nobody else says so. */
+	dev->operstate = IF_OPER_UP;
+}
+
+/* rtnetlink */
+
+static const struct nla_policy qlink_policy[IFLA_QLINK_MAX + 1] = {
+	[IFLA_QLINK_PEER] = { .type = NLA_BINARY },	/* ifinfomsg + attributes */
+	[IFLA_QLINK_RATE] = NLA_POLICY_MIN(NLA_U64, 1),
+	[IFLA_QLINK_DELAY] = { .type = NLA_U64 },
+	[IFLA_QLINK_OVERHEAD] = NLA_POLICY_MAX(NLA_U32, QLINK_MAX_OVERHEAD_BYTES),
+	[IFLA_QLINK_LOSS] = { .type = NLA_U32 },
+	[IFLA_QLINK_PEER_RATE] = NLA_POLICY_MIN(NLA_U64, 1),
+	[IFLA_QLINK_PEER_DELAY] = { .type = NLA_U64 },
+	[IFLA_QLINK_PEER_OVERHEAD] = NLA_POLICY_MAX(NLA_U32, QLINK_MAX_OVERHEAD_BYTES),
+	[IFLA_QLINK_PEER_LOSS] = { .type = NLA_U32 },
+	[IFLA_QLINK_SENT] = { .type = NLA_REJECT },
+	[IFLA_QLINK_DELIVERED] = { .type = NLA_REJECT },
+	[IFLA_QLINK_LOST] = { .type = NLA_REJECT },
+};
+
+static int qlink_validate(struct nlattr *tb[], struct nlattr *data[],
+			  struct netlink_ext_ack *extack)
+{
+	static const int delays[] = { IFLA_QLINK_DELAY, IFLA_QLINK_PEER_DELAY };
+	int i;
+
+	if (tb[IFLA_ADDRESS]) {
+		if (nla_len(tb[IFLA_ADDRESS]) != ETH_ALEN)
+			return -EINVAL;
+		if (!is_valid_ether_addr(nla_data(tb[IFLA_ADDRESS])))
+			return -EADDRNOTAVAIL;
+	}
+	for (i = 0; data && i < ARRAY_SIZE(delays); i++) {
+		if (data[delays[i]] && nla_get_u64(data[delays[i]]) > QLINK_MAX_DELAY_NS) {
+			NL_SET_ERR_MSG_ATTR(extack, data[delays[i]], "delay above one hour");
+			return -ERANGE;
+		}
+	}
+	return 0;
+}
+
+/* Attributes of a transmitter are consecutive; @first is its rate. */
+static void qlink_parse(struct nlattr *data[], int first, struct qlink_params *params)
+{
+	struct nlattr **tb = data + first - IFLA_QLINK_RATE;
+
+	if (tb[IFLA_QLINK_RATE])
+		params->wire.rate_bps = nla_get_u64(tb[IFLA_QLINK_RATE]);
+	if (tb[IFLA_QLINK_DELAY])
+		params->delay_ns = nla_get_u64(tb[IFLA_QLINK_DELAY]);
+	if (tb[IFLA_QLINK_OVERHEAD])
+		params->wire.overhead_bytes = nla_get_u32(tb[IFLA_QLINK_OVERHEAD]);
+	if (tb[IFLA_QLINK_LOSS])
+		params->loss = nla_get_u32(tb[IFLA_QLINK_LOSS]);
+}
+
+static struct qlink_params qlink_get_params(const struct qlink_end *end)
+{
+	return (struct qlink_params) {
+		.wire = end->wire.params,
+		.delay_ns = end->delay_ns,
+		.loss = end->loss,
+	};
+}
+
+/* Takes effect with the next frame; the one being serialized keeps its time. */
+static void qlink_set_params(struct qlink_end *end, const struct qlink_params *params)
+{
+	local_bh_disable();
+	if (end->wire.params.rate_bps != params->wire.rate_bps ||
+	    end->wire.params.overhead_bytes != params->wire.overhead_bytes)
+		qlink_wire_set(&end->wire, params->wire);
+	end->delay_ns = params->delay_ns;
+	end->loss = params->loss;
+	local_bh_enable();
+}
+
+static int qlink_newlink(struct net *src_net, struct net_device *dev,
+			 struct nlattr *tb[], struct nlattr *data[],
+			 struct netlink_ext_ack *extack)
+{
+	struct qlink_end *end = netdev_priv(dev), *peer_end;
+	struct nlattr *peer_tb[IFLA_MAX + 1];
+	unsigned char name_type = NET_NAME_ENUM;
+	struct qlink_params params = {}, peer_params;
+	char name[IFNAMSIZ] = QLINK_KIND "%d";
+	struct ifinfomsg *ifinfo;
+	struct net_device *peer;
+	struct nlattr *nested;
+	struct net *net;
+	int err;
+
+	if (!data || !data[IFLA_QLINK_PEER] || !data[IFLA_QLINK_RATE]) {
+		NL_SET_ERR_MSG(extack, "a qlink needs IFLA_QLINK_PEER and IFLA_QLINK_RATE");
+		return -EINVAL;
+	}
+	qlink_parse(data, IFLA_QLINK_RATE, &params);
+	peer_params = params;
+	qlink_parse(data, IFLA_QLINK_PEER_RATE, &peer_params);
+
+	nested = data[IFLA_QLINK_PEER];
+	if (nla_len(nested) < sizeof(*ifinfo)) {
+		NL_SET_ERR_MSG_ATTR(extack, nested, "IFLA_QLINK_PEER begins with an ifinfomsg");
+		return -EINVAL;
+	}
+	ifinfo = nla_data(nested);
+	err = rtnl_nla_parse_ifinfomsg(peer_tb, nested, extack);
+	if (!err)
+		err = qlink_validate(peer_tb, NULL, extack);
+	if (err)
+		return err;
+	if (peer_tb[IFLA_IFNAME]) {
+		nla_strscpy(name, peer_tb[IFLA_IFNAME], IFNAMSIZ);
+		name_type = NET_NAME_USER;
+	}
+
+	net = rtnl_link_get_net(src_net, peer_tb);
+	if (IS_ERR(net))
+		return PTR_ERR(net);
+	peer = rtnl_create_link(net, name, name_type, &qlink_link_ops, peer_tb, extack);
+	if (IS_ERR(peer)) {
+		put_net(net);
+		return PTR_ERR(peer);
+	}
+	if (!peer_tb[IFLA_ADDRESS])
+		eth_hw_addr_random(peer);
+	peer->ifindex = ifinfo->ifi_index;
+	peer_end = netdev_priv(peer);
+	qlink_set_params(peer_end, &peer_params);
+	qlink_set_params(end, &params);
+	end->dev = dev;
+	peer_end->dev = peer;
+	end->peer = peer_end;
+	peer_end->peer = end;
+
+	err = register_netdevice(peer);
+	put_net(net);
+	if (err) {
+		free_netdev(peer);
+		goto unpair;
+	}
+	err = rtnl_configure_link(peer, ifinfo, 0, NULL);
+	if (err)
+		goto unregister_peer;
+
+	if (!tb[IFLA_ADDRESS])
+		eth_hw_addr_random(dev);
+	err = register_netdevice(dev);
+	if (err)
+		goto unregister_peer;
+	return 0;
+
+unregister_peer:
+	peer_end->peer = NULL;
+	unregister_netdevice(peer);
+unpair:
+	end->peer = NULL;
+	return err;
+}
+
+static void qlink_dellink(struct net_device *dev, struct list_head *head)
+{
+	struct qlink_end *end = netdev_priv(dev);
+	struct qlink_end *peer = end->peer;
+
+	if (peer) {
+		local_bh_disable();
+		end->peer = NULL;
+		peer->peer = NULL;
+		local_bh_enable();
+		unregister_netdevice_queue(peer->dev, head);
+	}
+	unregister_netdevice_queue(dev, head);
+}
+
+static int qlink_changelink(struct net_device *dev, struct nlattr *tb[],
+			    struct nlattr *data[], struct netlink_ext_ack *extack)
+{
+	struct qlink_end *end = netdev_priv(dev);
+	struct qlink_params params;
+
+	if (!data)
+		return 0;
+	if (data[IFLA_QLINK_PEER]) {
+		NL_SET_ERR_MSG_ATTR(extack, data[IFLA_QLINK_PEER],
+				    "the other end is chosen at creation");
+		return -EOPNOTSUPP;
+	}
+	params = qlink_get_params(end);
+	qlink_parse(data, IFLA_QLINK_RATE, &params);
+	qlink_set_params(end, &params);
+	if (end->peer) {
+		params = qlink_get_params(end->peer);
+		qlink_parse(data, IFLA_QLINK_PEER_RATE, &params);
+		qlink_set_params(end->peer, &params);
+	}
+	return 0;
+}
+
+static size_t qlink_get_size(const struct net_device *dev)
+{
+	return 2 * (2 * nla_total_size_64bit(sizeof(u64)) + 2 * nla_total_size(sizeof(u32))) +
+	       3 * nla_total_size_64bit(sizeof(u64));
+}
+
+static int qlink_fill_transmitter(struct sk_buff *skb, int first, const struct qlink_end *end)
+{
+	int shift = first - IFLA_QLINK_RATE;
+
+	if (nla_put_u64_64bit(skb, IFLA_QLINK_RATE + shift, end->wire.params.rate_bps,
+			      IFLA_QLINK_PAD) ||
+	    nla_put_u64_64bit(skb, IFLA_QLINK_DELAY + shift, end->delay_ns, IFLA_QLINK_PAD) ||
+	    nla_put_u32(skb, IFLA_QLINK_OVERHEAD + shift, end->wire.params.overhead_bytes) ||
+	    nla_put_u32(skb, IFLA_QLINK_LOSS + shift, end->loss))
+		return -EMSGSIZE;
+	return 0;
+}
+
+static int qlink_fill_info(struct sk_buff *skb, const struct net_device *dev)
+{
+	const struct qlink_end *end = netdev_priv(dev);
+
+	if (qlink_fill_transmitter(skb, IFLA_QLINK_RATE, end) ||
+	    (end->peer && qlink_fill_transmitter(skb, IFLA_QLINK_PEER_RATE, end->peer)) ||
+	    nla_put_u64_64bit(skb, IFLA_QLINK_SENT, end->stats.sent, IFLA_QLINK_PAD) ||
+	    nla_put_u64_64bit(skb, IFLA_QLINK_DELIVERED, end->stats.delivered,
+			      IFLA_QLINK_PAD) ||
+	    nla_put_u64_64bit(skb, IFLA_QLINK_LOST, end->stats.lost, IFLA_QLINK_PAD))
+		return -EMSGSIZE;
+	return 0;
+}
+
+static struct net *qlink_get_link_net(const struct net_device *dev)
+{
+	const struct qlink_end *end = netdev_priv(dev);
+
+	return dev_net(end->peer ? end->peer->dev : dev);
+}
+
+static struct rtnl_link_ops qlink_link_ops = {
+	.kind = QLINK_KIND,
+	.priv_size = sizeof(struct qlink_end),
+	.setup = qlink_setup,
+	.policy = qlink_policy,
+	.maxtype = IFLA_QLINK_MAX,
+	.validate = qlink_validate,
+	.newlink = qlink_newlink,
+	.changelink = qlink_changelink,
+	.dellink = qlink_dellink,
+	.get_size = qlink_get_size,
+	.fill_info = qlink_fill_info,
+	.get_link_net = qlink_get_link_net,
+};
+
+static int __init qlink_module_init(void)
+{
+	if (time_travel_mode != TT_MODE_INFCPU) {
+		pr_err("qlink needs time-travel=inf-cpu\n");
+		return -ENODEV;
+	}
+	time_travel_set_event_fn(&qlink_clock.event, qlink_clock_event);
+	tasklet_setup(&qlink_clock.tasklet, qlink_clock_run);
+	return rtnl_link_register(&qlink_link_ops);
+}
+
+static void __exit qlink_module_exit(void)
+{
+	rtnl_link_unregister(&qlink_link_ops);
+	time_travel_del_event(&qlink_clock.event);
+	tasklet_kill(&qlink_clock.tasklet);
+	kvfree(qlink_clock.heap.entries);
+}
+
+module_init(qlink_module_init);
+module_exit(qlink_module_exit);
+
+MODULE_DESCRIPTION("Point-to-point link with exact rate and delay in virtual time");
+MODULE_LICENSE("GPL");
+MODULE_ALIAS_RTNL_LINK(QLINK_KIND);

@@ -1,0 +1,891 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * qtap: watches the root qdisc of a device, whatever its kind, at no cost in
+ * virtual time: exact occupancy, counts, and every packet on demand.
+ *
+ * The qdisc's enqueue and dequeue pointers are replaced by ours, and its ops
+ * by a copy inside the tap: so the tap is found from the qdisc in one step,
+ * and learns of reset, change and destruction. A qdisc that is replaced is
+ * followed. Packets dropped in silence (by an AQM at dequeue) show as the
+ * difference between the queue's length before and after the call.
+ */
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
+#include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/workqueue.h>
+#include <net/genetlink.h>
+#include <net/net_namespace.h>
+#include <net/sch_generic.h>
+#if IS_ENABLED(CONFIG_UML_TIME_TRAVEL_SUPPORT)
+#include <linux/time-internal.h>
+#endif
+
+#include <qbed/qtap.h>
+
+#include "qtap_headers.h"
+#include "qtap_occupancy.h"
+#include "qtap_packets.h"
+#include "qtap_stream.h"
+
+#define QTAP_DEFAULT_BIN_BYTES 1514
+#define QTAP_COOKIE 0x71746170u
+
+struct qtap_params {
+	u32 id;
+	u32 flags;
+	u64 start_ns;		/* origin of the records' times */
+};
+
+/* Since ATTACH: offered = sent + dropped + queue. */
+struct qtap_totals {
+	u64 offered_packets;
+	u64 offered_bytes;
+	u64 sent_packets;
+	u64 sent_bytes;
+	u64 dropped_packets;
+	u64 dropped_bytes;
+	u64 marked_packets;
+};
+
+struct qtap {
+	/* of the hooked qdisc */
+	struct Qdisc *sch;	/* NULL: none */
+	int (*enqueue)(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free);
+	struct sk_buff *(*dequeue)(struct Qdisc *sch);
+
+	spinlock_t lock;	/* the root lock does not cover lockless qdiscs */
+	int owner;		/* CPU inside the qdisc: netem enters itself */
+	struct qtap_params params;
+	struct qtap_occupancy occupancy;
+	struct qtap_totals totals;
+	struct qtap_waiting waiting;
+
+	const struct Qdisc_ops *original_ops;
+	struct Qdisc_ops ops;	/* the copy in place; leads from a qdisc to its tap */
+	bool bypass;		/* the qdisc's own TCQ_F_CAN_BYPASS */
+	struct net_device *dev;	/* NULL: unregistered */
+	netdevice_tracker dev_tracker;
+	struct list_head list;
+};
+
+static LIST_HEAD(qtap_list);	/* under RTNL */
+
+/* Of a waiting packet, in the bytes of skb->cb beyond the qdisc layer's. */
+struct qtap_cb {
+	u32 cookie;		/* tells this queue's note from rubbish */
+	u32 entered_ce;
+};
+
+#define QTAP_CB_OFFSET (sizeof_field(struct sk_buff, cb) - sizeof(struct qtap_cb))
+static_assert(sizeof(struct tc_skb_cb) <= QTAP_CB_OFFSET);
+
+static struct qtap_cb *qtap_cb(struct sk_buff *skb)
+{
+	return (struct qtap_cb *)(skb->cb + QTAP_CB_OFFSET);
+}
+
+/* The clock */
+
+static u64 qtap_clock_offset_ns;	/* from virtual time to CLOCK_MONOTONIC */
+
+static u64 qtap_now(void)
+{
+#if IS_ENABLED(CONFIG_UML_TIME_TRAVEL_SUPPORT)
+	if (likely(time_travel_mode == TT_MODE_INFCPU))
+		return time_travel_now() + qtap_clock_offset_ns;
+#endif
+	return ktime_get_ns();
+}
+
+static void qtap_clock_set(void)
+{
+#if IS_ENABLED(CONFIG_UML_TIME_TRAVEL_SUPPORT)
+	/* with bottom halves off, reading the clock does not move it */
+	local_bh_disable();
+	qtap_clock_offset_ns = ktime_get_ns() - time_travel_now();
+	local_bh_enable();
+#endif
+}
+
+/* Records */
+
+static struct qtap_record qtap_record(const struct qtap *tap, u16 type, size_t length,
+				      u64 time_ns)
+{
+	return (struct qtap_record) {
+		.type = type,
+		.length = length,
+		.id = tap->params.id,
+		.time_ns = time_ns - tap->params.start_ns,
+	};
+}
+
+static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
+{
+	u64 *grown = kcalloc(new_bins, sizeof(u64), GFP_ATOMIC | __GFP_NOWARN);
+
+	if (!grown)
+		return NULL;
+	if (old_bins)
+		memcpy(grown, histogram, old_bins * sizeof(u64));
+	kfree(histogram);
+	return grown;
+}
+
+static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns)
+{
+	const struct qtap *tap = container_of(occupancy, struct qtap, occupancy);
+	const struct qtap_integral *open = &occupancy->open;
+	struct qtap_sample sample = {
+		.record = qtap_record(tap, QTAP_RECORD_SAMPLE, sizeof(sample), end_ns),
+		.interval_ns = end_ns - open->begin_ns,
+		.byte_ns = open->byte_ns,
+		.packet_ns = open->packet_ns,
+		.min_bytes = open->min_bytes,
+		.max_bytes = open->max_bytes,
+		.min_packets = open->min_packets,
+		.max_packets = open->max_packets,
+		.enqueued = occupancy->counts.enqueued,
+		.dequeued = occupancy->counts.dequeued,
+		.dropped = occupancy->counts.dropped,
+		.marked = occupancy->counts.marked,
+	};
+
+	BUILD_BUG_ON(sizeof(sample) != 72);
+	qtap_stream_write(&qtap_stream, &sample, sizeof(sample), NULL, 0);
+}
+
+static void qtap_summary_emit(const struct qtap *tap)
+{
+	const struct qtap_occupancy *occupancy = &tap->occupancy;
+	const struct qtap_totals *totals = &tap->totals;
+	struct qtap_summary summary = {
+		.record = qtap_record(tap, QTAP_RECORD_SUMMARY, sizeof(summary),
+				      occupancy->last_ns),
+		.duration_ns = qtap_occupancy_duration_ns(occupancy),
+		.byte_ns = occupancy->total.byte_ns,
+		.packet_ns = occupancy->total.packet_ns,
+		.max_bytes = occupancy->total.max_bytes,
+		.max_packets = occupancy->total.max_packets,
+		.offered_packets = totals->offered_packets,
+		.offered_bytes = totals->offered_bytes,
+		.sent_packets = totals->sent_packets,
+		.sent_bytes = totals->sent_bytes,
+		.dropped_packets = totals->dropped_packets,
+		.dropped_bytes = totals->dropped_bytes,
+		.marked_packets = totals->marked_packets,
+		.queue_packets = occupancy->packets,
+		.queue_bytes = occupancy->bytes,
+		.start_queue_packets = occupancy->start_packets,
+		.start_queue_bytes = occupancy->start_bytes,
+	};
+
+	BUILD_BUG_ON(sizeof(summary) != 144);
+	qtap_stream_write(&qtap_stream, &summary, sizeof(summary), NULL, 0);
+}
+
+static void qtap_histogram_emit(const struct qtap *tap)
+{
+	const struct qtap_occupancy *occupancy = &tap->occupancy;
+	size_t bytes = occupancy->bins_used * sizeof(u64);
+	struct qtap_histogram histogram = {
+		.record = qtap_record(tap, QTAP_RECORD_HISTOGRAM, sizeof(histogram) + bytes,
+				      occupancy->last_ns),
+		.bin_bytes = occupancy->params.bin_bytes,
+		.bins = occupancy->bins_used,
+	};
+
+	BUILD_BUG_ON(sizeof(histogram) + QTAP_MAX_BINS * sizeof(u64) > U16_MAX);
+	qtap_stream_write(&qtap_stream, &histogram, sizeof(histogram),
+			  occupancy->histogram, bytes);
+}
+
+/* Events */
+
+/* A queue length in the course of an operation. */
+struct qtap_length {
+	u32 packets;
+	u32 bytes;
+};
+
+static bool qtap_watches_packets(const struct qtap *tap)
+{
+	return unlikely(tap->params.flags & QTAP_FLAG_EVENTS);
+}
+
+static void qtap_event_emit(const struct qtap *tap, struct qtap_event *event, u8 op,
+			    struct qtap_length queue)
+{
+	if (tap->occupancy.phase != QTAP_OPEN)
+		return;
+	BUILD_BUG_ON(sizeof(*event) != 96);
+	event->record = qtap_record(tap, QTAP_RECORD_EVENT, sizeof(*event),
+				    tap->occupancy.last_ns);
+	event->op = op;
+	event->queue_packets = queue.packets;
+	event->queue_bytes = queue.bytes;
+	qtap_stream_write(&qtap_stream, event, sizeof(*event), NULL, 0);
+}
+
+static void qtap_event_drop(const struct qtap *tap, struct qtap_packet *packet,
+			    struct qtap_length *queue)
+{
+	queue->packets--;
+	queue->bytes -= packet->event.bytes;
+	qtap_event_emit(tap, &packet->event, QTAP_OP_DROP, *queue);
+	qtap_packet_release(packet);
+}
+
+/* Drops that left no trace but a difference of counters. */
+static void qtap_event_drop_unknown(const struct qtap *tap, s32 packets, s64 bytes,
+				    struct qtap_length *queue)
+{
+	struct qtap_event event = { .packet = QTAP_PACKET_UNKNOWN };
+
+	for (; packets > 0; packets--) {
+		event.bytes = div_s64(bytes, packets);
+		bytes -= event.bytes;
+		queue->packets--;
+		queue->bytes -= event.bytes;
+		qtap_event_emit(tap, &event, QTAP_OP_DROP, *queue);
+	}
+}
+
+/* What vanished in this operation, first. @queue: before; @dropped: in all. */
+static void qtap_events_vanished(struct qtap *tap, struct sk_buff *returned,
+				 struct qtap_length dropped, struct qtap_length *queue)
+{
+	struct qtap_packet *packet, *next;
+	s64 bytes = dropped.bytes;
+	s32 packets = dropped.packets;
+
+	list_for_each_entry_safe(packet, next, &tap->waiting.gone, list) {
+		if (packets <= 0 || packet->skb == returned)
+			continue;
+		packets--;
+		bytes -= packet->event.bytes;
+		qtap_event_drop(tap, packet, queue);
+	}
+	qtap_event_drop_unknown(tap, packets, bytes, queue);
+}
+
+static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, bool marked,
+				struct qtap_length dropped, struct qtap_length before)
+{
+	struct qtap_event unknown = { .packet = QTAP_PACKET_UNKNOWN };
+	struct qtap_length queue = before;
+	struct qtap_packet *packet;
+	struct qtap_event *event;
+
+	qtap_events_vanished(tap, skb, dropped, &queue);
+	if (!skb)
+		return;
+	packet = qtap_packet_find(skb);
+	event = packet ? &packet->event : &unknown;
+	if (!packet) {
+		event->bytes = qdisc_pkt_len(skb);
+		qtap_describe(skb, event);
+	}
+	event->ecn = qtap_ecn(skb);
+	if (marked)
+		qtap_event_emit(tap, event, QTAP_OP_MARK, queue);
+	queue = (struct qtap_length) { tap->occupancy.packets, tap->occupancy.bytes };
+	qtap_event_emit(tap, event, QTAP_OP_DEQUEUE, queue);
+	if (packet)
+		qtap_packet_release(packet);
+}
+
+/*
+ * @entered: the packet that was offered, or NULL for want of memory. It may be
+ * among the dropped: on the list of what the caller is to free, or gone.
+ */
+static void qtap_events_enqueue(struct qtap *tap, struct sk_buff *skb,
+				struct qtap_packet *entered, struct sk_buff *to_free,
+				const struct sk_buff *to_free_before,
+				struct qtap_length dropped, struct qtap_length before)
+{
+	struct qtap_length queue = before;
+	struct qtap_packet *packet;
+	struct sk_buff *free;
+	bool refused = false;
+
+	for (free = to_free; free != to_free_before; free = free->next)
+		refused |= free == skb;
+	if (entered && entered->gone && dropped.packets)
+		refused = true;
+	queue.packets++;
+	if (entered) {
+		queue.bytes += entered->event.bytes;
+		if (!refused) {
+			entered->event.ecn = qtap_ecn(skb);
+			qtap_event_emit(tap, &entered->event, QTAP_OP_ENQUEUE, queue);
+		}
+	}
+	for (free = to_free; free != to_free_before; free = free->next) {
+		packet = qtap_packet_find(free);
+		if (!packet || !dropped.packets)
+			continue;
+		dropped.packets--;
+		dropped.bytes -= packet->event.bytes;
+		qtap_event_drop(tap, packet, &queue);
+	}
+	qtap_events_vanished(tap, NULL, dropped, &queue);
+}
+
+/* Accounting */
+
+static struct qtap_length qtap_tracked(const struct qtap *tap)
+{
+	return (struct qtap_length) { tap->occupancy.packets, tap->occupancy.bytes };
+}
+
+/*
+ * What waits in the qdisc. Segments that the core put back (gso_skb) were
+ * dequeued before: they are part of the frame being sent.
+ */
+static struct qtap_length qtap_measure(struct Qdisc *sch)
+{
+	struct qtap_length length = { sch->q.qlen, sch->qstats.backlog };
+	struct sk_buff *skb;
+
+	if (unlikely(!skb_queue_empty(&sch->gso_skb))) {
+		skb_queue_walk(&sch->gso_skb, skb) {
+			length.packets--;
+			length.bytes -= qdisc_pkt_len(skb);
+		}
+	}
+	return length;
+}
+
+static void qtap_set_length(struct qtap *tap, struct qtap_length length)
+{
+	tap->occupancy.packets = length.packets;
+	tap->occupancy.bytes = length.bytes;
+}
+
+/*
+ * Settle the books: @in packets entered, @out left, @after are there. What is
+ * missing was dropped; a surplus was made inside (duplicates, segments).
+ * Returns what was dropped.
+ */
+static struct qtap_length qtap_settle(struct qtap *tap, struct qtap_length in,
+				      struct qtap_length out, struct qtap_length after)
+{
+	struct qtap_length before = qtap_tracked(tap);
+	s64 packets = (s64)before.packets + in.packets - out.packets - after.packets;
+	s64 bytes = (s64)before.bytes + in.bytes - out.bytes - after.bytes;
+	struct qtap_totals *totals = &tap->totals;
+	struct qtap_length dropped = {};
+
+	totals->offered_packets += in.packets;
+	totals->offered_bytes += in.bytes;
+	totals->sent_packets += out.packets;
+	totals->sent_bytes += out.bytes;
+	if (unlikely(packets || bytes)) {
+		if (packets > 0)
+			dropped.packets = packets;
+		else
+			totals->offered_packets -= packets;
+		if (bytes > 0)
+			dropped.bytes = bytes;
+		else
+			totals->offered_bytes -= bytes;
+		totals->dropped_packets += dropped.packets;
+		totals->dropped_bytes += dropped.bytes;
+		tap->occupancy.counts.dropped += dropped.packets;
+	}
+	qtap_set_length(tap, after);
+	return dropped;
+}
+
+/* The end of the observation: packets are no longer watched. */
+static bool qtap_closed(struct qtap *tap)
+{
+	if (likely(tap->occupancy.phase != QTAP_CLOSED))
+		return false;
+	if (!list_empty(&tap->waiting.waiting))
+		qtap_waiting_release(&tap->waiting);
+	return true;
+}
+
+/* In the place of the qdisc */
+
+static struct qtap *qtap_of(const struct Qdisc *sch)
+{
+	return container_of(sch->ops, struct qtap, ops);
+}
+
+static void qtap_enter(struct qtap *tap)
+{
+	spin_lock(&tap->lock);
+	tap->owner = raw_smp_processor_id();
+	qtap_occupancy_advance(&tap->occupancy, qtap_now());
+}
+
+static void qtap_leave(struct qtap *tap)
+{
+	tap->owner = -1;
+	spin_unlock(&tap->lock);
+}
+
+static int qtap_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
+{
+	struct qtap *tap = qtap_of(sch);
+	struct qtap_length in, dropped, before, after;
+	const struct sk_buff *to_free_before = *to_free;
+	struct qtap_packet *packet = NULL;
+	int result;
+
+	/* From within its own enqueue: counted there, as a surplus. */
+	if (unlikely(READ_ONCE(tap->owner) == raw_smp_processor_id()))
+		return tap->enqueue(skb, sch, to_free);
+
+	qtap_enter(tap);
+	if (unlikely(qtap_closed(tap))) {
+		result = tap->enqueue(skb, sch, to_free);
+		goto out;
+	}
+	in = (struct qtap_length) { 1, qdisc_pkt_len(skb) };
+	before = qtap_tracked(tap);
+	*qtap_cb(skb) = (struct qtap_cb) {
+		.cookie = QTAP_COOKIE ^ tap->params.id,
+		.entered_ce = qtap_ecn(skb) == INET_ECN_CE,
+	};
+	if (qtap_watches_packets(tap)) {
+		qtap_waiting_begin(&tap->waiting);
+		packet = qtap_packet_add(&tap->waiting, skb);
+		if (packet) {
+			packet->event.bytes = in.bytes;
+			qtap_describe(skb, &packet->event);
+		}
+	}
+
+	result = tap->enqueue(skb, sch, to_free);
+
+	if (unlikely(qdisc_is_percpu_stats(sch))) {
+		after = before;
+		if (result == NET_XMIT_SUCCESS) {
+			after.packets += in.packets;
+			after.bytes += in.bytes;
+		}
+	} else {
+		after = qtap_measure(sch);
+	}
+	tap->occupancy.counts.enqueued += likely(after.packets > before.packets ||
+						 result == NET_XMIT_SUCCESS);
+	dropped = qtap_settle(tap, in, (struct qtap_length) {}, after);
+	if (qtap_watches_packets(tap))
+		qtap_events_enqueue(tap, skb, packet, *to_free, to_free_before, dropped, before);
+out:
+	qtap_leave(tap);
+	return result;
+}
+
+static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
+{
+	struct qtap *tap = qtap_of(sch);
+	struct qtap_length out = {}, dropped, before, after;
+	struct sk_buff *skb;
+	bool marked = false;
+
+	if (unlikely(READ_ONCE(tap->owner) == raw_smp_processor_id()))
+		return tap->dequeue(sch);
+
+	qtap_enter(tap);
+	if (unlikely(qtap_closed(tap))) {
+		skb = tap->dequeue(sch);
+		goto out;
+	}
+	if (qtap_watches_packets(tap))
+		qtap_waiting_begin(&tap->waiting);
+	before = qtap_tracked(tap);
+
+	skb = tap->dequeue(sch);
+
+	if (skb) {
+		out = (struct qtap_length) { 1, qdisc_pkt_len(skb) };
+		marked = qtap_ecn(skb) == INET_ECN_CE &&
+			 qtap_cb(skb)->cookie == (QTAP_COOKIE ^ tap->params.id) &&
+			 !qtap_cb(skb)->entered_ce;
+		tap->occupancy.counts.dequeued++;
+		tap->occupancy.counts.marked += marked;
+		tap->totals.marked_packets += marked;
+	}
+	if (unlikely(qdisc_is_percpu_stats(sch)))
+		after = (struct qtap_length) {
+			before.packets - min(out.packets, before.packets),
+			before.bytes - min(out.bytes, before.bytes),
+		};
+	else
+		after = qtap_measure(sch);
+	dropped = qtap_settle(tap, (struct qtap_length) {}, out, after);
+	if (qtap_watches_packets(tap))
+		qtap_events_dequeue(tap, skb, marked, dropped, before);
+out:
+	qtap_leave(tap);
+	return skb;
+}
+
+/* All that waits is dropped: reset, or destruction. */
+static void qtap_reset(struct Qdisc *sch)
+{
+	struct qtap *tap = qtap_of(sch);
+	struct qtap_packet *packet, *next;
+	struct qtap_length queue;
+
+	local_bh_disable();
+	qtap_enter(tap);
+	if (!qtap_closed(tap)) {
+		queue = qtap_tracked(tap);
+		qtap_settle(tap, (struct qtap_length) {}, (struct qtap_length) {},
+			    (struct qtap_length) {});
+		qtap_waiting_begin(&tap->waiting);
+		list_for_each_entry_safe(packet, next, &tap->waiting.waiting, list)
+			qtap_event_drop(tap, packet, &queue);
+	}
+	qtap_leave(tap);
+	local_bh_enable();
+	if (tap->original_ops->reset)
+		tap->original_ops->reset(sch);
+}
+
+static int qtap_change(struct Qdisc *sch, struct nlattr *options,
+		       struct netlink_ext_ack *extack)
+{
+	struct qtap *tap = qtap_of(sch);
+	struct qtap_length queue, dropped;
+	int err;
+
+	err = tap->original_ops->change(sch, options, extack);
+
+	/* A smaller limit drops at once, and some qdiscs set their flags anew. */
+	local_bh_disable();
+	qtap_enter(tap);
+	if (sch->flags & TCQ_F_CAN_BYPASS) {
+		tap->bypass = true;
+		sch->flags &= ~TCQ_F_CAN_BYPASS;
+	}
+	if (!qtap_closed(tap) && !qdisc_is_percpu_stats(sch)) {
+		queue = qtap_tracked(tap);
+		dropped = qtap_settle(tap, (struct qtap_length) {}, (struct qtap_length) {},
+				      qtap_measure(sch));
+		if (qtap_watches_packets(tap))
+			qtap_events_vanished(tap, NULL, dropped, &queue);
+	}
+	qtap_leave(tap);
+	local_bh_enable();
+	return err;
+}
+
+/* Hooks */
+
+static void qtap_unhook(struct qtap *tap)
+{
+	struct Qdisc *sch = tap->sch;
+
+	if (!sch)
+		return;
+	spin_lock_bh(qdisc_lock(sch));
+	spin_lock(&tap->lock);
+	sch->enqueue = tap->enqueue;
+	sch->dequeue = tap->dequeue;
+	sch->ops = tap->original_ops;
+	if (tap->bypass)
+		sch->flags |= TCQ_F_CAN_BYPASS;
+	tap->sch = NULL;
+	qtap_waiting_release(&tap->waiting);
+	spin_unlock(&tap->lock);
+	spin_unlock_bh(qdisc_lock(sch));
+}
+
+static void qtap_follow(struct work_struct *work);
+static DECLARE_WORK(qtap_follow_work, qtap_follow);
+
+static void qtap_destroy(struct Qdisc *sch)
+{
+	struct qtap *tap = qtap_of(sch);
+
+	/* A root qdisc is destroyed under RTNL, after its reset. */
+	qtap_unhook(tap);
+	schedule_work(&qtap_follow_work);
+	if (tap->original_ops->destroy)
+		tap->original_ops->destroy(sch);
+}
+
+static int qtap_hook(struct qtap *tap)
+{
+	struct Qdisc *sch = rtnl_dereference(tap->dev->qdisc);
+	struct qtap_length found;
+
+	if (!sch || sch->flags & TCQ_F_BUILTIN)
+		return -ENODEV;		/* the device is down: followed later */
+	if (!sch->enqueue || sch->flags & TCQ_F_MQROOT || tap->dev->num_tx_queues != 1)
+		return -EOPNOTSUPP;
+	if (sch->enqueue == qtap_enqueue)
+		return -EBUSY;
+
+	spin_lock_bh(qdisc_lock(sch));
+	spin_lock(&tap->lock);
+	qtap_occupancy_advance(&tap->occupancy, qtap_now());
+	if (!qtap_closed(tap)) {
+		found = qdisc_is_percpu_stats(sch) ? (struct qtap_length) {} : qtap_measure(sch);
+		/* what waits already was offered, though not before our eyes */
+		qtap_settle(tap, found, (struct qtap_length) {}, found);
+	}
+	tap->original_ops = sch->ops;
+	tap->ops = *sch->ops;
+	tap->ops.reset = qtap_reset;
+	tap->ops.destroy = qtap_destroy;
+	if (tap->ops.change)
+		tap->ops.change = qtap_change;
+	tap->enqueue = sch->enqueue;
+	tap->dequeue = sch->dequeue;
+	tap->bypass = sch->flags & TCQ_F_CAN_BYPASS;
+	sch->flags &= ~TCQ_F_CAN_BYPASS;
+	sch->ops = &tap->ops;
+	sch->enqueue = qtap_enqueue;
+	sch->dequeue = qtap_dequeue;
+	tap->sch = sch;
+	spin_unlock(&tap->lock);
+	spin_unlock_bh(qdisc_lock(sch));
+	return 0;
+}
+
+/* A tapped qdisc was replaced: tap its successor. */
+static void qtap_follow(struct work_struct *work)
+{
+	struct qtap *tap;
+
+	rtnl_lock();
+	list_for_each_entry(tap, &qtap_list, list) {
+		if (tap->dev && !tap->sch)
+			qtap_hook(tap);
+	}
+	rtnl_unlock();
+}
+
+static int qtap_netdevice_event(struct notifier_block *block, unsigned long event, void *data)
+{
+	struct net_device *dev = netdev_notifier_info_to_dev(data);
+	struct qtap *tap;
+
+	if (event != NETDEV_UP && event != NETDEV_UNREGISTER)
+		return NOTIFY_DONE;
+	list_for_each_entry(tap, &qtap_list, list) {
+		if (tap->dev != dev)
+			continue;
+		if (event == NETDEV_UP) {
+			if (!tap->sch)
+				qtap_hook(tap);
+			continue;
+		}
+		qtap_unhook(tap);
+		tap->dev = NULL;
+		netdev_put(dev, &tap->dev_tracker);
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block qtap_netdevice_notifier = {
+	.notifier_call = qtap_netdevice_event,
+};
+
+/* Control */
+
+static const struct nla_policy qtap_policy[QTAP_ATTR_MAX + 1] = {
+	[QTAP_ATTR_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
+	[QTAP_ATTR_ID] = { .type = NLA_U32 },
+	[QTAP_ATTR_FLAGS] = NLA_POLICY_MASK(NLA_U32, QTAP_FLAG_EVENTS),
+	[QTAP_ATTR_INTERVAL] = { .type = NLA_U64 },
+	[QTAP_ATTR_START] = { .type = NLA_U64 },
+	[QTAP_ATTR_BIN_BYTES] = NLA_POLICY_MIN(NLA_U32, 1),
+	[QTAP_ATTR_END] = { .type = NLA_U64 },
+};
+
+static u64 qtap_get_u64(const struct genl_info *info, int attribute, u64 otherwise)
+{
+	return info->attrs[attribute] ? nla_get_u64(info->attrs[attribute]) : otherwise;
+}
+
+static u32 qtap_get_u32(const struct genl_info *info, int attribute, u32 otherwise)
+{
+	return info->attrs[attribute] ? nla_get_u32(info->attrs[attribute]) : otherwise;
+}
+
+static void qtap_init(struct qtap *tap, const struct genl_info *info)
+{
+	u64 now_ns = qtap_now();
+	u64 end_ns = qtap_get_u64(info, QTAP_ATTR_END, 0);
+	struct qtap_occupancy_params params = {
+		.end_ns = end_ns ? end_ns : U64_MAX,
+		.interval_ns = qtap_get_u64(info, QTAP_ATTR_INTERVAL, 0),
+		.bin_bytes = qtap_get_u32(info, QTAP_ATTR_BIN_BYTES, QTAP_DEFAULT_BIN_BYTES),
+	};
+
+	tap->params = (struct qtap_params) {
+		.id = nla_get_u32(info->attrs[QTAP_ATTR_ID]),
+		.flags = qtap_get_u32(info, QTAP_ATTR_FLAGS, 0),
+		.start_ns = qtap_get_u64(info, QTAP_ATTR_START, now_ns),
+	};
+	/* A start in the past moves the origin of time, not what can be seen. */
+	params.begin_ns = max(tap->params.start_ns, now_ns);
+	params.grid_ns = tap->params.start_ns;
+	qtap_occupancy_init(&tap->occupancy, params, 0, 0);
+	spin_lock_init(&tap->lock);
+	tap->owner = -1;
+	INIT_LIST_HEAD(&tap->waiting.waiting);
+	INIT_LIST_HEAD(&tap->waiting.gone);
+}
+
+static int qtap_attach(struct sk_buff *skb, struct genl_info *info)
+{
+	struct net_device *dev;
+	struct qtap *tap;
+	int err;
+
+	if (GENL_REQ_ATTR_CHECK(info, QTAP_ATTR_IFINDEX) ||
+	    GENL_REQ_ATTR_CHECK(info, QTAP_ATTR_ID))
+		return -EINVAL;
+	tap = kzalloc(sizeof(*tap), GFP_KERNEL);
+	if (!tap)
+		return -ENOMEM;
+
+	rtnl_lock();
+	qtap_clock_set();
+	qtap_init(tap, info);
+	dev = __dev_get_by_index(genl_info_net(info),
+				 nla_get_u32(info->attrs[QTAP_ATTR_IFINDEX]));
+	if (!dev) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[QTAP_ATTR_IFINDEX],
+				    "no such device");
+		err = -ENODEV;
+		goto fail;
+	}
+	tap->dev = dev;
+	err = qtap_hook(tap);
+	if (err == -EOPNOTSUPP)
+		NL_SET_ERR_MSG(info->extack, "the device has no single root queue");
+	else if (err == -EBUSY)
+		NL_SET_ERR_MSG(info->extack, "the root qdisc is tapped already");
+	if (err && err != -ENODEV)
+		goto fail;
+	netdev_hold(dev, &tap->dev_tracker, GFP_KERNEL);
+	list_add_tail(&tap->list, &qtap_list);
+	rtnl_unlock();
+	return 0;
+
+fail:
+	rtnl_unlock();
+	kfree(tap);
+	return err;
+}
+
+static int qtap_flush(struct sk_buff *skb, struct genl_info *info)
+{
+	struct qtap *tap;
+
+	rtnl_lock();
+	list_for_each_entry(tap, &qtap_list, list) {
+		spin_lock_bh(&tap->lock);
+		qtap_occupancy_flush(&tap->occupancy, qtap_now());
+		qtap_closed(tap);
+		qtap_summary_emit(tap);
+		qtap_histogram_emit(tap);
+		spin_unlock_bh(&tap->lock);
+	}
+	rtnl_unlock();
+	qtap_stream_flush(&qtap_stream);
+	return 0;
+}
+
+static void qtap_detach_all(void)
+{
+	struct qtap *tap, *next;
+	LIST_HEAD(detached);
+
+	rtnl_lock();
+	list_for_each_entry(tap, &qtap_list, list) {
+		qtap_unhook(tap);
+		if (tap->dev)
+			netdev_put(tap->dev, &tap->dev_tracker);
+	}
+	list_splice_init(&qtap_list, &detached);
+	rtnl_unlock();
+
+	synchronize_net();	/* nobody is inside our functions any more */
+	list_for_each_entry_safe(tap, next, &detached, list) {
+		kfree(tap->occupancy.histogram);
+		kfree(tap);
+	}
+}
+
+static int qtap_detach(struct sk_buff *skb, struct genl_info *info)
+{
+	qtap_detach_all();
+	return 0;
+}
+
+static const struct genl_ops qtap_operations[] = {
+	{ .cmd = QTAP_CMD_ATTACH, .flags = GENL_ADMIN_PERM, .doit = qtap_attach },
+	{ .cmd = QTAP_CMD_FLUSH, .flags = GENL_ADMIN_PERM, .doit = qtap_flush },
+	{ .cmd = QTAP_CMD_DETACH, .flags = GENL_ADMIN_PERM, .doit = qtap_detach },
+};
+
+static struct genl_family qtap_family = {
+	.name = QTAP_FAMILY,
+	.version = QTAP_VERSION,
+	.maxattr = QTAP_ATTR_MAX,
+	.policy = qtap_policy,
+	.netnsok = true,
+	.module = THIS_MODULE,
+	.ops = qtap_operations,
+	.n_ops = ARRAY_SIZE(qtap_operations),
+	.resv_start_op = QTAP_CMD_MAX + 1,
+};
+
+static int __init qtap_module_init(void)
+{
+	int err;
+
+	err = qtap_packets_init();
+	if (err)
+		goto packets;
+	err = misc_register(&qtap_stream_device);
+	if (err)
+		goto packets;
+	err = register_netdevice_notifier(&qtap_netdevice_notifier);
+	if (err)
+		goto misc;
+	err = genl_register_family(&qtap_family);
+	if (err)
+		goto notifier;
+	return 0;
+
+notifier:
+	unregister_netdevice_notifier(&qtap_netdevice_notifier);
+misc:
+	misc_deregister(&qtap_stream_device);
+packets:
+	qtap_packets_exit();
+	return err;
+}
+
+static void __exit qtap_module_exit(void)
+{
+	genl_unregister_family(&qtap_family);
+	qtap_detach_all();
+	cancel_work_sync(&qtap_follow_work);
+	unregister_netdevice_notifier(&qtap_netdevice_notifier);
+	misc_deregister(&qtap_stream_device);
+	qtap_stream_free(&qtap_stream);
+	qtap_packets_exit();
+}
+
+module_init(qtap_module_init);
+module_exit(qtap_module_exit);
+
+MODULE_DESCRIPTION("Exact occupancy of qdiscs, in virtual or wall-clock time");
+MODULE_LICENSE("GPL");

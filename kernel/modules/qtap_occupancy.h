@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Occupancy of a queue as a step function of time: integrals, extremes, a
+ * histogram and a series of samples, all exact, none of them needing a timer.
+ *
+ * The caller says that time has come (qtap_occupancy_advance) before it says
+ * what changed. A state that lasts 0 ns (a packet enqueued and dequeued in the
+ * same instant) is not part of the function: it counts in no minimum, maximum
+ * or histogram. Intervals are half-open, [begin, end).
+ *
+ * All times are on one clock; the caller maps them to the stream's.
+ */
+#ifndef _QTAP_OCCUPANCY_H
+#define _QTAP_OCCUPANCY_H
+
+#include "qbed_types.h"
+
+struct qtap_occupancy_params {
+	u64 begin_ns;		/* nothing before it is integrated */
+	u64 end_ns;		/* nothing from it on; U64_MAX: open */
+	u64 interval_ns;	/* of samples; 0: none */
+	u64 grid_ns;		/* samples end at grid + k * interval */
+	u32 bin_bytes;		/* of the histogram, at least 1 */
+};
+
+/* What is integrated over a span of time. */
+struct qtap_integral {
+	u64 begin_ns;
+	u64 byte_ns;
+	u64 packet_ns;
+	u32 min_bytes;
+	u32 max_bytes;
+	u32 min_packets;
+	u32 max_packets;
+};
+
+/* What is counted over an interval, in packets. */
+struct qtap_counts {
+	u32 enqueued;
+	u32 dequeued;
+	u32 dropped;
+	u32 marked;
+};
+
+enum qtap_phase { QTAP_BEFORE, QTAP_OPEN, QTAP_CLOSED };
+
+struct qtap_occupancy {
+	u64 last_ns;		/* integrated up to here */
+	u64 edge_ns;		/* end of the open interval */
+	u32 bytes;		/* now */
+	u32 packets;
+	enum qtap_phase phase;
+	struct qtap_counts counts;	/* of the open interval */
+	struct qtap_integral open;	/* of the open interval */
+	struct qtap_integral total;	/* since begin */
+	struct qtap_occupancy_params params;
+	u32 start_bytes;	/* at begin */
+	u32 start_packets;
+	u64 *histogram;		/* ns[], grown on demand */
+	u32 bins;		/* allocated */
+	u32 bins_used;
+};
+
+/* Histograms stop growing here: a record holds no more. Its last bin is open. */
+#define QTAP_MAX_BINS 8188u
+#define QTAP_FIRST_BINS 64u
+
+/* Supplied by the includer: as realloc(), new memory zeroed; NULL if none. */
+static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
+
+/* Supplied by the includer: an interval [open.begin_ns, end_ns) is complete. */
+static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns);
+
+static inline void qtap_integral_reset(struct qtap_integral *integral, u64 begin_ns)
+{
+	*integral = (struct qtap_integral) {
+		.begin_ns = begin_ns,
+		.min_bytes = U32_MAX,
+		.min_packets = U32_MAX,
+	};
+}
+
+static inline void qtap_integral_add(struct qtap_integral *integral, u64 span_ns,
+				     u32 bytes, u32 packets)
+{
+	integral->byte_ns += span_ns * bytes;
+	integral->packet_ns += span_ns * packets;
+	if (bytes < integral->min_bytes)
+		integral->min_bytes = bytes;
+	if (bytes > integral->max_bytes)
+		integral->max_bytes = bytes;
+	if (packets < integral->min_packets)
+		integral->min_packets = packets;
+	if (packets > integral->max_packets)
+		integral->max_packets = packets;
+}
+
+static inline void qtap_histogram_add(struct qtap_occupancy *occupancy, u64 span_ns)
+{
+	u32 bin = occupancy->bytes / occupancy->params.bin_bytes;
+
+	if (unlikely(bin >= QTAP_MAX_BINS))
+		bin = QTAP_MAX_BINS - 1;
+	if (unlikely(bin >= occupancy->bins)) {
+		u32 bins = occupancy->bins ? occupancy->bins : QTAP_FIRST_BINS;
+		u64 *grown;
+
+		while (bins <= bin)
+			bins *= 2;
+		if (bins > QTAP_MAX_BINS)
+			bins = QTAP_MAX_BINS;
+		grown = qtap_histogram_resize(occupancy->histogram, occupancy->bins, bins);
+		if (grown) {
+			occupancy->histogram = grown;
+			occupancy->bins = bins;
+		} else if (occupancy->bins) {
+			bin = occupancy->bins - 1;	/* no memory: coarser at the end */
+		} else {
+			return;
+		}
+	}
+	occupancy->histogram[bin] += span_ns;
+	if (unlikely(bin >= occupancy->bins_used))
+		occupancy->bins_used = bin + 1;
+}
+
+/* The present state has lasted until @now_ns, within the open interval. */
+static inline void qtap_occupancy_integrate(struct qtap_occupancy *occupancy, u64 now_ns)
+{
+	u64 span_ns = now_ns - occupancy->last_ns;
+
+	if (!span_ns)
+		return;
+	qtap_integral_add(&occupancy->total, span_ns, occupancy->bytes, occupancy->packets);
+	if (occupancy->params.interval_ns)
+		qtap_integral_add(&occupancy->open, span_ns, occupancy->bytes,
+				  occupancy->packets);
+	qtap_histogram_add(occupancy, span_ns);
+	occupancy->last_ns = now_ns;
+}
+
+/* Emit the interval up to @end_ns and open the next one. */
+static inline void qtap_occupancy_cut(struct qtap_occupancy *occupancy, u64 end_ns)
+{
+	if (end_ns > occupancy->open.begin_ns)
+		qtap_sample_emit(occupancy, end_ns);
+	qtap_integral_reset(&occupancy->open, end_ns);
+	occupancy->counts = (struct qtap_counts) {};
+}
+
+static inline void qtap_occupancy_span(struct qtap_occupancy *occupancy, u64 now_ns)
+{
+	while (occupancy->params.interval_ns && now_ns >= occupancy->edge_ns) {
+		qtap_occupancy_integrate(occupancy, occupancy->edge_ns);
+		qtap_occupancy_cut(occupancy, occupancy->edge_ns);
+		occupancy->edge_ns += occupancy->params.interval_ns;
+	}
+	qtap_occupancy_integrate(occupancy, now_ns);
+}
+
+/* Off the common path: the first and the last instant. */
+static inline void qtap_occupancy_turn(struct qtap_occupancy *occupancy, u64 now_ns)
+{
+	const struct qtap_occupancy_params *params = &occupancy->params;
+
+	if (occupancy->phase == QTAP_BEFORE && now_ns >= params->begin_ns) {
+		occupancy->phase = QTAP_OPEN;
+		occupancy->start_bytes = occupancy->bytes;
+		occupancy->start_packets = occupancy->packets;
+		occupancy->counts = (struct qtap_counts) {};
+	}
+	if (occupancy->phase != QTAP_OPEN)
+		return;
+	if (now_ns < params->end_ns) {
+		qtap_occupancy_span(occupancy, now_ns);
+		return;
+	}
+	qtap_occupancy_span(occupancy, params->end_ns);
+	if (params->interval_ns)
+		qtap_occupancy_cut(occupancy, params->end_ns);
+	occupancy->phase = QTAP_CLOSED;
+}
+
+static inline void qtap_occupancy_init(struct qtap_occupancy *occupancy,
+				       struct qtap_occupancy_params params,
+				       u32 bytes, u32 packets)
+{
+	u64 begun_ns = params.begin_ns - params.grid_ns;
+
+	*occupancy = (struct qtap_occupancy) {
+		.params = params,
+		.last_ns = params.begin_ns,
+		.bytes = bytes,
+		.packets = packets,
+		.phase = QTAP_BEFORE,
+	};
+	if (params.interval_ns)
+		occupancy->edge_ns = params.begin_ns + params.interval_ns -
+				     begun_ns % params.interval_ns;
+	qtap_integral_reset(&occupancy->open, params.begin_ns);
+	qtap_integral_reset(&occupancy->total, params.begin_ns);
+}
+
+/* Call before every change. After it, changes are recorded if phase is not CLOSED. */
+static inline void qtap_occupancy_advance(struct qtap_occupancy *occupancy, u64 now_ns)
+{
+	if (unlikely(occupancy->phase != QTAP_OPEN || now_ns >= occupancy->params.end_ns))
+		qtap_occupancy_turn(occupancy, now_ns);
+	else if (now_ns > occupancy->last_ns)
+		qtap_occupancy_span(occupancy, now_ns);
+}
+
+/* Close the open interval early (a flush); samples stay without a gap. */
+static inline void qtap_occupancy_flush(struct qtap_occupancy *occupancy, u64 now_ns)
+{
+	qtap_occupancy_advance(occupancy, now_ns);
+	if (occupancy->phase == QTAP_OPEN && occupancy->params.interval_ns)
+		qtap_occupancy_cut(occupancy, now_ns);
+}
+
+static inline u64 qtap_occupancy_duration_ns(const struct qtap_occupancy *occupancy)
+{
+	return occupancy->last_ns - occupancy->params.begin_ns;
+}
+
+#endif /* _QTAP_OCCUPANCY_H */
