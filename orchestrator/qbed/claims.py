@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: SQL over a run's tables says whether a sentence of a paper holds here.
+
+The views `cells`, `flows`, `queues`, `queue_series`, `queue_events` and `tcp_info` hold complete cells only, each row with
+its cell's axes as columns. `all_cells` also has those that failed or are invalid. One thread: sums of floats come out equal
+each time.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pydantic import BaseModel, ConfigDict
+
+from qbed import tables
+from qbed.campaign import Claim
+from qbed.errors import QbedError
+from qbed.store import RunFolder, StoreError
+
+Connection = duckdb.DuckDBPyConnection
+
+
+class Verdict(BaseModel):
+    """What came of a claim. `verdict` is `holds`, `refuted`, `undecided` (then `reason` says why) or `not asked`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    paper: str
+    source: str
+    sql: str
+    expect: str
+    why: str | None
+    verdict: str
+    reason: str | None = None
+    measured: dict[str, Any] = {}
+
+    @property
+    def as_expected(self) -> bool:
+        return self.verdict in (self.expect, "not asked")
+
+
+def connect(run: Path) -> Connection:
+    """DuckDB with the views of a merged run folder."""
+    store = RunFolder(run)
+    if not store.table("cells").exists():
+        raise StoreError(f"{run} has no merged tables: its run is not finished; `qbed run --out {run}` goes on with it")
+    axes = [axis["name"] for axis in store.identity()["matrix"]["axes"]]
+    connection = duckdb.connect()
+    connection.execute("SET threads TO 1; SET enable_progress_bar = false")
+    _view(connection, "all_cells", f"SELECT * FROM {_file(store, 'cells')}")
+    _view(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
+    columns = ", ".join(f'c."{axis}"' for axis in axes)
+    for name, schema in tables.SCHEMAS.items():
+        if store.table(name).exists():
+            _view(connection, name, f"SELECT {columns}, t.* FROM {_file(store, name)} t JOIN cells c USING (cell)")
+        else:
+            connection.register(f"empty_{name}", schema.empty_table())
+            _view(connection, name, f"SELECT {columns}, t.* FROM empty_{name} t JOIN cells c USING (cell)")
+    return connection
+
+
+def _file(store: RunFolder, name: str) -> str:
+    path = str(store.table(name)).replace("'", "''")
+    return f"read_parquet('{path}')"
+
+
+def _view(connection: Connection, name: str, sql: str) -> None:
+    connection.execute(f"CREATE VIEW {name} AS {sql}")
+
+
+def judge_all(connection: Connection, claims: list[Claim], profile: str | None) -> list[Verdict]:
+    """The verdict of each claim. With failed or invalid cells nothing is decided: a part proves nothing of the whole."""
+    rows = connection.execute(
+        "SELECT status, count(*) FROM all_cells WHERE status <> 'complete' GROUP BY 1 ORDER BY 1"
+    ).fetchall()
+    gaps = " and ".join(f"{count} {status}" for status, count in rows)
+    verdicts = []
+    for claim in claims:
+        if claim.profiles is not None and profile not in claim.profiles:
+            outcome: dict[str, Any] = {"verdict": "not asked", "reason": f"only in {', '.join(claim.profiles)}"}
+        else:
+            outcome = _ask(connection, claim)
+            if gaps:
+                outcome |= {"verdict": "undecided", "reason": f"cells are missing: {gaps}"}
+        verdicts.append(Verdict(**claim.model_dump(exclude={"profiles"}), **outcome))
+    return verdicts
+
+
+def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
+    try:
+        result = connection.execute(claim.sql)
+        names = [column[0] for column in result.description or ()]
+        rows = result.fetchmany(2)
+    except duckdb.Error as error:
+        return {"verdict": "undecided", "reason": f"the SQL fails: {error}"}
+    if len(rows) != 1 or "holds" not in names:
+        return {"verdict": "undecided", "reason": "the SQL must give one row with a column `holds`"}
+    values = dict(zip(names, rows[0], strict=True))
+    holds = values.pop("holds")
+    measured = {name: _plain(value) for name, value in values.items()}
+    if not isinstance(holds, bool):
+        return {"verdict": "undecided", "reason": f"`holds` is {holds}, not true or false", "measured": measured}
+    return {"verdict": "holds" if holds else "refuted", "measured": measured}
+
+
+def _plain(value: Any) -> Any:
+    """A value of DuckDB as JSON: decimals become numbers, whatever is unknown becomes text."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def read_verdicts(run: Path) -> list[Verdict]:
+    """The verdicts that a run's claims.json holds."""
+    try:
+        return [Verdict.model_validate(item) for item in json.loads((run / "claims.json").read_bytes())]
+    except (OSError, ValueError) as error:
+        raise QbedError(f"{run / 'claims.json'} cannot be read: {error}") from error

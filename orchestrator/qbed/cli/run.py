@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed run` and `qbed report`: a campaign from its matrix to the report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from qbed.errors import QbedError
+from qbed.source import scalar
+
+LabFolder = Annotated[Path, typer.Argument(metavar="LAB", help="The lab's folder, or its campaign file.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(run)
+    app.command()(report)
+
+
+def run(
+    lab: LabFolder,
+    profile: Annotated[str | None, typer.Option(help="A profile of the campaign, such as `quick` or `paper`.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; a run that it holds already is continued.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Cells at once; as many as there are cores without it.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab, in every cell.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as `1,2,5` or `1..10`.")] = None,
+    cell_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for one cell.")] = 3600.0,
+    stall_timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must move.")
+    ] = 300.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep what the guests wrote (plans, tap streams).")] = False,
+    images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+) -> None:
+    """Run a campaign's cells, judge its claims and write the report.
+
+    Exit status: 0, all as expected; 1, a cell failed or is invalid, or a claim did not come out; 2, a mistake in the files.
+    """
+    from qbed.experiment import conduct, prepare
+    from qbed.substrates import Limits
+
+    settings = parse_settings(set_ or [])
+    experiment = prepare(
+        lab, profile, out=out, seeds=parse_seeds(seeds) if seeds else None, settings=settings, keep=keep,
+        limits=Limits(cell_timeout, stall_timeout),
+    )  # fmt: skip
+    cores = sorted(os.sched_getaffinity(0))
+    hands = jobs or len(cores)
+    screen = _Screen(len(experiment.task.matrix))
+    with screen.bar:
+        outcome = conduct(experiment, [cores[i % len(cores)] for i in range(hands)], screen, images=images)
+    _tell(outcome, screen.console)
+    if outcome.bad:
+        raise typer.Exit(1)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+) -> None:
+    """Write a run's report again, from its Parquet files."""
+    from qbed.report import make_report
+
+    made = make_report(folder, images=images)
+    for problem in made.problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    print(made.page)
+
+
+def parse_settings(texts: list[str]) -> dict[str, object]:
+    """`FIELD=VALUE` texts; values are read as the lab file would read them."""
+    settings: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"expected FIELD=VALUE, got `{text}`", param_hint="--set")
+        settings[name.strip()] = scalar(value)
+    return settings
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`1,2,5` or `1..10`."""
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dots, last = part.partition("..")
+            seeds.extend(range(int(first), int(last) + 1) if dots else [int(first)])
+    except ValueError:
+        raise typer.BadParameter(
+            f"expected seeds such as `1,2,5` or `1..10`, got `{text}`", param_hint="--seeds"
+        ) from None
+    if not seeds:
+        raise typer.BadParameter(f"`{text}` holds no seed", param_hint="--seeds")
+    return seeds
+
+
+class _Screen:
+    """Shows how the run goes: a bar on a terminal, a line for each bad cell anywhere."""
+
+    def __init__(self, cells: int) -> None:
+        self.console = Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+            console=self.console, disable=not self.console.is_terminal,
+        )  # fmt: skip
+        self._cells: TaskID = self.bar.add_task("cells", total=cells)
+        self._skipped = 0
+
+    def skipped(self, cells: int) -> None:
+        self._skipped = cells
+        if cells:
+            self.console.print(f"{cells} cells are finished already", highlight=False)
+
+    def progress(self, finished: int, running: float) -> None:
+        self.bar.update(self._cells, completed=self._skipped + finished + running)
+
+    def outcome(self, outcome: object) -> None:
+        from qbed.worker import Outcome
+
+        if isinstance(outcome, Outcome) and outcome.status != "complete":
+            self.console.print(
+                f"cell {outcome.cell} {outcome.status}: {outcome.error}", style="red", markup=False, highlight=False
+            )
+
+    def phase(self, name: str) -> None:
+        self.bar.update(self._cells, description=name)
+
+
+def _tell(outcome: object, console: Console) -> None:
+    from qbed.experiment import Conclusion
+
+    if not isinstance(outcome, Conclusion):
+        raise QbedError("the run has no conclusion")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for verdict in outcome.verdicts:
+        style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"
+        expected = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
+        numbers = ", ".join(
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in verdict.measured.items()
+        )
+        table.add_row(f"[{style}]{verdict.verdict}{expected}[/]", verdict.name, verdict.reason or numbers)
+    if outcome.verdicts:
+        console.print(table)
+    for problem in outcome.problems:
+        console.print(f"warning: {problem}", style="yellow", markup=False, highlight=False)
+    totals = outcome.totals
+    bad = "".join(
+        f", {count} {name}" for name, count in (("failed", totals.failed), ("invalid", totals.invalid)) if count
+    )
+    console.print(
+        f"{totals.complete} of {totals.cells} cells complete{bad}, in {outcome.wall_s:.1f} s", highlight=False
+    )
+    print(outcome.report)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evidence of a cell: where packets waited, were marked and dropped, and whether the counters add up.
+
+Every packet must be somewhere. Three independent books are kept: the tap of each queue, the link device, and the counters
+of each node's network stack. Where two of them disagree, the run *contradicts* its plan: the cell is `invalid`, its numbers go into
+no claim and no figure. What is merely remarkable (a host's own queue dropped) is a *warning*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbed.plan import ETHERNET_BYTES, Plan
+from qbed.records import Counters, LinkCounters
+
+SMALLEST_FRAME = 42  # Ethernet + IPv4 + UDP without payload
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class QueueSummary:
+    """The tap's totals of one queue (docs/formats.md section 4, record 3)."""
+
+    duration_ns: int = 0
+    byte_ns: int = 0
+    packet_ns: int = 0
+    max_bytes: int = 0
+    max_packets: int = 0
+    offered_packets: int = 0
+    offered_bytes: int = 0
+    sent_packets: int = 0
+    sent_bytes: int = 0
+    dropped_packets: int = 0
+    dropped_bytes: int = 0
+    marked_packets: int = 0
+    queue_packets: int = 0
+    queue_bytes: int = 0
+    start_queue_packets: int = 0
+    start_queue_bytes: int = 0
+
+
+@dataclass
+class Evidence:
+    """What a run says about itself. `details` is JSON: the report shows it."""
+
+    bottleneck: str | None = None
+    contradictions: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters) -> Evidence:
+    """Compare the three books of one run; every number in `counters` is of one instant."""
+    evidence = Evidence()
+    wrong = evidence.contradictions
+    if len(counters.links) != len(plan.links) or len(counters.queues) != len(plan.queues):
+        wrong.append(
+            f"the counters are of {len(counters.links)} links and {len(counters.queues)} queues,"
+            f" the plan has {len(plan.links)} and {len(plan.queues)}"
+        )
+        return evidence
+    for index, queue in enumerate(plan.queues):
+        if index not in summaries:
+            wrong.append(f"queue {queue.name} has no summary in the tap stream")
+    if wrong:
+        return evidence
+    _queues(plan, summaries, counters, wrong)
+    _links(plan, summaries, counters, wrong)
+    _nodes(plan, summaries, counters, wrong)
+    _where(plan, summaries, counters, evidence)
+    return evidence
+
+
+def _queues(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
+    """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics."""
+    for index, queue in enumerate(plan.queues):
+        tap, own = summaries[index], counters.queues[index]
+        for unit, offered, sent, dropped, queued in (
+            ("packets", tap.offered_packets, tap.sent_packets, tap.dropped_packets, tap.queue_packets),
+            ("bytes", tap.offered_bytes, tap.sent_bytes, tap.dropped_bytes, tap.queue_bytes),
+        ):
+            if offered != sent + dropped + queued:
+                wrong.append(
+                    f"queue {queue.name}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
+                )
+        for what, seen, counted in (
+            ("sent packets", tap.sent_packets, own.packets),
+            ("sent bytes", tap.sent_bytes, own.bytes),
+            ("dropped packets", tap.dropped_packets, own.drops),
+            ("queued packets", tap.queue_packets, own.backlog_packets),
+            ("queued bytes", tap.queue_bytes, own.backlog_bytes),
+        ):
+            if seen != counted:
+                wrong.append(f"queue {queue.name}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}")
+
+
+def _links(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
+    """Each direction of a link: what left the queue was sent; sent = delivered + lost + in flight; no frame is larger than a frame."""
+    for link, pair in zip(plan.links, counters.links, strict=True):
+        for end, here, there in ((link.a, pair.a, pair.b), (link.b, pair.b, pair.a)):
+            name = f"{plan.nodes[end.node].name}:{end.interface}"
+            flying = here.sent - here.delivered - here.lost
+            capacity = end.delay_ns * end.rate_bps // (8_000_000_000 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
+            if not 0 <= flying <= capacity:
+                wrong.append(
+                    f"link {name}: {here.sent} frames sent, {here.delivered} delivered, {here.lost} lost:"
+                    f" {flying} would be in flight, where 0 to {capacity} fit"
+                )
+            left = summaries[end.queue].sent_packets
+            if left != here.sent:
+                wrong.append(f"link {name}: {left} packets left its queue, {here.sent} were transmitted")
+            if here.delivered != there.rx_packets + there.rx_dropped:
+                wrong.append(
+                    f"link {name}: {here.delivered} frames delivered, its peer received {there.rx_packets}"
+                    f" and dropped {there.rx_dropped}"
+                )
+            largest = link.mtu + ETHERNET_BYTES
+            if summaries[end.queue].sent_bytes > summaries[end.queue].sent_packets * largest:
+                wrong.append(f"link {name}: frames larger than its MTU of {link.mtu}: an offload is on")
+
+
+class _Snmp:
+    """The counters of one node; what is absent is 0."""
+
+    def __init__(self, groups: dict[str, dict[str, int]]) -> None:
+        self._groups = groups
+
+    def __call__(self, group: str, *names: str) -> int:
+        values = self._groups.get(group, {})
+        return sum(values.get(name, values.get(group + name, 0)) for name in names)
+
+    def has(self, group: str, name: str) -> bool:
+        return name in self._groups.get(group, {}) or group + name in self._groups.get(group, {})
+
+
+def _ipv4_unaccounted(snmp: _Snmp) -> int:
+    """IPv4 datagrams that came in and neither went on, nor up, nor have a counted reason (net/ipv4/ip_input.c, ip_forward.c).
+
+    InCsumErrors are counted within InHdrErrors. Reassembly takes ReasmReqds fragments and gives ReasmOKs datagrams.
+    FragFails of forwarding are of received datagrams, those of output are not, so they are a tolerance: see the caller.
+    """
+    taken = snmp("Ip", "InHdrErrors", "InAddrErrors", "InUnknownProtos", "InDiscards", "InDelivers", "ForwDatagrams")
+    taken += snmp("IpExt", "InNoRoutes", "InTruncatedPkts") + snmp("TcpExt", "IPReversePathFilter")
+    taken += snmp("Ip", "ReasmReqds") - snmp("Ip", "ReasmOKs")
+    return snmp("Ip", "InReceives") - taken
+
+
+def _ipv6_unaccounted(snmp: _Snmp) -> int:
+    """The same for IPv6 (net/ipv6/ip6_input.c, ip6_output.c): multicast that nobody here joined is dropped uncounted."""
+    taken = snmp("Ip6", "InHdrErrors", "InTooBigErrors", "InNoRoutes", "InAddrErrors", "InUnknownProtos")
+    taken += snmp("Ip6", "InTruncatedPkts", "InDiscards", "InDelivers", "OutForwDatagrams")
+    taken += snmp("Ip6", "ReasmReqds") - snmp("Ip6", "ReasmOKs")
+    return snmp("Ip6", "InReceives") - taken
+
+
+def _nodes(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
+    """Each node: frames in = datagrams in = forwarded + delivered + dropped for a counted reason; datagrams out = frames offered.
+
+    Loopback appears in both books of a node by the same number: InReceives - frames in = OutTransmits - frames out.
+    """
+    received = [0] * len(plan.nodes)
+    offered = [0] * len(plan.nodes)
+    for link, pair in zip(plan.links, counters.links, strict=True):
+        for end, here in ((link.a, pair.a), (link.b, pair.b)):
+            received[end.node] += here.rx_packets
+            offered[end.node] += summaries[end.queue].offered_packets
+    for index, groups in enumerate(counters.nodes):
+        snmp, name = _Snmp(groups), plan.nodes[index].name
+        rest = _ipv4_unaccounted(snmp)
+        if not 0 <= rest <= snmp("Ip", "FragFails"):
+            wrong.append(f"node {name}: {rest} of {snmp('Ip', 'InReceives')} IPv4 packets received are unaccounted for")
+        rest = _ipv6_unaccounted(snmp)
+        if not 0 <= rest <= snmp("Ip6", "InMcastPkts"):
+            wrong.append(
+                f"node {name}: {rest} of {snmp('Ip6', 'InReceives')} IPv6 packets received are unaccounted for"
+            )
+        looped = snmp("Ip", "InReceives") + snmp("Ip6", "InReceives") - received[index]
+        if looped < 0:
+            wrong.append(f"node {name}: {received[index]} frames received, but {-looped} of them never reached IP")
+        if not (snmp.has("Ip", "OutTransmits") or snmp.has("Ip6", "OutTransmits")):
+            continue
+        out = snmp("Ip", "OutTransmits", "FragCreates") - snmp("Ip", "FragOKs") + snmp("Ip6", "OutTransmits")
+        if looped >= 0 and out - looped != offered[index]:
+            wrong.append(
+                f"node {name}: IP sent {out - looped} packets to its links, their queues were offered {offered[index]}"
+            )
+
+
+def _where(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, evidence: Evidence) -> None:
+    """Which queue was the bottleneck: the one where packets waited most, summed over all packets."""
+    rates = {end.queue: end.rate_bps for link in plan.links for end in (link.a, link.b)}
+    ranking = sorted(range(len(plan.queues)), key=lambda index: (-summaries[index].packet_ns, index))
+    waited = sum(summary.packet_ns for summary in summaries.values())
+    if waited:
+        evidence.bottleneck = plan.queues[ranking[0]].name
+
+    def row(index: int) -> dict[str, Any]:
+        tap = summaries[index]
+        busy = tap.sent_bytes * 8e9 / rates[index] / plan.duration_ns
+        return {
+            "queue": plan.queues[index].name,
+            "role": plan.queues[index].role,
+            "share_of_waiting": tap.packet_ns / waited if waited else 0.0,
+            "utilisation": busy,
+            "max_packets": tap.max_packets,
+            "dropped": tap.dropped_packets,
+            "marked": tap.marked_packets,
+        }
+
+    def those(test: Any) -> list[dict[str, Any]]:
+        return [row(index) for index in ranking if test(index)][:MOST_SHOWN]
+
+    outside = [index for index in ranking if plan.queues[index].role == "host"]
+    evidence.details = {
+        "waiting": those(lambda index: summaries[index].packet_ns > 0)[:5],
+        "drops": those(lambda index: summaries[index].dropped_packets > 0),
+        "marks": those(lambda index: summaries[index].marked_packets > 0),
+        "outside_the_plan": those(lambda index: index in outside and summaries[index].packet_ns > 0),
+        "outside_share_of_waiting": sum(summaries[index].packet_ns for index in outside) / waited if waited else 0.0,
+        "lost": _lost(plan, counters),
+        "offloads": "off",
+    }
+    if evidence.bottleneck is not None and ranking[0] in outside:
+        evidence.warnings.append(f"packets waited most at {evidence.bottleneck}, a host's own queue, not at a switch")
+    evidence.warnings.extend(
+        f"{plan.queues[index].name}, a host's own queue, dropped {summaries[index].dropped_packets} packets"
+        for index in outside
+        if summaries[index].dropped_packets
+    )
+
+
+def _lost(plan: Plan, counters: Counters) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for link, pair in zip(plan.links, counters.links, strict=True):
+        ends: tuple[tuple[Any, LinkCounters], ...] = ((link.a, pair.a), (link.b, pair.b))
+        rows.extend(
+            {"link": f"{plan.nodes[end.node].name}:{end.interface}", "lost": here.lost}
+            for end, here in ends
+            if here.lost
+        )
+    return rows[:MOST_SHOWN]

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A campaign from its files to its report: what `qbed run` does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from qbed import __version__
+from qbed.campaign import Campaign, load_campaign
+from qbed.claims import Verdict, connect, judge_all
+from qbed.compile import compile_lab
+from qbed.errors import LabError
+from qbed.lab import load_lab
+from qbed.matrix import Matrix, build_matrix, fingerprint
+from qbed.runner import WALL_TIMES, Totals, Watcher, run_cells
+from qbed.store import RunFolder, write_json
+from qbed.substrates import DiskFullError, Limits
+from qbed.tables import VERSION
+from qbed.toolchain import find_toolchain
+from qbed.worker import Task
+
+SMALLEST_FREE_BYTES = 64 << 20
+
+
+class Screen(Watcher, Protocol):
+    """Is told how the run goes, in its phases."""
+
+    def skipped(self, cells: int) -> None:
+        """These many cells are finished from before."""
+
+    def phase(self, name: str) -> None:
+        """What is being done now."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A campaign, checked and ready to run."""
+
+    campaign: Campaign
+    profile: str | None
+    task: Task
+    identity: dict[str, Any]
+
+
+@dataclass
+class Conclusion:
+    """What came of a run."""
+
+    totals: Totals
+    verdicts: list[Verdict]
+    report: Path
+    wall_s: float
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def bad(self) -> bool:
+        unexpected = any(not verdict.as_expected for verdict in self.verdicts)
+        return unexpected or self.totals.failed + self.totals.invalid > 0
+
+
+def prepare(
+    path: Path,
+    profile: str | None = None,
+    *,
+    out: Path | None = None,
+    seeds: list[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    keep: bool = False,
+    limits: Limits | None = None,
+) -> Experiment:
+    """Check everything that can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
+    campaign, lab = _find(path)
+    matrix = build_matrix(campaign, profile, seeds=seeds, settings=settings)
+    name, plans = _check_plans(lab, matrix)
+    manifest = find_toolchain().manifest
+    identity = {
+        "version": VERSION,
+        "name": name,
+        "profile": profile,
+        "question": campaign.question,
+        "lab_file": str(lab),
+        "lab_sha256": hashlib.sha256(lab.read_bytes()).hexdigest(),
+        "plans": plans,
+        "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
+        "toolchain": manifest.model_dump(),
+        "claims": [claim.model_dump() for claim in campaign.claims],
+        "figures": [figure.model_dump() for figure in campaign.figures],
+    }
+    if out is None:
+        mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
+        out = Path("runs") / f"{name}-{profile or 'all'}-{mark}"
+    task = Task(lab.resolve(), out.resolve(), matrix, limits or Limits(), keep)
+    return Experiment(campaign, profile, task, identity)
+
+
+def _find(path: Path) -> tuple[Campaign, Path]:
+    file = path / "campaign.yml" if path.is_dir() else path
+    if path.is_dir() and not file.exists() and (path / "lab.yml").exists():
+        return Campaign(question=f"What does the lab {path.resolve().name} do?"), path / "lab.yml"
+    if not file.exists():
+        raise LabError([f"{path}: there is no {file.name}" if path.is_dir() else f"{path}: there is no such file"])
+    campaign, _ = load_campaign(file)
+    return campaign, file.parent / campaign.lab
+
+
+def _check_plans(lab: Path, matrix: Matrix) -> tuple[str, str]:
+    """Compile cells in which every value of every axis occurs; returns the lab's name and a hash of these plans."""
+    digest = hashlib.sha256()
+    wrong: list[str] = []
+    name = ""
+    for cell in matrix.samples():
+        try:
+            plan = compile_lab(load_lab(lab, dict(cell.settings)), cell.seed)
+        except LabError as error:
+            wrong.extend(error.messages)
+            continue
+        name = plan.lab
+        digest.update(plan.dumps().encode())
+    if wrong:
+        raise LabError(list(dict.fromkeys(wrong)))
+    return name, digest.hexdigest()
+
+
+def conduct(experiment: Experiment, cores: list[int], screen: Screen, *, images: bool = True) -> Conclusion:
+    """Run what is not finished, merge, judge, report."""
+    begun = time.monotonic()
+    task = experiment.task
+    store = RunFolder(task.out)
+    with store.lock():
+        if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
+            raise DiskFullError(f"the disk is full: {task.out} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
+        store.claim(experiment.identity)
+        screen.skipped(sum(store.finished(number) for number in range(len(task.matrix))))
+        totals = run_cells(task, cores, screen)
+        try:
+            screen.phase("merging")
+            store.merge(task.matrix)
+            return _conclude(experiment, totals, begun, screen, images)
+        except OSError as error:
+            if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
+                raise DiskFullError(
+                    f"the disk is full: {task.out}; the finished cells are kept: {error.strerror}"
+                ) from error
+            raise
+
+
+def _conclude(experiment: Experiment, totals: Totals, begun: float, screen: Screen, images: bool) -> Conclusion:
+    from qbed.report import make_report
+
+    out = experiment.task.out
+    screen.phase("claims")
+    connection = connect(out)
+    verdicts = judge_all(connection, experiment.campaign.claims, experiment.profile)
+    counted = dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1").fetchall())
+    connection.close()
+    for status in ("complete", "failed", "invalid"):
+        setattr(totals, status, counted.get(status, 0))
+    write_json(out / "claims.json", [verdict.model_dump() for verdict in verdicts])
+    write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
+    screen.phase("report")
+    made = make_report(out, images=images, advance=screen.phase)
+    return Conclusion(totals, verdicts, made.page, time.monotonic() - begun, made.problems)
+
+
+def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
+    """What may differ between equal runs: the host, the versions of what is not in the guest, wall-clock times."""
+    times: dict[str, float] = {}
+    with (experiment.task.out / "cells" / WALL_TIMES).open() as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                entry = json.loads(line)
+                times[str(entry["cell"])] = entry["wall_s"]
+    return {
+        "provenance": {
+            "command": " ".join(["qbed", *sys.argv[1:]]),
+            "run_at": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "wall_clock_s": round(wall_s, 2),
+            "qbed": __version__,
+            "python": platform.python_version(),
+            "host": f"{platform.system()} {platform.release()}, {platform.machine()}",
+            "cores": len(os.sched_getaffinity(0)),
+        },
+        "cell_wall_s": times,
+    }

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent writes into a cell's `out/` folder (docs/formats.md section 2), read and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from qbed.errors import QbedError
+
+Row = dict[str, Any]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class RecordError(QbedError):
+    """A file that the agent wrote is not what docs/formats.md says."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Done(_Record):
+    """`done.json`: the agent's last word."""
+
+    status: Literal["complete", "failed"]
+    end_ns: int | None = None
+    error: str | None = None
+
+
+class LinkCounters(_Record):
+    """One link end: what its transmitter did, and the device's own counters."""
+
+    sent: int = 0
+    delivered: int = 0
+    lost: int = 0
+    tx_bytes: int = 0
+    rx_packets: int = 0
+    rx_bytes: int = 0
+    rx_dropped: int = 0
+    tx_dropped: int = 0
+
+
+class LinkPair(_Record):
+    a: LinkCounters
+    b: LinkCounters
+
+
+class QueueCounters(_Record):
+    """The root qdisc's own statistics (`tc -s qdisc`)."""
+
+    kind: str
+    packets: int = 0
+    bytes: int = 0
+    drops: int = 0
+    overlimits: int = 0
+    requeues: int = 0
+    backlog_bytes: int = 0
+    backlog_packets: int = 0
+    xstats: str = ""
+
+
+class Counters(_Record):
+    """`counters.json`: every counter of the lab at one instant. `nodes` are SNMP groups; an absent counter is 0."""
+
+    time_ns: int
+    links: list[LinkPair]
+    queues: list[QueueCounters]
+    nodes: list[dict[str, dict[str, int]]] = Field(default_factory=list)
+
+
+def read_done(path: Path) -> Done | None:
+    """The agent's last word, or None if it never came to that."""
+    return _read(path, Done) if path.exists() else None
+
+
+def read_counters(path: Path) -> Counters:
+    return _read(path, Counters)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The objects of an NDJSON file, one at a time; an absent file has none."""
+    if not path.exists():
+        return
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise RecordError(f"{path.name}, line {number}: not JSON ({error})") from error
+            if not isinstance(row, dict):
+                raise RecordError(f"{path.name}, line {number}: a JSON object was expected")
+            yield row
+
+
+def _read(path: Path, model: type[_Model]) -> _Model:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise RecordError(f"{path.name} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RecordError(f"{path.name}: {where or 'the file'}: {first['msg']}") from error

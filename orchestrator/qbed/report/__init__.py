@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a run: one HTML page that needs no network, and each figure as PNG. Made from the run folder alone."""
+
+from qbed.report.page import Made, make_report
+
+__all__ = ["Made", "make_report"]

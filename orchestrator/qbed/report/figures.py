@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a report, each drawn from the run's tables alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import plotly.graph_objects as go
+
+from qbed.campaign import Figure
+from qbed.report.style import DASHES, Colours, faded, new_figure
+
+SERIES_POINTS = 1200
+CDF_POINTS = 400
+Connection = duckdb.DuckDBPyConnection
+
+
+@dataclass
+class Drawing:
+    """One figure, ready for the page: or the reason why there is none."""
+
+    name: str
+    title: str
+    figure: Any = None
+    missing: str | None = None
+
+
+@dataclass
+class Artist:
+    """Draws figures over the views of `qbed.claims.connect`. `axes`: the axes that have several values, in their order."""
+
+    connection: Connection
+    axes: dict[str, list[Any]]
+    colours: Colours = field(init=False)
+
+    def __post_init__(self) -> None:
+        first = next((values for name, values in self.axes.items() if name != "seed"), [])
+        self.colours = Colours(first)
+
+    def draw(self, spec: Figure) -> Drawing:
+        """The figure, or the reason why the run has nothing for it."""
+        name = spec.name or spec.kind
+        try:
+            figure = _KINDS[spec.kind](self, spec)
+        except duckdb.Error as error:
+            return Drawing(name, spec.title or spec.kind, missing=f"the SQL fails: {error}")
+        if figure is None:
+            return Drawing(name, spec.title or _TITLES.get(spec.kind, spec.kind), missing="this run has no data for it")
+        if spec.log_x:
+            figure.update_xaxes(type="log")
+        if spec.log_y:
+            figure.update_yaxes(type="log")
+        return Drawing(name, spec.title or _TITLES.get(spec.kind, spec.kind), figure)
+
+    # --- what the axes give ---
+
+    def series_of(self, spec: Figure) -> str | None:
+        return spec.series or next((name for name in self.axes if name != "seed" and name != spec.x), None)
+
+    def x_of(self, spec: Figure) -> str | None:
+        if spec.x:
+            return spec.x
+        series = spec.series or next((name for name in self.axes if name != "seed"), None)
+        numeric = (
+            name
+            for name, values in self.axes.items()
+            if name not in ("seed", series) and all(isinstance(value, int | float) for value in values)
+        )
+        return next(numeric, None)
+
+    def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        return self.connection.execute(sql, parameters or []).fetchall()
+
+    # --- the kinds ---
+
+    def queue(self, spec: Figure) -> Any:
+        """Occupancy over time: the mean of each interval as a line, its minimum and maximum as a band; one cell a series."""
+        series = self.series_of(spec)
+        key = f'"{series}"' if series else "''"
+        cells = self.rows(
+            f"SELECT any_value({key}), min(cell), arg_min(bottleneck, cell) FROM cells"
+            f" WHERE {spec.where or 'true'} GROUP BY {key} ORDER BY min(cell)"
+        )
+        figure = None
+        for label, cell, bottleneck in cells:
+            points = self.rows(
+                """
+                WITH s AS (SELECT *, ntile(?) OVER (ORDER BY time_ns) AS bucket FROM queue_series WHERE cell = ? AND name = ?)
+                SELECT max(time_ns) / 1e6, sum(packet_ns) / nullif(sum(interval_ns), 0), min(min_packets), max(max_packets)
+                FROM s GROUP BY bucket ORDER BY 1
+                """,
+                [SERIES_POINTS, cell, spec.queue or bottleneck],
+            )
+            if not points:
+                continue
+            if figure is None:
+                shown = self.rows("SELECT * EXCLUDE (cell) FROM cells WHERE cell = ?", [cell])
+                figure = new_figure(
+                    spec.title or _TITLES["queue"], self._constant(cells, spec, shown), "time (ms)", "queue (packets)"
+                )
+            times, means, lows, highs = zip(*points, strict=True)
+            colour, name = self.colours[label], str(label) or (spec.queue or bottleneck)
+            figure.add_scatter(
+                x=[*times, *times[::-1]],
+                y=[*highs, *lows[::-1]],
+                fill="toself",
+                fillcolor=faded(colour, 0.16),
+                line={"width": 0},
+                hoverinfo="skip",
+                legendgroup=name,
+                showlegend=False,
+            )
+            figure.add_scatter(x=times, y=means, name=name, legendgroup=name, line={"color": colour, "width": 1.8})
+        if figure is not None:
+            figure.update_yaxes(rangemode="tozero")
+        return figure
+
+    def _constant(self, cells: list[tuple[Any, ...]], spec: Figure, _shown: Any) -> str:
+        """What the other axes say in the cells that a figure over time shows."""
+        series = self.series_of(spec)
+        others = [name for name in self.axes if name != series]
+        if not others:
+            return f"queue {spec.queue or cells[0][2]}"
+        columns = ", ".join(f'"{name}"' for name in others)
+        values = self.rows(f"SELECT {columns} FROM cells WHERE cell = ?", [cells[0][1]])[0]
+        where = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True))
+        return f"queue {spec.queue or cells[0][2]}; {where}; band: smallest and largest within each interval"
+
+    def fct(self, spec: Figure) -> Any:
+        return self._distribution(spec, "fct_ns / 1e6", "flow completion time (ms)")
+
+    def slowdown(self, spec: Figure) -> Any:
+        return self._distribution(spec, "slowdown", "slowdown (FCT / ideal FCT)")
+
+    def _distribution(self, spec: Figure, value: str, title: str) -> Any:
+        """A CDF for each series; with an `x` axis the 1st, 50th and 99th percentile along it."""
+        if spec.x is not None:
+            return self._percentiles(spec, value, title)
+        series = self.series_of(spec)
+        key = f'"{series}"' if series else "''"
+        shares = [i / CDF_POINTS for i in range(CDF_POINTS + 1)]
+        rows = self.rows(
+            f"SELECT any_value({key}), quantile_cont({value}, {shares}), count(*) FROM flows"
+            f" WHERE fct_ns IS NOT NULL AND ({spec.where or 'true'}) GROUP BY {key} ORDER BY min(cell)"
+        )
+        if not rows:
+            return None
+        figure = new_figure(spec.title or _TITLES[spec.kind], spec.where or "", title, "share of flows")
+        largest = max(row[1][-1] for row in rows)
+        smallest = min(row[1][0] for row in rows)
+        for label, quantiles, count in rows:
+            figure.add_scatter(
+                x=quantiles,
+                y=shares,
+                name=f"{label} ({count} flows)".strip(),
+                line={"color": self.colours[label], "width": 2.4},
+            )
+        if smallest > 0 and largest / smallest > 30:
+            figure.update_xaxes(type="log")
+        figure.update_yaxes(range=[0, 1.01], tickformat=".0%")
+        return figure
+
+    def _percentiles(self, spec: Figure, value: str, title: str) -> Any:
+        series, x = self.series_of(spec), spec.x
+        key = f'"{series}"' if series else "''"
+        rows = self.rows(
+            f'SELECT any_value({key}), "{x}", quantile_cont({value}, [0.01, 0.5, 0.99]) FROM flows'
+            f' WHERE fct_ns IS NOT NULL AND ({spec.where or "true"}) GROUP BY {key}, "{x}" ORDER BY min(cell)'
+        )
+        if not rows:
+            return None
+        figure = new_figure(
+            spec.title or _TITLES[spec.kind], "1st (dotted), 50th (solid) and 99th (dashed) percentile", str(x), title
+        )
+        for label in dict.fromkeys(row[0] for row in rows):
+            mine = sorted((row[1], row[2]) for row in rows if row[0] == label)
+            for place, dash in ((1, "solid"), (2, "dash"), (0, "dot")):
+                figure.add_scatter(
+                    x=[point[0] for point in mine],
+                    y=[point[1][place] for point in mine],
+                    name=str(label),
+                    legendgroup=str(label),
+                    showlegend=place == 1,
+                    mode="lines+markers",
+                    line={"color": self.colours[label], "dash": dash, "width": 2.4 if place == 1 else 1.5},
+                    marker={"size": 7 if place == 1 else 4},
+                )
+        figure.update_yaxes(rangemode="tozero")
+        return figure
+
+    def goodput(self, spec: Figure) -> Any:
+        return self._per_cell(spec, "goodput_bps / 1e9", "goodput (Gbit/s)")
+
+    def drops(self, spec: Figure) -> Any:
+        return self._per_cell(spec, "dropped_packets", "dropped packets per cell")
+
+    def marks(self, spec: Figure) -> Any:
+        return self._per_cell(spec, "marked_packets", "marked packets per cell")
+
+    def _per_cell(self, spec: Figure, value: str, title: str) -> Any:
+        """The mean over cells, with the smallest and the largest as whiskers: lines along `x`, bars without it."""
+        series, x = self.series_of(spec), self.x_of(spec)
+        key, along = (f'"{series}"' if series else "''"), (f'"{x}"' if x else "''")
+        rows = self.rows(
+            f"SELECT any_value({key}), any_value({along}), avg({value}), min({value}), max({value}) FROM cells"
+            f" WHERE {value} IS NOT NULL AND ({spec.where or 'true'}) GROUP BY {key}, {along} ORDER BY min(cell)"
+        )
+        if not rows:
+            return None
+        figure = new_figure(spec.title or _TITLES[spec.kind], spec.where or "", x or series or "", title)
+        for label in dict.fromkeys(row[0] for row in rows):
+            mine = [row for row in rows if row[0] == label]
+            mine.sort(key=lambda row: row[1])
+            _, where, means, lows, highs = zip(*mine, strict=True)
+            whiskers = {
+                "array": [high - mean for high, mean in zip(highs, means, strict=True)],
+                "arrayminus": [mean - low for low, mean in zip(lows, means, strict=True)],
+                "thickness": 1.2,
+                "width": 4,
+            }
+            colour = self.colours[label]
+            if x:
+                figure.add_scatter(
+                    x=where,
+                    y=means,
+                    error_y=whiskers,
+                    name=str(label),
+                    mode="lines+markers",
+                    line={"color": colour, "width": 2.4},
+                    marker={"size": 8},
+                )
+            else:
+                figure.add_bar(x=[str(label)], y=means, error_y=whiskers, name=str(label), marker={"color": colour})
+                figure.update_layout(showlegend=False)
+        figure.update_yaxes(rangemode="tozero")
+        return figure
+
+    def own(self, spec: Figure) -> Any:
+        """Rows of the campaign's own SQL: x, y, and series if there are several."""
+        assert spec.sql is not None
+        result = self.connection.execute(spec.sql)
+        names = [column[0] for column in result.description or ()]
+        if not {"x", "y"} <= set(names):
+            raise duckdb.BinderException("it must give the columns x and y, and may give series")
+        rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        if not rows:
+            return None
+        figure = new_figure(spec.title or spec.kind, "", spec.x_title or "", spec.y_title or "")
+        for index, label in enumerate(dict.fromkeys(row.get("series") for row in rows)):
+            mine = [row for row in rows if row.get("series") == label]
+            points = {"x": [row["x"] for row in mine], "y": [row["y"] for row in mine]}
+            name, colour = str(label), self.colours["" if label is None else label]
+            if spec.kind == "bar":
+                figure.add_bar(**points, name=name, marker={"color": colour}, showlegend=label is not None)
+            else:
+                mode = "markers" if spec.kind == "scatter" else "lines+markers"
+                line = {"color": colour, "width": 2.4, "dash": DASHES[index // 10 % len(DASHES)]}
+                figure.add_trace(
+                    go.Scatter(
+                        **points, name=name, mode=mode, line=line, marker={"size": 8}, showlegend=label is not None
+                    )
+                )
+        return figure
+
+
+_TITLES = {
+    "queue": "Queue over time",
+    "fct": "Flow completion time",
+    "slowdown": "Slowdown",
+    "goodput": "Goodput",
+    "drops": "Drops",
+    "marks": "ECN marks",
+}
+_KINDS: dict[str, Any] = {
+    **{kind: getattr(Artist, kind) for kind in _TITLES},
+    **dict.fromkeys(("line", "bar", "scatter"), Artist.own),
+}
+USUAL = [Figure(kind=kind) for kind in ("queue", "fct", "goodput", "drops", "marks")]
+"""The figures of a campaign that names none."""

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page: figures, claims, the matrix of cells, the evidence and the provenance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import plotly.io
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from qbed.campaign import Figure
+from qbed.claims import Connection, Verdict, connect, read_verdicts
+from qbed.report.figures import USUAL, Artist, Drawing
+from qbed.report.style import HEIGHT, WIDTH
+from qbed.store import RunFolder
+
+MOST_CELLS = 400
+MOST_QUEUES = 40
+
+
+@dataclass
+class Made:
+    """What was made, and what could not be."""
+
+    page: Path
+    images: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def make_report(run: Path, *, images: bool = True, advance: Callable[[str], None] = lambda _: None) -> Made:
+    """Write `report.html` and `figures/*.png` into a merged run folder."""
+    identity = RunFolder(run).identity()
+    connection = connect(run)
+    axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"] if len(axis["values"]) > 1}
+    artist = Artist(connection, axes)
+    specs = [Figure.model_validate(item) for item in identity["figures"]]
+    advance("figures")
+    drawings = [artist.draw(spec) for spec in specs or USUAL]
+    if not specs:
+        drawings = [drawing for drawing in drawings if drawing.figure is not None]
+    _rename(drawings)
+    made = Made(run / "report.html")
+    made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
+    _write(made.page, _render(run, identity, connection, drawings, artist))
+    if images:
+        _draw_images(run / "figures", drawings, made, advance)
+    return made
+
+
+def _rename(drawings: list[Drawing]) -> None:
+    """Two figures of one kind without names of their own: number them."""
+    seen: dict[str, int] = {}
+    for drawing in drawings:
+        seen[drawing.name] = seen.get(drawing.name, 0) + 1
+        if seen[drawing.name] > 1:
+            drawing.name = f"{drawing.name}-{seen[drawing.name]}"
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _render(
+    run: Path, identity: dict[str, Any], connection: Connection, drawings: list[Drawing], artist: Artist
+) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("qbed", "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    environment.filters["number"] = number
+    names = [axis["name"] for axis in identity["matrix"]["axes"]]
+    verdicts = read_verdicts(run) if (run / "claims.json").exists() else []
+    meta_path = run / "meta.json"
+    return environment.get_template("report.html.j2").render(
+        identity=identity,
+        axes=names,
+        meta=json.loads(meta_path.read_bytes()) if meta_path.exists() else {},
+        plotly=Markup(get_plotlyjs()),
+        figures=[_figure(drawing) for drawing in drawings],
+        verdicts=verdicts,
+        tally=tally(verdicts),
+        counts=dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1 ORDER BY 1").fetchall()),
+        cells=_cells(connection, names),
+        most_cells=MOST_CELLS,
+        queues=_queues(connection),
+        remarks=_remarks(connection),
+        colours={str(value): artist.colours[value] for values in list(artist.axes.values())[:1] for value in values},
+        series=next(iter(artist.axes), None),
+    )
+
+
+def _figure(drawing: Drawing) -> dict[str, Any]:
+    data = None
+    if drawing.figure is not None:
+        text = str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c")
+        data = Markup(text)
+    return {"name": drawing.name, "title": drawing.title, "data": data, "missing": drawing.missing}
+
+
+def tally(verdicts: list[Verdict]) -> dict[str, int]:
+    """How many claims came out as expected, did not, and were not asked."""
+    asked = [verdict for verdict in verdicts if verdict.verdict != "not asked"]
+    good = sum(verdict.as_expected for verdict in asked)
+    return {"asked": len(asked), "good": good, "bad": len(asked) - good}
+
+
+def _dicts(connection: Connection, sql: str) -> list[dict[str, Any]]:
+    result = connection.execute(sql)
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def _cells(connection: Connection, axes: list[str]) -> list[dict[str, Any]]:
+    """The cells of the table: those that are not complete first."""
+    columns = ", ".join(f'"{name}"' for name in axes)
+    return _dicts(
+        connection,
+        f"""SELECT cell, {columns}, status, error, contradictions, warnings, bottleneck, flows, flows_complete,
+            goodput_bps, dropped_packets, marked_packets, lost_packets, retransmits, timeouts
+            FROM all_cells ORDER BY status = 'complete', cell LIMIT {MOST_CELLS}""",
+    )
+
+
+def _queues(connection: Connection) -> list[dict[str, Any]]:
+    """The queues where packets waited, were dropped or marked, over all complete cells; the longest wait first."""
+    return _dicts(
+        connection,
+        f"""SELECT name, any_value(role) AS role, count(*) AS cells,
+            sum(packet_ns) / sum(sum(packet_ns)) OVER () AS share, avg(mean_packets) AS mean, max(max_packets) AS most,
+            avg(sent_bytes * 8e9 / rate_bps / nullif(duration_ns, 0)) AS busy,
+            sum(dropped_packets) AS dropped, sum(marked_packets) AS marked
+            FROM queues GROUP BY name HAVING max(max_packets) > 0 OR sum(dropped_packets) > 0
+            ORDER BY share DESC NULLS LAST, name LIMIT {MOST_QUEUES}""",
+    )
+
+
+def _remarks(connection: Connection) -> list[dict[str, Any]]:
+    """Warnings and contradictions with how many cells have them and the first of these."""
+    return _dicts(
+        connection,
+        """WITH remarks AS (
+             SELECT cell, 'contradiction' AS kind, unnest(contradictions) AS text FROM all_cells
+             UNION ALL SELECT cell, 'warning', unnest(warnings) FROM all_cells)
+           SELECT kind, text, count(*) AS cells, min(cell) AS first FROM remarks
+           GROUP BY kind, text ORDER BY kind, cells DESC, text LIMIT 60""",
+    )
+
+
+def _draw_images(folder: Path, drawings: list[Drawing], made: Made, advance: Callable[[str], None]) -> None:
+    folder.mkdir(exist_ok=True)
+    for drawing in drawings:
+        if drawing.figure is None:
+            continue
+        advance(f"figures/{drawing.name}.png")
+        path = folder / f"{drawing.name}.png"
+        try:
+            path.write_bytes(plotly.io.to_image(drawing.figure, "png", width=WIDTH, height=HEIGHT, scale=2))
+        except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
+            made.problems.append(
+                f"{path.name} could not be drawn: {str(error).splitlines()[0] if str(error) else error!r}"
+            )
+            return
+        made.images.append(path)
+
+
+def number(value: Any) -> str:
+    """A measured value, short: four significant digits, thousands apart."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(number(item) for item in value)
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e15):
+        return f"{int(value):,}".replace(",", "\u202f")
+    if isinstance(value, float):
+        if abs(value) >= 1000:
+            return f"{round(value):,}".replace(",", "\u202f")
+        return f"{value:.4g}"
+    return str(value)

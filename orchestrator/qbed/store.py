@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run folder (docs/run-folder.md): cells come in one by one, each complete or not at all, and are merged by streaming."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qbed import tables
+from qbed.errors import QbedError
+from qbed.matrix import Cell, Matrix
+
+IDENTITY = "campaign.json"
+CELL_ROW = "cell.json"
+MERGE_ROWS = 5_000
+SAME = {
+    "version": "the table formats",
+    "matrix": "the axes and their values",
+    "plans": "the plans (the lab file or what compiles it)",
+    "toolchain": "the kernel, modules and agent",
+}
+"""What must be equal for a run to be continued; questions, claims and figures may change."""
+
+
+class StoreError(QbedError):
+    """The run folder cannot be used for this run."""
+
+    exit_status = 2
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file beside its place and rename it: it is there completely or not at all."""
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+    beside.replace(path)
+
+
+class RunFolder:
+    """A run folder. Writers of different cells do not disturb each other; one runner at a time holds `lock`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells = path / "cells"
+
+    # --- the run ---
+
+    def claim(self, identity: dict[str, Any]) -> None:
+        """Make the folder this campaign's, or check that it is; `StoreError` names what is different."""
+        known = self.path / IDENTITY
+        if known.exists():
+            before = self.identity()
+            names = [what for key, what in SAME.items() if before.get(key) != identity[key]]
+            if names:
+                raise StoreError(
+                    f"{self.path} holds another run: {' and '.join(names)} differ; choose another --out, or remove the folder"
+                )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise StoreError(f"{self.path} is not empty and is no run folder; choose another --out")
+        self.cells.mkdir(parents=True, exist_ok=True)
+        write_json(known, identity)
+
+    def identity(self) -> dict[str, Any]:
+        """What the folder's results are of."""
+        try:
+            value = json.loads((self.path / IDENTITY).read_bytes())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self.path} is no run folder: it has no readable {IDENTITY}") from error
+        if not isinstance(value, dict):
+            raise StoreError(f"{self.path / IDENTITY} is damaged")
+        return value
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other runners out; the lock goes with the process."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise StoreError(f"another `qbed run` is writing to {self.path}") from None
+        finally:
+            os.close(descriptor)
+
+    # --- its cells ---
+
+    def finished(self, cell: int) -> bool:
+        """Whether the cell's results are there."""
+        return (self.cells / f"{cell:06d}" / CELL_ROW).exists()
+
+    def begin(self, cell: Cell) -> Path:
+        """An empty folder in which the cell's results are prepared, with a folder `work` for the guest."""
+        folder = self.cells / f"{cell.folder}.tmp"
+        for old in (folder, self.cells / f"{cell.folder}.failed"):
+            shutil.rmtree(old, ignore_errors=True)
+        (folder / "work").mkdir(parents=True)
+        return folder
+
+    def commit(self, cell: Cell, row: dict[str, Any], *, keep: bool) -> None:
+        """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote."""
+        folder = self.cells / f"{cell.folder}.tmp"
+        if not keep:
+            for capture in (folder / "work" / "out").glob("*.pcap"):
+                capture.rename(folder / capture.name)
+            shutil.rmtree(folder / "work")
+        write_json(folder / CELL_ROW, row)
+        folder.rename(self.cells / cell.folder)
+
+    def fail(self, cell: Cell, row: dict[str, Any]) -> Path:
+        """The cell is broken: keep what there is, and no table; returns the folder."""
+        folder = self.cells / f"{cell.folder}.tmp"
+        for part in folder.glob("*.parquet"):
+            part.unlink()
+        write_json(folder / CELL_ROW, row)
+        return folder.rename(self.cells / f"{cell.folder}.failed")
+
+    def drop(self, cell: Cell) -> None:
+        """Forget a cell that was interrupted."""
+        shutil.rmtree(self.cells / f"{cell.folder}.tmp", ignore_errors=True)
+
+    # --- their merger ---
+
+    def merge(self, matrix: Matrix, advance: Callable[[int], None] = lambda _: None) -> None:
+        """Merge the tables of all cells, in the order of their numbers; a table that no cell has is left out."""
+        schemas = {"cells": tables.cells_schema(matrix.columns)} | tables.SCHEMAS
+        files = {
+            name: tables.TableFile(self.path / f".{name}.tmp", schema, wanted=name in ("cells", "flows", "queues"))
+            for name, schema in schemas.items()
+        }
+        rows: list[dict[str, Any]] = []
+        for number in range(len(matrix)):
+            folder = self.cells / f"{number:06d}"
+            if not folder.exists():
+                folder = folder.with_suffix(".failed")
+            rows.append(json.loads((folder / CELL_ROW).read_bytes()))
+            for name, schema in tables.SCHEMAS.items():
+                for batch in _read(folder / f"{name}.parquet", schema):
+                    files[name].add(batch)
+            if len(rows) == MERGE_ROWS or number == len(matrix) - 1:
+                files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
+                rows.clear()
+            advance(number + 1)
+        for name, file in files.items():
+            file.close()
+            written, place = self.path / f".{name}.tmp", self.table(name)
+            if written.exists():
+                written.replace(place)
+            else:
+                place.unlink(missing_ok=True)
+
+    def table(self, name: str) -> Path:
+        return self.path / f"{name}.parquet"
+
+
+def _read(path: Path, schema: Any) -> Iterator[Any]:
+    if not path.exists():
+        return
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, use_threads=False).cast(schema)

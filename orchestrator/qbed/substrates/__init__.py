@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Substrates: the ways to bring a plan to life. Each runs one cell in one folder, which then holds `out/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from qbed.errors import QbedError
+from qbed.plan import Plan
+
+Progress = Callable[[float], None]
+"""Takes the done fraction (0 to 1) of the cell's duration."""
+
+
+class CellError(QbedError):
+    """A cell that did not run to its end; the message says why."""
+
+
+class DiskFullError(QbedError):
+    """Nothing more can be written: no other cell would fare better."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Wall-clock limits, in seconds: for a whole cell, and for the virtual clock to move by one progress message."""
+
+    cell_s: float = 3600.0
+    stall_s: float = 300.0
+
+
+class Substrate(Protocol):
+    """Runs cells one after the other."""
+
+    def run_cell(self, folder: Path, plan: Plan, limits: Limits, progress: Progress) -> None:
+        """Run `folder/plan.json` to the end of its duration; raises `CellError` or `DiskFullError`."""

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a run folder: their columns, and Parquet files whose bytes depend on nothing but their rows.
+
+docs/run-folder.md describes every column. A change of meaning raises `VERSION`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+VERSION = 1
+ROW_GROUP_ROWS = 1 << 17
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+
+
+def _schema(name: str, fields: dict[str, Any]) -> Any:
+    return pa.schema(
+        [pa.field("cell", pa.int32(), nullable=False), *(pa.field(*item) for item in fields.items())],
+        metadata={"qbed.table": name, "qbed.version": str(VERSION)},
+    )
+
+
+def _ints(*names: str) -> dict[str, Any]:
+    return {name: pa.int64() for name in names}
+
+
+FLOWS = _schema(
+    "flows",
+    {
+        "flow": pa.int32(),
+        "workload": pa.int32(),
+        "label": pa.string(),
+        "transport": pa.string(),
+        "congestion_control": pa.string(),
+        "src": pa.string(),
+        "dst": pa.string(),
+        "src_address": pa.string(),
+        "dst_address": pa.string(),
+        "src_port": pa.int32(),
+        "dst_port": pa.int32(),
+        **_ints("size_bytes", "start_ns", "connected_ns", "end_ns", "received_bytes", "sent_bytes"),
+        "status": pa.string(),
+        "error": pa.string(),
+        **_ints("retransmits", "timeouts", "ce_marks", "segments_sent", "segments_received", "min_rtt_ns", "rtt_ns"),
+        "ecn": pa.bool_(),
+        **_ints("fct_ns", "ideal_fct_ns"),
+        "slowdown": pa.float64(),
+        "goodput_bps": pa.float64(),
+    },
+)
+
+QUEUES = _schema(
+    "queues",
+    {
+        "queue": pa.int32(),
+        "name": pa.string(),
+        "node": pa.string(),
+        "interface": pa.string(),
+        "role": pa.string(),
+        "discipline": pa.string(),
+        **_ints("rate_bps", "duration_ns", "byte_ns", "packet_ns"),
+        "mean_bytes": pa.float64(),
+        "mean_packets": pa.float64(),
+        **_ints("max_bytes", "max_packets"),
+        **_ints("offered_packets", "offered_bytes", "sent_packets", "sent_bytes", "dropped_packets", "dropped_bytes"),
+        **_ints("marked_packets", "queue_packets", "queue_bytes", "start_queue_packets", "start_queue_bytes"),
+        **_ints("bin_bytes"),
+        "histogram_ns": pa.list_(pa.int64()),
+        "xstats": pa.map_(pa.string(), pa.float64()),
+    },
+)
+
+QUEUE_SERIES = _schema(
+    "queue_series",
+    {
+        "queue": pa.int32(),
+        "name": _NAME,
+        **_ints("time_ns", "interval_ns", "byte_ns", "packet_ns"),
+        "mean_bytes": pa.float64(),
+        "mean_packets": pa.float64(),
+        **_ints("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked"),
+    },
+)
+
+QUEUE_EVENTS = _schema(
+    "queue_events",
+    {
+        "queue": pa.int32(),
+        "name": _NAME,
+        "time_ns": pa.int64(),
+        "op": _NAME,
+        "ecn": pa.uint8(),
+        "family": pa.uint8(),
+        "protocol": pa.uint8(),
+        **_ints("bytes", "queue_bytes", "queue_packets", "packet"),
+        "sport": pa.uint16(),
+        "dport": pa.uint16(),
+        "tcp_seq": pa.uint32(),
+        "tcp_ack": pa.uint32(),
+        "payload": pa.uint16(),
+        "tcp_flags": pa.uint8(),
+        "saddr": pa.binary(16),
+        "daddr": pa.binary(16),
+    },
+)
+
+TCP_INFO = _schema(
+    "tcp_info",
+    {
+        "flow": pa.int32(),
+        **_ints("time_ns", "cwnd", "ssthresh", "rtt_ns", "rttvar_ns", "delivery_bps", "pacing_bps", "acked_bytes"),
+        **_ints("retransmits", "ce_marks"),
+        "state": pa.string(),
+    },
+)
+
+_CELLS: dict[str, Any] = {
+    "seed": pa.int64(),
+    "status": pa.string(),
+    "error": pa.string(),
+    **_ints("duration_ns", "end_ns"),
+    "bottleneck": pa.string(),
+    **_ints("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts"),
+    **_ints("dropped_packets", "marked_packets", "lost_packets"),
+    "goodput_bps": pa.float64(),
+    "contradictions": pa.list_(pa.string()),
+    "warnings": pa.list_(pa.string()),
+    "evidence": pa.string(),
+    "plan_sha256": pa.string(),
+    "settings": pa.string(),
+}
+
+SCHEMAS: dict[str, Any] = {
+    "flows": FLOWS,
+    "queues": QUEUES,
+    "queue_series": QUEUE_SERIES,
+    "queue_events": QUEUE_EVENTS,
+    "tcp_info": TCP_INFO,
+}
+RESERVED_COLUMNS = frozenset({"cell", *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}) - {
+    "seed"
+}
+
+
+def cells_schema(axes: dict[str, str]) -> Any:
+    """The schema of `cells`: the axes as columns (name -> `int`, `float`, `bool` or `str`), then what was measured."""
+    kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+    columns = {name: kinds[kind] for name, kind in axes.items() if name != "seed"}
+    return _schema("cells", {**columns, **_CELLS})
+
+
+class TableFile:
+    """A Parquet file, written in row groups of a fixed size, with nothing in it that a second run would write differently.
+
+    Memory: one row group. The file appears with the first row group, or at `close` if it is `wanted` even when empty.
+    """
+
+    def __init__(self, path: Path, schema: Any, *, wanted: bool = True) -> None:
+        self.rows = 0
+        self._path = path
+        self._schema = schema
+        self._wanted = wanted
+        self._writer: Any = None
+        self._waiting: list[Any] = []
+        self._held = 0
+
+    def __enter__(self) -> TableFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        elif self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.close()
+
+    def add(self, table: Any) -> None:
+        """Append an Arrow table of this file's schema."""
+        self._waiting.append(table)
+        self._held += table.num_rows
+        self.rows += table.num_rows
+        while self._held >= ROW_GROUP_ROWS:
+            held = self._gather()
+            self._write(held.slice(0, ROW_GROUP_ROWS))
+            self._waiting, self._held = [held.slice(ROW_GROUP_ROWS)], self._held - ROW_GROUP_ROWS
+
+    def close(self) -> None:
+        if self._held or (self._wanted and self._writer is None):
+            self._write(self._gather())
+        if self._writer is not None:
+            self._writer.close()
+
+    def _gather(self) -> Any:
+        held = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
+        return held.unify_dictionaries().combine_chunks()
+
+    def _write(self, table: Any) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._path, self._schema, compression="zstd", compression_level=3, version="2.6", store_schema=True
+            )
+        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+
+
+def write_table(path: Path, schema: Any, batches: Iterable[Any]) -> None:
+    """Write `batches` (Arrow tables of this schema) to one file."""
+    with TableFile(path, schema) as file:
+        for batch in batches:
+            file.add(batch)

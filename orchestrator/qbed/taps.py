@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tap stream (`taps.bin`, docs/formats.md section 4), read in chunks as numpy structured arrays.
+
+A stream is a concatenation of records of four types. Samples and events come in long runs, so the parser looks for
+the end of a run with one vectorised comparison instead of looking at each record; memory is bounded by the chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from qbed.errors import QbedError
+
+SAMPLE, EVENT, SUMMARY, HISTOGRAM = 1, 2, 3, 4
+CHUNK_BYTES = 8 << 20
+MAX_HISTOGRAM_BINS = 8187  # `length` is a u16: (65528 - 24) / 8
+
+_HEADER: list[Any] = [("type", "<u2"), ("length", "<u2"), ("id", "<u4"), ("time_ns", "<i8")]
+HEADER_DTYPE = np.dtype(_HEADER)
+SAMPLE_DTYPE = np.dtype(
+    [
+        *_HEADER,
+        *((name, "<u8") for name in ("interval_ns", "byte_ns", "packet_ns")),
+        *((name, "<u4") for name in ("min_bytes", "max_bytes", "min_packets", "max_packets")),
+        *((name, "<u4") for name in ("enqueued", "dequeued", "dropped", "marked")),
+    ]
+)
+EVENT_DTYPE = np.dtype(
+    [
+        *_HEADER,
+        *((name, "u1") for name in ("op", "ecn", "family", "protocol")),
+        ("bytes", "<u4"),
+        ("queue_bytes", "<u4"),
+        ("queue_packets", "<u4"),
+        ("packet", "<u8"),
+        ("sport", "<u2"),
+        ("dport", "<u2"),
+        ("tcp_seq", "<u4"),
+        ("tcp_ack", "<u4"),
+        ("payload", "<u2"),
+        ("tcp_flags", "u1"),
+        ("pad", "u1"),
+        ("saddr", "u1", (16,)),
+        ("daddr", "u1", (16,)),
+        ("reserved", "u1", (8,)),
+    ]
+)
+SUMMARY_FIELDS = (
+    *("duration_ns", "byte_ns", "packet_ns", "max_bytes", "max_packets"),
+    *("offered_packets", "offered_bytes", "sent_packets", "sent_bytes", "dropped_packets", "dropped_bytes"),
+    *("marked_packets", "queue_packets", "queue_bytes", "start_queue_packets", "start_queue_bytes"),
+)
+SUMMARY_DTYPE = np.dtype([*_HEADER, *((name, "<u8") for name in SUMMARY_FIELDS)])
+_FIXED = {SAMPLE: SAMPLE_DTYPE, EVENT: EVENT_DTYPE, SUMMARY: SUMMARY_DTYPE}
+_SIZES = {SAMPLE: 72, EVENT: 96, SUMMARY: 144}
+assert all(_FIXED[kind].itemsize == size for kind, size in _SIZES.items())
+
+Records = npt.NDArray[np.void]
+
+
+class TapError(QbedError):
+    """The tap stream is truncated or is not a tap stream."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Time spent with an occupancy of [i, i + 1) bins of bytes; the last bin is open."""
+
+    queue: int
+    time_ns: int
+    bin_bytes: int
+    ns: npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Equal records, in the stream's order."""
+
+    kind: Literal["samples", "events", "summaries"]
+    records: Records
+
+
+Batch = Run | Histogram
+
+
+def read_taps(stream: BinaryIO, queues: int, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Batch]:
+    """Yield the runs of equal records of a stream, in order; `queues` is how many ids are valid.
+
+    Raises `TapError` for anything that is not a complete tap stream, naming the offset in bytes.
+    """
+    rest = b""
+    offset = 0
+    while True:
+        block = stream.read(chunk_bytes)
+        data = rest + block
+        used = 0
+        while (batch := _take(data, used, offset, queues)) is not None:
+            used, result = batch
+            yield result
+        offset += used
+        rest = data[used:]
+        if not block:
+            if rest:
+                raise TapError(
+                    f"the tap stream ends inside the record at byte {offset}: {len(rest)} bytes are left over"
+                )
+            return
+
+
+def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
+    """Take one run of equal records from `data[start:]`; None: not even one is complete."""
+    if len(data) - start < HEADER_DTYPE.itemsize:
+        return None
+    header = np.frombuffer(data, HEADER_DTYPE, 1, start)[0]
+    kind, length = int(header["type"]), int(header["length"])
+    if kind == HISTOGRAM:
+        return _take_histogram(data, start, base, queues, length)
+    if kind not in _FIXED:
+        raise TapError(f"the tap stream has an unknown record type {kind} at byte {base + start}")
+    if length != _SIZES[kind]:
+        raise TapError(f"the tap record of type {kind} at byte {base + start} says {length} bytes, not {_SIZES[kind]}")
+    available = (len(data) - start) // length
+    if available == 0:
+        return None
+    records = np.frombuffer(data, _FIXED[kind], _run(data, start, kind, length, available), start)
+    _check_ids(records["id"], queues, base + start)
+    end = start + len(records) * length
+    if kind == SAMPLE:
+        return end, Run("samples", records)
+    if kind == SUMMARY:
+        return end, Run("summaries", records)
+    if not bool(np.all((records["op"] >= 1) & (records["op"] <= 4))):
+        raise TapError(f"an event after byte {base + start} has an unknown operation")
+    return end, Run("events", records)
+
+
+def _run(data: bytes, start: int, kind: int, length: int, available: int) -> int:
+    """How many of the `available` records are of this kind: galloping, so that short runs cost little."""
+    want, known = kind | length << 16, 1
+    while known < available:
+        ahead = min(available, known * 8)
+        words = np.ndarray((ahead - known,), "<u4", data, start + known * length, (length,))
+        other = words != want
+        first = int(other.argmax())
+        if other[first]:
+            return known + first
+        known = ahead
+    return available
+
+
+def _take_histogram(data: bytes, start: int, base: int, queues: int, length: int) -> tuple[int, Batch] | None:
+    if length < 24 or length % 8:
+        raise TapError(f"the histogram at byte {base + start} says {length} bytes")
+    if len(data) - start < length:
+        return None
+    header = np.frombuffer(data, HEADER_DTYPE, 1, start)
+    _check_ids(header["id"], queues, base + start)
+    bin_bytes, n = (int(word) for word in np.frombuffer(data, "<u4", 2, start + 16))
+    if length != 24 + 8 * n or bin_bytes == 0:
+        raise TapError(f"the histogram at byte {base + start} says {n} bins of {bin_bytes} bytes in {length} bytes")
+    ns = np.frombuffer(data, "<u8", n, start + 24)
+    return start + length, Histogram(int(header["id"][0]), int(header["time_ns"][0]), bin_bytes, ns)
+
+
+def _check_ids(ids: npt.NDArray[np.uint32], queues: int, offset: int) -> None:
+    highest = int(ids.max())
+    if highest >= queues:
+        raise TapError(
+            f"a tap record at or after byte {offset} is of queue {highest}, but the plan has {queues} queues"
+        )

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the built guest is: the kernel, its modules and the agent, as `make setup` leaves them in the cache."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from qbed.errors import QbedError
+
+MODULES = ("qlink", "qtap", "qgate")
+
+
+class ToolchainError(QbedError):
+    """The toolchain is missing or incomplete."""
+
+
+class Manifest(BaseModel):
+    """What the toolchain was built from: `manifest.json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kernel_version: str = ""
+    kernel_hash: str = ""
+    modules_hash: str = ""
+    agent_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The absolute, symlink-free folder of a complete toolchain."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "linux"
+
+
+def cache_folder() -> Path:
+    """`$QBED_CACHE`, or `qbed` in the user's cache folder."""
+    if own := os.environ.get("QBED_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qbed"
+
+
+def find_toolchain() -> Toolchain:
+    """The toolchain of `$QBED_TOOLCHAIN` or of the cache; `ToolchainError` says what is missing."""
+    named = os.environ.get("QBED_TOOLCHAIN")
+    folder = Path(named) if named else cache_folder() / "toolchain" / "current"
+    wanted = [folder / "linux", folder / "qbed-agent", *(folder / "modules" / f"{name}.ko" for name in MODULES)]
+    missing = next((path for path in wanted if not path.is_file()), None)
+    if missing is not None:
+        hint = "QBED_TOOLCHAIN names an incomplete folder" if named else "run `make setup`"
+        raise ToolchainError(f"the virtual-time guest is not built: {missing} is missing; {hint}")
+    path = folder / "manifest.json"
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise ToolchainError(f"{path} is missing or damaged; run `make setup`") from error
+    return Toolchain(folder.resolve(), manifest)

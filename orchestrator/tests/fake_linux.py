@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands in for the guest's kernel: same command line, same files, same gate. `behaviour` beside it may make it misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from synthetic import write_out  # noqa: E402
+
+from qbed.plan import Plan  # noqa: E402
+
+
+def main() -> None:
+    words = dict(word.partition("=")[::2] for word in sys.argv[1:])
+    here = Path.cwd()
+    plan = Plan.loads((here / "plan.json").read_bytes())
+    gate = int(words["qgate"])
+
+    def say(message: dict[str, object]) -> None:
+        os.write(gate, json.dumps(message).encode() + b"\n")
+
+    behaviour = json.loads(os.readlink(here / "toolchain") and (Path(os.readlink(here / "toolchain")) / "behaviour").read_text())
+    mine = behaviour.get(str(plan.seed), behaviour.get("all", ""))
+    print("booting", flush=True)
+    say({"event": "ready", "setup_nodes": len(plan.nodes)})
+    if mine == "panic":
+        print("Kernel panic - not syncing: the test said so", flush=True)
+        sys.exit(1)
+    if mine == "hang":
+        os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "1000")
+        time.sleep(1000)
+    if mine == "slow":
+        time.sleep(5)
+    if mine == "fail":
+        (here / "out" / "done.json").write_text(json.dumps({"status": "failed", "error": "no such qdisc"}))
+        return
+    say({"event": "progress", "time_ns": plan.duration_ns // 2})
+    write_out(plan, here)
+    if mine == "garbage":
+        (here / "out" / "taps.bin").write_bytes(b"garbage!" * 100)
+    if mine == "contradict":
+        counters = json.loads((here / "out" / "counters.json").read_text())
+        counters["links"][0]["a"]["sent"] += 500
+        (here / "out" / "counters.json").write_text(json.dumps(counters))
+
+
+main()
