@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop: waits for the next deadline or event, and hands it to whom it concerns. One thread serves all nodes; it
+//! costs no virtual time, so what it does at an instant happens at that instant everywhere.
+
+use crate::agenda::{Action, Timer};
+use crate::capture::Captures;
+use crate::children::{Children, Notice};
+use crate::failure::{Of, Result};
+use crate::gate::{Event, Gate};
+use crate::plan::Transport;
+use crate::queues::Taps;
+use crate::records;
+use crate::tap::TapStream;
+use crate::tcp::Tcp;
+use crate::udp::Udp;
+use crate::world::{Token, World, READABLE};
+use nix::errno::Errno;
+use nix::sys::epoll::{EpollEvent, EpollTimeout};
+
+const EVENTS_A_WAIT: usize = 256;
+/// Progress is told this often.
+const PROGRESS_STEPS: u32 = 100;
+
+pub struct Engine<'a> {
+    pub world: World<'a>,
+    pub gate: Option<Gate>,
+    pub children: Children,
+    tcp: Tcp,
+    udp: Udp,
+    captures: Captures,
+    taps: TapStream,
+    timer: Timer,
+}
+
+impl<'a> Engine<'a> {
+    pub fn new(world: World<'a>, gate: Option<Gate>) -> Result<Self> {
+        let plan = world.plan;
+        let timer = Timer::new().of(|| "timer".into())?;
+        world
+            .watch(&timer.descriptor, Token::Timer, READABLE)
+            .of(|| "timer".into())?;
+        let flows: Vec<_> = (0..).zip(crate::schedule::flows(plan)).collect();
+        let is_tcp =
+            |spec: &crate::schedule::FlowSpec| plan.workloads[spec.workload].transport == Transport::Tcp;
+        let (tcp, udp): (Vec<_>, Vec<_>) = flows.into_iter().partition(|(_, spec)| is_tcp(spec));
+        let tcp = Tcp::new(&world, tcp.into_iter())?;
+        let udp = Udp::new(&world, udp.into_iter())?;
+        let taps = TapStream::open(&world)?;
+        let mut captures = Captures::open(&world)?;
+        let children = Children::new(&world)?;
+        let mut world = world;
+        captures.schedule(&mut world);
+        Ok(Self {
+            world,
+            gate,
+            children,
+            tcp,
+            udp,
+            captures,
+            taps,
+            timer,
+        })
+    }
+
+    /// Starts the workloads; their times count from `base_ns` (CLOCK_MONOTONIC).
+    pub fn start_workloads(&mut self, base_ns: u64) {
+        self.tcp.schedule(&mut self.world, base_ns);
+        self.udp.schedule(&mut self.world, base_ns);
+        if self.world.plan.flow_interval_ns > 0 {
+            self.world.agenda.add(base_ns, Action::SampleFlows);
+        }
+        self.world.agenda.add(base_ns, Action::Progress(0));
+    }
+
+    /// Lets time flow until `until_ns`. What is due at that very instant still happens, if it was planned before.
+    pub fn run_until(&mut self, until_ns: u64) -> Result<()> {
+        self.world.agenda.add(until_ns, Action::Alarm);
+        self.run(None)
+    }
+
+    /// Lets time flow until a child has ended.
+    pub fn run_until_exit(&mut self, id: u64) -> Result<()> {
+        self.run(Some(id))
+    }
+
+    fn run(&mut self, child: Option<u64>) -> Result<()> {
+        let mut events = [EpollEvent::empty(); EVENTS_A_WAIT];
+        loop {
+            if self.act()? {
+                return Ok(());
+            }
+            self.timer
+                .arm(self.world.agenda.next_ns())
+                .of(|| "timer".into())?;
+            let count = match self.world.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Err(Errno::EINTR) => 0,
+                result => result.of(|| "epoll".into())?,
+            };
+            self.world.time_has_passed();
+            for event in &events[..count] {
+                let ended = self.dispatch(event)?;
+                if ended.is_some() && ended == child {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Does all that is due. True at an alarm.
+    fn act(&mut self) -> Result<bool> {
+        while let Some((due_ns, action)) = self.world.agenda.take_due(self.world.now_ns()) {
+            match action {
+                Action::TcpConnect(flow) => self.tcp.connect(&self.world, flow)?,
+                Action::TcpBegin(flow) => self.tcp.begin(flow),
+                Action::TcpStop(flow) => self.tcp.stop(flow),
+                Action::UdpSend(flow) => self.udp.send(&mut self.world, flow)?,
+                Action::SampleFlows => {
+                    self.tcp.sample(&self.world)?;
+                    self.world
+                        .agenda
+                        .add(due_ns + self.world.plan.flow_interval_ns, action);
+                }
+                Action::DrainCaptures => {
+                    self.captures.drain(&self.world)?;
+                    self.captures.schedule(&mut self.world);
+                }
+                Action::Progress(step) => self.tell_progress(due_ns, step)?,
+                Action::Alarm => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the id of a child that ended.
+    fn dispatch(&mut self, event: &EpollEvent) -> Result<Option<u64>> {
+        match Token::unpack(event.data()) {
+            Token::Timer => self.timer.fired(),
+            Token::Taps => self.taps.take()?,
+            Token::Listener(listener) => self.tcp.on_listener(&self.world, listener)?,
+            Token::Sender(flow) => self.tcp.on_sender(&self.world, flow, event.events()),
+            Token::Receiver(flow) => self.tcp.on_receiver(&self.world, flow),
+            Token::Pipe(pipe) => {
+                if let Some(output) = self.children.read(pipe) {
+                    self.tell(&output.event())?;
+                }
+            }
+            Token::Children => return self.bury(),
+        }
+        Ok(None)
+    }
+
+    /// Tells of the children that ended; returns the last one that the host knows.
+    fn bury(&mut self) -> Result<Option<u64>> {
+        let time_ns = self.world.now_since_epoch();
+        let mut last = None;
+        for notice in self.children.reap()? {
+            if let Notice::Exit { id, .. } = notice {
+                last = Some(id);
+            }
+            let event = notice.event(time_ns);
+            self.tell(&event)?;
+        }
+        Ok(last)
+    }
+
+    fn tell_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {
+        self.tell(&Event::Progress {
+            time_ns: self.world.since_epoch(due_ns),
+        })?;
+        if step < PROGRESS_STEPS {
+            let duration_ns = self.world.plan.duration_ns;
+            let until = |step: u32| duration_ns * u64::from(step) / u64::from(PROGRESS_STEPS);
+            let next_ns = due_ns + until(step + 1) - until(step);
+            self.world.agenda.add(next_ns, Action::Progress(step + 1));
+        }
+        Ok(())
+    }
+
+    pub fn tell(&mut self, event: &Event) -> Result<()> {
+        self.gate.as_mut().map_or(Ok(()), |gate| gate.send(event))
+    }
+
+    /// Writes all results of this instant. Returns its time.
+    pub fn finish(mut self) -> Result<i64> {
+        let end_ns = self.world.now_since_epoch();
+        self.tcp.finish(&self.world)?;
+        self.udp.finish(&self.world)?;
+        self.captures.finish(&self.world)?;
+        crate::counters::write(&self.world)?;
+        self.world.lab.namespaces.go_home()?;
+        Taps::find(self.world.plan, 0)?.flush()?;
+        self.taps.finish()?;
+        records::write_flows(
+            self.tcp
+                .records(&self.world)
+                .chain(self.udp.records(&self.world))
+                .collect(),
+        )?;
+        Ok(end_ns)
+    }
+}

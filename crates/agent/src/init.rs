@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What PID 1 owes its kernel: mounts, modules, limits, and at the end the power button.
+
+use crate::failure::{Failure, Of, Result};
+use nix::kmod::{finit_module, ModuleInitFlags};
+use nix::mount::{mount, MsFlags};
+use nix::sys::reboot::{reboot, RebootMode};
+use nix::sys::resource::{setrlimit, Resource};
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Where the guest sees the cell folder.
+pub const CELL: &str = "/mnt";
+
+/// fs.nr_open's default: the most descriptors that a process may ask for.
+const DESCRIPTORS: u64 = 1 << 20;
+
+/// Mounts the guest's own file systems over the host's read-only root.
+pub fn mount_all() -> Result<()> {
+    // `.` is the kernel's working directory on the host: the only hostfs that the kernel lets be written.
+    let mounts = [
+        ("proc", "/proc", None),
+        ("sysfs", "/sys", None),
+        ("devtmpfs", "/dev", None),
+        ("tmpfs", "/tmp", None),
+        ("tmpfs", "/run", None),
+        ("hostfs", CELL, Some(".")),
+    ];
+    for (kind, target, options) in mounts {
+        mount(Some(kind), target, Some(kind), MsFlags::empty(), options)
+            .of(|| format!("mounting {kind} on {target}"))?;
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).of(|| "raising RLIMIT_NOFILE".into())
+}
+
+/// The folder of the kernel modules, from the kernel's command line.
+pub fn module_folder() -> Result<PathBuf> {
+    let folder = std::env::var_os("QBED_MODULES");
+    folder
+        .map(PathBuf::from)
+        .ok_or_else(|| Failure::new("QBED_MODULES is not on the kernel's command line"))
+}
+
+pub fn load_module(folder: &Path, name: &str, parameters: &str) -> Result<()> {
+    let path = folder.join(format!("{name}.ko"));
+    let here = || format!("kernel module {name} ({})", path.display());
+    let file = File::open(&path).of(here)?;
+    let parameters = CString::new(parameters).of(here)?;
+    finit_module(&file, &parameters, ModuleInitFlags::empty()).of(here)
+}
+
+/// Ends the virtual machine. Files on hostfs are written through when they are closed, so nothing is lost.
+pub fn power_off() -> nix::Result<Infallible> {
+    reboot(RebootMode::RB_POWER_OFF)
+}

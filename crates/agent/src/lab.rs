@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Mode `lab`: the host's commands, one after the other. Between commands virtual time stands still.
+
+use crate::engine::Engine;
+use crate::failure::{Failure, Result};
+use crate::gate::{Command, Event, Program};
+
+/// A shell's code for a program that could not be started.
+const NOT_STARTED: i32 = 127;
+/// `connect: before` flows need this time ahead of the workloads.
+const BEFORE_WORKLOADS_NS: u64 = 1_000_000_000;
+
+/// Serves the gate until `stop`.
+pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
+    let mut started = false;
+    loop {
+        let gate = engine
+            .gate
+            .as_mut()
+            .ok_or_else(|| Failure::new("mode lab: no gate (qgate=FD)"))?;
+        match gate.receive()? {
+            Err(error) => engine.tell(&Event::Error { error })?,
+            Ok(Command::Stop) => return Ok(()),
+            Ok(Command::Exec(program)) => {
+                if start(engine, &program)? {
+                    engine.run_until_exit(program.id)?;
+                }
+            }
+            Ok(Command::Background(program)) => {
+                start(engine, &program)?;
+            }
+            Ok(Command::Advance { id, ns }) => {
+                engine.run_until(engine.world.now_ns() + ns)?;
+                done(engine, id)?;
+            }
+            Ok(Command::Workloads { .. }) if started => {
+                engine.tell(&Event::Error {
+                    error: "the workloads were started already".into(),
+                })?;
+            }
+            Ok(Command::Workloads { id }) => {
+                started = true;
+                engine.start_workloads(engine.world.now_ns() + BEFORE_WORKLOADS_NS);
+                done(engine, id)?;
+            }
+        }
+    }
+}
+
+fn done(engine: &mut Engine<'_>, id: u64) -> Result<()> {
+    let time_ns = engine.world.now_since_epoch();
+    engine.tell(&Event::Exit { id, code: 0, time_ns })
+}
+
+/// Starts a program; tells the host if that fails.
+fn start(engine: &mut Engine<'_>, program: &Program) -> Result<bool> {
+    match engine.children.start(&engine.world, program)? {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            let (id, time_ns) = (program.id, engine.world.now_since_epoch());
+            engine.tell(&Event::Stderr {
+                id,
+                data: crate::gate::base64(format!("{error}\n").as_bytes()),
+            })?;
+            engine.tell(&Event::Exit {
+                id,
+                code: NOT_STARTED,
+                time_ns,
+            })?;
+            Ok(false)
+        }
+    }
+}

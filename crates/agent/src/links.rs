@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `qlink` pairs: the request that creates one, with both ends in their nodes at once.
+
+use crate::failure::Result;
+use crate::namespaces::Namespaces;
+use crate::netlink::{Batch, Netlink};
+use crate::plan::{End, Link};
+
+/// kernel/include/uapi/qbed/qlink.h
+mod qlink {
+    pub const PEER: u16 = 1;
+    pub const RATE: u16 = 2;
+    pub const DELAY: u16 = 3;
+    pub const OVERHEAD: u16 = 4;
+    pub const LOSS: u16 = 5;
+    /// From an end's attribute to the same of its peer.
+    pub const OF_PEER: u16 = 4;
+}
+
+/// linux/if_link.h: IFLA_INFO_*
+const INFO_KIND: u16 = 1;
+const INFO_DATA: u16 = 2;
+
+/// `struct ifinfomsg` for a request that goes by name.
+pub const IFINFO: [u8; 16] = [0; 16];
+
+pub fn create(netlink: &Netlink, links: &[Link], namespaces: &Namespaces) -> Result<()> {
+    let mut batch = Batch::default();
+    for link in links {
+        request(&mut batch, link, |node| namespaces.descriptor(node));
+    }
+    netlink.run(batch)
+}
+
+fn request(batch: &mut Batch, link: &Link, descriptor: impl Fn(usize) -> i32) {
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    batch.request(libc::RTM_NEWLINK, flags, &IFINFO, format!("link {}", link.name));
+    identity(batch, link, &link.a, &descriptor);
+    let info = batch.begin(libc::IFLA_LINKINFO);
+    batch.text(INFO_KIND, "qlink");
+    let data = batch.begin(INFO_DATA);
+    let peer = batch.begin(qlink::PEER);
+    batch.raw(&IFINFO);
+    identity(batch, link, &link.b, &descriptor);
+    batch.end(peer);
+    transmitter(batch, &link.a, 0);
+    transmitter(batch, &link.b, qlink::OF_PEER);
+    batch.end(data).end(info);
+}
+
+fn identity(batch: &mut Batch, link: &Link, end: &End, descriptor: impl Fn(usize) -> i32) {
+    batch
+        .text(libc::IFLA_IFNAME, &end.interface)
+        .attribute(libc::IFLA_ADDRESS, &end.mac.0)
+        .u32(libc::IFLA_MTU, link.mtu)
+        .u32(libc::IFLA_NET_NS_FD, descriptor(end.node) as u32);
+}
+
+fn transmitter(batch: &mut Batch, end: &End, offset: u16) {
+    batch
+        .u64(qlink::RATE + offset, end.rate_bps)
+        .u64(qlink::DELAY + offset, end.delay_ns)
+        .u32(qlink::OVERHEAD + offset, end.overhead_bytes)
+        .u32(qlink::LOSS + offset, loss_scaled(end.loss));
+}
+
+/// Probability x 2^32. A probability just below 1 rounds up to 2^32, which the attribute cannot hold.
+fn loss_scaled(probability: f64) -> u32 {
+    (probability * 2f64.powi(32)).round().min(f64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_is_scaled_to_32_bits() {
+        assert_eq!(loss_scaled(0.0), 0);
+        assert_eq!(loss_scaled(0.5), 1 << 31);
+        assert_eq!(loss_scaled(1.0 - 1e-12), u32::MAX);
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One network namespace for each node. Their descriptors are kept, so that moving there is one system call; they
+//! are also mounted under /run/netns, where `ip netns exec` looks.
+
+use crate::failure::{Of, Result};
+use crate::plan::{Node, Sysctls};
+use nix::mount::{mount, MsFlags};
+use nix::sched::{setns, unshare, CloneFlags};
+use std::cell::Cell;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsRawFd, RawFd};
+
+const NAMES: &str = "/run/netns";
+const OURS: &str = "/proc/thread-self/ns/net";
+
+pub struct Namespaces {
+    nodes: Vec<(String, File)>,
+    home: File,
+    /// Where the thread is now; None: at home.
+    current: Cell<Option<usize>>,
+}
+
+impl Namespaces {
+    /// Creates the nodes' namespaces and writes the sysctls that links inherit (`all`, `default`) or that have
+    /// nothing to do with links.
+    pub fn create(nodes: &[Node]) -> Result<Self> {
+        fs::create_dir_all(NAMES).of(|| NAMES.into())?;
+        let home = File::open(OURS).of(|| OURS.into())?;
+        let mut created = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let here = || format!("node {}: its network namespace", node.name);
+            unshare(CloneFlags::CLONE_NEWNET).of(here)?;
+            let path = format!("{NAMES}/{}", node.name);
+            File::create(&path).of(here)?;
+            mount(
+                Some(OURS),
+                path.as_str(),
+                None::<&str>,
+                MsFlags::MS_BIND,
+                None::<&str>,
+            )
+            .of(here)?;
+            created.push((node.name.clone(), File::open(&path).of(here)?));
+            write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| {
+                interface_of(key).is_none()
+            })?;
+        }
+        let current = Cell::new(None);
+        setns(&home, CloneFlags::CLONE_NEWNET).of(|| "the first network namespace".into())?;
+        Ok(Self {
+            nodes: created,
+            home,
+            current,
+        })
+    }
+
+    /// Moves the calling thread into a node's namespace.
+    pub fn enter(&self, node: usize) -> Result<()> {
+        if self.current.get() != Some(node) {
+            let (name, file) = &self.nodes[node];
+            setns(file, CloneFlags::CLONE_NEWNET)
+                .of(|| format!("node {name}: entering its network namespace"))?;
+            self.current.set(Some(node));
+        }
+        Ok(())
+    }
+
+    pub fn go_home(&self) -> Result<()> {
+        self.current.set(None);
+        setns(&self.home, CloneFlags::CLONE_NEWNET).of(|| "the first network namespace".into())
+    }
+
+    pub fn name(&self, node: usize) -> &str {
+        &self.nodes[node].0
+    }
+
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.0 == name)
+    }
+
+    /// For IFLA_NET_NS_FD.
+    pub fn descriptor(&self, node: usize) -> RawFd {
+        self.nodes[node].1.as_raw_fd()
+    }
+}
+
+/// The sysctls that exist only once the node's links do. To be called inside the node.
+pub fn write_interface_sysctls(node: &Node) -> Result<()> {
+    write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| {
+        interface_of(key).is_some()
+    })
+}
+
+/// Writes those of a node's (or the whole kernel's) sysctls that are wanted.
+pub fn write_sysctls(owner: &str, sysctls: &Sysctls, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    for (key, value) in sysctls.iter().filter(|(key, _)| wanted(key)) {
+        let file = OpenOptions::new().write(true).open(format!("/proc/sys/{key}"));
+        let written = file.and_then(|mut file| file.write_all(value.as_bytes()));
+        written.of(|| format!("{owner}: sysctl {key} = {value}"))?;
+    }
+    Ok(())
+}
+
+/// The interface of a key such as `net/ipv4/conf/eth0/forwarding`.
+fn interface_of(key: &str) -> Option<&str> {
+    let parts: Vec<&str> = key.split('/').collect();
+    match parts[..] {
+        ["net", _, "conf" | "neigh", name, ..] if !["all", "default", "lo"].contains(&name) => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::interface_of;
+
+    #[test]
+    fn only_keys_of_an_interface_wait_for_it() {
+        assert_eq!(interface_of("net/ipv4/conf/eth0/forwarding"), Some("eth0"));
+        assert_eq!(interface_of("net/ipv6/neigh/eth1/retrans_time_ms"), Some("eth1"));
+        assert_eq!(interface_of("net/ipv4/conf/default/forwarding"), None);
+        assert_eq!(interface_of("net/ipv4/conf/all/forwarding"), None);
+        assert_eq!(interface_of("net/ipv4/tcp_congestion_control"), None);
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Random draws: one ChaCha8 stream for each workload. Logarithms and powers come from `libm` in Rust, not from the
+//! host's C library, so that a seed means the same flows on every machine.
+
+use crate::plan::{Interarrival, Pairs, Size};
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+pub struct Draws(ChaCha8Rng);
+
+impl Draws {
+    /// The stream of a workload: the key is (seed, workload id), little-endian, padded with zeros.
+    pub fn new(seed: u64, workload: u32) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8..16].copy_from_slice(&u64::from(workload).to_le_bytes());
+        Self(ChaCha8Rng::from_seed(key))
+    }
+
+    /// Uniform in [0, 1), 53 bits.
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in [0, n) without bias (Lemire, "Fast random integer generation in an interval", 2019).
+    pub fn below(&mut self, n: u64) -> u64 {
+        assert!(n > 0, "a draw from nothing");
+        let reject_below = n.wrapping_neg() % n;
+        loop {
+            let product = u128::from(self.0.next_u64()) * u128::from(n);
+            if product as u64 >= reject_below {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+
+    /// Time to the next arrival, at least 1 ns so that arrivals keep an order.
+    pub fn gap_ns(&mut self, interarrival: Interarrival) -> u64 {
+        match interarrival {
+            Interarrival::Fixed(gap) => gap,
+            Interarrival::Exponential(mean) => ((-mean * libm::log(1.0 - self.unit())).round() as u64).max(1),
+        }
+    }
+
+    /// A flow's size, at least 1 byte.
+    pub fn size_bytes(&mut self, size: &Size) -> u64 {
+        match size {
+            Size::Fixed(bytes) => *bytes,
+            Size::Uniform(low, high) => low + self.below(high - low + 1),
+            Size::Pareto { mean_bytes, shape } => {
+                let scale = mean_bytes * (shape - 1.0) / shape;
+                let draw = scale * libm::pow(1.0 - self.unit(), -1.0 / shape);
+                (draw.round() as u64).max(1)
+            }
+            Size::Cdf(points) => (quantile(points, self.unit()).round() as u64).max(1),
+        }
+    }
+
+    pub fn pair(&mut self, pairs: &Pairs) -> [usize; 2] {
+        match pairs {
+            Pairs::Listed(pairs) => pairs[self.below(pairs.len() as u64) as usize],
+            Pairs::Product {
+                sources,
+                destinations,
+            } => loop {
+                let src = sources[self.below(sources.len() as u64) as usize];
+                let dst = destinations[self.below(destinations.len() as u64) as usize];
+                if src != dst {
+                    return [src, dst];
+                }
+            },
+        }
+    }
+}
+
+/// The inverse of a piecewise linear distribution. Below the first point, its value: a mass of that probability.
+fn quantile(points: &[(f64, f64)], probability: f64) -> f64 {
+    let above = points.partition_point(|point| point.1 <= probability);
+    match (above.checked_sub(1).map(|i| points[i]), points.get(above)) {
+        (None, Some(first)) => first.0,
+        (Some(last), None) => last.0,
+        (Some(low), Some(high)) => low.0 + (high.0 - low.0) * (probability - low.1) / (high.1 - low.1),
+        (None, None) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn mean(n: u32, mut draw: impl FnMut() -> f64) -> f64 {
+        (0..n).map(|_| draw()).sum::<f64>() / f64::from(n)
+    }
+
+    #[test]
+    fn the_same_key_gives_the_same_draws_and_another_key_others() {
+        let row = |seed, workload| {
+            let mut draws = Draws::new(seed, workload);
+            (0..8).map(|_| draws.below(1 << 40)).collect::<Vec<_>>()
+        };
+        assert_eq!(row(1, 0), row(1, 0));
+        assert_ne!(row(1, 0), row(2, 0));
+        assert_ne!(row(1, 0), row(1, 1));
+    }
+
+    #[test]
+    fn gaps_have_the_mean_that_was_asked_for() {
+        let mut draws = Draws::new(7, 0);
+        let mean = mean(200_000, || {
+            draws.gap_ns(Interarrival::Exponential(300_000.0)) as f64
+        });
+        assert!((mean / 300_000.0 - 1.0).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn pareto_has_the_mean_that_was_asked_for() {
+        let size = Size::Pareto {
+            mean_bytes: 50_000.0,
+            shape: 3.0,
+        };
+        let mut draws = Draws::new(7, 0);
+        let mean = mean(200_000, || draws.size_bytes(&size) as f64);
+        assert!((mean / 50_000.0 - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn a_cdf_is_interpolated_linearly_and_starts_with_a_mass() {
+        let points = [(100.0, 0.2), (200.0, 0.6), (1000.0, 1.0)];
+        assert_eq!(quantile(&points, 0.0), 100.0);
+        assert_eq!(quantile(&points, 0.19), 100.0);
+        assert!((quantile(&points, 0.4) - 150.0).abs() < 1e-9);
+        assert!((quantile(&points, 0.8) - 600.0).abs() < 1e-9);
+        assert_eq!(quantile(&points, 1.0), 1000.0);
+    }
+
+    proptest! {
+        #[test]
+        fn draws_below_n_are_below_n(seed: u64, n in 1u64..) {
+            let mut draws = Draws::new(seed, 0);
+            prop_assert!((0..16).all(|_| draws.below(n) < n));
+        }
+
+        #[test]
+        fn uniform_sizes_stay_within_their_bounds(seed: u64, low in 1u64..1 << 40, span in 0u64..1 << 40) {
+            let mut draws = Draws::new(seed, 0);
+            let size = Size::Uniform(low, low + span);
+            prop_assert!((0..16).all(|_| (low..=low + span).contains(&draws.size_bytes(&size))));
+        }
+
+        #[test]
+        fn pareto_sizes_are_never_below_the_scale(seed: u64, mean in 10.0f64..1e9, shape in 1.01f64..10.0) {
+            let mut draws = Draws::new(seed, 0);
+            let scale = (mean * (shape - 1.0) / shape).round().max(1.0) as u64;
+            let size = Size::Pareto { mean_bytes: mean, shape };
+            prop_assert!((0..16).all(|_| draws.size_bytes(&size) >= scale));
+        }
+
+        #[test]
+        fn quantiles_never_fall(mut sizes in prop::collection::vec(1.0f64..1e9, 2..8), a in 0.0f64..1.0, b in 0.0f64..1.0) {
+            sizes.sort_by(f64::total_cmp);
+            let last = sizes.len() as f64;
+            let points: Vec<_> = sizes.iter().enumerate().map(|(i, s)| (*s, (i + 1) as f64 / last)).collect();
+            prop_assert!(quantile(&points, a.min(b)) <= quantile(&points, a.max(b)));
+        }
+
+        #[test]
+        fn a_drawn_pair_is_never_a_node_with_itself(seed: u64, nodes in 2usize..10) {
+            let all: Vec<usize> = (0..nodes).collect();
+            let pairs = Pairs::Product { sources: all.clone(), destinations: all };
+            let mut draws = Draws::new(seed, 3);
+            prop_assert!((0..32).map(|_| draws.pair(&pairs)).all(|[src, dst]| src != dst));
+        }
+    }
+}

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TCP flows, both ends of each. The sender connects, offers its bytes and waits; the receiver takes them and, when
+//! it has the last one, closes. So the sender learns from the FIN that everything is acknowledged, its counters are
+//! final, and TIME_WAIT is on the receiver's side, where it holds no ephemeral port.
+
+use crate::agenda::Action;
+use crate::failure::{Failure, Of, Result};
+use crate::listeners::Listeners;
+use crate::plan::{Connect, Workload};
+use crate::records::{self, address, FlowRecord, InfoRow, Status, Tally};
+use crate::schedule::FlowSpec;
+use crate::socket::{self, PATTERN_MAX};
+use crate::tcpinfo::TcpInfo;
+use crate::watermark::Watermark;
+use crate::world::{Token, World, READABLE, WRITABLE};
+use nix::sys::epoll::EpollFlags;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+struct Flow {
+    /// Its number among all flows of the lab.
+    id: u32,
+    spec: FlowSpec,
+    sender: Option<OwnedFd>,
+    receiver: Option<OwnedFd>,
+    watermark: Watermark,
+    src_port: u16,
+    /// Index of a name in `Tcp::controls`.
+    control: Option<u8>,
+    phase: Phase,
+    sent_bytes: u64,
+    received_bytes: u64,
+    start_ns: i64,
+    connected_ns: Option<i64>,
+    end_ns: Option<i64>,
+    tally: Tally,
+    error: Option<Box<str>>,
+}
+
+/// What the sender may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Connecting or connected ahead of its start.
+    Early,
+    Sending,
+    /// Everything is offered, or its time is over.
+    Quiet,
+}
+
+/// `connect: before` flows connect within this time ahead of the workloads' start, evenly spaced so that their SYNs
+/// meet no queue.
+const CONNECT_AHEAD_NS: u64 = 1_000_000_000;
+const CONNECT_WINDOW_NS: u64 = 500_000_000;
+
+pub struct Tcp {
+    flows: Vec<Flow>,
+    listeners: Listeners,
+    /// Flows that have a sender, in order, for the series.
+    active: BTreeSet<u32>,
+    series: Option<BufWriter<File>>,
+    controls: Vec<String>,
+}
+
+impl Tcp {
+    /// Opens the listening sockets of all flows.
+    pub fn new(world: &World<'_>, flows: impl Iterator<Item = (u32, FlowSpec)>) -> Result<Self> {
+        let flows: Vec<Flow> = flows.map(|(id, spec)| Flow::new(id, spec)).collect();
+        let series = (world.plan.flow_interval_ns > 0)
+            .then(|| records::create("tcpinfo.ndjson"))
+            .transpose()?;
+        let listeners = Listeners::open(world, flows.iter().map(|flow| &flow.spec))?;
+        Ok(Self {
+            flows,
+            listeners,
+            active: BTreeSet::new(),
+            series,
+            controls: Vec::new(),
+        })
+    }
+
+    /// Puts all flows on the agenda. Their times count from `base_ns` (CLOCK_MONOTONIC).
+    pub fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
+        let early = |flow: &&mut Flow| world.plan.workloads[flow.spec.workload].connect == Connect::Before;
+        let spacing_ns = CONNECT_WINDOW_NS / self.flows.iter_mut().filter(early).count().max(1) as u64;
+        let mut connect_ns = base_ns.saturating_sub(CONNECT_AHEAD_NS);
+        for (index, flow) in (0..).zip(&mut self.flows) {
+            let start_ns = base_ns + flow.spec.start_ns;
+            flow.start_ns = world.since_epoch(start_ns);
+            if world.plan.workloads[flow.spec.workload].connect == Connect::Before {
+                world.agenda.add(connect_ns, Action::TcpConnect(index));
+                world.agenda.add(start_ns, Action::TcpBegin(index));
+                connect_ns += spacing_ns;
+            } else {
+                flow.phase = Phase::Sending;
+                world.agenda.add(start_ns, Action::TcpConnect(index));
+            }
+            if let Some(stop_ns) = flow.spec.stop_ns {
+                world.agenda.add(base_ns + stop_ns, Action::TcpStop(index));
+            }
+        }
+    }
+
+    pub fn connect(&mut self, world: &World<'_>, index: u32) -> Result<()> {
+        let flow = &mut self.flows[index as usize];
+        let workload = &world.plan.workloads[flow.spec.workload];
+        world.lab.namespaces.enter(flow.spec.src)?;
+        match open_sender(world, workload, &flow.spec, index) {
+            Ok((sender, source)) => {
+                flow.src_port = source.port();
+                self.listeners.expect(world, &flow.spec, source, index);
+                flow.sender = Some(sender);
+                self.active.insert(index);
+            }
+            Err(error) => flow.error = Some(error.to_string().into()),
+        }
+        Ok(())
+    }
+
+    pub fn begin(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if flow.phase == Phase::Early {
+            flow.phase = Phase::Sending;
+            if flow.connected_ns.is_some() {
+                let result = flow.offer();
+                self.settle(index, result);
+            }
+        }
+    }
+
+    pub fn stop(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        if flow.phase == Phase::Quiet {
+            return;
+        }
+        flow.phase = Phase::Quiet;
+        let Some(sender) = &flow.sender else { return };
+        if flow.connected_ns.is_some() {
+            let result = socket::shut_down_sending(sender);
+            self.settle(index, result);
+        } else {
+            self.close_sender(index);
+        }
+    }
+
+    pub fn on_listener(&mut self, world: &World<'_>, listener: u32) -> Result<()> {
+        while let Some((receiver, index)) = self.listeners.accept(listener)? {
+            let flow = &mut self.flows[index as usize];
+            let here = || format!("flow {}: its receiver", flow.id);
+            flow.watermark.adapt(&receiver, flow.remaining()).of(here)?;
+            world
+                .watch(&receiver, Token::Receiver(index), READABLE)
+                .of(here)?;
+            flow.receiver = Some(receiver);
+        }
+        Ok(())
+    }
+
+    pub fn on_sender(&mut self, world: &World<'_>, index: u32, events: EpollFlags) {
+        let flow = &mut self.flows[index as usize];
+        let Some(sender) = &flow.sender else { return };
+        if flow.end_ns.is_some() && events.intersects(EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP) {
+            return self.close_sender(index);
+        }
+        if events.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
+            let error =
+                socket::pending_error(sender).unwrap_or_else(|| io::Error::other("the connection hung up"));
+            return self.fail(index, &error);
+        }
+        if flow.connected_ns.is_none() {
+            flow.connected_ns = Some(world.now_since_epoch());
+        }
+        if flow.phase == Phase::Sending {
+            let result = flow.offer();
+            self.settle(index, result);
+        }
+    }
+
+    pub fn on_receiver(&mut self, world: &World<'_>, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        let Some(receiver) = &flow.receiver else { return };
+        match socket::discard(receiver) {
+            Err(error) => self.fail(index, &error),
+            Ok(None) => {}
+            Ok(Some(0)) => {
+                // The sender was stopped: that is the end of a flow without a size, and no end of one with.
+                if flow.spec.size_bytes.is_none() {
+                    flow.end_ns = Some(world.now_since_epoch());
+                }
+                flow.receiver = None;
+            }
+            Ok(Some(length)) => {
+                flow.received_bytes += length as u64;
+                if flow.remaining() == Some(0) {
+                    flow.end_ns = Some(world.now_since_epoch());
+                    flow.receiver = None;
+                } else {
+                    let adapted = flow.watermark.adapt(receiver, flow.remaining());
+                    self.settle(index, adapted);
+                }
+            }
+        }
+    }
+
+    /// Writes one row for every flow that has a sender.
+    pub fn sample(&mut self, world: &World<'_>) -> Result<()> {
+        let Some(series) = &mut self.series else {
+            return Ok(());
+        };
+        let time_ns = world.now_since_epoch();
+        for index in &self.active {
+            let flow = &self.flows[*index as usize];
+            if let (Some(sender), Some(_)) = (&flow.sender, flow.connected_ns) {
+                let info = TcpInfo::read(sender).of(|| format!("flow {}: TCP_INFO", flow.id))?;
+                let written = records::line(series, &InfoRow::new(flow.id, time_ns, &info));
+                written.of(|| "out/tcpinfo.ndjson".into())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what receivers still hold and reads the counters of senders that are still open.
+    pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
+        for index in 0..self.flows.len() as u32 {
+            self.on_receiver(world, index);
+            if self.flows[index as usize].sender.is_some() {
+                self.close_sender(index);
+            }
+        }
+        self.series
+            .take()
+            .map_or(Ok(()), |mut series| series.flush())
+            .of(|| "out/tcpinfo.ndjson".into())
+    }
+
+    pub fn records<'a>(&'a self, world: &World<'a>) -> impl Iterator<Item = FlowRecord<'a>> {
+        let plan = world.plan;
+        self.flows.iter().map(move |flow| {
+            let workload = &plan.workloads[flow.spec.workload];
+            FlowRecord {
+                flow: flow.id,
+                workload: workload.id,
+                label: &workload.label,
+                transport: "tcp",
+                congestion_control: flow
+                    .control
+                    .map(|index| self.controls[usize::from(index)].as_str()),
+                src: flow.spec.src,
+                dst: flow.spec.dst,
+                src_address: address(plan, flow.spec.src, workload.family),
+                dst_address: address(plan, flow.spec.dst, workload.family),
+                src_port: flow.src_port,
+                dst_port: workload.port,
+                size_bytes: flow.spec.size_bytes,
+                start_ns: flow.start_ns,
+                connected_ns: flow.connected_ns,
+                end_ns: flow.end_ns,
+                received_bytes: flow.received_bytes,
+                sent_bytes: flow.sent_bytes,
+                status: flow.status(),
+                error: flow.error.as_deref().map(str::to_owned),
+                tally: flow.tally,
+                segments_received: None,
+            }
+        })
+    }
+
+    fn settle(&mut self, index: u32, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.fail(index, &error);
+        }
+    }
+
+    fn fail(&mut self, index: u32, error: &io::Error) {
+        let flow = &mut self.flows[index as usize];
+        if flow.end_ns.is_none() {
+            flow.error = Some(error.to_string().into());
+        }
+        flow.receiver = None;
+        self.close_sender(index);
+    }
+
+    fn close_sender(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        let Some(sender) = flow.sender.take() else { return };
+        self.active.remove(&index);
+        if let Ok(info) = TcpInfo::read(&sender) {
+            flow.tally = info.into();
+        }
+        if let Ok(name) = socket::congestion_control(&sender) {
+            let known = self.controls.iter().position(|control| *control == name);
+            let control = known.unwrap_or_else(|| {
+                self.controls.push(name);
+                self.controls.len() - 1
+            });
+            flow.control = u8::try_from(control).ok();
+        }
+    }
+}
+
+impl Flow {
+    fn new(id: u32, spec: FlowSpec) -> Self {
+        Self {
+            id,
+            spec,
+            sender: None,
+            receiver: None,
+            watermark: Watermark::default(),
+            src_port: 0,
+            control: None,
+            phase: Phase::Early,
+            sent_bytes: 0,
+            received_bytes: 0,
+            start_ns: 0,
+            connected_ns: None,
+            end_ns: None,
+            tally: Tally::default(),
+            error: None,
+        }
+    }
+
+    /// Bytes that the receiver still lacks; None: nobody knows.
+    fn remaining(&self) -> Option<u64> {
+        self.spec.size_bytes.map(|size| size - self.received_bytes)
+    }
+
+    fn status(&self) -> Status {
+        match (&self.error, self.end_ns) {
+            (Some(_), _) => Status::Failed,
+            (None, Some(_)) => Status::Complete,
+            (None, None) => Status::Running,
+        }
+    }
+
+    /// Fills the send buffer.
+    fn offer(&mut self) -> io::Result<()> {
+        let Some(sender) = &self.sender else { return Ok(()) };
+        loop {
+            let left = self
+                .spec
+                .size_bytes
+                .map_or(u64::MAX, |size| size - self.sent_bytes);
+            if left == 0 {
+                self.phase = Phase::Quiet;
+                return Ok(());
+            }
+            let length = left.min(PATTERN_MAX as u64) as usize;
+            let Some(taken) = socket::send_pattern(sender, length, left > length as u64)? else {
+                return Ok(());
+            };
+            self.sent_bytes += taken as u64;
+            if taken < length {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A socket that connects, and its own address.
+fn open_sender(
+    world: &World<'_>,
+    workload: &Workload,
+    spec: &FlowSpec,
+    index: u32,
+) -> std::result::Result<(OwnedFd, SocketAddr), Failure> {
+    let src = address(world.plan, spec.src, workload.family);
+    let dst = address(world.plan, spec.dst, workload.family);
+    let open = || {
+        let fd = socket::open(socket::domain(src), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+        // The port is chosen at connect(), where only the four-tuple has to be free.
+        socket::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        // The last segment is not held back; MSG_MORE keeps all others full.
+        socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        if let Some(name) = &workload.congestion_control {
+            socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
+        }
+        socket::bind(&fd, SocketAddr::new(src, 0))?;
+        socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
+        let port = socket::local_port(&fd)?;
+        world.watch(&fd, Token::Sender(index), WRITABLE)?;
+        Ok::<_, io::Error>((fd, SocketAddr::new(src, port)))
+    };
+    open().of(|| format!("connecting {src} to {dst} port {}", workload.port))
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Builds the lab: namespaces, links, then node by node its queues, addresses, neighbours, routes and taps, in one
+//! batch of netlink requests each.
+
+use crate::failure::{Failure, Of, Result};
+use crate::links::{self, IFINFO};
+use crate::namespaces::{write_interface_sysctls, write_sysctls, Namespaces};
+use crate::netlink::{attribute, u32_at, Batch, Netlink};
+use crate::plan::{End, Plan};
+use crate::{queues, routes};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// The lab as it was built.
+pub struct Lab {
+    pub namespaces: Namespaces,
+    /// Of each node: the index of each interface.
+    pub interfaces: Vec<HashMap<String, u32>>,
+}
+
+impl Lab {
+    /// `end_ns`: when the taps stop recording (CLOCK_MONOTONIC; 0: never).
+    pub fn build(plan: &Plan, end_ns: u64) -> Result<Self> {
+        write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
+        let namespaces = Namespaces::create(&plan.nodes)?;
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
+        links::create(&netlink, &plan.links, &namespaces)?;
+        let ends = ends_by_node(plan);
+        let queues = queues_by_node(plan);
+        let taps = queues::Taps::find(plan, end_ns)?;
+        let mut interfaces = Vec::with_capacity(plan.nodes.len());
+        for (node, ends) in ends.iter().enumerate() {
+            namespaces.enter(node)?;
+            let here = || format!("node {}", plan.nodes[node].name);
+            let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
+            let found = interface_indexes(&netlink).of(here)?;
+            let mut batch = Batch::default();
+            for queue in &queues[node] {
+                queues::request(
+                    &mut batch,
+                    &plan.queues[*queue],
+                    found[&plan.queues[*queue].interface],
+                );
+            }
+            configure(&mut batch, plan, node, ends, &found)?;
+            netlink.run(batch)?;
+            write_interface_sysctls(&plan.nodes[node])?;
+            for queue in &queues[node] {
+                queues::run_tc(&plan.queues[*queue])?;
+            }
+            taps.attach(&queues[node], &found)?;
+            interfaces.push(found);
+        }
+        namespaces.go_home()?;
+        Ok(Self {
+            namespaces,
+            interfaces,
+        })
+    }
+}
+
+/// Of each node: its ends of links, with the opposite ends.
+fn ends_by_node(plan: &Plan) -> Vec<Vec<(&End, &End)>> {
+    let mut ends = vec![Vec::new(); plan.nodes.len()];
+    for link in &plan.links {
+        ends[link.a.node].push((&link.a, &link.b));
+        ends[link.b.node].push((&link.b, &link.a));
+    }
+    ends
+}
+
+fn queues_by_node(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut queues = vec![Vec::new(); plan.nodes.len()];
+    for (index, queue) in plan.queues.iter().enumerate() {
+        queues[queue.node].push(index);
+    }
+    queues
+}
+
+fn interface_indexes(netlink: &Netlink) -> std::io::Result<HashMap<String, u32>> {
+    let mut found = HashMap::new();
+    let mut query = Batch::default();
+    query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
+    netlink.dump(query, |_, message| {
+        let name = message
+            .get(IFINFO.len()..)
+            .and_then(|attributes| attribute(attributes, libc::IFLA_IFNAME));
+        if let (Some(index), Some(name)) = (u32_at(message, 4), name) {
+            found.insert(
+                String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
+                index,
+            );
+        }
+    })?;
+    Ok(found)
+}
+
+fn configure(
+    batch: &mut Batch,
+    plan: &Plan,
+    node: usize,
+    ends: &[(&End, &End)],
+    interfaces: &HashMap<String, u32>,
+) -> Result<()> {
+    let name = &plan.nodes[node].name;
+    let index = |interface: &str| {
+        let index = interfaces.get(interface).copied();
+        index.ok_or_else(|| Failure::new(format!("node {name}: interface {interface} was not created")))
+    };
+    let lo = index("lo")?;
+    up(batch, lo, format!("node {name}: interface lo"));
+    for (end, _) in ends {
+        up(
+            batch,
+            index(&end.interface)?,
+            format!("node {name}: interface {}", end.interface),
+        );
+    }
+    for (end, peer) in ends {
+        let ifindex = index(&end.interface)?;
+        for prefix in &end.addresses {
+            let object = format!(
+                "node {name}: address {}/{} on {}",
+                prefix.address, prefix.length, end.interface
+            );
+            address(batch, ifindex, prefix.address, prefix.length, object);
+        }
+        for prefix in &peer.addresses {
+            let object = format!("node {name}: neighbour {} on {}", prefix.address, end.interface);
+            neighbour(batch, ifindex, prefix.address, peer.mac.0, object);
+        }
+    }
+    // An address that belongs to no link is the node's own: it lives on the loopback interface.
+    let on_a_link = |a: &IpAddr| {
+        ends.iter()
+            .any(|(end, _)| end.addresses.iter().any(|p| p.address == *a))
+    };
+    for own in plan.nodes[node].addresses.iter().filter(|a| !on_a_link(a)) {
+        let length = if own.is_ipv4() { 32 } else { 128 };
+        address(
+            batch,
+            lo,
+            *own,
+            length,
+            format!("node {name}: address {own} on lo"),
+        );
+    }
+    for route in &plan.nodes[node].routes {
+        let object = format!("node {name}: route to {}/{}", route.to.address, route.to.length);
+        routes::request(batch, route, interfaces, object);
+    }
+    Ok(())
+}
+
+fn up(batch: &mut Batch, ifindex: u32, object: String) {
+    let mut fixed = IFINFO;
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    fixed[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    fixed[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    batch.request(libc::RTM_NEWLINK, 0, &fixed, object);
+}
+
+pub fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+pub fn family(address: IpAddr) -> u8 {
+    crate::socket::domain(address) as u8
+}
+
+fn address(batch: &mut Batch, ifindex: u32, address: IpAddr, length: u8, object: String) {
+    let mut fixed = [family(address), length, 0, 0, 0, 0, 0, 0]; // ifaddrmsg
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    batch
+        .request(libc::RTM_NEWADDR, flags, &fixed, object)
+        .attribute(libc::IFA_LOCAL, &octets(address))
+        .attribute(libc::IFA_ADDRESS, &octets(address))
+        .u32(libc::IFA_FLAGS, libc::IFA_F_NODAD);
+}
+
+/// A permanent entry: no ARP and no neighbour discovery on the wire.
+fn neighbour(batch: &mut Batch, ifindex: u32, address: IpAddr, mac: [u8; 6], object: String) {
+    let mut fixed = [0u8; 12]; // ndmsg
+    fixed[0] = family(address);
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    fixed[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
+    batch
+        .request(
+            libc::RTM_NEWNEIGH,
+            libc::NLM_F_CREATE | libc::NLM_F_REPLACE,
+            &fixed,
+            object,
+        )
+        .attribute(libc::NDA_DST, &octets(address))
+        .attribute(libc::NDA_LLADDR, &mac);
+}
