@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses of link ends and prefixes of edge switches.
 
-Every switch with hosts gets one power-of-two block, aligned to its size, out of 10.0.0.0/9 (IPv6: fd00::/64), for its host
-links; so one route reaches all of its hosts. A host link has two neighbouring addresses of that block (a /31 or /127: RFC 3021,
-RFC 6164), the switch's first. Links between switches, and between hosts, are numbered from 10.128.0.0/9 (fd00:0:0:1::/64).
-The IPv4 and IPv6 address of an end have the same low bits.
+Every switch with hosts gets one power-of-two block, aligned to its size, out of 10.0.0.0/9 (IPv6: fd00::/64), for its
+host links; so one route reaches all of its hosts. A host link has two neighbouring addresses of that block (a /31 or
+/127: RFC 3021, RFC 6164), the switch's first. Links between switches, and between hosts, are numbered from
+10.128.0.0/9 (fd00:0:0:1::/64). The IPv4 and IPv6 address of an end have the same low bits.
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,8 @@ from typing import Any
 
 from qbed.errors import nearest
 from qbed.lab import Lab
-from qbed.resolve import Problems, Resolver
+from qbed.problems import Problems
+from qbed.resolve import Resolver
 from qbed.routes import Routing
 from qbed.selectors import is_glob, select
 from qbed.source import FieldPath
@@ -17,7 +18,7 @@ from qbed.workloads import Arrivals, Flows, Incast
 
 def check(lab: Lab) -> Problems:
     """Every problem of a lab whose fields are valid each for itself."""
-    problems = Problems(lab)
+    problems = Problems(lab.source)
     try:
         network = lab.network
     except TopologyError as error:
@@ -29,7 +30,7 @@ def check(lab: Lab) -> Problems:
     resolver = Resolver(lab, problems)
     _ = resolver.links, resolver.hosts
     if not problems.errors:
-        _ = resolver.switch_queues, resolver.host_queues
+        _ = resolver.host_queues, resolver.switch_queues
     for key in lab.observe.ports:
         resolver.directions(("observe", "ports", key), key)
     for entry, capture in enumerate(lab.capture):
@@ -46,13 +47,13 @@ def _check_nodes(lab: Lab, problems: Problems) -> bool:
     network = lab.network
     before = len(problems.errors)
     seen: set[str] = set()
-    for position, link in enumerate(network.links):
+    for link in network.links:
+        path: FieldPath = ("topology", "explicit", "links", link.entry)
         for node in (link.a, link.b):
             if node not in network.nodes:
-                path: FieldPath = ("topology", "explicit", "links")
-                problems.error(path, f"the link {link.name} ends at `{node}`, which is no node{nearest(node, network.nodes)}")
+                problems.error((*path, "ends"), f"no node is called `{node}`{nearest(node, network.nodes)}")
         if link.name in seen:
-            problems.error(("topology", "explicit", "links"), f"two links are called `{link.name}` (entry {position})")
+            problems.error(path, f"two links are called `{link.name}`")
         seen.add(link.name)
     return len(problems.errors) == before
 
@@ -150,6 +151,8 @@ class _Workloads:
             if a == b:
                 self.problems.error(path, f"`{a}` cannot send to itself")
                 return
-            if not (self.routing.path(self.index[a], self.index[b]) and self.routing.path(self.index[b], self.index[a])):
+            if not (
+                self.routing.path(self.index[a], self.index[b]) and self.routing.path(self.index[b], self.index[a])
+            ):
                 self.problems.error(path, f"there is no path between `{a}` and `{b}`")
                 return

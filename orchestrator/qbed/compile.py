@@ -9,7 +9,10 @@ from qbed import plan as p
 from qbed.addresses import Addresses, Family, Number, Side
 from qbed.demand import Demand
 from qbed.lab import EVERY_PACKET, Lab
-from qbed.resolve import ETHERNET_BYTES, QueueSpec, Resolver
+from qbed.link_settings import LinkEnd
+from qbed.plan import ETHERNET_BYTES
+from qbed.queue_settings import QueueSpec
+from qbed.resolve import Resolver
 from qbed.routes import Out, Routing
 from qbed.schemes import registry
 from qbed.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
@@ -57,7 +60,7 @@ class _Compiler:
             queues=queues,
             workloads=workloads,
             captures=self.captures(),
-            flow_interval_ns=0 if self.lab.observe.flows == "off" else self.lab.observe.flows,
+            flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
         )
 
     # --- links and queues --------------------------------------------------------------------------------------
@@ -115,7 +118,7 @@ class _Compiler:
                 )
         return queues
 
-    def modes(self) -> dict[tuple[int, str], Any]:
+    def modes(self) -> dict[LinkEnd, Any]:
         """What `observe.ports` says, by link end."""
         return {
             end: mode
@@ -196,7 +199,8 @@ class _Compiler:
 
     def route(self, to: str, outs: list[Out], family: Family, metrics: dict[str, int | str]) -> p.Route:
         via = [
-            p.Via(interface=self.interfaces[out], gateway=self.number((out[0], 1 - out[1])).text(family)) for out in outs
+            p.Via(interface=self.interfaces[out], gateway=self.number((out[0], 1 - out[1])).text(family))
+            for out in outs
         ]
         return p.Route(to=to, via=via, metrics=metrics)
 

@@ -4,13 +4,13 @@
 Memory is an upper estimate, not a reservation: pages that the kernel never touches cost the machine nothing.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 from qbed import plan as p
-from qbed.resolve import ETHERNET_BYTES, Resolver
+from qbed.plan import ETHERNET_BYTES
+from qbed.resolve import Resolver
 from qbed.routes import Out, Routing
 
 _MIB = 1 << 20
@@ -19,7 +19,7 @@ _PER_NODE, _PER_LINK, _PER_FLOW = 768 << 10, 64 << 10, 16 << 10
 # A segment of 1448 bytes that waits in a sender's queue occupies about 2.5 KB.
 _TRUESIZE = 1.75
 # Slow start sends twice what fits before it learns, and a sending socket keeps as much again ready.
-_OVERSHOOT = 2
+_OVERSHOOT = 3
 _LARGEST_SOCKET_BUFFER = 1 << 30  # TCP's window has at most 30 bits
 _MOST_PAIRS = 4096
 
@@ -40,9 +40,11 @@ class Demand:
         self.duration_ns = duration_ns
         specs = resolver.switch_queues | resolver.host_queues
         self.buffers = [
-            specs[i, side].buffer_bytes(link.mtu + ETHERNET_BYTES) for i, link in enumerate(links) for side in ("a", "b")
+            specs[i, side].buffer_bytes(link.mtu + ETHERNET_BYTES)
+            for i, link in enumerate(links)
+            for side in ("a", "b")
         ]
-        self._seen: dict[Any, tuple[int, int, Out]] = {}
+        self._found: dict[tuple[int, int], list[Out]] = {}
         self.longest_rtt_ns = 0
         self.socket_buffer_bytes = 0
         in_flight = self._measure(workloads)
@@ -58,9 +60,10 @@ class Demand:
         longest: dict[Out, int] = defaultdict(int)
         buffers: dict[Out, int] = defaultdict(int)
         bounds: dict[Out, float] = defaultdict(float)
+        crowds = Counter(out for w in workloads for pair in _pairs(w) for out in self._outs(*pair))
         for workload in workloads:
             for source, target in _pairs(workload):
-                rtt, waiting, bottleneck = self._path(source, target)
+                rtt, waiting, bottleneck = self._path(source, target, crowds)
                 longest[bottleneck] = max(longest[bottleneck], rtt)
                 buffers[bottleneck] = max(buffers[bottleneck], waiting)
                 size = workload.size_bytes if isinstance(workload, p.Flows) else None
@@ -78,7 +81,7 @@ class Demand:
         """Without workloads (an interactive lab): the path between the first host and the last."""
         hosts = [i for i, is_host in enumerate(self.routing.is_host) if is_host]
         if len(hosts) > 1 and self.routing.path(hosts[0], hosts[-1]):
-            rtt, waiting, out = self._path(hosts[0], hosts[-1])
+            rtt, waiting, out = self._path(hosts[0], hosts[-1], Counter())
             self._note(rtt, self._end(out).rate_bps * rtt // 8_000_000_000 + waiting)
 
     def _note(self, rtt_ns: int, window_bytes: int) -> None:
@@ -87,22 +90,21 @@ class Demand:
         needed = min(_LARGEST_SOCKET_BUFFER, 4 * window_bytes)
         self.socket_buffer_bytes = max(self.socket_buffer_bytes, needed)
 
-    def _path(self, source: int, target: int) -> tuple[int, int, Out]:
-        """Base RTT, the bottleneck's buffer in bytes, and the bottleneck of a path; remembered by its first and last links."""
-        ends = (self.routing.primary(source), self.routing.primary(target))
-        key = tuple(
-            (self.routing.peer(end), self.links[end[0]].a.delay_ns, self.links[end[0]].b.delay_ns, self._end(end).rate_bps)
-            for end in ends
-            if end is not None
-        )
-        if key not in self._seen:
-            outs = self.routing.path(source, target) or []
-            rtt = sum(self.links[i].a.delay_ns + self.links[i].b.delay_ns for i, _ in outs)
-            rtt += sum(self._end(out).transmit_ns(self.links[out[0]].mtu + ETHERNET_BYTES) for out in outs)
-            # Of equal rates the last: where flows from many hosts meet.
-            bottleneck = min(reversed(outs), key=lambda out: self._end(out).rate_bps)
-            self._seen[key] = (rtt, self.buffers[2 * bottleneck[0] + bottleneck[1]], bottleneck)
-        return self._seen[key]
+    def _outs(self, source: int, target: int) -> list[Out]:
+        key = (source, target)
+        if key not in self._found:
+            self._found[key] = self.routing.path(source, target) or []
+        return self._found[key]
+
+    def _path(self, source: int, target: int, crowds: Counter[Out]) -> tuple[int, int, Out]:
+        """Base RTT in ns, the bottleneck's buffer in bytes, and the bottleneck: where a flow's fair share is
+        smallest.
+        """
+        outs = self._outs(source, target)
+        rtt = sum(self.links[i].a.delay_ns + self.links[i].b.delay_ns for i, _ in outs)
+        rtt += sum(self._end(out).transmit_ns(self.links[out[0]].mtu + ETHERNET_BYTES) for out in outs)
+        bottleneck = min(outs, key=lambda out: self._end(out).rate_bps / max(1, crowds[out]))
+        return rtt, self.buffers[2 * bottleneck[0] + bottleneck[1]], bottleneck
 
     def _concurrent(self, workload: p.Flows | p.Arrivals) -> int:
         """How many flows the kernel may have at once; closed connections linger for a minute."""

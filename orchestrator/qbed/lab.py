@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab file: its typed model, and how it is read.
 
-`load_lab` reads, applies overrides (a campaign's axes, `--set`) to the raw values, validates, and checks what no single field can
-show. It raises `LabError` with one clear message for each thing that is wrong, never anything else.
+`load_lab` reads, applies overrides (a campaign's axes, `--set`) to the raw values, validates, and checks what no
+single field can show. It raises `LabError` with one clear message for each thing that is wrong, never anything else.
 """
 
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
 
 from qbed.errors import LabError
 from qbed.messages import explain
@@ -24,6 +34,8 @@ from qbed.workloads import Workload
 
 class _OneTopology(Strict):
     """The lab's nodes and links: exactly one generator with its settings."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "_OneTopology":
@@ -62,28 +74,21 @@ Topology: type[_OneTopology] = create_model(
 EVERY_PACKET = "every packet"
 
 
-def _parse_queue_mode(value: object) -> object:
-    return value if value in ("summary", EVERY_PACKET) else parse_duration_or_word(value, ("summary", EVERY_PACKET))
-
-
-def parse_duration_or_word(value: object, words: tuple[str, ...]) -> int:
-    """A duration; ValueError that also names the words that are allowed here."""
-    try:
-        duration = parse_duration(value)
-    except ValueError as error:
-        raise ValueError(f"{error}; `{'`, `'.join(words)}` would do as well") from None
-    if duration == 0:
-        raise ValueError("expected an interval longer than nothing")
-    return duration
-
-
 def _word_or_duration(*words: str) -> Any:
-    """The field's type: one of the words, or a duration in ns."""
-    from pydantic import PlainValidator, WithJsonSchema
+    """A field's type: one of the words, or an interval in ns."""
+    expected = " or ".join(f"`{word}`" for word in words)
 
     def parse(value: object) -> object:
         value = "off" if value is False else value
-        return value if value in words else parse_duration_or_word(value, words)
+        if value in words:
+            return value
+        try:
+            interval = parse_duration(value)
+        except ValueError:
+            interval = 0
+        if interval == 0:
+            raise ValueError(f"expected {expected} or an interval such as `100 us`, got `{value}`")
+        return interval
 
     return Annotated[
         Any,
@@ -92,16 +97,23 @@ def _word_or_duration(*words: str) -> Any:
     ]
 
 
+if TYPE_CHECKING:
+    QueueMode = FlowMode = str | int
+else:
+    QueueMode = _word_or_duration("summary", EVERY_PACKET)
+    FlowMode = _word_or_duration("off")
+
+
 class Observe(Strict):
     """What is recorded. Totals, time-weighted means, maxima and histograms of every queue always are."""
 
-    queues: _word_or_duration("summary", EVERY_PACKET) = "summary"  # type: ignore[valid-type]
+    queues: QueueMode = "summary"
     """Of the switches' queues: `summary`, the interval of a series (`100 us`), or `every packet`."""
-    host_queues: _word_or_duration("summary", EVERY_PACKET) = "summary"  # type: ignore[valid-type]
+    host_queues: QueueMode = "summary"
     """The same for the queues of the hosts' own network cards."""
-    ports: dict[str, _word_or_duration("summary", EVERY_PACKET)] = Field(default_factory=dict)  # type: ignore[valid-type]
+    ports: dict[str, QueueMode] = Field(default_factory=dict)
     """The same for single queues: the end of a link, such as `s1>h1` or `s1>*`."""
-    flows: _word_or_duration("off") = "off"  # type: ignore[valid-type]
+    flows: FlowMode = "off"
     """The interval of a series of each TCP flow's TCP_INFO, or `off`."""
 
 
@@ -126,7 +138,9 @@ class Lab(Strict):
     topology: Topology  # type: ignore[valid-type]
     """The lab's nodes and links: exactly one generator with its settings."""
     links: dict[str, LinkSettings]
-    """By `default`, a layer of the topology, a link's name or glob (`h1-s1`, `h*-s1`), or one direction (`h1>s1`); later kinds win."""
+    """By `default`, a layer of the topology, a link's name or glob (`h1-s1`, `h*-s1`), or one direction (`h1>s1`);
+    later kinds win.
+    """
     switches: dict[str, SwitchSettings] = Field(default_factory=dict)
     """By `default`, a switch's name, glob or range, or one port (`s1>h1`: its queue towards h1); later kinds win."""
     hosts: dict[str, HostSettings] = Field(default_factory=dict)
@@ -137,13 +151,15 @@ class Lab(Strict):
     """What the hosts send."""
     observe: Observe = Field(default_factory=Observe)
     """What is recorded."""
-    capture: list[Annotated[Capture, BeforeValidator(_capture)]] = Field(default_factory=list)
+    capture: list[Annotated[Capture, BeforeValidator(_capture, json_schema_input_type=str | Capture)]] = Field(
+        default_factory=list
+    )
     """Where packets are captured."""
-    duration: Duration = Field(gt=0)
+    duration: Duration = Field(gt=0, examples=["100 ms"])
     """How long the lab runs after its epoch; set-up comes before it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Of everything random: equal seeds give equal runs."""
-    memory: Size | None = None
+    memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
     """Of the lab's kernel; estimated without it."""
 
     _source: Source = PrivateAttr(default_factory=lambda: Source(file="<lab>", folder=Path()))
@@ -169,8 +185,8 @@ class Lab(Strict):
 def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Lab:
     """Read a lab file, or the `lab.yml` of a folder.
 
-    `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation. LabError
-    says everything that is wrong.
+    `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation.
+    LabError says everything that is wrong.
     """
     path = Path(path)
     return lab_from_source(read(path / "lab.yml" if path.is_dir() else path), overrides)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From pydantic's validation errors to messages with file, line, column, field, what was expected and the nearest valid name."""
+"""From pydantic's validation errors to messages with file, line, column, field, what was expected and the nearest
+valid name.
+"""
 
 from typing import Any
 
@@ -54,9 +56,8 @@ def _path(details: ErrorDetails, values: Any) -> FieldPath:
     location = details["loc"]
     for index, part in enumerate(location):
         last = index == len(location) - 1
-        if isinstance(values, dict) and part in values:
-            values = values[part]
-        elif isinstance(values, list) and isinstance(part, int) and part < len(values):
+        in_list = isinstance(values, list) and isinstance(part, int) and part < len(values)
+        if in_list or (isinstance(values, dict) and part in values):
             values = values[part]
         elif not (last and details["type"] == "missing"):
             continue
@@ -83,8 +84,8 @@ def _text(details: ErrorDetails, path: FieldPath, schema: dict[str, Any]) -> str
     if kind == "string_pattern_mismatch":
         return f"expected text that matches {context['pattern']}, got {_shown(value)}"
     if kind in ("too_short", "too_long"):
-        bound = context.get("min_length", context.get("max_length"))
-        return f"expected {'at least' if kind == 'too_short' else 'at most'} {bound} entries, got {context['actual_length']}"
+        words, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
+        return f"expected {words} {context[bound]} entries, got {context['actual_length']}"
     return details["msg"][:1].lower() + details["msg"][1:] + f", got {_shown(value)}"
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields set from outside the file: a campaign's axes and `--set`. They change the raw values before anything is validated."""
+"""Fields set from outside the file: a campaign's axes and `--set`. They change the raw values before anything is
+validated.
+"""
 
 import copy
 import re

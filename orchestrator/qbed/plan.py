@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan: what a lab file compiles to and the agent carries out (plan.json, docs/formats.md section 1).
 
-`Plan.dumps()` is canonical: equal plans are equal bytes, one node, link or queue a line. `Plan.loads()` reads them back.
+`Plan.dumps()` is canonical: equal plans are equal bytes, one node, link or queue a line. `Plan.loads()` reads them
+back.
 """
 
 import json
@@ -220,7 +221,9 @@ class Plan(Part):
         return Path(tuple(link.b if side else link.a for link, side in links), tuple(link.mtu for link, _ in links))
 
     def base_rtt_ns(self, source: int, destination: int) -> int:
-        """A full frame there and its bare acknowledgement (40 bytes of headers and 12 of time stamps) back, through empty queues."""
+        """A full frame there and its bare acknowledgement (40 bytes of headers and 12 of time stamps) back, through
+        empty queues.
+        """
         there, back = self.path(source, destination), self.path(destination, source)
         return there.transit_ns(there.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
 

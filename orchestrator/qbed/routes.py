@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shortest paths: what every switch and host sends where.
 
-Switches route to edge switches (those with hosts) along all shortest paths (ECMP), hosts through their switch. Hosts never forward.
+Switches route to edge switches (those with hosts) along all shortest paths (ECMP), hosts through their switch. Hosts
+never forward.
 
 A flow and its acknowledgements take the same links, because
-* with `fib_multipath_hash_policy=1` Linux hashes addresses, ports and protocol after sorting the two addresses and, apart from
-  them, the two ports (`__flow_hash_consistentify`, net/core/flow_dissector.c), so both directions have the same hash;
-* `fib_select_multipath` (net/ipv4/fib_semantics.c; `fib6_select_path` for IPv6) takes the first next hop whose upper bound reaches
-  the hash; of n next hops of equal weight that is number `hash * n / 2^31`, in the order of the route;
-* that order is everywhere by the neighbour's index, so the same number is the same neighbour for two switches below the same
-  ones, and both directions choose the same spine, and on the way down the leaf that the other direction takes on its way up;
-* all switches of a layer have the same `fib_multipath_hash_seed`. Neighbouring layers have different ones: otherwise a leaf would see
-  only hashes that chose it, and use only some of its spines (polarisation). Racks and spines share theirs: the number of the leaf that a spine
-  chooses downwards must be the one that a rack of that pod chooses upwards.
-One condition lies with the link device: a frame that enters a node carries no hash of the sender's socket (`skb_clear_hash`), since
-`fib_multipath_hash` would take it as it is.
+* with `fib_multipath_hash_policy=1` Linux hashes addresses, ports and protocol after sorting the two addresses and,
+  apart from them, the two ports (`__flow_hash_consistentify`, net/core/flow_dissector.c), so both directions have the
+  same hash;
+* `fib_select_multipath` (net/ipv4/fib_semantics.c; `fib6_select_path` for IPv6) takes the first next hop whose upper
+  bound reaches the hash; of n next hops of equal weight that is number `hash * n / 2^31`, in the order of the route;
+* that order is everywhere by the neighbour's index, so the same number is the same neighbour for two switches below
+  the same ones, and both directions choose the same spine, and on the way down the leaf that the other direction
+  takes on its way up;
+* all switches of a layer have the same `fib_multipath_hash_seed`. Neighbouring layers have different ones: otherwise
+  a leaf would see only hashes that chose it, and use only some of its spines (polarisation). Racks and spines share
+  theirs: the number of the leaf that a spine chooses downwards must be the one that a rack of that pod chooses
+  upwards. One condition lies with the link device: a frame that enters a node carries no hash of the sender's socket
+  (`skb_clear_hash`), since `fib_multipath_hash` would take it as it is.
 """
 
 from collections import deque
@@ -26,7 +29,9 @@ Out = tuple[int, int]
 
 
 class Routing:
-    """Shortest paths in a network of hosts and switches, by index. `links` are the pairs of nodes that each link joins."""
+    """Shortest paths in a network of hosts and switches, by index. `links` are the pairs of nodes that each link
+    joins.
+    """
 
     def __init__(self, is_host: Sequence[bool], links: Sequence[tuple[int, int]]) -> None:
         self.is_host = is_host
@@ -36,6 +41,7 @@ class Routing:
             self.outs[a].append((i, 0))
             self.outs[b].append((i, 1))
         self._distances: dict[int, list[int | None]] = {}
+        self._next_hops: dict[tuple[int, int], list[Out]] = {}
 
     def peer(self, out: Out) -> int:
         """The node at the other end."""
@@ -87,11 +93,12 @@ class Routing:
 
     def next_hops(self, switch: int, edge: int) -> list[Out]:
         """Every end by which a shortest path leads from a switch to an edge switch; empty if none does."""
-        distances = self.distances(edge)
-        here = distances[switch]
-        if not here:
-            return []
-        return [out for out in self.switch_outs[switch] if distances[self.peer(out)] == here - 1]
+        if (switch, edge) not in self._next_hops:
+            distances = self.distances(edge)
+            nearer = (distances[switch] or 0) - 1
+            outs = self.switch_outs[switch] if nearer >= 0 else []
+            self._next_hops[switch, edge] = [out for out in outs if distances[self.peer(out)] == nearer]
+        return self._next_hops[switch, edge]
 
     def uplinks(self, host: int) -> list[Out]:
         """A host's ends towards switches, in their order."""
@@ -108,7 +115,9 @@ class Routing:
         )
 
     def detours(self, host: int) -> list[tuple[int, Out]]:
-        """Of a host with several uplinks: the edge switches that are nearer by another than its first, with that uplink."""
+        """Of a host with several uplinks: the edge switches that are nearer by another than its first, with that
+        uplink.
+        """
         uplinks = self.uplinks(host)
         found: list[tuple[int, Out]] = []
         for edge in self.edges if len(uplinks) > 1 else []:

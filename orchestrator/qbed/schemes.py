@@ -1,20 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queueing schemes: the folders of `schemes/`, each declared by its scheme.yml, with the kernel's option layout.
 
-`Scheme.options(values)` packs parameters into the TCA_OPTIONS payload of the qdisc, either netlink attributes or the fields of a C
-structure; `Scheme.decode(xstats)` unpacks the statistics. Both are read off scheme.yml: a new scheme needs no code here.
+`Scheme.options(values)` packs parameters into the TCA_OPTIONS payload of the qdisc, either netlink attributes or the
+fields of a C structure; `Scheme.decode(xstats)` unpacks the statistics. Both are read off scheme.yml: a new scheme
+needs no code here.
 """
 
 import os
-import struct
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from qbed.errors import QbedError
+from qbed.scheme_options import (
+    Field,
+    Number,
+    base_value,
+    kernel_value,
+    pack_attributes,
+    pack_struct,
+    unpack,
+    unpack_attributes,
+)
 from qbed.source import read
 from qbed.topology import Strict
 from qbed.units import (
@@ -31,26 +41,7 @@ from qbed.units import (
     parse_size,
 )
 
-_FORMATS = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}
-_SCALES = {"ns": 1, "us": 1_000, "ms": 1_000_000}
-
-FieldType = Literal["u8", "u16", "u32", "u64", "s32", "s64"]
 ParameterType = Literal["amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag"]
-
-
-class Attribute(Strict):
-    """Where the kernel takes a parameter: a netlink attribute's number, or an offset in the options structure."""
-
-    number: int | None = Field(default=None, ge=1)
-    """The attribute's number (TCA_*), in the layout `attributes`."""
-    offset: int | None = Field(default=None, ge=0)
-    """The field's offset in bytes, in the layout `struct`."""
-    type: FieldType = "u32"
-    """The field's type; little-endian."""
-    unit: str | None = None
-    """Of a duration: `ns` (without it), `us` or `ms`."""
-    one: int = 1
-    """Of a fraction: the value that stands for 1."""
 
 
 class Parameter(Strict):
@@ -68,11 +59,11 @@ class Parameter(Strict):
     """The largest value that is allowed."""
     help: str
     """What it does, in one sentence."""
-    attribute: Attribute | None = None
+    attribute: Field | None = None
     """Where the kernel takes it."""
-    bytes: Attribute | None = None
+    bytes: Field | None = None
     """Of an amount: where the kernel takes it if it is given in bytes."""
-    packets: Attribute | None = None
+    packets: Field | None = None
     """Of an amount: where the kernel takes it if it is given in packets."""
 
     def parse(self, value: object) -> Any:
@@ -83,14 +74,17 @@ class Parameter(Strict):
             if limit is None or (isinstance(limit, Amount) and limit.unit != parsed.unit):
                 continue
             if parsed < limit if word == "at least" else parsed > limit:
-                raise ValueError(f"expected {word} {bound}, got `{value}`")
+                raise ValueError(f"expected {word} `{bound}`, got `{value}`")
+        field = self.field(parsed)
+        if field is not None and not field.fits(kernel_value(parsed, field)):
+            raise ValueError(f"expected what fits the kernel's {field.type}, got `{value}`")
         return parsed
 
     def show(self, value: Any) -> str:
         """The value as the lab file would say it."""
         return _SHOW.get(self.type, str)(value)
 
-    def target(self, value: Any) -> Attribute | None:
+    def field(self, value: Any) -> Field | None:
         """Where this value goes."""
         if isinstance(value, Amount):
             return (self.bytes if value.unit == "bytes" else self.packets) or self.attribute
@@ -128,17 +122,15 @@ _SHOW: dict[str, Any] = {
 }
 
 
-class Statistic(Strict):
+class Statistic(Number):
     """A counter or state that the qdisc reports (TCA_STATS_APP)."""
 
     name: str
     """Its name in the results."""
     unit: str
     """What it counts, or its unit."""
-    offset: int = Field(ge=0)
+    offset: int
     """The field's offset in bytes."""
-    type: FieldType = "u32"
-    """The field's type; little-endian."""
     help: str
     """What it means, in one sentence."""
 
@@ -169,7 +161,7 @@ class Scheme(Strict):
     """How the kernel knows it."""
     parameters: list[Parameter]
     """What the lab file can give."""
-    statistics: list[Statistic] = []
+    statistics: tuple[Statistic, ...] = ()
     """What the qdisc reports beyond packets, bytes and drops."""
 
     @model_validator(mode="after")
@@ -199,48 +191,37 @@ class Scheme(Strict):
 
     def options(self, values: Mapping[str, Any]) -> bytes:
         """The TCA_OPTIONS payload for parameters in base units; those that are not given take their defaults."""
-        fields: list[tuple[Attribute, int]] = []
+        fields = []
         for name, value in (self.defaults() | dict(values)).items():
-            parameter = self.by_name[name]
-            target = parameter.target(value)
-            if target is not None:
-                fields.append((target, _kernel_value(value, target)))
-        if self.qdisc.layout == "struct":
-            return _pack_struct(fields)
-        return b"".join(
-            _attribute(target.number or 0, struct.pack(f"<{_FORMATS[target.type]}", value))
-            for target, value in sorted(fields, key=lambda pair: pair[0].number or 0)
-        )
+            field = self.by_name[name].field(value)
+            if field is not None:
+                fields.append((field, kernel_value(value, field)))
+        return pack_struct(fields) if self.qdisc.layout == "struct" else pack_attributes(fields)
+
+    def describe(self, kind: str, options: bytes) -> dict[str, str]:
+        """The parameters in a TCA_OPTIONS payload of the qdisc `kind`, as the lab file would say them."""
+        numbers = {} if self.qdisc.layout == "struct" else unpack_attributes(options)
+        found = {}
+        for parameter in self.parameters:
+            for unit, field in (
+                ("bytes", parameter.bytes),
+                ("packets", parameter.packets),
+                (None, parameter.attribute),
+            ):
+                if field is None or (field.number is not None and field.number not in numbers):
+                    continue
+                raw = unpack(field, numbers[field.number] if field.number is not None else options[field.offset or 0 :])
+                if parameter.type == "amount":
+                    kinds = self.qdisc.kind if isinstance(self.qdisc.kind, dict) else {}
+                    unit = unit or next((u for u, name in kinds.items() if name == kind), "bytes")
+                    found[parameter.name] = str(Amount(raw, "bytes" if unit == "bytes" else "packets"))
+                else:
+                    found[parameter.name] = parameter.show(base_value(raw, field))
+        return found
 
     def decode(self, xstats: bytes) -> dict[str, int]:
         """The statistics of a TCA_STATS_APP payload; a shorter payload (older module) leaves its last fields out."""
-        return {
-            s.name: int(struct.unpack_from(f"<{_FORMATS[s.type]}", xstats, s.offset)[0])
-            for s in self.statistics
-            if s.offset + struct.calcsize(f"<{_FORMATS[s.type]}") <= len(xstats)
-        }
-
-
-def _kernel_value(value: Any, target: Attribute) -> int:
-    if isinstance(value, Amount):
-        return value.value
-    if isinstance(value, float):
-        return round(value * target.one)
-    return int(value) // _SCALES[target.unit or "ns"]
-
-
-def _attribute(number: int, payload: bytes) -> bytes:
-    """One netlink attribute: length, number, payload, padded to 4 bytes (struct nlattr)."""
-    padding = -len(payload) % 4
-    return struct.pack("<HH", 4 + len(payload), number) + payload + b"\0" * padding
-
-
-def _pack_struct(fields: list[tuple[Attribute, int]]) -> bytes:
-    size = max((target.offset or 0) + struct.calcsize(f"<{_FORMATS[target.type]}") for target, _ in fields)
-    payload = bytearray(size)
-    for target, value in fields:
-        struct.pack_into(f"<{_FORMATS[target.type]}", payload, target.offset or 0, value)
-    return bytes(payload)
+        return {s.name: unpack(s, xstats[s.offset :]) for s in self.statistics if s.offset + s.size <= len(xstats)}
 
 
 def schemes_folder() -> Path:

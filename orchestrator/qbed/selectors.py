@@ -26,7 +26,9 @@ def expand_range(name: str) -> list[str]:
 
 
 def select(pattern: str, names: Iterable[str]) -> list[str]:
-    """Those of `names` that the pattern means: for a range in its order, otherwise in theirs. ValueError for a senseless range."""
+    """Those of `names` that the pattern means: for a range in its order, otherwise in theirs. ValueError for a
+    senseless range.
+    """
     if ".." in pattern:
         known = set(names)
         return [name for name in expand_range(pattern) if name in known]

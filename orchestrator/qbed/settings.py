@@ -24,22 +24,28 @@ def _one_or_list(value: object) -> object:
 
 
 OnOff = Annotated[Literal["on", "off"], BeforeValidator(_switch)]
-Rates = Annotated[list[Rate], BeforeValidator(_one_or_list), Field(min_length=1)]
-Durations = Annotated[list[Duration], BeforeValidator(_one_or_list), Field(min_length=1)]
+Rates = Annotated[
+    list[Rate], BeforeValidator(_one_or_list, json_schema_input_type=Rate | list[Rate]), Field(min_length=1)
+]
+Durations = Annotated[
+    list[Duration], BeforeValidator(_one_or_list, json_schema_input_type=Duration | list[Duration]), Field(min_length=1)
+]
 
 
 class LinkFields(Strict):
     """A link's fields, of one direction or of both."""
 
     rate: Rates | None = None
-    """Bits a second on the wire. A list spreads over the links that this entry names, in their order, in equal blocks."""
+    """Bits a second on the wire. A list spreads over the links that this entry names, in their order, in equal
+    blocks.
+    """
     delay: Durations | None = None
     """Propagation delay of one direction. A list spreads as with `rate`."""
-    overhead: Size | None = None
+    overhead: Annotated[Size | None, Field(examples=["24 B"])] = None
     """Bytes that each frame costs on the wire beyond its Ethernet header and payload: 24 for preamble, FCS and gap."""
     loss: Share | None = None
     """Probability that a frame is lost on the way."""
-    mtu: Size | None = None
+    mtu: Annotated[Size | None, Field(examples=["1500 B"])] = None
     """The largest IP packet; both ends of a link have the same."""
 
     def given(self) -> dict[str, Any]:
@@ -83,7 +89,7 @@ def _queue(value: object) -> object:
     return {"buffer": value} if isinstance(value, str) else value
 
 
-HostQueue = Annotated[QueueSettings, BeforeValidator(_queue)]
+HostQueue = Annotated[QueueSettings, BeforeValidator(_queue, json_schema_input_type=Amount | QueueSettings)]
 
 
 class HostSettings(Strict):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """YAML with positions: plain values, and for every field path the line and column where it stands.
 
-Scalars follow YAML 1.2's core rules (`on` and `off` are text, `1:30` is no number). Duplicate keys, cycles and alias bombs are refused.
+Scalars follow YAML 1.2's core rules (`on` and `off` are text, `1:30` is no number). Duplicate keys, cycles and alias
+bombs are refused.
 """
 
 import re
@@ -29,7 +30,9 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false"
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|)$", re.I), ["~", "n", "N", ""])
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?[0-9]{1,18}$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]{1,3})?$"), list("-+.0123456789")
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]{1,3})?$"),
+    list("-+.0123456789"),
 )
 _Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<$"), ["<"])
 

@@ -11,7 +11,8 @@ _MILLISECOND_NS = 1_000_000
 def global_sysctls() -> dict[str, str]:
     """Those that the kernel has only once, in the initial network namespace.
 
-    TCP's memory is limited by its sockets' buffers alone: one kernel holds all hosts, and no real host would feel the others.
+    TCP's memory is limited by its sockets' buffers alone: one kernel holds all hosts, and no real host would feel the
+    others.
     """
     pages = "1073741824"
     return {

@@ -81,7 +81,11 @@ def _arrivals(content: Arrivals, resolver: Resolver, index: dict[str, int]) -> d
     hosts = resolver.network.hosts
     if content.pairs is not None:
         sources, targets = ([pair[i] for pair in content.pairs] for i in (0, 1))
-        ends: dict[str, Any] = {"pairs": [(index[a], index[b]) for a, b in content.pairs], "sources": None, "destinations": None}
+        ends: dict[str, Any] = {
+            "pairs": [(index[a], index[b]) for a, b in content.pairs],
+            "sources": None,
+            "destinations": None,
+        }
     else:
         sources = hosts if content.source is None else select_hosts(content.source, hosts)
         targets = hosts if content.to is None else select_hosts(content.to, hosts)
@@ -89,7 +93,9 @@ def _arrivals(content: Arrivals, resolver: Resolver, index: dict[str, int]) -> d
     if content.interval is not None:
         mean = float(content.interval)
     else:
-        capacity = min(_capacity(resolver, set(sources), sending=True), _capacity(resolver, set(targets), sending=False))
+        capacity = min(
+            _capacity(resolver, set(sources), sending=True), _capacity(resolver, set(targets), sending=False)
+        )
         mean = content.size.mean_bytes() * 8e9 / ((content.load or 1.0) * capacity)
     spacing = "exponential" if content.spacing == "poisson" else "fixed"
     return {**ends, "interarrival_ns": {spacing: mean}, "size": _size(content.size), "limit": content.limit}

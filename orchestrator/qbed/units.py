@@ -156,9 +156,7 @@ def _schema(units: dict[str, int], example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern(units), "examples": [example]})
 
 
-Duration = Annotated[
-    int, BeforeValidator(parse_duration), PlainSerializer(format_duration), _schema(DURATIONS, "5 us")
-]
+Duration = Annotated[int, BeforeValidator(parse_duration), PlainSerializer(format_duration), _schema(DURATIONS, "5 us")]
 Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(format_size), _schema(SIZES, "32 KB")]
 Rate = Annotated[int, BeforeValidator(parse_rate), PlainSerializer(format_rate), _schema(RATES, "10 Gbit/s")]
 Packets = Annotated[

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of workload a lab file can list: each entry of `workload` is one of them."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     PlainValidator,
     ValidationInfo,
@@ -19,11 +21,12 @@ from qbed.topology import Strict
 from qbed.units import Duration, Rate, Size
 
 
-
 def _names(value: object) -> list[str]:
     names = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"expected a host such as `h1`, a glob, a range such as `h1..h10` or a list of these, got `{value}`")
+        raise ValueError(
+            f"expected a host such as `h1`, a glob, a range such as `h1..h10` or a list of these, got `{value}`"
+        )
     return names
 
 
@@ -69,7 +72,7 @@ def _size(value: object) -> object:
     return None if value == "unlimited" else value
 
 
-FlowSize = Annotated[Size | None, BeforeValidator(_size)]
+FlowSize = Annotated[Size | None, BeforeValidator(_size, json_schema_input_type=Size | Literal["unlimited"])]
 
 
 class _Flows(_Tcp):
@@ -145,7 +148,9 @@ class Pareto(Strict):
 
 
 def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
-    """The points (bytes, probability) of a file of two columns; `#` starts a comment. ValueError if they are no distribution."""
+    """The points (bytes, probability) of a file of two columns; `#` starts a comment. ValueError if they are no
+    distribution.
+    """
     folder = (info.context or {}).get("folder")
     if folder is None:
         return name
@@ -157,7 +162,7 @@ def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
         raise ValueError(f"cannot read `{name}`: {error.strerror}") from None
     except (ValueError, IndexError, UnicodeDecodeError):
         raise ValueError(f"`{name}`: expected lines of two numbers: bytes, cumulative probability") from None
-    rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in zip(points, points[1:], strict=False))
+    rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(points))
     if not points or not rising or points[0][0] < 1 or points[0][1] < 0 or points[-1][1] != 1:
         raise ValueError(f"`{name}`: expected sizes from 1 and probabilities that rise to 1")
     return points
@@ -168,6 +173,8 @@ Cdf = Annotated[str, AfterValidator(_read_cdf)]
 
 class Sizes(Strict):
     """A distribution of flow sizes: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     fixed: Size | None = None
     """Every flow has this size."""
@@ -221,10 +228,12 @@ class Arrivals(_Tcp):
     interval: Duration | None = None
     """Mean time between two arrivals of the whole workload."""
     load: float | None = Field(default=None, gt=0, le=10)
-    """Instead of `interval`: payload offered, as a share of what the senders' links or the receivers' links (the smaller sum) carry."""
+    """Instead of `interval`: payload offered, as a share of what the senders' links or the receivers' links (the
+    smaller sum) carry.
+    """
     spacing: Literal["poisson", "fixed"] = "poisson"
     """`poisson`: exponential times between arrivals; `fixed`: always the mean."""
-    size: Annotated[Sizes, BeforeValidator(_fixed_size)]
+    size: Annotated[Sizes, BeforeValidator(_fixed_size, json_schema_input_type=Size | Sizes)]
     """Bytes of each flow: a size, or a distribution."""
     stop: Duration | None = None
     """When the last flow may arrive; the lab's end without it."""
@@ -242,6 +251,8 @@ class Arrivals(_Tcp):
 
 class Workload(Strict):
     """One entry of `workload`: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     flow: Flow | None = None
     """Flows from one host to another."""

@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed compile`, `schema`, `inspect`, `reference`: what a lab file says and what it becomes."""
+"""`qbed compile`, `inspect`, `schema`, `reference`: what a lab file says, what it becomes, what it can say."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from qbed.compile import compile_lab
 from qbed.errors import LabError
-from qbed.lab import load_lab
+from qbed.inspection import summary, tables
+from qbed.lab import Lab, load_lab
+from qbed.reference import page, schema
 from qbed.source import scalar
 
 LabPath = Annotated[Path, typer.Argument(metavar="LAB", help="A lab's folder, or its lab.yml.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of the lab file.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of the lab file; may be given several times."),
+]
+Seed = Annotated[int | None, typer.Option(help="Instead of the lab's own.", min=0, max=2**32 - 1)]
 
 
 def parse_sets(sets: list[str] | None) -> dict[str, Any]:
-    """`--set links.default.rate="1 Gbit/s"` options as overrides."""
+    """`--set links.default.rate="1 Gbit/s"` options as overrides. LabError for one without `=`."""
     overrides: dict[str, Any] = {}
     for text in sets or []:
         name, equals, value = text.partition("=")
@@ -27,17 +35,48 @@ def parse_sets(sets: list[str] | None) -> dict[str, Any]:
     return overrides
 
 
-def compile_command(
-    lab: LabPath,
-    sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(help="Instead of the lab's own.", min=0, max=2**32 - 1)] = None,
-) -> None:
-    """Print the lab's plan (plan.json)."""
+def load(lab: Path, sets: list[str] | None) -> Lab:
+    """The lab; its warnings go to stderr."""
     loaded = load_lab(lab, parse_sets(sets))
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    sys.stdout.write(compile_lab(loaded, seed).dumps())
+    return loaded
+
+
+def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None) -> None:
+    """Print a lab's plan (plan.json)."""
+    sys.stdout.write(compile_lab(load(lab, sets), seed).dumps())
+
+
+def inspect_command(
+    lab: LabPath,
+    sets: Sets = None,
+    seed: Seed = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """Show a lab's nodes, links, addresses, queues and workloads as they will be."""
+    plan = compile_lab(load(lab, sets), seed)
+    if as_json:
+        print(json.dumps(summary(plan), indent=1))
+        return
+    console = Console()
+    for table in tables(plan):
+        console.print(table)
+
+
+def schema_command() -> None:
+    """Print the lab file's JSON Schema (docs/lab.schema.json)."""
+    print(json.dumps(schema(), indent=1, ensure_ascii=False))
+
+
+def reference_command() -> None:
+    """Print the lab file's reference (docs/lab-file.md)."""
+    sys.stdout.write(page())
 
 
 def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
     app.command("compile")(compile_command)
+    app.command("inspect")(inspect_command)
+    app.command("schema")(schema_command)
+    app.command("reference")(reference_command)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topology generators, one module each, found by name.
 
-A module offers `Settings` (a pydantic model: what the lab file says under `topology: {NAME: ...}`), `build(settings)`, which
-returns the `Network`, and `LAYERS`, the names by which the file's `links` can mean all links of one layer. A module's name with
-`-` for `_` is the generator's name.
+A module offers `Settings` (a pydantic model: what the lab file says under `topology: {NAME: ...}`),
+`build(settings)`, which returns the `Network`, and `LAYERS`, the names by which the file's `links` can mean all links
+of one layer. A module's name with `-` for `_` is the generator's name.
 """
 
 import importlib
@@ -29,13 +29,16 @@ class Strict(BaseModel):
 
 @dataclass(frozen=True)
 class Link:
-    """A link by the names of its two ends' nodes; `settings` are those that the topology itself gives."""
+    """A link by the names of its two ends' nodes. Of an explicit topology: the settings that it gives itself, and its
+    entry.
+    """
 
     a: str
     b: str
     layer: str
     name: str = ""
     settings: dict[str, Any] = field(default_factory=dict, compare=False)
+    entry: int = 0
 
     def __post_init__(self) -> None:
         if not self.name:

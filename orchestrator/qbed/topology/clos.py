@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Racks of hosts under spines, directly or by the leaves of their pod: leaf-spine, fat tree, or one core switch over racks."""
+"""Racks of hosts under spines, directly or by the leaves of their pod: leaf-spine, fat tree, or one core switch over
+racks.
+"""
 
 from pydantic import Field
 
@@ -9,7 +11,9 @@ LAYERS = ("hosts", "racks", "leaves")
 
 
 class Settings(Strict):
-    """Hosts `h1`... in racks `rack1`..., under `leaf1`... of their pod and `spine1`...; without leaves every rack has a link to every spine."""
+    """Hosts `h1`... in racks `rack1`..., under `leaf1`... of their pod and `spine1`...; without leaves every rack has
+    a link to every spine.
+    """
 
     hosts: int = Field(ge=1, le=1024)
     """How many hosts in each rack."""

@@ -9,7 +9,9 @@ LAYERS = ("left", "right", "bottleneck")
 
 
 class Settings(Strict):
-    """Hosts `h1`... at the left switch `s1`, then hosts at the right switch `s2`, and one link `s1-s2` that they share."""
+    """Hosts `h1`... at the left switch `s1`, then hosts at the right switch `s2`, and one link `s1-s2` that they
+    share.
+    """
 
     left: int = Field(ge=1, le=8192)
     """How many hosts on the left; they are the first."""

@@ -46,11 +46,12 @@ def build(settings: Settings) -> Network:
             network.add(name, kind)
     used: Counter[str] = Counter()
     for index, link in enumerate(settings.links):
-        _add_links(network, link, ("links", index), used)
+        _add_links(network, link, index, used)
     return network
 
 
-def _add_links(network: Network, link: ExplicitLink, path: tuple[str | int, ...], used: Counter[str]) -> None:
+def _add_links(network: Network, link: ExplicitLink, entry: int, used: Counter[str]) -> None:
+    path: tuple[str | int, ...] = ("links", entry)
     left, right = (_expand((*path, "ends", end), name) for end, name in enumerate(link.ends))
     count = max(len(left), len(right))
     if len(left) != len(right) and min(len(left), len(right)) != 1:
@@ -62,7 +63,8 @@ def _add_links(network: Network, link: ExplicitLink, path: tuple[str | int, ...]
         a, b = left[i % len(left)], right[i % len(right)]
         if a == b:
             raise TopologyError((*path, "ends"), f"a link needs two nodes, got `{a}` twice")
-        network.links.append(Link(a, b, link.layer, link.name or _free_name(used, f"{a}-{b}"), settings))
+        name = link.name or _free_name(used, f"{a}-{b}")
+        network.links.append(Link(a, b, link.layer, name, settings, entry))
 
 
 def _free_name(used: Counter[str], name: str) -> str:

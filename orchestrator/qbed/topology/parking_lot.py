@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A chain of switches with hosts at each: flows over the whole chain meet others at every hop."""
 
+from itertools import pairwise
+
 from pydantic import Field
 
 from qbed.topology import Network, Strict, numbered
@@ -23,6 +25,6 @@ def build(settings: Settings) -> Network:
     switches = network.add_all(numbered("s", settings.switches), "switch")
     for index, host in enumerate(hosts):
         network.link(host, switches[index // settings.hosts], "hosts")
-    for one, next_one in zip(switches, switches[1:], strict=False):
+    for one, next_one in pairwise(switches):
         network.link(one, next_one, "chain")
     return network
