@@ -71,7 +71,7 @@ class _Workloads:
         if content.family is not None and self.lab.addressing not in (f"ipv{content.family}", "both"):
             self.problems.error((*path, "family"), f"the lab's addressing is `{self.lab.addressing}`")
         self._names(path, content)
-        if isinstance(content, Incast):
+        if isinstance(content, Incast) and len(self.problems.errors) == before:
             self._incast(path, content)
         if getattr(content, "size", None) == 0:
             self.problems.error((*path, "size"), "expected at least 1 byte, got `0 B`")
@@ -130,7 +130,7 @@ class _Workloads:
             if content.senders > available:
                 text = f"{content.senders} senders, but the lab has {available} hosts besides the receiver"
                 self.problems.error((*path, "senders"), text)
-        elif content.receiver in select_hosts([n for n in content.senders if ".." not in n], self.hosts):
+        elif content.receiver in select_hosts(content.senders, self.hosts):
             self.problems.error((*path, "senders"), f"the receiver `{content.receiver}` is among the senders")
 
     def _arrivals(self, path: FieldPath, content: Arrivals) -> None:

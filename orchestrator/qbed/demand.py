@@ -15,7 +15,9 @@ from qbed.routes import Out, Routing
 
 _MIB = 1 << 20
 _BASE = 192 * _MIB
-_PER_NODE, _PER_LINK, _PER_FLOW = 768 << 10, 64 << 10, 16 << 10
+_PER_NODE, _PER_LINK, _PER_FLOW, _PER_CLOSED_FLOW = 768 << 10, 64 << 10, 16 << 10, 1 << 10
+# Open-loop flows are assumed to last at most this long on average, and to linger (TIME-WAIT) for the rest of the lab.
+_ARRIVAL_LIFE_NS = 50_000_000
 # A segment of 1448 bytes that waits in a sender's queue occupies about 2.5 KB.
 _TRUESIZE = 1.75
 # Slow start sends twice what fits before it learns, and a sending socket keeps as much again ready.
@@ -48,8 +50,7 @@ class Demand:
         self.longest_rtt_ns = 0
         self.socket_buffer_bytes = 0
         in_flight = self._measure(workloads)
-        flows = sum(self._concurrent(workload) for workload in workloads)
-        self.memory_bytes = self._memory(flows, in_flight)
+        self.memory_bytes = self._memory(sum(map(self._sockets, workloads)), in_flight)
 
     def _end(self, out: Out) -> p.End:
         link = self.links[out[0]]
@@ -106,21 +107,23 @@ class Demand:
         bottleneck = min(outs, key=lambda out: self._end(out).rate_bps / max(1, crowds[out]))
         return rtt, self.buffers[2 * bottleneck[0] + bottleneck[1]], bottleneck
 
-    def _concurrent(self, workload: p.Flows | p.Arrivals) -> int:
-        """How many flows the kernel may have at once; closed connections linger for a minute."""
+    def _sockets(self, workload: p.Flows | p.Arrivals) -> int:
+        """Bytes of the sockets that a workload has at once."""
         if isinstance(workload, p.Flows):
-            return len(workload.pairs)
-        mean = next(iter(workload.interarrival_ns.values()))
-        arrivals = int(self.duration_ns / max(mean, 1.0)) + 1
-        return min(arrivals, workload.limit or arrivals)
+            return _PER_FLOW * len(workload.pairs)
+        mean_ns = max(1.0, *workload.interarrival_ns.values())
+        arrivals = int(self.duration_ns / mean_ns) + 1
+        if workload.limit is not None:
+            arrivals = min(arrivals, workload.limit)
+        return _PER_FLOW * min(arrivals, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000) + _PER_CLOSED_FLOW * arrivals
 
-    def _memory(self, flows: int, in_flight: int) -> int:
+    def _memory(self, sockets: int, in_flight: int) -> int:
         buffers = sum(min(size, 4 * _MIB) for size in self.buffers) // 8
         total = (
             _BASE
             + _PER_NODE * len(self.routing.is_host)
             + _PER_LINK * len(self.links)
-            + _PER_FLOW * flows
+            + sockets
             + int((_OVERSHOOT * in_flight + min(buffers, 256 * _MIB)) * _TRUESIZE)
         )
         return -(-total // (16 * _MIB)) * 16 * _MIB

@@ -136,7 +136,7 @@ class Lab(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     """The lab's name: letters a-z, digits and `-`."""
     topology: Topology  # type: ignore[valid-type]
-    """The lab's nodes and links: exactly one generator with its settings."""
+    """The network: exactly one generator, by its name, with its settings."""
     links: dict[str, LinkSettings]
     """By `default`, a layer of the topology, a link's name or glob (`h1-s1`, `h*-s1`), or one direction (`h1>s1`);
     later kinds win.

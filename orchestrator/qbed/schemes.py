@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import ValidationError, model_validator
 
 from qbed.errors import QbedError
+from qbed.messages import explain
 from qbed.scheme_options import (
     Field,
     Number,
@@ -235,8 +236,7 @@ def load_scheme(folder: Path) -> Scheme:
     try:
         scheme = Scheme.model_validate(source.values)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise QbedError(source.message(tuple(first["loc"]), first["msg"])) from None
+        raise QbedError("\n".join(explain(error, source, Scheme.model_json_schema()))) from None
     if scheme.name != folder.name:
         raise QbedError(source.message(("name",), f"expected the folder's name `{folder.name}`, got `{scheme.name}`"))
     return scheme

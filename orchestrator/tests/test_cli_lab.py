@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands about lab files."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+LABS = Path(__file__).parents[2] / "labs"
+
+
+def qbed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "qbed", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_compile_prints_a_plan() -> None:
+    result = qbed("compile", str(LABS / "dumbbell"), "--set", "links.default.rate=1 Gbit/s", "--seed", "7")
+    plan = json.loads(result.stdout)
+    assert (result.returncode, plan["seed"], plan["links"][0]["a"]["rate_bps"]) == (0, 7, 10**9)
+
+
+def test_inspect_shows_tables_and_json() -> None:
+    assert "s1:eth2" in qbed("inspect", str(LABS / "dumbbell")).stdout
+    data = json.loads(qbed("inspect", str(LABS / "dumbbell"), "--json").stdout)
+    assert data["queues"][1]["parameters"] == "buffer 128 KB"
+
+
+def test_mistakes_have_status_2_and_no_traceback() -> None:
+    result = qbed("compile", str(LABS / "dumbbell"), "--set", "links.default.rate=10")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ") and "expected a rate such as `10 Gbit/s`, got `10`" in result.stderr
+    assert qbed("compile", "/nonexistent").returncode == 2

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled plans: addresses, routes, queues, workloads, and that all of it is a pure function of the file and the seed."""
+
+import ipaddress
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbed.compile import compile_lab
+from qbed.lab import Lab, lab_from_source
+from qbed.plan import Arrivals, Flows, Plan
+from qbed.source import parse
+
+LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
+
+
+def lab(topology: str, rest: str = "", links: str = "{default: {rate: 10 Gbit/s, delay: 5 us}}") -> Lab:
+    text = f"name: x\ntopology: {topology}\nlinks: {links}\nduration: 100 ms\n{rest}"
+    return lab_from_source(parse(text, file="lab.yml"))
+
+
+def compiled(topology: str, rest: str = "", **more: Any) -> Plan:
+    return compile_lab(lab(topology, rest, **more))
+
+
+# --- the data plane as Linux would run it ---------------------------------------------------------------------------
+
+
+class Walk:
+    """Follows a packet through a plan's routes: longest prefix, then the hash's share of the next hops."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.by_gateway: dict[tuple[int, str], tuple[int, str]] = {}
+        self.attached: dict[tuple[int, str], list[tuple[Any, str]]] = {}
+        self.owner: dict[str, int] = {}
+        self.far: dict[tuple[int, str], tuple[int, str]] = {}
+        for link in plan.links:
+            for near, far in ((link.a, link.b), (link.b, link.a)):
+                self.far[near.node, near.interface] = (far.node, link.name)
+                for address in near.addresses:
+                    self.owner[address.partition("/")[0]] = near.node
+        self.tables = [self._table(i) for i in range(len(plan.nodes))]
+
+    def _table(self, node: int) -> list[tuple[Any, list[str]]]:
+        table = [(ipaddress.ip_network(r.to), [via.interface for via in r.via]) for r in self.plan.nodes[node].routes]
+        for link in self.plan.links:
+            for end in (link.a, link.b):
+                if end.node == node:
+                    table += [(ipaddress.ip_interface(a).network, [end.interface]) for a in end.addresses]
+        return sorted(table, key=lambda entry: -entry[0].prefixlen)
+
+    def path(self, source: int, target: int, share: dict[str, float], family: int = 4) -> list[str]:
+        """The names of the links, where `share` is the hash (0 to 1) for each hash seed."""
+        position = 0 if family == 4 or len(self.plan.nodes[target].addresses) == 1 else 1
+        address = ipaddress.ip_address(self.plan.nodes[target].addresses[position])
+        node = source
+        names: list[str] = []
+        while node != target:
+            assert len(names) < 20, "a loop"
+            interfaces = next(found for prefix, found in self.tables[node] if address in prefix)
+            seed = self.plan.nodes[node].sysctls.get("net/ipv4/fib_multipath_hash_seed", "")
+            node, name = self.far[node, interfaces[int(share.get(seed, 0.0) * len(interfaces))]]
+            names.append(name)
+        return names
+
+
+TOPOLOGIES = [
+    "{star: {hosts: 5}}",
+    "{dumbbell: {left: 3, right: 2}}",
+    "{parking-lot: {switches: 4, hosts: 2}}",
+    "{clos: {racks: 4, hosts: 3, spines: 1}}",
+    "{clos: {racks: 4, hosts: 2, spines: 3}}",
+    "{clos: {racks: 6, hosts: 2, spines: 3, leaves: 2, pods: 3}}",
+    "{explicit: {nodes: {h1..h4: host, s1..s2: switch}, links: [{ends: [h1..h2, s1]}, "
+    "{ends: [s1, s2]}, {ends: [s1, s2]}, {ends: [s2, h3..h4]}]}}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("addressing", ["ipv4", "ipv6", "both"])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str, addressing: str) -> None:
+    plan = compiled(topology, f"addressing: {addressing}")
+    walk = Walk(plan)
+    hosts = [i for i, node in enumerate(plan.nodes) if node.kind == "host"]
+    seeds = sorted({node.sysctls.get("net/ipv4/fib_multipath_hash_seed", "") for node in plan.nodes} - {""})
+    for share in (0.0, 0.3, 0.6, 0.99):
+        shares = {seed: (share + 0.37 * i) % 1 for i, seed in enumerate(seeds)}
+        for a in hosts:
+            for b in hosts:
+                if a != b:
+                    there = walk.path(a, b, shares, family=6 if addressing == "both" else 4)
+                    back = walk.path(b, a, shares, family=6 if addressing == "both" else 4)
+                    assert there == back[::-1]
+                    assert len(there) == len(plan.path(a, b).ends)
+
+
+def test_ecmp_uses_every_spine_and_every_leaf() -> None:
+    plan = compiled("{clos: {racks: 4, hosts: 1, spines: 4, leaves: 2, pods: 2}}")
+    walk = Walk(plan)
+    seeds = sorted({n.sysctls["net/ipv4/fib_multipath_hash_seed"] for n in plan.nodes if n.kind == "switch"})
+    assert len(seeds) == 2
+    used = Counter(
+        name
+        for i in range(8)
+        for j in range(8)
+        for name in walk.path(0, 3, {seeds[0]: i / 8, seeds[1]: j / 8})
+        if "spine" in name
+    )
+    assert len(used) == 2 * 2 * 4  # up and down: every leaf of the pod with every spine
+    assert len(set(used.values())) == 1
+
+
+def test_racks_and_spines_share_their_hash_seed_and_leaves_have_another() -> None:
+    plan = compiled("{clos: {racks: 4, hosts: 1, spines: 2, leaves: 2, pods: 2}}")
+    seeds = {n.name: n.sysctls.get("net/ipv4/fib_multipath_hash_seed") for n in plan.nodes}
+    assert seeds["rack1"] == seeds["rack4"] == seeds["spine1"] == seeds["spine2"]
+    assert seeds["leaf1"] == seeds["leaf4"] != seeds["rack1"]
+    assert int(seeds["rack1"] or 0) > 0  # 0 would mean: the kernel draws one
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_addresses_are_unique_and_in_their_switchs_block(topology: str) -> None:
+    plan = compiled(topology, "addressing: both")
+    addresses = [a for link in plan.links for end in (link.a, link.b) for a in end.addresses]
+    assert len(addresses) == len(set(addresses)) == 4 * len(plan.links)
+    macs = [end.mac for link in plan.links for end in (link.a, link.b)]
+    assert len(macs) == len(set(macs))
+    for link in plan.links:
+        networks = {str(ipaddress.ip_interface(a).network) for end in (link.a, link.b) for a in end.addresses}
+        assert len(networks) == 2  # one /31 and one /127, the same at both ends
+    for node in plan.nodes:
+        for route in node.routes:
+            ipaddress.ip_network(route.to)  # aligned, or it raises
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> str:
+    """A random explicit network: a tree of switches with more links, and hosts with one or two links."""
+    switches = draw(st.integers(1, 6))
+    links = [f"{{ends: [s{draw(st.integers(1, i))}, s{i + 1}]}}" for i in range(1, switches)]
+    for _ in range(draw(st.integers(0, 4)) if switches > 1 else 0):
+        a, b = draw(st.lists(st.integers(1, switches), min_size=2, max_size=2, unique=True))
+        links.append(f"{{ends: [s{a}, s{b}]}}")
+    hosts = draw(st.integers(2, 6))
+    for host in range(1, hosts + 1):
+        for switch in draw(st.lists(st.integers(1, switches), min_size=1, max_size=2)):
+            links.append(f"{{ends: [h{host}, s{switch}]}}")
+    if draw(st.booleans()):
+        links.append("{ends: [h1, h2]}")
+    order = draw(st.permutations(links))
+    return f"{{explicit: {{nodes: {{h1..h{hosts}: host, s1..s{switches}: switch}}, links: [{', '.join(order)}]}}}}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks())
+def test_random_networks_reach_every_host(topology: str) -> None:
+    plan = compiled(topology, "addressing: both")
+    walk = Walk(plan)
+    hosts = [i for i, node in enumerate(plan.nodes) if node.kind == "host"]
+    for a in hosts:
+        for b in hosts:
+            if a != b:
+                assert len(walk.path(a, b, {}, family=6)) == len(plan.path(a, b).ends)
+
+
+def test_hosts_linked_directly() -> None:
+    plan = compiled(
+        "{explicit: {nodes: {h1..h2: host}, links: [{ends: [h1, h2]}]}}", "hosts: {default: {rto_min: 10 ms}}"
+    )
+    assert [node.addresses for node in plan.nodes] == [["10.128.0.0"], ["10.128.0.1"]]
+    (route,) = plan.nodes[0].routes
+    assert (route.to, route.via[0].gateway, route.metrics) == ("10.128.0.0/31", None, {"rto_min_ms": 10})
+    assert len(plan.path(0, 1).ends) == 1
+
+
+# --- the rest of the plan -------------------------------------------------------------------------------------------
+
+
+@cache
+def plan_of(path: Path) -> Plan:
+    from qbed.lab import load_lab
+
+    return compile_lab(load_lab(path))
+
+
+@pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
+def test_plans_are_pure_and_read_back(path: Path) -> None:
+    from qbed.lab import load_lab
+
+    text = plan_of(path).dumps()
+    assert compile_lab(load_lab(path)).dumps() == text
+    assert Plan.loads(text).dumps() == text
+    other = compile_lab(load_lab(path), seed=99)
+    assert other.seed == 99
+    assert other.dumps() != text
+
+
+@pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
+def test_indices_point_at_each_other(path: Path) -> None:
+    plan = plan_of(path)
+    for link in plan.links:
+        for end in (link.a, link.b):
+            queue = plan.queues[end.queue]
+            assert (queue.node, queue.interface) == (end.node, end.interface)
+            assert queue.name == f"{plan.nodes[end.node].name}:{end.interface}"
+            assert queue.role == plan.nodes[end.node].kind
+    assert len(plan.queues) == 2 * len(plan.links)
+
+
+def test_incast_plan() -> None:
+    path = next(path for path in LABS if path.parent.name == "incast")
+    plan = plan_of(path)
+    (incast,) = plan.workloads
+    assert isinstance(incast, Flows)
+    assert incast.pairs == [(i, 0) for i in range(1, 81)]
+    assert (incast.size_bytes, incast.start_ns) == (32_000, 10_000_000)
+    assert plan.modules == ["sch_ecn"]
+    queue = next(queue for queue in plan.queues if queue.observe.events)
+    assert (queue.name, queue.qdisc["kind"]) == ("s1:eth0", "ecn")
+    assert plan.nodes[1].routes[0].metrics == {"rto_min_ms": 10}
+    assert plan.nodes[1].sysctls["net/ipv4/tcp_congestion_control"] == "dctcp"
+
+
+def test_fairness_plan_has_room_for_its_paths() -> None:
+    path = next(path for path in LABS if path.parent.name == "fairness")
+    plan = plan_of(path)
+    assert plan.base_rtt_ns(0, 10) // 10**6 == 40
+    assert plan.base_rtt_ns(9, 19) // 10**6 == 120
+    bdp = plan.bdp_bytes(9, 19)
+    assert 150_000_000 <= bdp <= 151_000_000
+    assert int(plan.nodes[9].sysctls["net/ipv4/tcp_wmem"].split()[2]) > 2 * bdp
+    assert plan.memory_bytes > 3 * bdp
+    assert plan.epoch_ns > 2_000_000_000 + 9 * plan.base_rtt_ns(9, 19)
+
+
+def test_host_settings() -> None:
+    rest = """
+hosts:
+  default: {tcp: dctcp, ecn: on, rto_min: 500 us, initial_window: 20 packets, delayed_ack: off, queue: 50 packets}
+  h2: {tcp: reno, rto_min: 5 ms, sysctls: {net/ipv4/tcp_sack: 0}, queue: {scheme: codel, target: 1 ms}}
+"""
+    plan = compiled("{star: {hosts: 2}}", rest)
+    one, two = plan.nodes[0], plan.nodes[1]
+    assert one.sysctls["net/ipv4/tcp_rto_min_us"] == "500"
+    assert one.routes[0].metrics == {"initcwnd": 20, "quickack": 1}
+    assert one.sysctls["net/ipv4/tcp_ecn"] == "1"
+    assert two.routes[0].metrics == {"rto_min_ms": 5, "initcwnd": 20, "quickack": 1}
+    assert (two.sysctls["net/ipv4/tcp_sack"], two.sysctls["net/ipv4/tcp_congestion_control"]) == ("0", "reno")
+    kinds = [(queue.name, queue.scheme, queue.qdisc["kind"]) for queue in plan.queues if queue.role == "host"]
+    assert kinds == [("h1:eth0", "droptail", "pfifo"), ("h2:eth0", "codel", "qcodel")]
+    assert plan.modules == ["sch_qcodel"]
+
+
+def test_workloads() -> None:
+    rest = """
+workload:
+  - flow: {from: h1, to: h2, count: 2, size: unlimited, stop: 50 ms, tcp: bbr, label: bulk}
+  - flows: {from: h1..h2, to: [h3, h4], connect: before}
+  - flows: {from: h2..h4, to: h1, size: 1 MB, spread: 1 ms}
+  - udp: {from: h1, to: h2, rate: 1 Gbit/s, packet: 1000 B}
+  - arrivals: {interval: 100 us, size: {pareto: {mean: 50 KB, shape: 1.2}}, limit: 10}
+  - arrivals: {from: h2..h4, to: h1, load: 0.5, size: 100 KB, spacing: fixed}
+"""
+    plan = compiled("{star: {hosts: 4}}", rest)
+    bulk, pairs, many, udp, all_to_all, loaded = plan.workloads
+    assert isinstance(bulk, Flows) and isinstance(pairs, Flows) and isinstance(many, Flows) and isinstance(udp, Flows)
+    assert isinstance(all_to_all, Arrivals) and isinstance(loaded, Arrivals)
+    assert (bulk.pairs, bulk.size_bytes, bulk.stop_ns) == ([(0, 1), (0, 1)], None, 50_000_000)
+    assert (bulk.congestion_control, bulk.label) == ("bbr", "bulk")
+    assert (pairs.pairs, pairs.connect) == ([(0, 2), (1, 3)], "before")
+    assert (many.pairs, many.spread_ns) == ([(1, 0), (2, 0), (3, 0)], 1_000_000)
+    assert (udp.transport, udp.rate_bps, udp.packet_bytes) == ("udp", 10**9, 1000)
+    assert all_to_all.interarrival_ns == {"exponential": 100_000.0}
+    assert all_to_all.size == {"pareto": {"mean_bytes": 50_000, "shape": 1.2}}
+    # Half of the one receiver's 10 Gbit/s, in flows of 100 KB: one each 160 us.
+    assert loaded.interarrival_ns == {"fixed": pytest.approx(160_000.0)}
+    assert [workload.port for workload in plan.workloads] == [5001, 5002, 5003, 5004, 5005, 5006]
+
+
+def test_a_distribution_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "web.txt").write_text("# bytes probability\n1000 0.5\n10000 1\n")
+    text = (
+        "name: x\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s}}\nduration: 1 s\n"
+        "workload: [{arrivals: {load: 0.1, size: {cdf: web.txt}}}]\n"
+    )
+    plan = compile_lab(lab_from_source(parse(text, folder=tmp_path)))
+    (workload,) = plan.workloads
+    assert isinstance(workload, Arrivals)
+    assert workload.size == {"cdf": [[1000, 0.5], [10000, 1.0]]}
+
+
+def test_observation_and_captures() -> None:
+    rest = """
+observe: {queues: 100 us, ports: {s1>h2: every packet}, flows: 1 ms}
+capture: [h1>s1, {end: s1>*, snaplen: 64 B}]
+"""
+    plan = compiled("{star: {hosts: 2}}", rest)
+    modes = {queue.name: (queue.observe.interval_ns, queue.observe.events) for queue in plan.queues}
+    assert modes == {"h1:eth0": (0, False), "s1:eth0": (100_000, False), "h2:eth0": (0, False), "s1:eth1": (0, True)}
+    assert plan.flow_interval_ns == 1_000_000
+    assert [(c.name, c.snaplen) for c in plan.captures] == [("h1:eth0", 128), ("s1:eth0", 64), ("s1:eth1", 64)]
+
+
+def test_seed_004s_network_at_scale_costs_little_work() -> None:
+    """1,000 hosts in 40 racks under one core switch: a host has one route, a switch one for each other rack."""
+    plan = compiled("{clos: {racks: 40, hosts: 25, spines: 1}}", "workload: [{arrivals: {load: 0.3, size: 100 KB}}]")
+    routes = Counter((node.name.rstrip("0123456789"), len(node.routes)) for node in plan.nodes)
+    assert routes == {("h", 1): 1000, ("rack", 39): 40, ("spine", 40): 1}
+    assert len(plan.queues) == 2 * 1040
+    assert len({str(queue.qdisc) for queue in plan.queues}) == 1

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab file: what is accepted, and what the messages say about the rest."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qbed.errors import LabError
+from qbed.lab import Lab, lab_from_source, load_lab
+from qbed.resolve import Resolver
+from qbed.source import parse
+from qbed.units import Amount
+
+LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
+
+GOOD = """\
+name: small
+topology: {dumbbell: {left: 2, right: 2}}
+links:
+  default: {rate: 10 Gbit/s, delay: 5 us}
+switches:
+  default: {scheme: ecn, buffer: 128 KB, threshold: 20 packets}
+hosts:
+  default: {tcp: dctcp, rto_min: 10 ms}
+workload:
+  - flow: {from: h1, to: h3, size: 1 MB}
+  - incast: {senders: 3, receiver: h1, size: 32 KB, start: 10 ms}
+duration: 100 ms
+"""
+
+
+def load(text: str, overrides: dict[str, Any] | None = None) -> Lab:
+    return lab_from_source(parse(text, file="lab.yml"), overrides)
+
+
+def messages(text: str, overrides: dict[str, Any] | None = None) -> list[str]:
+    with pytest.raises(LabError) as error:
+        load(text, overrides)
+    return error.value.messages
+
+
+@pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
+def test_the_labs_are_valid_and_quiet(path: Path) -> None:
+    lab = load_lab(path.parent)
+    assert lab.name == path.parent.name
+    assert lab.warnings == []
+
+
+# Each row: what is replaced in GOOD, by what, and the message.
+BAD = [
+    ("delay: 5 us", "delay: 5", "lab.yml:4:37: links.default.delay: expected a duration such as `5 us`, got `5`"),
+    ("delay: 5 us", "dely: 5 us", "lab.yml:4:30: links.default.dely: unknown field; did you mean `delay`?"),
+    ("rate: 10 Gbit/s", "rate: 0 bit/s", "lab.yml:4:19: links.default.rate: expected more than 0 bit/s"),
+    ("rate: 10 Gbit/s, ", "", "lab.yml:4:3: links: the link `h1-s1` has no rate at h1: expected one, for example `default: {rate: 10 Gbit/s}`"),
+    ("scheme: ecn", "scheme: ecm", "lab.yml:6:21: switches.default.scheme: no scheme is called `ecm`; did you mean `ecn`?"),
+    ("threshold: 20", "treshold: 20", "lab.yml:6:42: switches.default.treshold: unknown field; did you mean `threshold`?"),
+    ("buffer: 128 KB", "buffer: 128", "lab.yml:6:34: switches.default.buffer: expected an amount such as `128 KB` or `20 packets`, got `128`"),
+    ("buffer: 128 KB", "buffer: 1 KB", "lab.yml:6:34: switches.default.buffer: expected room for one frame of 1514 bytes at least, got `1 KB`"),
+    ("20 packets", "20", "lab.yml:6:53: switches.default.threshold: expected an amount such as `128 KB` or `20 packets`, got `20`"),
+    ("tcp: dctcp", "tcp: dctp", "lab.yml:8:18: hosts.default.tcp: expected `cubic`, `reno`, `dctcp`, `bbr`, `vegas`, `westwood`, `htcp`, `bic`, `cdg`, `nv` or `illinois`, got `dctp`"),
+    ("  default: {tcp", "  h9: {tcp", "lab.yml:8:3: hosts.h9: no host is called `h9`; expected one of `h1`, `h2`, `h3`, `h4`"),
+    ("  default: {tcp", "  g*: {tcp", "lab.yml:8:3: hosts.g*: no host is called `g*`; expected one of `h1`, `h2`, `h3`, `h4`"),
+    ("from: h1", "from: h7", "lab.yml:10:18: workload[0].flow.from: no host is called `h7`; expected one of `h1`, `h2`, `h3`, `h4`"),
+    ("from: h1", "from: s1", "lab.yml:10:18: workload[0].flow.from: `s1` is a switch, expected a host"),
+    ("from: h1", "from: h3", "lab.yml:10:11: workload[0].flow: `h3` cannot send to itself"),
+    ("from: h1, ", "", "lab.yml:10:11: workload[0].flow.from: this field is missing"),
+    ("senders: 3", "senders: 4", "lab.yml:11:23: workload[1].incast.senders: 4 senders, but the lab has 3 hosts besides the receiver"),
+    ("senders: 3", "senders: h1..h3", "lab.yml:11:23: workload[1].incast.senders: the receiver `h1` is among the senders"),
+    ("senders: 3", "senders: [h2, x*]", "lab.yml:11:23: workload[1].incast.senders: no host matches `x*`"),
+    ("start: 10 ms", "start: 1 s", "lab.yml:11:60: workload[1].incast.start: starts at 1 s, after the lab's end at 100 ms"),
+    ("size: 32 KB", "size: 0 B", "lab.yml:11:46: workload[1].incast.size: expected at least 1 byte, got `0 B`"),
+    ("incast: {", "incst: {", "lab.yml:11:5: workload[1].incst: unknown field; did you mean `incast`?"),
+    ("left: 2", "left: two", "lab.yml:2:29: topology.dumbbell.left: expected a whole number, got `two`"),
+    ("left: 2", "left: 0", "lab.yml:2:29: topology.dumbbell.left: expected at least 1, got `0`"),
+    ("dumbbell: {", "dumbell: {", "lab.yml:2:12: topology.dumbell: unknown field; did you mean `dumbbell`?"),
+    ("duration: 100 ms", "seed: 1", "lab.yml:1:1: duration: this field is missing"),
+    ("duration: 100 ms", "duration: 0 s", "lab.yml:12:11: duration: expected more than 0, got `0`"),
+    ("duration: 100 ms", "duration: 100 ms\nduration: 1 s", "lab.yml:13:1: the field `duration` is given twice"),
+    ("duration: 100 ms", "duration: 100 ms\nobserve: {ports: {h3>s1: summary}}", "lab.yml:13:19: observe.ports.h3>s1: no link leads `h3>s1`; did you mean `h3>s2`?"),
+    ("duration: 100 ms", "duration: 100 ms\nobserve: {queues: all}", "lab.yml:13:19: observe.queues: expected `summary` or `every packet` or an interval such as `100 us`, got `all`"),
+    ("duration: 100 ms", "duration: 100 ms\ncapture: [h1]", "lab.yml:13:11: capture[0]: no link leads `h1`; expected a direction such as `h1>s1`"),
+    ("name: small", "name: Small Lab", "lab.yml:1:7: name: expected text that matches ^[a-z0-9][a-z0-9-]{0,62}$, got `Small Lab`"),
+    ("  default: {rate", "  h1-s2: {mtu: 9 KB}\n  default: {rate", "lab.yml:4:3: links.h1-s2: no link or layer is called `h1-s2`; did you mean `s1-s2`?"),
+    ("  default: {rate", "  left: {delay: [1 us, 2 us, 3 us]}\n  default: {rate", "lab.yml:4:17: links.left.delay: a list of 3 does not spread evenly over the 2 links that this names"),
+    ("  default: {rate", "  left: {mtu: 10 B}\n  default: {rate", "lab.yml:4:15: links.left.mtu: expected 68 to 65535 bytes, got `10 B`"),
+    ("  default: {rate", "  left: {ends: {h3: {loss: 1 %}}}\n  default: {rate", "lab.yml:4:17: links.left.ends.h3: no link of `left` ends at `h3`; expected one of `h1`, `h2`, `s1`"),
+    ("  default: {scheme: ecn", "  s3: {}\n  default: {scheme: ecn", "lab.yml:6:3: switches.s3: no switch is called `s3`; expected one of `s1`, `s2`"),
+    ("  default: {scheme: ecn", "  h1>s1: {}\n  default: {scheme: ecn", "lab.yml:6:3: switches.h1>s1: `h1` is a host; its queue is `queue` under `hosts`"),
+    ("  default: {scheme: ecn", "  s1: {qdisc: ''}\n  default: {scheme: ecn", "lab.yml:6:15: switches.s1.qdisc: expected tc's words such as `fq_codel limit 100`, got ``"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[f"{new}" for _, new, _ in BAD])
+def test_one_clear_message(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    assert messages(GOOD.replace(old, new)) == [message]
+
+
+def test_several_errors_at_once_in_the_files_order() -> None:
+    text = GOOD.replace("5 us", "5").replace("10 ms}", "10}").replace("128 KB", "128")
+    found = messages(text)
+    assert [message.split(": ")[1] for message in found] == [
+        "links.default.delay",
+        "switches.default.buffer",
+        "hosts.default.rto_min",
+        "workload[1].incast.start",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "5\n", "text\n"])
+def test_what_is_no_lab(text: str) -> None:
+    assert messages(text) == ["lab.yml:1:1: expected a lab: a mapping of fields such as `name: my-lab`"]
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"lab\.yml: cannot read it: No such file or directory"):
+        load_lab(tmp_path)
+
+
+EXPLICIT = """\
+name: small
+topology:
+  explicit:
+    nodes: {h1..h3: host, s1: switch, s2: switch}
+    links: [{ends: [h1..h2, s1]}, {ends: [s2, h3]}]
+links: {default: {rate: 1 Gbit/s}}
+workload: [{flow: {from: h1, to: h2}}]
+duration: 1 s
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("to: h2", "to: h3", "lab.yml:7:19: workload[0].flow: there is no path between `h1` and `h3`"),
+        ("s1: switch", "h2: switch", 'lab.yml:4:31: topology.explicit.nodes.h2: the node `h2` is given twice'),
+        ("s1: switch", "S1: switch", "lab.yml:4:31: topology.explicit.nodes.S1: expected a name of at most 32 letters a-z, digits and inner `-`, got `S1`"),
+        ("h1..h3", "h3..h1", 'lab.yml:4:21: topology.explicit.nodes."h3..h1": expected a range such as `h1..h10`, got `h3..h1`'),
+        ("[s2, h3]", "[s2, h4]", "lab.yml:5:42: topology.explicit.links[1].ends: no node is called `h4`; expected one of `h1`, `h2`, `h3`, `s1`, `s2`"),
+        ("[s2, h3]", "[s2]", "lab.yml:5:42: topology.explicit.links[1].ends: expected at least 2 entries, got 1"),
+        ("[s2, h3]", "[s2, s2]", "lab.yml:5:42: topology.explicit.links[1].ends: a link needs two nodes, got `s2` twice"),
+        ("[h1..h2, s1]", "[h1..h2, h1..h3]", "lab.yml:5:20: topology.explicit.links[0].ends: ranges of 2 and 3 nodes do not pair up"),
+        ("[s2, h3]", "[s2, h3], name: h1-s1", "lab.yml:5:35: topology.explicit.links[1]: two links are called `h1-s1`"),
+    ],
+)  # fmt: skip
+def test_explicit_topologies(old: str, new: str, message: str) -> None:
+    load(EXPLICIT)
+    assert messages(EXPLICIT.replace(old, new)) == [message]
+
+
+def test_the_more_specific_setting_wins() -> None:
+    text = GOOD.replace(
+        "  default: {rate",
+        "  h1>s1: {rate: 5 Gbit/s}\n  h1-s1: {rate: 4 Gbit/s, delay: 1 us}\n  h*-s1: {rate: 3 Gbit/s}\n"
+        "  left: {rate: 2 Gbit/s, delay: 7 us, ends: {s1: {loss: 1 %}}}\n  default: {rate",
+    )
+    links = Resolver(load(text)).links
+    h1, h2, core = links[0], links[1], links[2]
+    assert (h1.a.rate_bps, h1.b.rate_bps, h2.a.rate_bps) == (5 * 10**9, 4 * 10**9, 3 * 10**9)
+    assert (h1.a.delay_ns, h2.a.delay_ns, core.a.delay_ns) == (1_000, 7_000, 5_000)
+    assert (h1.a.loss, h1.b.loss, core.a.loss) == (0.0, 0.01, 0.0)
+
+
+def test_ports_override_switches() -> None:
+    text = GOOD.replace(
+        "  default: {scheme: ecn",
+        "  s1>s2: {threshold: 30 packets}\n  s1: {buffer: 64 KB}\n  s2: {qdisc: fq_codel limit 100}\n"
+        "  default: {scheme: ecn",
+    )
+    queues = Resolver(load(text)).switch_queues
+    assert queues[2, "a"].values == {"buffer": Amount(64_000, "bytes"), "threshold": Amount(30, "packets")}
+    assert queues[0, "b"].values["threshold"] == Amount(20, "packets")
+    assert queues[2, "b"].tc == ("fq_codel", "limit", "100")
+
+
+def test_a_list_of_delays_spreads_over_a_layer() -> None:
+    text = GOOD.replace("left: 2", "left: 4").replace(
+        "  default: {rate", "  left: {delay: [1 us, 2 us]}\n  default: {rate"
+    )
+    assert [link.a.delay_ns for link in Resolver(load(text)).links[:4]] == [1_000, 1_000, 2_000, 2_000]
+
+
+def test_warnings() -> None:
+    warnings = load(GOOD.replace("scheme: ecn", "scheme: droptail")).warnings
+    assert warnings == [
+        "lab.yml:6:58: switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used"
+    ]
+    warnings = load(GOOD.replace("20 packets", "200 packets")).warnings
+    assert warnings == [
+        "lab.yml:6:53: switches.default.threshold: `200 packets` is more than the buffer of `128 KB`: never reached"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "read"),
+    [
+        ("switches.default.scheme", "droptail", lambda lab: lab.switches["default"].scheme),
+        ("workload[1].incast.senders", 2, lambda lab: lab.workload[1].incast.senders),
+        ("hosts.default.ecn", "on", lambda lab: lab.hosts["default"].ecn),
+        ("addressing", "both", lambda lab: lab.addressing),
+        ("observe.queues", "every packet", lambda lab: lab.observe.queues),
+        ("hosts.h1.tcp", "reno", lambda lab: lab.hosts["h1"].tcp),
+        ('hosts."h1..h2".tcp', "reno", lambda lab: lab.hosts["h1..h2"].tcp),
+    ],
+)
+def test_overrides_set_fields(path: str, value: object, read: Any) -> None:
+    assert read(load(GOOD, {path: value})) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("links.default.rate", 10, "lab.yml with links.default.rate=10: links.default.rate: expected a rate such as `10 Gbit/s`, got `10`"),
+        ("links.default.rat", "1 Gbit/s", "lab.yml with links.default.rat=1 Gbit/s: links.default.rat: unknown field; did you mean `rate`?"),
+        ("link.default.rate", "1 Gbit/s", "lab.yml with link.default.rate=1 Gbit/s: link: unknown field; did you mean `links`?"),
+        ("workload[7].flow.size", "1 MB", "lab.yml with workload[7].flow.size=1 MB: workload has 2 entries; expected an index below that, got 7"),
+        ("name.x", 1, "lab.yml with name.x=1: name is `small`, which has no field `x`"),
+        ("duration[0]", 1, "lab.yml with duration[0]=1: duration is not a list"),
+        ("[0]", 1, "lab.yml with [0]=1: expected a field such as `links.default.rate` or `workload[0].flow.size`, got `[0]`"),
+        ("switches.default.scheme", "rpm2", "lab.yml with switches.default.scheme=rpm2: switches.default.scheme: no scheme is called `rpm2`; expected one of"),
+    ],
+)  # fmt: skip
+def test_overrides_that_are_wrong(path: str, value: object, message: str) -> None:
+    (found,) = messages(GOOD, {path: value})
+    assert found.startswith(message.replace("; expected one of", ""))
+
+
+def test_overrides_leave_the_source_alone() -> None:
+    source = parse(GOOD)
+    original = source.values
+    lab_from_source(source, {"seed": 7})
+    assert "seed" not in original
+
+
+# --- any input gives a lab or messages, never a traceback -----------------------------------------------------------
+
+_WORDS = ["", "~", "0", "-1", "[]", "{}", "h1", "h1..h3", "h*", "s1>h1", "1 Gbit/s", "5 us", "128 KB", "[h1, [h2]]",
+          "{default: 1}", "default", "!!x y", "*a", "&a b", "'", "\t", ": ", "1e999", "0.1 %", "unlimited"]  # fmt: skip
+
+
+@st.composite
+def mutations(draw: st.DrawFn) -> str:
+    """A valid lab file of which some characters, words or lines are changed."""
+    text = draw(st.sampled_from([GOOD, EXPLICIT, *(path.read_text() for path in LABS)]))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        length = draw(st.integers(0, 25))
+        text = text[:start] + draw(st.sampled_from(_WORDS) | st.text(max_size=4)) + text[start + length :]
+    return text
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(mutations())
+def test_mutated_files_never_raise_anything_else(text: str) -> None:
+    try:
+        load(text)
+    except LabError as error:
+        assert error.messages
+        assert all(message.startswith("lab.yml") for message in error.messages)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(_WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_WORDS), inner, max_size=3),
+    max_leaves=6,
+)
+_FIELDS = [
+    "topology", "topology.dumbbell", "links", "links.default", "links.default.rate", "links.h1-s1.ends", "switches.s1",
+    "switches.default.buffer", "switches.default.threshold", "hosts.default.queue", "hosts.h1.sysctls", "workload",
+    "workload[0]", "workload[0].flow.size", "workload[1].incast.senders", "workload[0].arrivals", "observe",
+    "observe.ports", "capture", "duration", "seed", "memory", "addressing", "name",
+]  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(_FIELDS), _VALUES, min_size=1, max_size=2))
+def test_any_value_in_any_field(overrides: dict[str, Any]) -> None:
+    try:
+        load(GOOD, overrides)
+    except LabError as error:
+        assert error.messages

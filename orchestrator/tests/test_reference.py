@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated documentation: up to date, and the schema accepts what the loader accepts."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from qbed.reference import page, schema
+from qbed.source import read
+
+ROOT = Path(__file__).parents[2]
+LABS = sorted((ROOT / "labs").glob("*/lab.yml"))
+
+
+def test_the_published_schema_is_up_to_date() -> None:
+    published = (ROOT / "docs" / "lab.schema.json").read_text()
+    assert published == json.dumps(schema(), indent=1, ensure_ascii=False) + "\n", (
+        "run: qbed schema > docs/lab.schema.json"
+    )
+
+
+def test_the_published_reference_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "lab-file.md").read_text() == page(), "run: qbed reference > docs/lab-file.md"
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
+def test_the_schema_accepts_the_labs(path: Path) -> None:
+    jsonschema.validate(read(path).values, schema())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("5 us", "5"),
+        ("scheme: droptail", "scheme: dropt"),
+        ("buffer", "bufer"),
+        ("dumbbell: {", "x: {"),
+    ],
+)
+def test_the_schema_refuses_mistakes(old: str, new: str, tmp_path: Path) -> None:
+    text = (ROOT / "labs" / "dumbbell" / "lab.yml").read_text()
+    assert old in text
+    (tmp_path / "lab.yml").write_text(text.replace(old, new))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(read(tmp_path / "lab.yml").values, schema())
+
+
+def test_every_field_says_what_it_means() -> None:
+    for name, place in [("Lab", schema()), *schema()["$defs"].items()]:
+        for field, inner in place.get("properties", {}).items():
+            assert inner.get("description"), f"{name}.{field} has no docstring"
