@@ -2,8 +2,8 @@
 """`campaign.yml`: the question, the matrix of experiments, the claims with the paper's sentences, and the figures.
 
 A campaign has one lab and several axes. An axis is a field of the lab with a list of values, or a name with
-alternatives that each set several fields. `seed` is always an axis. Profiles (`quick`, `paper`) give other values for some
-axes and set fields.
+alternatives that each set several fields. `seed` is always an axis. Profiles (`quick`, `paper`) give other values for
+some axes and set fields.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Claim(_Part):
 
 
 class Figure(_Part):
-    """A figure of the report. `line`, `bar`, `scatter` take SQL with the columns x, y and, if there are several, series."""
+    """A figure of the report. `line`, `bar`, `scatter` take SQL with columns x, y and, for several lines, series."""
 
     kind: Literal["queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "bar", "scatter"]
     """What it shows."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: SQL over a run's tables says whether a sentence of a paper holds here.
 
-The views `cells`, `flows`, `queues`, `queue_series`, `queue_events` and `tcp_info` hold complete cells only, each row with
-its cell's axes as columns. `all_cells` also has those that failed or are invalid. One thread: sums of floats come out equal
-each time.
+The views `cells`, `flows`, `queues`, `queue_series`, `queue_events` and `tcp_info` hold complete cells only, each row
+with its cell's axes as columns. `all_cells` also has those that failed or are invalid. One thread: sums of floats
+come out equal each time.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _view(connection: Connection, name: str, sql: str) -> None:
 
 
 def judge_all(connection: Connection, claims: list[Claim], profile: str | None) -> list[Verdict]:
-    """The verdict of each claim. With failed or invalid cells nothing is decided: a part proves nothing of the whole."""
+    """The verdict of each claim. With failed or invalid cells none is decided: a part proves nothing of the whole."""
     rows = connection.execute(
         "SELECT status, count(*) FROM all_cells WHERE status <> 'complete' GROUP BY 1 ORDER BY 1"
     ).fetchall()

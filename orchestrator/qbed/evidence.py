@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The evidence of a cell: where packets waited, were marked and dropped, and whether the counters add up.
 
-Every packet must be somewhere. Three independent books are kept: the tap of each queue, the link device, and the counters
-of each node's network stack. Where two of them disagree, the run *contradicts* its plan: the cell is `invalid`, its numbers go into
-no claim and no figure. What is merely remarkable (a host's own queue dropped) is a *warning*.
+Every packet must be somewhere. Three independent books are kept: the tap of each queue, the link device, and the
+counters of each node's network stack. Where two of them disagree, the run *contradicts* its plan: the cell is
+`invalid`, its numbers go into no claim and no figure. What is merely remarkable (a host's own queue dropped) is a
+*warning*.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbed.plan import ETHERNET_BYTES, Plan
+from qbed.ports import port_names
 from qbed.records import Counters, LinkCounters
 
 SMALLEST_FRAME = 42  # Ethernet + IPv4 + UDP without payload
@@ -60,21 +62,22 @@ def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters) 
             f" the plan has {len(plan.links)} and {len(plan.queues)}"
         )
         return evidence
-    for index, queue in enumerate(plan.queues):
+    ports = port_names(plan)
+    for index, port in enumerate(ports):
         if index not in summaries:
-            wrong.append(f"queue {queue.name} has no summary in the tap stream")
+            wrong.append(f"queue {port} has no summary in the tap stream")
     if wrong:
         return evidence
-    _queues(plan, summaries, counters, wrong)
-    _links(plan, summaries, counters, wrong)
+    _queues(ports, summaries, counters, wrong)
+    _links(plan, ports, summaries, counters, wrong)
     _nodes(plan, summaries, counters, wrong)
-    _where(plan, summaries, counters, evidence)
+    _where(plan, ports, summaries, counters, evidence)
     return evidence
 
 
-def _queues(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
+def _queues(ports: list[str], summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
     """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics."""
-    for index, queue in enumerate(plan.queues):
+    for index, port in enumerate(ports):
         tap, own = summaries[index], counters.queues[index]
         for unit, offered, sent, dropped, queued in (
             ("packets", tap.offered_packets, tap.sent_packets, tap.dropped_packets, tap.queue_packets),
@@ -82,7 +85,7 @@ def _queues(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, 
         ):
             if offered != sent + dropped + queued:
                 wrong.append(
-                    f"queue {queue.name}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
+                    f"queue {port}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
                 )
         for what, seen, counted in (
             ("sent packets", tap.sent_packets, own.packets),
@@ -92,14 +95,16 @@ def _queues(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, 
             ("queued bytes", tap.queue_bytes, own.backlog_bytes),
         ):
             if seen != counted:
-                wrong.append(f"queue {queue.name}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}")
+                wrong.append(f"queue {port}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}")
 
 
-def _links(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
-    """Each direction of a link: what left the queue was sent; sent = delivered + lost + in flight; no frame is larger than a frame."""
+def _links(
+    plan: Plan, ports: list[str], summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]
+) -> None:
+    """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
     for link, pair in zip(plan.links, counters.links, strict=True):
         for end, here, there in ((link.a, pair.a, pair.b), (link.b, pair.b, pair.a)):
-            name = f"{plan.nodes[end.node].name}:{end.interface}"
+            name = ports[end.queue]
             flying = here.sent - here.delivered - here.lost
             capacity = end.delay_ns * end.rate_bps // (8_000_000_000 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
             if not 0 <= flying <= capacity:
@@ -135,8 +140,9 @@ class _Snmp:
 
 
 def _ipv4_unaccounted(snmp: _Snmp) -> int:
-    """IPv4 datagrams that came in and neither went on, nor up, nor have a counted reason (net/ipv4/ip_input.c, ip_forward.c).
+    """IPv4 datagrams that came in and neither went on, nor up, nor have a counted reason.
 
+    As net/ipv4/ip_input.c, ip_forward.c and route.c count.
     InCsumErrors are counted within InHdrErrors. Reassembly takes ReasmReqds fragments and gives ReasmOKs datagrams.
     FragFails of forwarding are of received datagrams, those of output are not, so they are a tolerance: see the caller.
     """
@@ -147,7 +153,7 @@ def _ipv4_unaccounted(snmp: _Snmp) -> int:
 
 
 def _ipv6_unaccounted(snmp: _Snmp) -> int:
-    """The same for IPv6 (net/ipv6/ip6_input.c, ip6_output.c): multicast that nobody here joined is dropped uncounted."""
+    """The same for IPv6 (net/ipv6/ip6_input.c, ip6_output.c); multicast that nobody joined is dropped uncounted."""
     taken = snmp("Ip6", "InHdrErrors", "InTooBigErrors", "InNoRoutes", "InAddrErrors", "InUnknownProtos")
     taken += snmp("Ip6", "InTruncatedPkts", "InDiscards", "InDelivers", "OutForwDatagrams")
     taken += snmp("Ip6", "ReasmReqds") - snmp("Ip6", "ReasmOKs")
@@ -155,7 +161,7 @@ def _ipv6_unaccounted(snmp: _Snmp) -> int:
 
 
 def _nodes(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
-    """Each node: frames in = datagrams in = forwarded + delivered + dropped for a counted reason; datagrams out = frames offered.
+    """Each node: frames in = datagrams in = forwarded + delivered + dropped for a reason; datagrams out = frames out.
 
     Loopback appears in both books of a node by the same number: InReceives - frames in = OutTransmits - frames out.
     """
@@ -187,19 +193,21 @@ def _nodes(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, w
             )
 
 
-def _where(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, evidence: Evidence) -> None:
+def _where(
+    plan: Plan, ports: list[str], summaries: dict[int, QueueSummary], counters: Counters, evidence: Evidence
+) -> None:
     """Which queue was the bottleneck: the one where packets waited most, summed over all packets."""
     rates = {end.queue: end.rate_bps for link in plan.links for end in (link.a, link.b)}
     ranking = sorted(range(len(plan.queues)), key=lambda index: (-summaries[index].packet_ns, index))
     waited = sum(summary.packet_ns for summary in summaries.values())
     if waited:
-        evidence.bottleneck = plan.queues[ranking[0]].name
+        evidence.bottleneck = ports[ranking[0]]
 
     def row(index: int) -> dict[str, Any]:
         tap = summaries[index]
         busy = tap.sent_bytes * 8e9 / rates[index] / plan.duration_ns
         return {
-            "queue": plan.queues[index].name,
+            "queue": ports[index],
             "role": plan.queues[index].role,
             "share_of_waiting": tap.packet_ns / waited if waited else 0.0,
             "utilisation": busy,
@@ -218,25 +226,21 @@ def _where(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, e
         "marks": those(lambda index: summaries[index].marked_packets > 0),
         "outside_the_plan": those(lambda index: index in outside and summaries[index].packet_ns > 0),
         "outside_share_of_waiting": sum(summaries[index].packet_ns for index in outside) / waited if waited else 0.0,
-        "lost": _lost(plan, counters),
+        "lost": _lost(plan, ports, counters),
         "offloads": "off",
     }
     if evidence.bottleneck is not None and ranking[0] in outside:
         evidence.warnings.append(f"packets waited most at {evidence.bottleneck}, a host's own queue, not at a switch")
     evidence.warnings.extend(
-        f"{plan.queues[index].name}, a host's own queue, dropped {summaries[index].dropped_packets} packets"
+        f"{ports[index]}, a host's own queue, dropped {summaries[index].dropped_packets} packets"
         for index in outside
         if summaries[index].dropped_packets
     )
 
 
-def _lost(plan: Plan, counters: Counters) -> list[dict[str, Any]]:
+def _lost(plan: Plan, ports: list[str], counters: Counters) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for link, pair in zip(plan.links, counters.links, strict=True):
         ends: tuple[tuple[Any, LinkCounters], ...] = ((link.a, pair.a), (link.b, pair.b))
-        rows.extend(
-            {"link": f"{plan.nodes[end.node].name}:{end.interface}", "lost": here.lost}
-            for end, here in ends
-            if here.lost
-        )
+        rows.extend({"link": ports[end.queue], "lost": here.lost} for end, here in ends if here.lost)
     return rows[:MOST_SHOWN]

@@ -78,7 +78,7 @@ def prepare(
     keep: bool = False,
     limits: Limits | None = None,
 ) -> Experiment:
-    """Check everything that can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
+    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
     campaign, lab = _find(path)
     matrix = build_matrix(campaign, profile, seeds=seeds, settings=settings)
     name, plans = _check_plans(lab, matrix)

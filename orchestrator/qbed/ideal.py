@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ideal flow completion time: what a flow needs alone on its path, by store-and-forward arithmetic.
 
-A flow is a train of frames. Every hop receives a frame completely, serialises it at the rate of its link end
-(frame + `overhead_bytes`) and the frame arrives `delay_ns` later; frames keep their order and nothing else is on the
-path. The train of a TCP flow of `size_bytes` is full segments and a remainder. With `connect: at start` a handshake comes
+A flow is a train of frames. Every hop receives a frame completely, serialises it at the rate of its link end (frame +
+`overhead_bytes`) and the frame arrives `delay_ns` later; frames keep their order and nothing else is on the path. The
+train of a TCP flow of `size_bytes` is full segments and a remainder. With `connect: at start` a handshake comes
 first: a SYN one way, a SYN-ACK back, and then the pure ACK goes ahead of the first segment. Windows do not limit the
-ideal flow, and it neither loses nor waits for anything: so `slowdown` = FCT / ideal FCT says what the network *and* the
-transport cost, the usual definition.
+ideal flow, and it neither loses nor waits for anything: so `slowdown` = FCT / ideal FCT says what the network *and*
+the transport cost, the usual definition.
 
 Of equal-cost paths the first next hop is taken; symmetric topologies have equal ones.
 """
@@ -36,7 +36,8 @@ def _hops(path: Path) -> Hops:
 def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: float = 0.0) -> float:
     """When the end of a train arrives that is offered at time 0 (with `gap_ns`: one frame each gap).
 
-    The train: a `lead` frame (0: none), `count` frames of `full` bytes, one of `last` bytes (0: none). Bytes are frame bytes.
+    The train: a `lead` frame (0: none), `count` frames of `full` bytes, one of `last` bytes (0: none). Bytes are
+    frame bytes.
     """
     sizes = np.array([lead] * (lead > 0) + [full] * count + [last] * (last > 0), dtype=np.float64)
     arrivals = np.arange(len(sizes), dtype=np.float64) * gap_ns

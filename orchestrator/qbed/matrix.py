@@ -120,7 +120,7 @@ def build_matrix(
     seeds: list[int] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Matrix:
-    """The matrix of a profile (None: the campaign as it stands). `settings` (from `--set`) hold in every cell, over everything."""
+    """The matrix of a profile (None: the campaign as it stands). `settings` (from `--set`) override everything."""
     if profile is not None and profile not in campaign.profiles:
         raise MatrixError(f"the campaign has no profile `{profile}`{nearest(profile, campaign.profiles)}")
     chosen = campaign.profiles.get(profile) if profile is not None else None

@@ -17,11 +17,13 @@ from qbed import tables
 from qbed.evidence import Evidence, QueueSummary, examine
 from qbed.ideal import ideal_tcp_ns, ideal_udp_ns
 from qbed.plan import Flows, Path, Plan
+from qbed.ports import port_names
 from qbed.records import Counters, RecordError, Row, read_counters, read_done, read_rows
 from qbed.schemes import registry
 from qbed.taps import SUMMARY_FIELDS, Histogram, Records, read_taps
 
 BATCH_ROWS = 10_000
+ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
 OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark")
 
 
@@ -119,7 +121,7 @@ class _Flows:
         if (
             self._one_path
             and row["slowdown"] is not None
-            and row["fct_ns"] < row["ideal_fct_ns"] - 1
+            and row["fct_ns"] < row["ideal_fct_ns"] - ROUNDING_NS
             and len(self.contradictions) < 5
         ):
             self.contradictions.append(
@@ -170,7 +172,7 @@ class _Taps:
     def __init__(self, plan: Plan, cell: int) -> None:
         self._plan = plan
         self._cell = cell
-        self._names = pa.array([queue.name for queue in plan.queues])
+        self._ports = port_names(plan)
         self.summaries: dict[int, QueueSummary] = {}
         self.histograms: dict[int, Histogram] = {}
 
@@ -201,7 +203,7 @@ class _Taps:
         return {
             "cell": np.full(len(records), self._cell, np.int32),
             "queue": records["id"].astype(np.int32),
-            "name": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), self._names),
+            "port": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(self._ports)),
             "time_ns": records["time_ns"].astype(np.int64),
         }
 
@@ -234,6 +236,7 @@ class _Taps:
                 {
                     "cell": self._cell,
                     "queue": index,
+                    "port": self._ports[index],
                     "name": queue.name,
                     "node": self._plan.nodes[queue.node].name,
                     "interface": queue.interface,

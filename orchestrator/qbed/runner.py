@@ -90,7 +90,7 @@ class _Hand:
 
 
 def run_cells(task: Task, cores: list[int], watcher: Watcher) -> Totals:
-    """Run every cell that is not finished yet. Raises `RunStoppedError` or `RunAbortedError`; the folder is consistent in any case."""
+    """Run every cell that is not finished yet. `RunStoppedError`, `RunAbortedError`: what is finished is kept."""
     store = RunFolder(task.out)
     open_cells = [number for number in range(len(task.matrix)) if not store.finished(number)]
     totals = Totals(len(task.matrix), len(task.matrix) - len(open_cells))
@@ -117,7 +117,7 @@ def run_cells(task: Task, cores: list[int], watcher: Watcher) -> Totals:
         except KeyboardInterrupt:
             left = len(open_cells) - totals.complete - totals.failed - totals.invalid
             raise RunStoppedError(
-                f"stopped; the finished cells are kept in {task.out}, {left} are left: the same command goes on from there"
+                f"stopped; finished cells are kept in {task.out}, {left} are left: the same command goes on from there"
             ) from None
         finally:
             _stop_all(hands)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run folder (docs/run-folder.md): cells come in one by one, each complete or not at all, and are merged by streaming."""
+"""The run folder (docs/run-folder.md): cells come in one by one, each complete or not at all; streaming merges them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class RunFolder:
             names = [what for key, what in SAME.items() if before.get(key) != identity[key]]
             if names:
                 raise StoreError(
-                    f"{self.path} holds another run: {' and '.join(names)} differ; choose another --out, or remove the folder"
+                    f"{self.path} holds another run: {' and '.join(names)} differ;"
+                    " choose another --out, or remove the folder"
                 )
         elif self.path.exists() and any(self.path.iterdir()):
             raise StoreError(f"{self.path} is not empty and is no run folder; choose another --out")

@@ -60,6 +60,7 @@ QUEUES = _schema(
     "queues",
     {
         "queue": pa.int32(),
+        "port": pa.string(),
         "name": pa.string(),
         "node": pa.string(),
         "interface": pa.string(),
@@ -81,7 +82,7 @@ QUEUE_SERIES = _schema(
     "queue_series",
     {
         "queue": pa.int32(),
-        "name": _NAME,
+        "port": _NAME,
         **_ints("time_ns", "interval_ns", "byte_ns", "packet_ns"),
         "mean_bytes": pa.float64(),
         "mean_packets": pa.float64(),
@@ -93,7 +94,7 @@ QUEUE_EVENTS = _schema(
     "queue_events",
     {
         "queue": pa.int32(),
-        "name": _NAME,
+        "port": _NAME,
         "time_ns": pa.int64(),
         "op": _NAME,
         "ecn": pa.uint8(),
@@ -157,7 +158,7 @@ def cells_schema(axes: dict[str, str]) -> Any:
 
 
 class TableFile:
-    """A Parquet file, written in row groups of a fixed size, with nothing in it that a second run would write differently.
+    """A Parquet file in row groups of a fixed size, with nothing in it that a second run would write differently.
 
     Memory: one row group. The file appears with the first row group, or at `close` if it is `wanted` even when empty.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker process of the runner: pinned to one core, it runs one cell after the other, with the guest on the same core."""
+"""A worker process of the runner: pinned to one core, it runs one cell after the other, its guest on the same core."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
-    """Run the cells whose numbers come through the pipe, until it closes. Messages back: a fraction, or an `Outcome`."""
+    """Run the cells whose numbers come through the pipe, until it closes. Sends fractions and an `Outcome` each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no worker outlives its runner

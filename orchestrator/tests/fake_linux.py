@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands in for the guest's kernel: same command line, same files, same gate. `behaviour` beside it may make it misbehave."""
+"""Stands in for the guest's kernel: same command line, files and gate. `behaviour` beside it may make it misbehave."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from synthetic import write_out  # noqa: E402
+from synthetic import write_out
 
-from qbed.plan import Plan  # noqa: E402
+from qbed.plan import Plan
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     def say(message: dict[str, object]) -> None:
         os.write(gate, json.dumps(message).encode() + b"\n")
 
-    behaviour = json.loads(os.readlink(here / "toolchain") and (Path(os.readlink(here / "toolchain")) / "behaviour").read_text())
+    behaviour = json.loads((here / "guest" / "qbed-agent").readlink().with_name("behaviour").read_text())
     mine = behaviour.get(str(plan.seed), behaviour.get("all", ""))
     print("booting", flush=True)
     say({"event": "ready", "setup_nodes": len(plan.nodes)})

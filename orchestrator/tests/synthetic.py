@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that is none: from a plan, the `out/` folder of a run in which every book agrees. Deterministic in plan and seed."""
+"""A guest that is none: from a plan, the `out/` folder of a run in which every book agrees; deterministic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,15 @@ def sample(queue: int, time_ns: int, interval_ns: int, **values: int) -> bytes:
 
 def event(queue: int, time_ns: int, op: int, packet: int, size: int = FULL) -> bytes:
     body = struct.pack("<BBBBIIIQHHIIHBB", op, 2, 4, 6, size, size, 1, packet, 40000, 5001, 1, 2, 1448, 16, 0)
-    return header(2, 96, queue, time_ns) + body + bytes([10, 0, 0, 1]) + bytes(12) + bytes([10, 0, 0, 5]) + bytes(12) + bytes(8)
+    return (
+        header(2, 96, queue, time_ns)
+        + body
+        + bytes([10, 0, 0, 1])
+        + bytes(12)
+        + bytes([10, 0, 0, 5])
+        + bytes(12)
+        + bytes(8)
+    )
 
 
 def summary(queue: int, time_ns: int, **values: int) -> bytes:
@@ -71,7 +79,13 @@ class Books:
     def counters(self) -> dict[str, Any]:
         def end(queue: int, other: int) -> dict[str, int]:
             sent, got = self.packets[queue], self.packets[other]
-            return {"sent": sent, "delivered": sent, "tx_bytes": self.bytes[queue], "rx_packets": got, "rx_bytes": self.bytes[other]}
+            return {
+                "sent": sent,
+                "delivered": sent,
+                "tx_bytes": self.bytes[queue],
+                "rx_packets": got,
+                "rx_bytes": self.bytes[other],
+            }
 
         links = [{"a": end(k.a.queue, k.b.queue), "b": end(k.b.queue, k.a.queue)} for k in self.plan.links]
         queues = [{"kind": "pfifo", "packets": p, "bytes": b} for p, b in zip(self.packets, self.bytes, strict=True)]
@@ -98,10 +112,13 @@ def write_out(plan: Plan, folder: Path) -> None:
                 addresses = [plan.nodes[node].addresses[0].partition("/")[0] for node in (src, dst)]
                 row = {
                     "flow": number, "workload": workload.id, "label": workload.label, "transport": "tcp",
-                    "congestion_control": "cubic", "src": src, "dst": dst, "src_address": addresses[0], "dst_address": addresses[1],
+                    "congestion_control": "cubic", "src": src, "dst": dst,
+                    "src_address": addresses[0], "dst_address": addresses[1],
                     "src_port": 40000 + number, "dst_port": 5001, "size_bytes": size, "start_ns": workload.start_ns,
-                    "connected_ns": workload.start_ns + 1000, "end_ns": workload.start_ns + took, "received_bytes": size,
-                    "sent_bytes": size, "status": "complete", "error": None, "retransmits": 0, "timeouts": 0, "ce_marks": 0,
+                    "connected_ns": workload.start_ns + 1000, "end_ns": workload.start_ns + took,
+                    "received_bytes": size,
+                    "sent_bytes": size, "status": "complete", "error": None, "retransmits": 0,
+                    "timeouts": 0, "ce_marks": 0,
                     "segments_sent": packets, "min_rtt_ns": 20240, "rtt_ns": 150000, "ecn": True,
                 }  # fmt: skip
                 flows.write(json.dumps(row) + "\n")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -21,8 +21,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from qbed.errors import QbedError
 from qbed.source import scalar
+
+if TYPE_CHECKING:  # loading these takes longer than most commands
+    from qbed.experiment import Conclusion
+    from qbed.worker import Outcome
 
 LabFolder = Annotated[Path, typer.Argument(metavar="LAB", help="The lab's folder, or its campaign file.")]
 
@@ -52,7 +55,8 @@ def run(
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
 
-    Exit status: 0, all as expected; 1, a cell failed or is invalid, or a claim did not come out; 2, a mistake in the files.
+    Exit status: 0, all as expected; 1, a cell failed or is invalid, or a claim did not come out; 2, a mistake in the
+    files.
     """
     from qbed.experiment import conduct, prepare
     from qbed.substrates import Limits
@@ -118,11 +122,12 @@ class _Screen:
     def __init__(self, cells: int) -> None:
         self.console = Console(stderr=True)
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-            console=self.console, disable=not self.console.is_terminal,
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal,
         )  # fmt: skip
         self._cells: TaskID = self.bar.add_task("cells", total=cells)
         self._skipped = 0
+        self._reasons: set[str] = set()
 
     def skipped(self, cells: int) -> None:
         self._skipped = cells
@@ -132,23 +137,21 @@ class _Screen:
     def progress(self, finished: int, running: float) -> None:
         self.bar.update(self._cells, completed=self._skipped + finished + running)
 
-    def outcome(self, outcome: object) -> None:
-        from qbed.worker import Outcome
-
-        if isinstance(outcome, Outcome) and outcome.status != "complete":
-            self.console.print(
-                f"cell {outcome.cell} {outcome.status}: {outcome.error}", style="red", markup=False, highlight=False
-            )
+    def outcome(self, outcome: Outcome) -> None:
+        if outcome.status == "complete":
+            return
+        text = outcome.error or ""
+        reason = text.partition("\n")[0].partition("; its console")[0]
+        shown = text if reason not in self._reasons else f"{reason}, as before"
+        self._reasons.add(reason)
+        line = f"cell {outcome.cell} {outcome.status}: {shown}"
+        self.console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
 
     def phase(self, name: str) -> None:
         self.bar.update(self._cells, description=name)
 
 
-def _tell(outcome: object, console: Console) -> None:
-    from qbed.experiment import Conclusion
-
-    if not isinstance(outcome, Conclusion):
-        raise QbedError("the run has no conclusion")
+def _tell(outcome: Conclusion, console: Console) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for verdict in outcome.verdicts:
         style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"

@@ -29,7 +29,7 @@ class Drawing:
 
 @dataclass
 class Artist:
-    """Draws figures over the views of `qbed.claims.connect`. `axes`: the axes that have several values, in their order."""
+    """Draws figures over the views of `qbed.claims.connect`. `axes`: those with several values, in their order."""
 
     connection: Connection
     axes: dict[str, list[Any]]
@@ -70,13 +70,18 @@ class Artist:
         )
         return next(numeric, None)
 
+    def place(self, axis: str | None, value: Any) -> Any:
+        """Where a value stands along an axis: numbers by size, anything else in the campaign's order."""
+        values = self.axes.get(axis or "", [])
+        return value if all(isinstance(item, int | float) for item in values) else values.index(value)
+
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, parameters or []).fetchall()
 
     # --- the kinds ---
 
     def queue(self, spec: Figure) -> Any:
-        """Occupancy over time: the mean of each interval as a line, its minimum and maximum as a band; one cell a series."""
+        """Occupancy over time: the mean of each interval as a line, its extremes as a band; one cell a series."""
         series = self.series_of(spec)
         key = f'"{series}"' if series else "''"
         cells = self.rows(
@@ -87,9 +92,9 @@ class Artist:
         for label, cell, bottleneck in cells:
             points = self.rows(
                 """
-                WITH s AS (SELECT *, ntile(?) OVER (ORDER BY time_ns) AS bucket FROM queue_series WHERE cell = ? AND name = ?)
-                SELECT max(time_ns) / 1e6, sum(packet_ns) / nullif(sum(interval_ns), 0), min(min_packets), max(max_packets)
-                FROM s GROUP BY bucket ORDER BY 1
+                WITH s AS (SELECT *, ntile(?) OVER (ORDER BY time_ns) AS bucket FROM queue_series WHERE cell = ? AND
+                port = ?) SELECT max(time_ns) / 1e6, sum(packet_ns) / nullif(sum(interval_ns), 0), min(min_packets),
+                max(max_packets) FROM s GROUP BY bucket ORDER BY 1
                 """,
                 [SERIES_POINTS, cell, spec.queue or bottleneck],
             )
@@ -142,7 +147,7 @@ class Artist:
         key = f'"{series}"' if series else "''"
         shares = [i / CDF_POINTS for i in range(CDF_POINTS + 1)]
         rows = self.rows(
-            f"SELECT any_value({key}), quantile_cont({value}, {shares}), count(*) FROM flows"
+            f"SELECT any_value({key}), quantile_disc({value}, {shares}), count(*) FROM flows"
             f" WHERE fct_ns IS NOT NULL AND ({spec.where or 'true'}) GROUP BY {key} ORDER BY min(cell)"
         )
         if not rows:
@@ -154,6 +159,7 @@ class Artist:
             figure.add_scatter(
                 x=quantiles,
                 y=shares,
+                line_shape="hv",
                 name=f"{label} ({count} flows)".strip(),
                 line={"color": self.colours[label], "width": 2.4},
             )
@@ -175,7 +181,7 @@ class Artist:
             spec.title or _TITLES[spec.kind], "1st (dotted), 50th (solid) and 99th (dashed) percentile", str(x), title
         )
         for label in dict.fromkeys(row[0] for row in rows):
-            mine = sorted((row[1], row[2]) for row in rows if row[0] == label)
+            mine = sorted(((row[1], row[2]) for row in rows if row[0] == label), key=lambda row: self.place(x, row[0]))
             for place, dash in ((1, "solid"), (2, "dash"), (0, "dot")):
                 figure.add_scatter(
                     x=[point[0] for point in mine],
@@ -212,7 +218,7 @@ class Artist:
         figure = new_figure(spec.title or _TITLES[spec.kind], spec.where or "", x or series or "", title)
         for label in dict.fromkeys(row[0] for row in rows):
             mine = [row for row in rows if row[0] == label]
-            mine.sort(key=lambda row: row[1])
+            mine.sort(key=lambda row: self.place(x, row[1]))
             _, where, means, lows, highs = zip(*mine, strict=True)
             whiskers = {
                 "array": [high - mean for high, mean in zip(highs, means, strict=True)],

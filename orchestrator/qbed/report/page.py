@@ -135,12 +135,12 @@ def _queues(connection: Connection) -> list[dict[str, Any]]:
     """The queues where packets waited, were dropped or marked, over all complete cells; the longest wait first."""
     return _dicts(
         connection,
-        f"""SELECT name, any_value(role) AS role, count(*) AS cells,
+        f"""SELECT port AS name, any_value(role) AS role, count(*) AS cells,
             sum(packet_ns) / sum(sum(packet_ns)) OVER () AS share, avg(mean_packets) AS mean, max(max_packets) AS most,
             avg(sent_bytes * 8e9 / rate_bps / nullif(duration_ns, 0)) AS busy,
             sum(dropped_packets) AS dropped, sum(marked_packets) AS marked
-            FROM queues GROUP BY name HAVING max(max_packets) > 0 OR sum(dropped_packets) > 0
-            ORDER BY share DESC NULLS LAST, name LIMIT {MOST_QUEUES}""",
+            FROM queues GROUP BY port HAVING max(max_packets) > 0 OR sum(dropped_packets) > 0
+            ORDER BY share DESC NULLS LAST, port LIMIT {MOST_QUEUES}""",
     )
 
 
@@ -176,7 +176,7 @@ def _draw_images(folder: Path, drawings: list[Drawing], made: Made, advance: Cal
 def number(value: Any) -> str:
     """A measured value, short: four significant digits, thousands apart."""
     if value is None:
-        return "–"
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

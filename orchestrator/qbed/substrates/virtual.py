@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The virtual substrate: a cell is one User-Mode Linux process in time-travel mode (docs/formats.md section 2).
 
-What the guest does may depend on nothing but the plan, so nothing of the host is on its command line: its random generator mixes
-that in. The toolchain is reached through a symlink in the cell folder, and the gate has the same descriptor in every run.
+What the guest does may depend on nothing but the plan, so nothing of the host is on its command line: its random
+generator mixes that in. The toolchain is reached through the cell folder, and the gate has the same
+descriptor in every run.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from typing import Any, Literal
 from qbed.plan import Plan
 from qbed.records import read_done
 from qbed.substrates import CellError, DiskFullError, Limits, Progress
-from qbed.toolchain import Toolchain, find_toolchain
+from qbed.toolchain import MODULES, Toolchain, find_toolchain
 
 VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: what the guest's wall clock says at boot
 GATE_FD = 200
-LINK = "toolchain"
+TOOLS = "guest"
 CONSOLE_LINES = 8
 DISK_FULL_BYTES = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -37,22 +38,22 @@ _PR_SET_PDEATHSIG = 1
 
 
 def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd: int) -> list[str]:
-    """The guest's command line: a function of the plan alone, but for the kernel's own path, which the guest does not see."""
+    """The guest's command line: a function of the plan, but for the kernel's path, which the guest does not see."""
     return [
         str(kernel),
         f"mem={plan.memory_bytes >> 20}M",
         *("rootfstype=hostfs", "root=none", "rootflags=/", "ro", "hostfs_rw=.", "uml_dir=.", "umid=uml"),
-        f"init=/proc/self/cwd/{LINK}/qbed-agent",
+        f"init=/proc/self/cwd/{TOOLS}/qbed-agent",
         *("time-travel=inf-cpu", f"time-travel-start={VIRTUAL_EPOCH_NS}", f"seed={plan.seed}"),
         *("con=null", "con0=null,fd:1", "quiet"),
         f"qgate={gate_fd}",
-        f"QBED_MODULES=/mnt/{LINK}/modules",
+        f"QBED_MODULES=/mnt/{TOOLS}/modules",
         *("--", mode),
     ]
 
 
 def memory_folder(needed: int) -> Path | None:
-    """A folder for the guest's memory file: it is mapped executable and may grow to `needed` bytes. None: there is none."""
+    """A folder for the guest's memory file: mapped executable, it may grow to `needed` bytes. None: none fits."""
     for folder in (Path("/dev/shm"), Path("/tmp"), Path("/var/tmp")):
         with suppress(OSError):
             status = os.statvfs(folder)
@@ -76,7 +77,7 @@ class Guest:
         return self._process.pid
 
     def wait(self, timeout_s: float) -> list[dict[str, Any]] | None:
-        """The gate's next messages (none within the time: an empty list); None: the guest has ended and said everything."""
+        """The gate's next messages (none within the time: an empty list); None: the guest has ended and said all."""
         ready, _, _ = select.select([self.gate.fileno(), self._pidfd], [], [], max(0.0, timeout_s))
         if self.gate.fileno() in ready:
             data = self.gate.recv(1 << 16)
@@ -110,6 +111,20 @@ def _message(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
+def _provide(toolchain: Toolchain, folder: Path, plan: Plan) -> Path:
+    """Put what the guest loads into its cell folder: the toolchain may be where the guest mounts something else."""
+    tools = folder / TOOLS
+    shutil.rmtree(tools, ignore_errors=True)
+    (tools / "modules").mkdir(parents=True)
+    (tools / "qbed-agent").symlink_to(toolchain.folder / "qbed-agent")
+    for name in (*MODULES, *plan.modules):
+        source = toolchain.folder / "modules" / f"{name}.ko"
+        if not source.exists():
+            raise CellError(f"the kernel module {name} is not built; run `make setup`")
+        shutil.copyfile(source, tools / "modules" / source.name)
+    return tools
+
+
 @contextmanager
 def boot(toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"]) -> Iterator[Guest]:
     """Start a guest in `folder` on the cores of the calling thread; at the end of the block nothing of it is left."""
@@ -119,9 +134,7 @@ def boot(toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "
         raise CellError(
             f"no place for the guest's memory: /dev/shm, /tmp and /var/tmp have no {size} free or are mounted noexec"
         )
-    link = folder / LINK
-    link.unlink(missing_ok=True)
-    link.symlink_to(toolchain.folder)
+    tools = _provide(toolchain, folder, plan)
     (folder / "out").mkdir(exist_ok=True)
     ours, theirs = socket.socketpair()
     gate_fd = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
@@ -156,7 +169,7 @@ def boot(toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "
         yield guest
     finally:
         guest.end()
-        link.unlink(missing_ok=True)
+        shutil.rmtree(tools, ignore_errors=True)
 
 
 class VirtualSubstrate:

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed doctor`: what this machine lacks, and how to mend it."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+
+_MARKS = {"good": "[green]ok[/]      ", "optional": "[yellow]optional[/]", "missing": "[red]missing[/] "}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(doctor)
+
+
+def doctor() -> None:
+    """Say what this machine lacks for the virtual substrate, and how to mend it.
+
+    Exit status 1: something that is needed is missing.
+    """
+    from qbed.doctor import examine_machine
+
+    console = Console(soft_wrap=True, highlight=False)
+    bad = False
+    for finding in examine_machine():
+        bad = bad or finding.state == "missing"
+        console.print(f"{_MARKS[finding.state]}  [bold]{finding.name}[/]: ", end="")
+        console.print(finding.text, markup=False)
+        if finding.mend:
+            console.print(f"            mend: {finding.mend}", markup=False)
+    raise typer.Exit(1 if bad else 0)
