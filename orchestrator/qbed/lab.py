@@ -28,7 +28,7 @@ from qbed.overrides import apply_overrides
 from qbed.settings import HostSettings, LinkSettings, SwitchSettings
 from qbed.source import Source, read
 from qbed.topology import Network, Strict, generators
-from qbed.units import DURATIONS, Duration, Size, parse_duration, pattern
+from qbed.units import DURATIONS, PositiveDuration, Size, between, format_size, parse_duration, pattern
 from qbed.workloads import Workload
 
 
@@ -126,7 +126,7 @@ class Capture(Strict):
 
     end: str
     """The end of a link, such as `h1>s1`: at h1, towards s1."""
-    snaplen: Size = 128
+    snaplen: Annotated[Size, between(1, 65535, format_size)] = 128
     """The most bytes of each packet."""
 
 
@@ -147,7 +147,7 @@ class Lab(Strict):
     """By `default`, or a host's name, glob or range; names win over globs."""
     addressing: Literal["ipv4", "ipv6", "both"] = "ipv4"
     """Which addresses the nodes have."""
-    workload: list[Workload] = Field(default_factory=list)
+    workload: list[Workload] = Field(default_factory=list, max_length=10_000)
     """What the hosts send."""
     observe: Observe = Field(default_factory=Observe)
     """What is recorded."""
@@ -155,7 +155,7 @@ class Lab(Strict):
         default_factory=list
     )
     """Where packets are captured."""
-    duration: Duration = Field(gt=0, examples=["100 ms"])
+    duration: PositiveDuration = Field(examples=["100 ms"])
     """How long the lab runs after its epoch; set-up comes before it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Of everything random: equal seeds give equal runs."""

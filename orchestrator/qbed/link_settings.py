@@ -15,7 +15,7 @@ from qbed.selectors import is_glob
 from qbed.settings import LinkFields, LinkSettings
 from qbed.source import FieldPath
 from qbed.topology import Network
-from qbed.units import format_rate, format_size
+from qbed.units import format_size
 
 Side = Literal["a", "b"]
 LinkEnd = tuple[int, Side]
@@ -171,11 +171,11 @@ def _valid(entry: _Entry, problems: Problems) -> bool:
         if values and count % len(values):
             text = f"a list of {len(values)} does not spread evenly over the {count} links that this names"
             problems.error((*entry.path, name), text)
-    if 0 in given.get("rate", ()):
-        problems.error((*entry.path, "rate"), f"expected more than {format_rate(0)}")
     if not _SMALLEST_MTU <= given.get("mtu", 1500) <= _LARGEST_MTU:
         text = f"expected {_SMALLEST_MTU} to {_LARGEST_MTU} bytes, got `{format_size(given['mtu'])}`"
         problems.error((*entry.path, "mtu"), text)
+    if given.get("loss", 0) == 1:
+        problems.error((*entry.path, "loss"), "expected less than 1: a link that loses every frame is none")
     if given.get("overhead", 0) > _LARGEST_MTU:
         problems.error((*entry.path, "overhead"), f"expected at most {_LARGEST_MTU} bytes")
     return len(problems.errors) == before and count > 0

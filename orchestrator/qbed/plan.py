@@ -126,7 +126,7 @@ class Arrivals(Part):
     sources: list[int] | None
     destinations: list[int] | None
     pairs: list[tuple[int, int]] | None
-    interarrival_ns: dict[str, float]
+    interarrival_ns: dict[str, int | float]
     size: dict[str, Any]
     start_ns: int
     stop_ns: int | None

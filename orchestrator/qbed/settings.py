@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from qbed.topology import Strict
-from qbed.units import Amount, Duration, Packets, Rate, Share, Size
+from qbed.units import (
+    LARGEST,
+    Amount,
+    Duration,
+    Packets,
+    PositiveRate,
+    Share,
+    Size,
+    between,
+    format_duration,
+    format_packets,
+)
 
 CongestionControl = Literal[
     "cubic", "reno", "dctcp", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
@@ -25,7 +36,9 @@ def _one_or_list(value: object) -> object:
 
 OnOff = Annotated[Literal["on", "off"], BeforeValidator(_switch)]
 Rates = Annotated[
-    list[Rate], BeforeValidator(_one_or_list, json_schema_input_type=Rate | list[Rate]), Field(min_length=1)
+    list[PositiveRate],
+    BeforeValidator(_one_or_list, json_schema_input_type=PositiveRate | list[PositiveRate]),
+    Field(min_length=1),
 ]
 Durations = Annotated[
     list[Duration], BeforeValidator(_one_or_list, json_schema_input_type=Duration | list[Duration]), Field(min_length=1)
@@ -44,7 +57,7 @@ class LinkFields(Strict):
     overhead: Annotated[Size | None, Field(examples=["24 B"])] = None
     """Bytes that each frame costs on the wire beyond its Ethernet header and payload: 24 for preamble, FCS and gap."""
     loss: Share | None = None
-    """Probability that a frame is lost on the way."""
+    """Probability that a frame is lost on the way, below 1."""
     mtu: Annotated[Size | None, Field(examples=["1500 B"])] = None
     """The largest IP packet; both ends of a link have the same."""
 
@@ -99,9 +112,9 @@ class HostSettings(Strict):
     """Congestion control of its flows, unless their workload says another."""
     ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
     """Whether TCP asks for ECN; `default`: only where the congestion control needs it, and whenever the peer asks."""
-    rto_min: Duration | None = None
+    rto_min: Annotated[Duration, between(1_000, LARGEST, format_duration)] | None = None
     """TCP's smallest retransmission timeout; Linux's own is 200 ms."""
-    initial_window: Packets | None = None
+    initial_window: Annotated[Packets, between(1, 65535, format_packets)] | None = None
     """TCP's initial congestion window; Linux's own is 10 packets."""
     delayed_ack: OnOff | None = None
     """Whether TCP may delay acknowledgements; `off` acknowledges every segment at once."""

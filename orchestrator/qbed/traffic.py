@@ -97,8 +97,8 @@ def _arrivals(content: Arrivals, resolver: Resolver, index: dict[str, int]) -> d
             _capacity(resolver, set(sources), sending=True), _capacity(resolver, set(targets), sending=False)
         )
         mean = content.size.mean_bytes() * 8e9 / ((content.load or 1.0) * capacity)
-    spacing = "exponential" if content.spacing == "poisson" else "fixed"
-    return {**ends, "interarrival_ns": {spacing: mean}, "size": _size(content.size), "limit": content.limit}
+    interarrival = {"exponential": mean} if content.spacing == "poisson" else {"fixed": max(1, round(mean))}
+    return {**ends, "interarrival_ns": interarrival, "size": _size(content.size), "limit": content.limit}
 
 
 def _capacity(resolver: Resolver, hosts: set[str], *, sending: bool) -> int:

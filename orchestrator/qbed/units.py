@@ -6,11 +6,12 @@ Values are exact: `0.5 ns` is refused, not rounded. A number without its unit is
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -27,7 +28,7 @@ RATES = {
 PACKETS = {"packet": 1, "packets": 1}
 
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?)\s*([^\s0-9.][^\s]*)\s*", re.ASCII)
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 
 
 def _shown(value: object) -> str:
@@ -44,7 +45,7 @@ def _parse(value: object, units: dict[str, int], expected: str) -> int:
     if exact.denominator != 1:
         smallest = min(units, key=lambda unit: units[unit])
         raise ValueError(f"expected a whole number of {smallest}, got {_shown(value)}")
-    if exact > _LARGEST:
+    if exact > LARGEST:
         raise ValueError(f"expected {expected}, got {_shown(value)}, which is too large")
     return int(exact)
 
@@ -156,6 +157,19 @@ def _schema(units: dict[str, int], example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern(units), "examples": [example]})
 
 
+def between(low: int, high: int, show: Callable[[int], str]) -> AfterValidator:
+    """Bounds of a quantity in base units, shown with their unit."""
+
+    def check(value: int) -> int:
+        if value < low:
+            raise ValueError(f"expected at least {show(low)}, got `{show(value)}`")
+        if value > high:
+            raise ValueError(f"expected at most {show(high)}, got `{show(value)}`")
+        return value
+
+    return AfterValidator(check)
+
+
 Duration = Annotated[int, BeforeValidator(parse_duration), PlainSerializer(format_duration), _schema(DURATIONS, "5 us")]
 Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(format_size), _schema(SIZES, "32 KB")]
 Rate = Annotated[int, BeforeValidator(parse_rate), PlainSerializer(format_rate), _schema(RATES, "10 Gbit/s")]
@@ -167,3 +181,5 @@ Share = Annotated[
     BeforeValidator(parse_fraction),
     WithJsonSchema({"type": ["number", "string"], "minimum": 0, "maximum": 1, "examples": [0.01, "1 %"]}),
 ]
+PositiveDuration = Annotated[Duration, between(1, LARGEST, format_duration)]
+PositiveRate = Annotated[Rate, between(1, LARGEST, format_rate)]

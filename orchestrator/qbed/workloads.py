@@ -18,7 +18,7 @@ from pydantic import (
 
 from qbed.settings import CongestionControl
 from qbed.topology import Strict
-from qbed.units import Duration, Rate, Size
+from qbed.units import Duration, PositiveDuration, PositiveRate, Size, between, format_size
 
 
 def _names(value: object) -> list[str]:
@@ -126,9 +126,9 @@ class Udp(_Workload):
     """The sending host."""
     to: str
     """The receiving host."""
-    rate: Rate
+    rate: PositiveRate
     """Bits of payload a second."""
-    packet: Size = 1472
+    packet: Annotated[Size, between(1, 65507, format_size)] = 1472
     """Bytes of payload in each datagram."""
     size: FlowSize = None
     """Bytes of payload in all; `unlimited` (or none) sends until `stop`."""
@@ -225,7 +225,7 @@ class Arrivals(_Tcp):
     """The receivers; each flow draws one that is not its sender. All hosts without it."""
     pairs: list[tuple[str, str]] | None = None
     """Instead of `from` and `to`: the pairs from which each flow draws one."""
-    interval: Duration | None = None
+    interval: PositiveDuration | None = None
     """Mean time between two arrivals of the whole workload."""
     load: float | None = Field(default=None, gt=0, le=10)
     """Instead of `interval`: payload offered, as a share of what the senders' links or the receivers' links (the
