@@ -42,9 +42,7 @@ impl Agenda {
         if self.next_ns()? > now_ns {
             return None;
         }
-        self.heap
-            .pop()
-            .map(|Reverse((time_ns, _, action))| (time_ns, action))
+        self.heap.pop().map(|Reverse((time_ns, _, action))| (time_ns, action))
     }
 }
 
@@ -52,18 +50,14 @@ impl Agenda {
 pub struct Timer {
     pub descriptor: TimerFd,
     armed_ns: Option<u64>,
+    fired: bool,
 }
 
 impl Timer {
     pub fn new() -> nix::Result<Self> {
-        let descriptor = TimerFd::new(
-            ClockId::CLOCK_MONOTONIC,
-            TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK,
-        )?;
-        Ok(Self {
-            descriptor,
-            armed_ns: None,
-        })
+        let descriptor =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        Ok(Self { descriptor, armed_ns: None, fired: false })
     }
 
     pub fn arm(&mut self, time_ns: Option<u64>) -> nix::Result<()> {
@@ -81,8 +75,14 @@ impl Timer {
     }
 
     /// To be called when the timer has fired.
-    pub fn fired(&mut self) {
+    pub fn on_fired(&mut self) {
         self.armed_ns = None;
+        self.fired = true;
+    }
+
+    /// Whether it has fired since the last call.
+    pub fn take_fired(&mut self) -> bool {
+        std::mem::take(&mut self.fired)
     }
 }
 
@@ -98,14 +98,7 @@ mod tests {
         agenda.add(5, Action::TcpConnect(1));
         agenda.add(4, Action::Alarm);
         let due: Vec<_> = std::iter::from_fn(|| agenda.take_due(5)).collect();
-        assert_eq!(
-            due,
-            [
-                (4, Action::Alarm),
-                (5, Action::TcpConnect(2)),
-                (5, Action::TcpConnect(1))
-            ]
-        );
+        assert_eq!(due, [(4, Action::Alarm), (5, Action::TcpConnect(2)), (5, Action::TcpConnect(1))]);
     }
 
     proptest! {

@@ -39,28 +39,14 @@ impl Captures {
             let snaplen = plan.snaplen.min(SNAPLEN_MAX);
             let mut file = records::create(&format!("{}.pcap", plan.name.replace(':', "-")))?;
             file.write_all(&file_header(snaplen)).of(|| name.clone())?;
-            Ok(Capture {
-                name,
-                socket,
-                inbox: Inbox::new(snaplen as usize),
-                file,
-            })
+            Ok(Capture { name, socket, inbox: Inbox::new(snaplen as usize), file })
         };
-        world
-            .plan
-            .captures
-            .iter()
-            .map(open)
-            .collect::<Result<_>>()
-            .map(Self)
+        world.plan.captures.iter().map(open).collect::<Result<_>>().map(Self)
     }
 
     pub fn schedule(&mut self, world: &mut World<'_>) {
         if !self.0.is_empty() {
-            world.agenda.add(
-                world.now_ns().max(world.plan.epoch_ns) + ROUND_NS,
-                Action::DrainCaptures,
-            );
+            world.agenda.add(world.now_ns().max(world.plan.epoch_ns) + ROUND_NS, Action::DrainCaptures);
         }
     }
 

@@ -49,11 +49,7 @@ impl Notice {
     pub fn event(&self, time_ns: i64) -> Event {
         match self {
             Self::Output(output) => output.event(),
-            Self::Exit { id, code } => Event::Exit {
-                id: *id,
-                code: *code,
-                time_ns,
-            },
+            Self::Exit { id, code } => Event::Exit { id: *id, code: *code, time_ns },
         }
     }
 }
@@ -78,12 +74,7 @@ impl Children {
         mask.thread_block().of(here)?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).of(here)?;
         world.watch(&signals, Token::Children, READABLE).of(here)?;
-        Ok(Self {
-            signals,
-            running: BTreeMap::new(),
-            pipes: BTreeMap::new(),
-            next_pipe: 0,
-        })
+        Ok(Self { signals, running: BTreeMap::new(), pipes: BTreeMap::new(), next_pipe: 0 })
     }
 
     /// Starts a program. An error is one of the program, not of the lab.
@@ -109,17 +100,8 @@ impl Children {
         let number = self.next_pipe;
         self.next_pipe += 1;
         // Level-triggered: a read takes one piece only.
-        world
-            .watch(&end, Token::Pipe(number), nix::sys::epoll::EpollFlags::EPOLLIN)
-            .of(here)?;
-        self.pipes.insert(
-            number,
-            Pipe {
-                id,
-                stream,
-                file: end.into(),
-            },
-        );
+        world.watch(&end, Token::Pipe(number), nix::sys::epoll::EpollFlags::EPOLLIN).of(here)?;
+        self.pipes.insert(number, Pipe { id, stream, file: end.into() });
         Ok(())
     }
 
@@ -130,11 +112,7 @@ impl Children {
         match pipe.file.read(&mut bytes) {
             Ok(length) if length > 0 => {
                 bytes.truncate(length);
-                Some(Output {
-                    id: pipe.id,
-                    stream: pipe.stream,
-                    bytes,
-                })
+                Some(Output { id: pipe.id, stream: pipe.stream, bytes })
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
             _ => {
@@ -158,12 +136,8 @@ impl Children {
                 Err(error) => return Err(error).of(|| "waiting for programs".into()),
             };
             if let Some(id) = self.running.remove(&pid.as_raw()) {
-                let numbers: Vec<u32> = self
-                    .pipes
-                    .iter()
-                    .filter(|(_, p)| p.id == id)
-                    .map(|(n, _)| *n)
-                    .collect();
+                let numbers: Vec<u32> =
+                    self.pipes.iter().filter(|(_, p)| p.id == id).map(|(n, _)| *n).collect();
                 for number in numbers {
                     while let Some(output) = self.read(number) {
                         notices.push(Notice::Output(output));

@@ -77,19 +77,10 @@ struct NodeCounters {
 }
 
 pub fn write(world: &World<'_>) -> Result<()> {
-    let mut nodes = (0..world.plan.nodes.len())
-        .map(|node| read(world, node))
-        .collect::<Result<Vec<_>>>()?;
-    let counters = arrange(
-        world.plan,
-        &world.lab.interfaces,
-        &mut nodes,
-        world.now_since_epoch(),
-    );
+    let mut nodes = (0..world.plan.nodes.len()).map(|node| read(world, node)).collect::<Result<Vec<_>>>()?;
+    let counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
     let mut file = records::create("counters.json")?;
-    records::line(&mut file, &counters)
-        .and_then(|()| file.flush())
-        .of(|| "out/counters.json".into())
+    records::line(&mut file, &counters).and_then(|()| file.flush()).of(|| "out/counters.json".into())
 }
 
 fn arrange(
@@ -99,39 +90,15 @@ fn arrange(
     time_ns: i64,
 ) -> Counters {
     let index = |node: usize, interface: &str| interfaces[node][interface];
-    let mut end = |end: &End| {
-        nodes[end.node]
-            .ends
-            .remove(&index(end.node, &end.interface))
-            .unwrap_or_default()
-    };
-    let links = plan
-        .links
-        .iter()
-        .map(|link| LinkCounters {
-            a: end(&link.a),
-            b: end(&link.b),
-        })
-        .collect();
+    let mut end =
+        |end: &End| nodes[end.node].ends.remove(&index(end.node, &end.interface)).unwrap_or_default();
+    let links = plan.links.iter().map(|link| LinkCounters { a: end(&link.a), b: end(&link.b) }).collect();
     let queues = plan.queues.iter();
     let queues = queues
-        .map(|q| {
-            nodes[q.node]
-                .queues
-                .remove(&index(q.node, &q.interface))
-                .unwrap_or_default()
-        })
+        .map(|q| nodes[q.node].queues.remove(&index(q.node, &q.interface)).unwrap_or_default())
         .collect();
-    let nodes = nodes
-        .iter_mut()
-        .map(|node| std::mem::take(&mut node.mib))
-        .collect();
-    Counters {
-        time_ns,
-        links,
-        queues,
-        nodes,
-    }
+    let nodes = nodes.iter_mut().map(|node| std::mem::take(&mut node.mib)).collect();
+    Counters { time_ns, links, queues, nodes }
 }
 
 fn read(world: &World<'_>, node: usize) -> Result<NodeCounters> {
@@ -171,11 +138,7 @@ fn read(world: &World<'_>, node: usize) -> Result<NodeCounters> {
 
 fn end_counters(attributes: &[u8]) -> EndCounters {
     let info = attribute(attributes, libc::IFLA_LINKINFO).and_then(|info| attribute(info, INFO_DATA));
-    let qlink = |kind| {
-        info.and_then(|data| attribute(data, kind))
-            .and_then(|v| u64_at(v, 0))
-            .unwrap_or(0)
-    };
+    let qlink = |kind| info.and_then(|data| attribute(data, kind)).and_then(|v| u64_at(v, 0)).unwrap_or(0);
     // struct rtnl_link_stats64
     let stats = attribute(attributes, libc::IFLA_STATS64).unwrap_or(&[]);
     let stat = |index: usize| u64_at(stats, 8 * index).unwrap_or(0);
@@ -216,9 +179,7 @@ fn count(mib: &mut Mib, group: &str, name: &str, value: &str) {
     match value.parse() {
         Ok(0) | Err(_) => {}
         Ok(value) => {
-            mib.entry(group.to_owned())
-                .or_default()
-                .insert(name.to_owned(), value);
+            mib.entry(group.to_owned()).or_default().insert(name.to_owned(), value);
         }
     }
 }
@@ -241,9 +202,8 @@ fn read_columns(text: &str, mib: &mut Mib) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
         if let (Some(full), Some(value)) = (words.next(), words.next()) {
-            if let Some((group, name)) = GROUPS
-                .iter()
-                .find_map(|g| full.strip_prefix(g).map(|name| (g, name)))
+            if let Some((group, name)) =
+                GROUPS.iter().find_map(|g| full.strip_prefix(g).map(|name| (g, name)))
             {
                 count(mib, group, name, value);
             }
@@ -258,14 +218,8 @@ mod tests {
     #[test]
     fn snmp_is_read_by_column_and_zeros_are_left_out() {
         let mut mib = Mib::new();
-        read_pairs(
-            "Tcp: MaxConn InSegs OutRsts\nTcp: -1 7 0\nUdp: InDatagrams\nUdp: 3\n",
-            &mut mib,
-        );
-        read_columns(
-            "Ip6InReceives  \t 5\nUdp6InDatagrams\t 0\nIcmp6OutMsgs 2\n",
-            &mut mib,
-        );
+        read_pairs("Tcp: MaxConn InSegs OutRsts\nTcp: -1 7 0\nUdp: InDatagrams\nUdp: 3\n", &mut mib);
+        read_columns("Ip6InReceives  \t 5\nUdp6InDatagrams\t 0\nIcmp6OutMsgs 2\n", &mut mib);
         let json = serde_json::to_value(&mib).unwrap();
         let expected = serde_json::json!({
             "Tcp": {"MaxConn": -1, "InSegs": 7}, "Udp": {"InDatagrams": 3}, "Ip6": {"InReceives": 5}, "Icmp6": {"OutMsgs": 2},
@@ -276,28 +230,14 @@ mod tests {
     #[test]
     fn a_qdiscs_statistics_are_found_where_the_kernel_puts_them() {
         let mut message = Batch::default();
-        message
-            .request(0, 0, &[], "")
-            .text(TCA_KIND, "red")
-            .attribute(TCA_XSTATS, &[0xab, 1]);
+        message.request(0, 0, &[], "").text(TCA_KIND, "red").attribute(TCA_XSTATS, &[0xab, 1]);
         let stats = message.begin(TCA_STATS2);
         message.attribute(STATS_BASIC, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
-        message.attribute(
-            STATS_QUEUE,
-            &[3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0],
-        );
+        message.attribute(STATS_QUEUE, &[3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0]);
         message.end(stats);
         let queue = queue_counters(message.body());
         assert_eq!((queue.kind.as_str(), queue.xstats.as_str()), ("red", "ab01"));
-        assert_eq!(
-            (
-                queue.bytes,
-                queue.packets,
-                queue.backlog_packets,
-                queue.backlog_bytes
-            ),
-            (1, 2, 3, 4)
-        );
+        assert_eq!((queue.bytes, queue.packets, queue.backlog_packets, queue.backlog_bytes), (1, 2, 3, 4));
         assert_eq!((queue.drops, queue.requeues, queue.overlimits), (5, 6, 7));
     }
 }

@@ -17,24 +17,13 @@ pub struct Started {
 pub fn spawn(program: &Program) -> Result<Started, String> {
     let (name, arguments) = program.argv.split_first().ok_or("argv is empty")?;
     let mut command = Command::new(name);
-    command
-        .args(arguments)
-        .env_clear()
-        .env("PATH", PATH)
-        .envs(&program.env);
+    command.args(arguments).env_clear().env("PATH", PATH).envs(&program.env);
     command.current_dir(program.cwd.as_deref().unwrap_or("/"));
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
     let stdout = child.stdout.take().ok_or("no stdout")?.into();
     let stderr = child.stderr.take().ok_or("no stderr")?.into();
-    Ok(Started {
-        pid: child.id() as i32,
-        stdout,
-        stderr,
-    })
+    Ok(Started { pid: child.id() as i32, stdout, stderr })
 }
 
 #[cfg(test)]
@@ -44,21 +33,11 @@ mod tests {
 
     #[test]
     fn a_program_gets_its_environment_and_nothing_else() {
-        let argv = ["sh", "-c", "echo $GREETING $HOME; pwd"]
-            .map(String::from)
-            .to_vec();
+        let argv = ["sh", "-c", "echo $GREETING $HOME; pwd"].map(String::from).to_vec();
         let env = [("GREETING".to_owned(), "hello".to_owned())].into();
-        let program = Program {
-            id: 1,
-            node: "h1".into(),
-            argv,
-            env,
-            cwd: Some("/usr".into()),
-        };
+        let program = Program { id: 1, node: "h1".into(), argv, env, cwd: Some("/usr".into()) };
         let mut output = String::new();
-        std::fs::File::from(spawn(&program).unwrap().stdout)
-            .read_to_string(&mut output)
-            .unwrap();
+        std::fs::File::from(spawn(&program).unwrap().stdout).read_to_string(&mut output).unwrap();
         assert_eq!(output, "hello\n/usr\n");
     }
 }

@@ -48,32 +48,21 @@ pub struct Gate {
 
 impl Gate {
     pub fn open() -> Result<Self> {
-        let device = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(DEVICE)
-            .of(|| DEVICE.into())?;
-        Ok(Self {
-            lines: BufReader::new(device),
-        })
+        let device = OpenOptions::new().read(true).write(true).open(DEVICE).of(|| DEVICE.into())?;
+        Ok(Self { lines: BufReader::new(device) })
     }
 
     pub fn send(&mut self, event: &Event) -> Result<()> {
         let mut line = serde_json::to_vec(event).of(|| DEVICE.into())?;
         line.push(b'\n');
-        self.lines
-            .get_mut()
-            .write_all(&line)
-            .of(|| format!("{DEVICE}: writing"))
+        self.lines.get_mut().write_all(&line).of(|| format!("{DEVICE}: writing"))
     }
 
     /// The host's next command, or why it is none. The end of the stream is `stop`: nobody is left to command.
     pub fn receive(&mut self) -> Result<std::result::Result<Command, String>> {
         let mut line = String::new();
-        let length = self
-            .lines
-            .read_line(&mut line)
-            .map_err(|e| Failure::new(format!("{DEVICE}: reading: {e}")))?;
+        let length =
+            self.lines.read_line(&mut line).map_err(|e| Failure::new(format!("{DEVICE}: reading: {e}")))?;
         if length == 0 {
             return Ok(Ok(Command::Stop));
         }
@@ -103,33 +92,17 @@ mod tests {
 
     #[test]
     fn base64_as_in_the_rfcs_test_vectors() {
-        let vectors = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foobar", "Zm9vYmFy"),
-        ];
-        assert!(vectors
-            .iter()
-            .all(|(plain, coded)| base64(plain.as_bytes()) == *coded));
+        let vectors = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
+        assert!(vectors.iter().all(|(plain, coded)| base64(plain.as_bytes()) == *coded));
     }
 
     #[test]
     fn commands_are_read_as_the_contract_writes_them() {
         let text =
             r#"{"command": "exec", "id": 1, "node": "h1", "argv": ["ping", "h2"], "env": {}, "cwd": "/"}"#;
-        let Command::Exec(program) = serde_json::from_str(text).unwrap() else {
-            panic!("not exec")
-        };
-        assert_eq!(
-            (program.id, program.node.as_str(), program.argv.len()),
-            (1, "h1", 2)
-        );
-        assert_eq!(
-            serde_json::from_str::<Command>(r#"{"command": "stop"}"#).unwrap(),
-            Command::Stop
-        );
+        let Command::Exec(program) = serde_json::from_str(text).unwrap() else { panic!("not exec") };
+        assert_eq!((program.id, program.node.as_str(), program.argv.len()), (1, "h1", 2));
+        assert_eq!(serde_json::from_str::<Command>(r#"{"command": "stop"}"#).unwrap(), Command::Stop);
         let advance = serde_json::from_str::<Command>(r#"{"command": "advance", "id": 2, "ns": 5}"#).unwrap();
         assert_eq!(advance, Command::Advance { id: 2, ns: 5 });
     }

@@ -17,30 +17,31 @@ pub const CELL: &str = "/mnt";
 /// fs.nr_open's default: the most descriptors that a process may ask for.
 const DESCRIPTORS: u64 = 1 << 20;
 
-/// Mounts the guest's own file systems over the host's read-only root.
-pub fn mount_all() -> Result<()> {
+/// Mounts what the agent itself needs over the host's read-only root.
+pub fn mount_kernel() -> Result<()> {
+    mount_one("proc", "/proc", None)?;
+    mount_one("sysfs", "/sys", None)?;
+    mount_one("devtmpfs", "/dev", None)?;
     // `.` is the kernel's working directory on the host: the only hostfs that the kernel lets be written.
-    let mounts = [
-        ("proc", "/proc", None),
-        ("sysfs", "/sys", None),
-        ("devtmpfs", "/dev", None),
-        ("tmpfs", "/tmp", None),
-        ("tmpfs", "/run", None),
-        ("hostfs", CELL, Some(".")),
-    ];
-    for (kind, target, options) in mounts {
-        mount(Some(kind), target, Some(kind), MsFlags::empty(), options)
-            .of(|| format!("mounting {kind} on {target}"))?;
-    }
+    mount_one("hostfs", CELL, Some("."))?;
     setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).of(|| "raising RLIMIT_NOFILE".into())
+}
+
+/// Mounts room to write. What the host has in these folders is hidden from then on, kernel modules for example.
+pub fn mount_scratch() -> Result<()> {
+    mount_one("tmpfs", "/tmp", None)?;
+    mount_one("tmpfs", "/run", None)
+}
+
+fn mount_one(kind: &str, target: &str, options: Option<&str>) -> Result<()> {
+    let mounted = mount(Some(kind), target, Some(kind), MsFlags::empty(), options);
+    mounted.of(|| format!("mounting {kind} on {target}"))
 }
 
 /// The folder of the kernel modules, from the kernel's command line.
 pub fn module_folder() -> Result<PathBuf> {
     let folder = std::env::var_os("QBED_MODULES");
-    folder
-        .map(PathBuf::from)
-        .ok_or_else(|| Failure::new("QBED_MODULES is not on the kernel's command line"))
+    folder.map(PathBuf::from).ok_or_else(|| Failure::new("QBED_MODULES is not on the kernel's command line"))
 }
 
 pub fn load_module(folder: &Path, name: &str, parameters: &str) -> Result<()> {

@@ -14,10 +14,7 @@ const BEFORE_WORKLOADS_NS: u64 = 1_000_000_000;
 pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
     let mut started = false;
     loop {
-        let gate = engine
-            .gate
-            .as_mut()
-            .ok_or_else(|| Failure::new("mode lab: no gate (qgate=FD)"))?;
+        let gate = engine.gate.as_mut().ok_or_else(|| Failure::new("mode lab: no gate (qgate=FD)"))?;
         match gate.receive()? {
             Err(error) => engine.tell(&Event::Error { error })?,
             Ok(Command::Stop) => return Ok(()),
@@ -34,9 +31,7 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
                 done(engine, id)?;
             }
             Ok(Command::Workloads { .. }) if started => {
-                engine.tell(&Event::Error {
-                    error: "the workloads were started already".into(),
-                })?;
+                engine.tell(&Event::Error { error: "the workloads were started already".into() })?;
             }
             Ok(Command::Workloads { id }) => {
                 started = true;
@@ -58,15 +53,8 @@ fn start(engine: &mut Engine<'_>, program: &Program) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(error) => {
             let (id, time_ns) = (program.id, engine.world.now_since_epoch());
-            engine.tell(&Event::Stderr {
-                id,
-                data: crate::gate::base64(format!("{error}\n").as_bytes()),
-            })?;
-            engine.tell(&Event::Exit {
-                id,
-                code: NOT_STARTED,
-                time_ns,
-            })?;
+            engine.tell(&Event::Stderr { id, data: crate::gate::base64(format!("{error}\n").as_bytes()) })?;
+            engine.tell(&Event::Exit { id, code: NOT_STARTED, time_ns })?;
             Ok(false)
         }
     }

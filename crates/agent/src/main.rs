@@ -54,16 +54,10 @@ fn main() -> ExitCode {
         eprintln!("qbed-agent is the first process of a virtual-time kernel; `qbed` starts it there");
         return ExitCode::FAILURE;
     }
-    std::panic::set_hook(Box::new(|panic| {
-        conclude(&Done::Failed {
-            error: format!("the agent: {panic}"),
-        })
-    }));
+    std::panic::set_hook(Box::new(|panic| conclude(&Done::Failed { error: format!("the agent: {panic}") })));
     let done = match run() {
         Ok(end_ns) => Done::Complete { end_ns },
-        Err(failure) => Done::Failed {
-            error: failure.to_string(),
-        },
+        Err(failure) => Done::Failed { error: failure.to_string() },
     };
     conclude(&done);
     ExitCode::FAILURE
@@ -87,17 +81,16 @@ fn run() -> Result<i64> {
         Some("lab") => Mode::Lab,
         other => return Err(Failure::new(format!("the mode is cell or lab, not {other:?}"))),
     };
-    init::mount_all()?;
+    init::mount_kernel()?;
     std::fs::create_dir_all(records::out("")).of(|| "out".into())?;
     let text = std::fs::read_to_string(format!("{}/plan.json", init::CELL)).of(|| "plan.json".into())?;
     let plan = Plan::parse(&text)?;
     let gate = load_modules(&plan)?;
+    init::mount_scratch()?;
     let end_ns = plan.epoch_ns.saturating_add(plan.duration_ns);
     let lab = Lab::build(&plan, if mode == Mode::Cell { end_ns } else { 0 })?;
     let mut engine = Engine::new(World::new(&plan, &lab)?, gate)?;
-    engine.tell(&Event::Ready {
-        setup_nodes: plan.nodes.len(),
-    })?;
+    engine.tell(&Event::Ready { setup_nodes: plan.nodes.len() })?;
     match mode {
         Mode::Cell => {
             if engine.world.now_ns() >= plan.epoch_ns {
@@ -117,10 +110,7 @@ fn run() -> Result<i64> {
 /// Loads the project's modules and the plan's. Without `qgate=FD` on the kernel's command line there is no gate.
 fn load_modules(plan: &Plan) -> Result<Option<Gate>> {
     let folder = init::module_folder()?;
-    for name in ["qlink", "qtap"]
-        .into_iter()
-        .chain(plan.modules.iter().map(String::as_str))
-    {
+    for name in ["qlink", "qtap"].into_iter().chain(plan.modules.iter().map(String::as_str)) {
         init::load_module(&folder, name, "")?;
     }
     let Some(descriptor) = std::env::var_os("qgate") else {

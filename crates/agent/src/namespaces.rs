@@ -33,26 +33,13 @@ impl Namespaces {
             unshare(CloneFlags::CLONE_NEWNET).of(here)?;
             let path = format!("{NAMES}/{}", node.name);
             File::create(&path).of(here)?;
-            mount(
-                Some(OURS),
-                path.as_str(),
-                None::<&str>,
-                MsFlags::MS_BIND,
-                None::<&str>,
-            )
-            .of(here)?;
+            mount(Some(OURS), path.as_str(), None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
             created.push((node.name.clone(), File::open(&path).of(here)?));
-            write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| {
-                interface_of(key).is_none()
-            })?;
+            write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| interface_of(key).is_none())?;
         }
         let current = Cell::new(None);
         setns(&home, CloneFlags::CLONE_NEWNET).of(|| "the first network namespace".into())?;
-        Ok(Self {
-            nodes: created,
-            home,
-            current,
-        })
+        Ok(Self { nodes: created, home, current })
     }
 
     /// Moves the calling thread into a node's namespace.
@@ -87,9 +74,7 @@ impl Namespaces {
 
 /// The sysctls that exist only once the node's links do. To be called inside the node.
 pub fn write_interface_sysctls(node: &Node) -> Result<()> {
-    write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| {
-        interface_of(key).is_some()
-    })
+    write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| interface_of(key).is_some())
 }
 
 /// Writes those of a node's (or the whole kernel's) sysctls that are wanted.

@@ -52,8 +52,7 @@ impl Batch {
     }
 
     pub fn attribute(&mut self, kind: u16, payload: &[u8]) -> &mut Self {
-        self.bytes
-            .extend_from_slice(&((NLA_HEADER_LEN + payload.len()) as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(&((NLA_HEADER_LEN + payload.len()) as u16).to_ne_bytes());
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
         self.raw(payload)
     }
@@ -143,10 +142,7 @@ impl Netlink {
         for range in batch.datagrams() {
             let last = range.end - 1;
             let from = batch.requests[range.start].0;
-            let to = batch
-                .requests
-                .get(range.end)
-                .map_or(batch.bytes.len(), |next| next.0);
+            let to = batch.requests.get(range.end).map_or(batch.bytes.len(), |next| next.0);
             let flags = batch.requests[last].0 + 6;
             let with_ack =
                 u16::from_ne_bytes([batch.bytes[flags], batch.bytes[flags + 1]]) | libc::NLM_F_ACK as u16;
@@ -205,11 +201,7 @@ fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
         let kind = u16_at(message, 4)?;
         let sequence = u32_at(message, 8)?;
         datagram = datagram.get(align(length)..).unwrap_or(&[]);
-        Some(Message {
-            kind,
-            sequence,
-            payload: &message[HEADER_LEN..],
-        })
+        Some(Message { kind, sequence, payload: &message[HEADER_LEN..] })
     })
 }
 
@@ -260,9 +252,7 @@ mod tests {
     #[test]
     fn a_request_is_laid_out_as_the_kernel_reads_it() {
         let mut batch = Batch::default();
-        batch
-            .request(16, libc::NLM_F_CREATE, &[9; 4], "link x")
-            .text(3, "eth0");
+        batch.request(16, libc::NLM_F_CREATE, &[9; 4], "link x").text(3, "eth0");
         let nest = batch.begin(18);
         batch.u32(1, 7).end(nest);
         batch.finish();
@@ -296,10 +286,7 @@ mod tests {
         let mut attribute = Batch::default();
         attribute.text(EXTENDED_ACK_MESSAGE, "rate is missing");
         payload.extend_from_slice(&attribute.bytes);
-        assert_eq!(
-            refusal(&payload).unwrap(),
-            "Invalid argument (os error 22): rate is missing"
-        );
+        assert_eq!(refusal(&payload).unwrap(), "Invalid argument (os error 22): rate is missing");
         assert_eq!(refusal(&[0; 20]), None);
     }
 
@@ -309,17 +296,11 @@ mod tests {
         let mut links = 0;
         let mut query = Batch::default();
         query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16], "links");
-        netlink
-            .dump(query, |kind, _| links += u32::from(kind == libc::RTM_NEWLINK))
-            .unwrap();
+        netlink.dump(query, |kind, _| links += u32::from(kind == libc::RTM_NEWLINK)).unwrap();
         assert!(links >= 1);
         let mut batch = Batch::default();
-        batch
-            .request(libc::RTM_GETLINK, 0, &[0; 16], "link ?")
-            .text(libc::IFLA_IFNAME, "no-such");
-        batch
-            .request(libc::RTM_GETLINK, 0, &[0; 16], "link !")
-            .text(libc::IFLA_IFNAME, "nor-this");
+        batch.request(libc::RTM_GETLINK, 0, &[0; 16], "link ?").text(libc::IFLA_IFNAME, "no-such");
+        batch.request(libc::RTM_GETLINK, 0, &[0; 16], "link !").text(libc::IFLA_IFNAME, "nor-this");
         let failure = netlink.run(batch).unwrap_err().to_string();
         assert!(failure.starts_with("link ?: No such device"), "{failure}");
     }

@@ -197,17 +197,8 @@ pub struct Workload {
 
 #[derive(Debug, Clone)]
 pub enum Pattern {
-    Flows {
-        pairs: Vec<[usize; 2]>,
-        size_bytes: Option<u64>,
-        spread_ns: u64,
-    },
-    Arrivals {
-        pairs: Pairs,
-        interarrival: Interarrival,
-        size: Size,
-        limit: Option<u64>,
-    },
+    Flows { pairs: Vec<[usize; 2]>, size_bytes: Option<u64>, spread_ns: u64 },
+    Arrivals { pairs: Pairs, interarrival: Interarrival, size: Size, limit: Option<u64> },
 }
 
 /// Who talks to whom in a workload of arrivals.
@@ -410,10 +401,7 @@ impl FromStr for Mac {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let bytes: Option<Vec<u8>> = text
-            .split(':')
-            .map(|byte| u8::from_str_radix(byte, 16).ok())
-            .collect();
+        let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
         bytes
             .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
@@ -434,11 +422,7 @@ impl FromStr for Hex {
             return Err(wrong());
         }
         let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| wrong());
-        (0..text.len())
-            .step_by(2)
-            .map(byte)
-            .collect::<std::result::Result<_, _>>()
-            .map(Self)
+        (0..text.len()).step_by(2).map(byte).collect::<std::result::Result<_, _>>().map(Self)
     }
 }
 
@@ -458,10 +442,7 @@ impl Plan {
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = serde_json::from_str(text).of(|| "plan.json".into())?;
         if plan.version != 1 {
-            return Err(Failure::new(format!(
-                "plan.json: version {} is not known, only 1 is",
-                plan.version
-            )));
+            return Err(Failure::new(format!("plan.json: version {} is not known, only 1 is", plan.version)));
         }
         crate::validate::check(&plan)?;
         Ok(plan)

@@ -49,9 +49,7 @@ pub fn request(batch: &mut Batch, queue: &Queue, ifindex: u32) {
     fixed[12..16].copy_from_slice(&ROOT.to_ne_bytes());
     let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
     let object = format!("queue {} (qdisc {kind})", queue.name);
-    batch
-        .request(libc::RTM_NEWQDISC, flags, &fixed, object)
-        .text(TCA_KIND, kind);
+    batch.request(libc::RTM_NEWQDISC, flags, &fixed, object).text(TCA_KIND, kind);
     // Without options a qdisc takes its defaults; an empty attribute would be malformed to some.
     if !options.0.is_empty() {
         batch.attribute(TCA_OPTIONS, &options.0);
@@ -63,18 +61,10 @@ pub fn run_tc(queue: &Queue) -> Result<()> {
     let Qdisc::Tc(tc) = &queue.qdisc else {
         return Ok(());
     };
-    let here = || {
-        format!(
-            "queue {} (tc qdisc replace dev {} root {})",
-            queue.name,
-            queue.interface,
-            tc.join(" ")
-        )
-    };
+    let here =
+        || format!("queue {} (tc qdisc replace dev {} root {})", queue.name, queue.interface, tc.join(" "));
     let mut command = Command::new("tc");
-    command
-        .args(["qdisc", "replace", "dev", &queue.interface, "root"])
-        .args(tc);
+    command.args(["qdisc", "replace", "dev", &queue.interface, "root"]).args(tc);
     let output = command.env("PATH", crate::exec::PATH).output().of(here)?;
     if output.status.success() {
         return Ok(());
@@ -96,12 +86,7 @@ impl<'a> Taps<'a> {
         let netlink = Netlink::open(libc::NETLINK_GENERIC).of(here)?;
         let mut query = Batch::default();
         query
-            .request(
-                GENERIC_CONTROL,
-                libc::NLM_F_ACK,
-                &[CONTROL_GET_FAMILY, 1, 0, 0],
-                "qtap",
-            )
+            .request(GENERIC_CONTROL, libc::NLM_F_ACK, &[CONTROL_GET_FAMILY, 1, 0, 0], "qtap")
             .text(CONTROL_FAMILY_NAME, "qtap");
         let mut family = None;
         netlink
@@ -122,11 +107,7 @@ impl<'a> Taps<'a> {
         let mut batch = Batch::default();
         for &id in queues {
             let queue = &self.plan.queues[id];
-            let flags = if queue.observe.events {
-                qtap::FLAG_EVENTS
-            } else {
-                0
-            };
+            let flags = if queue.observe.events { qtap::FLAG_EVENTS } else { 0 };
             let fixed = [qtap::ATTACH, qtap::VERSION, 0, 0];
             batch
                 .request(self.family, 0, &fixed, format!("queue {}: its tap", queue.name))
@@ -145,14 +126,7 @@ impl<'a> Taps<'a> {
     /// Has every tap emit its last interval, summary and histogram.
     pub fn flush(&self) -> Result<()> {
         let mut batch = Batch::default();
-        batch.request(
-            self.family,
-            0,
-            &[qtap::FLUSH, qtap::VERSION, 0, 0],
-            "flushing the taps",
-        );
-        Netlink::open(libc::NETLINK_GENERIC)
-            .of(|| "generic netlink".into())?
-            .run(batch)
+        batch.request(self.family, 0, &[qtap::FLUSH, qtap::VERSION, 0, 0], "flushing the taps");
+        Netlink::open(libc::NETLINK_GENERIC).of(|| "generic netlink".into())?.run(batch)
     }
 }

@@ -94,9 +94,7 @@ pub fn write_flows(mut records: Vec<FlowRecord<'_>>) -> Result<()> {
     records.sort_by_key(|record| record.flow);
     let mut file = create("flows.ndjson")?;
     let written = records.iter().try_for_each(|record| line(&mut file, record));
-    written
-        .and_then(|()| file.flush())
-        .of(|| "out/flows.ndjson".into())
+    written.and_then(|()| file.flush()).of(|| "out/flows.ndjson".into())
 }
 
 /// A row of `tcpinfo.ndjson`.
@@ -170,13 +168,8 @@ mod tests {
             to_value(Done::Complete { end_ns: 5 }).unwrap(),
             json!({"status": "complete", "end_ns": 5})
         );
-        let failed = Done::Failed {
-            error: "node x".into(),
-        };
-        assert_eq!(
-            serde_json::to_string(&failed).unwrap(),
-            r#"{"status":"failed","error":"node x"}"#
-        );
+        let failed = Done::Failed { error: "node x".into() };
+        assert_eq!(serde_json::to_string(&failed).unwrap(), r#"{"status":"failed","error":"node x"}"#);
     }
 
     #[test]
@@ -211,11 +204,8 @@ mod tests {
             segments_received: None,
         };
         let contract = include_str!("../../../docs/formats.md");
-        let example = contract
-            .split("Flow record: `")
-            .nth(1)
-            .and_then(|rest| rest.split('`').next())
-            .unwrap();
+        let example =
+            contract.split("Flow record: `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
         let example: serde_json::Value = serde_json::from_str(example).unwrap();
         assert_eq!(to_value(&record).unwrap(), example);
     }

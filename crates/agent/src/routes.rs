@@ -26,11 +26,7 @@ const CONNECTED_V6_METRIC: u32 = 256;
 pub fn request(batch: &mut Batch, route: &Route, interfaces: &HashMap<String, u32>, object: String) {
     let to = route.to.address;
     let gateways = route.via.iter().any(|hop| hop.gateway.is_some());
-    let scope = if gateways || to.is_ipv6() {
-        libc::RT_SCOPE_UNIVERSE
-    } else {
-        libc::RT_SCOPE_LINK
-    };
+    let scope = if gateways || to.is_ipv6() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
     let mut fixed = [0u8; 12]; // rtmsg
     fixed[0] = family(to);
     fixed[1] = route.to.length;
@@ -38,12 +34,7 @@ pub fn request(batch: &mut Batch, route: &Route, interfaces: &HashMap<String, u3
     fixed[5] = libc::RTPROT_STATIC;
     fixed[6] = scope;
     fixed[7] = libc::RTN_UNICAST;
-    batch.request(
-        libc::RTM_NEWROUTE,
-        libc::NLM_F_CREATE | libc::NLM_F_REPLACE,
-        &fixed,
-        object,
-    );
+    batch.request(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed, object);
     if route.to.length > 0 {
         batch.attribute(libc::RTA_DST, &octets(to));
     }

@@ -59,10 +59,7 @@ impl Draws {
     pub fn pair(&mut self, pairs: &Pairs) -> [usize; 2] {
         match pairs {
             Pairs::Listed(pairs) => pairs[self.below(pairs.len() as u64) as usize],
-            Pairs::Product {
-                sources,
-                destinations,
-            } => loop {
+            Pairs::Product { sources, destinations } => loop {
                 let src = sources[self.below(sources.len() as u64) as usize];
                 let dst = destinations[self.below(destinations.len() as u64) as usize];
                 if src != dst {
@@ -107,18 +104,13 @@ mod tests {
     #[test]
     fn gaps_have_the_mean_that_was_asked_for() {
         let mut draws = Draws::new(7, 0);
-        let mean = mean(200_000, || {
-            draws.gap_ns(Interarrival::Exponential(300_000.0)) as f64
-        });
+        let mean = mean(200_000, || draws.gap_ns(Interarrival::Exponential(300_000.0)) as f64);
         assert!((mean / 300_000.0 - 1.0).abs() < 0.01, "{mean}");
     }
 
     #[test]
     fn pareto_has_the_mean_that_was_asked_for() {
-        let size = Size::Pareto {
-            mean_bytes: 50_000.0,
-            shape: 3.0,
-        };
+        let size = Size::Pareto { mean_bytes: 50_000.0, shape: 3.0 };
         let mut draws = Draws::new(7, 0);
         let mean = mean(200_000, || draws.size_bytes(&size) as f64);
         assert!((mean / 50_000.0 - 1.0).abs() < 0.02, "{mean}");

@@ -23,9 +23,7 @@ pub fn flows(plan: &Plan) -> Vec<FlowSpec> {
     let mut flows = Vec::new();
     for (index, workload) in plan.workloads.iter().enumerate() {
         let mut draws = Draws::new(plan.seed, workload.id);
-        let end_ns = workload
-            .stop_ns
-            .map_or(plan.duration_ns, |stop| stop.min(plan.duration_ns));
+        let end_ns = workload.stop_ns.map_or(plan.duration_ns, |stop| stop.min(plan.duration_ns));
         expand(index, workload, &mut draws, end_ns, &mut flows);
     }
     flows
@@ -33,38 +31,18 @@ pub fn flows(plan: &Plan) -> Vec<FlowSpec> {
 
 fn expand(index: usize, workload: &Workload, draws: &mut Draws, end_ns: u64, flows: &mut Vec<FlowSpec>) {
     match &workload.pattern {
-        Pattern::Flows {
-            pairs,
-            size_bytes,
-            spread_ns,
-        } => {
+        Pattern::Flows { pairs, size_bytes, spread_ns } => {
             for &[src, dst] in pairs {
-                let offset = if *spread_ns > 0 {
-                    draws.below(*spread_ns)
-                } else {
-                    0
-                };
+                let offset = if *spread_ns > 0 { draws.below(*spread_ns) } else { 0 };
                 let start_ns = workload.start_ns + offset;
                 if start_ns < end_ns {
                     let size_bytes = *size_bytes;
                     let stop_ns = workload.stop_ns;
-                    flows.push(FlowSpec {
-                        workload: index,
-                        src,
-                        dst,
-                        size_bytes,
-                        start_ns,
-                        stop_ns,
-                    });
+                    flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns });
                 }
             }
         }
-        Pattern::Arrivals {
-            pairs,
-            interarrival,
-            size,
-            limit,
-        } => {
+        Pattern::Arrivals { pairs, interarrival, size, limit } => {
             // The first arrival is one gap after the start, as in any renewal process.
             let mut start_ns = workload.start_ns.saturating_add(draws.gap_ns(*interarrival));
             let mut count = 0;
@@ -72,14 +50,7 @@ fn expand(index: usize, workload: &Workload, draws: &mut Draws, end_ns: u64, flo
                 let [src, dst] = draws.pair(pairs);
                 let size_bytes = Some(draws.size_bytes(size));
                 // `stop_ns` ends the arrivals, not the flows that have arrived.
-                flows.push(FlowSpec {
-                    workload: index,
-                    src,
-                    dst,
-                    size_bytes,
-                    start_ns,
-                    stop_ns: None,
-                });
+                flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns: None });
                 count += 1;
                 start_ns = start_ns.saturating_add(draws.gap_ns(*interarrival));
             }
@@ -99,14 +70,8 @@ mod tests {
             plan["workloads"][0]["pairs"] = serde_json::json!([[0, 2], [2, 0]]);
         });
         let flows = flows(&plan);
-        let starts: Vec<_> = flows
-            .iter()
-            .map(|f| (f.src, f.dst, f.start_ns, f.size_bytes))
-            .collect();
-        assert_eq!(
-            starts,
-            [(0, 2, 0, Some(100_000_000)), (2, 0, 0, Some(100_000_000))]
-        );
+        let starts: Vec<_> = flows.iter().map(|f| (f.src, f.dst, f.start_ns, f.size_bytes)).collect();
+        assert_eq!(starts, [(0, 2, 0, Some(100_000_000)), (2, 0, 0, Some(100_000_000))]);
     }
 
     #[test]
@@ -126,10 +91,7 @@ mod tests {
         let plan = dumbbell(|plan| {
             plan["workloads"][1]["interarrival_ns"] = serde_json::json!({"fixed": 1_000_000})
         });
-        let arrivals: Vec<_> = flows(&plan)
-            .into_iter()
-            .filter(|flow| flow.workload == 1)
-            .collect();
+        let arrivals: Vec<_> = flows(&plan).into_iter().filter(|flow| flow.workload == 1).collect();
         assert_eq!(arrivals.len(), 499, "1 ms, 2 ms, ... 499 ms; 500 ms is the stop");
         assert!(arrivals.iter().all(|flow| flow.stop_ns.is_none()));
     }

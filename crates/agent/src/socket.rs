@@ -62,13 +62,7 @@ pub fn get<T: Plain>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes; a Plain type is valid whatever they are.
     unsafe {
-        let result = libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            value.as_mut_ptr().cast(),
-            &mut length,
-        );
+        let result = libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length);
         checked(result as isize)?;
         Ok(value.assume_init())
     }
@@ -124,9 +118,7 @@ impl Address {
                 raw.v4 = libc::sockaddr_in {
                     sin_family: libc::AF_INET as libc::sa_family_t,
                     sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr {
-                        s_addr: u32::from_ne_bytes(v4.ip().octets()),
-                    },
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                     sin_zero: [0; 8],
                 };
                 (raw, size_of::<libc::sockaddr_in>())
@@ -136,9 +128,7 @@ impl Address {
                     sin6_family: libc::AF_INET6 as libc::sa_family_t,
                     sin6_port: v6.port().to_be(),
                     sin6_flowinfo: 0,
-                    sin6_addr: libc::in6_addr {
-                        s6_addr: v6.ip().octets(),
-                    },
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                     sin6_scope_id: v6.scope_id(),
                 };
                 (raw, size_of::<libc::sockaddr_in6>())
@@ -183,11 +173,7 @@ pub fn bind_link(fd: &OwnedFd, ifindex: u32) -> io::Result<()> {
         raw.link.sll_family = libc::AF_PACKET as libc::sa_family_t;
         raw.link.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         raw.link.sll_ifindex = ifindex as i32;
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const raw).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
+        libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
     };
     checked(result as isize).map(drop)
 }
@@ -237,14 +223,7 @@ pub fn shut_down_sending(fd: &OwnedFd) -> io::Result<()> {
 
 pub fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the slice is live.
-    checked(unsafe {
-        libc::send(
-            fd.as_raw_fd(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            libc::MSG_NOSIGNAL,
-        )
-    })
+    checked(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
 }
 
 /// One whole datagram of a netlink socket.
@@ -266,10 +245,7 @@ pub const PATTERN_MAX: usize = BLOCK_LEN * BLOCKS_MAX;
 /// Offers `length` bytes (at most PATTERN_MAX) of payload; None where the buffer is full. `more` follows at once, so
 /// the kernel need not send a last, short segment yet.
 pub fn send_pattern(fd: &OwnedFd, length: usize, more: bool) -> io::Result<Option<usize>> {
-    let block = libc::iovec {
-        iov_base: BLOCK.as_ptr().cast_mut().cast(),
-        iov_len: BLOCK_LEN,
-    };
+    let block = libc::iovec { iov_base: BLOCK.as_ptr().cast_mut().cast(), iov_len: BLOCK_LEN };
     let mut blocks = [block; BLOCKS_MAX];
     let count = length.clamp(1, PATTERN_MAX).div_ceil(BLOCK_LEN);
     blocks[count - 1].iov_len = length.min(PATTERN_MAX) - (count - 1) * BLOCK_LEN;
@@ -287,9 +263,7 @@ pub fn send_pattern(fd: &OwnedFd, length: usize, more: bool) -> io::Result<Optio
 pub fn discard(fd: &OwnedFd) -> io::Result<Option<usize>> {
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
     // SAFETY: with MSG_TRUNC, TCP drops the bytes instead of writing them (tcp(7)).
-    ready(checked(unsafe {
-        libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 1 << 30, flags)
-    }))
+    ready(checked(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 1 << 30, flags) }))
 }
 
 /// A datagram or frame that `Inbox` received.
@@ -336,10 +310,7 @@ impl Inbox {
     fn receive(&mut self, fd: &OwnedFd, each: &mut impl FnMut(Datagram<'_>)) -> io::Result<usize> {
         let chunks = self.bytes.chunks_mut(self.snaplen);
         let mut vectors: Vec<libc::iovec> = chunks
-            .map(|chunk| libc::iovec {
-                iov_base: chunk.as_mut_ptr().cast(),
-                iov_len: chunk.len(),
-            })
+            .map(|chunk| libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() })
             .collect();
         // SAFETY: every header points at its own live buffers with their lengths; a zeroed header is valid.
         let mut headers: Vec<libc::mmsghdr> = (0..INBOX_LEN)
@@ -358,13 +329,7 @@ impl Inbox {
         // SAFETY: as above, and the kernel fills at most INBOX_LEN headers.
         let result = unsafe {
             let nobody_waits = std::ptr::null_mut();
-            libc::recvmmsg(
-                fd.as_raw_fd(),
-                headers.as_mut_ptr(),
-                INBOX_LEN as u32,
-                flags,
-                nobody_waits,
-            )
+            libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), INBOX_LEN as u32, flags, nobody_waits)
         };
         let count = ready(checked(result as isize))?.unwrap_or(0);
         for (i, header) in headers[..count].iter().enumerate() {

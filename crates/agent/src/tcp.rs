@@ -4,9 +4,9 @@
 //! final, and TIME_WAIT is on the receiver's side, where it holds no ephemeral port.
 
 use crate::agenda::Action;
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Of, Result};
 use crate::listeners::Listeners;
-use crate::plan::{Connect, Workload};
+use crate::plan::{Connect, Family, Link, Plan, Workload};
 use crate::records::{self, address, FlowRecord, InfoRow, Status, Tally};
 use crate::schedule::FlowSpec;
 use crate::socket::{self, PATTERN_MAX};
@@ -14,10 +14,11 @@ use crate::tcpinfo::TcpInfo;
 use crate::watermark::Watermark;
 use crate::world::{Token, World, READABLE, WRITABLE};
 use nix::sys::epoll::EpollFlags;
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 struct Flow {
@@ -25,11 +26,8 @@ struct Flow {
     id: u32,
     spec: FlowSpec,
     sender: Option<OwnedFd>,
-    receiver: Option<OwnedFd>,
-    watermark: Watermark,
+    receiver: Option<Receiver>,
     src_port: u16,
-    /// Index of a name in `Tcp::controls`.
-    control: Option<u8>,
     phase: Phase,
     sent_bytes: u64,
     received_bytes: u64,
@@ -38,6 +36,11 @@ struct Flow {
     end_ns: Option<i64>,
     tally: Tally,
     error: Option<Box<str>>,
+}
+
+struct Receiver {
+    socket: OwnedFd,
+    watermark: Watermark,
 }
 
 /// What the sender may do.
@@ -61,24 +64,21 @@ pub struct Tcp {
     /// Flows that have a sender, in order, for the series.
     active: BTreeSet<u32>,
     series: Option<BufWriter<File>>,
-    controls: Vec<String>,
+    /// What the kernel chose where the plan does not: the same for all flows of a workload between two nodes.
+    controls: HashMap<(usize, usize, usize), String>,
+    /// Of each node: whether its sockets have to be told their address.
+    bind: Vec<bool>,
 }
 
 impl Tcp {
     /// Opens the listening sockets of all flows.
     pub fn new(world: &World<'_>, flows: impl Iterator<Item = (u32, FlowSpec)>) -> Result<Self> {
         let flows: Vec<Flow> = flows.map(|(id, spec)| Flow::new(id, spec)).collect();
-        let series = (world.plan.flow_interval_ns > 0)
-            .then(|| records::create("tcpinfo.ndjson"))
-            .transpose()?;
+        let series =
+            (world.plan.flow_interval_ns > 0).then(|| records::create("tcpinfo.ndjson")).transpose()?;
         let listeners = Listeners::open(world, flows.iter().map(|flow| &flow.spec))?;
-        Ok(Self {
-            flows,
-            listeners,
-            active: BTreeSet::new(),
-            series,
-            controls: Vec::new(),
-        })
+        let bind = several_addresses(world.plan);
+        Ok(Self { flows, listeners, active: BTreeSet::new(), series, controls: HashMap::new(), bind })
     }
 
     /// Puts all flows on the agenda. Their times count from `base_ns` (CLOCK_MONOTONIC).
@@ -107,7 +107,7 @@ impl Tcp {
         let flow = &mut self.flows[index as usize];
         let workload = &world.plan.workloads[flow.spec.workload];
         world.lab.namespaces.enter(flow.spec.src)?;
-        match open_sender(world, workload, &flow.spec, index) {
+        match open_sender(world, workload, &flow.spec, self.bind[flow.spec.src], index) {
             Ok((sender, source)) => {
                 flow.src_port = source.port();
                 self.listeners.expect(world, &flow.spec, source, index);
@@ -146,15 +146,12 @@ impl Tcp {
     }
 
     pub fn on_listener(&mut self, world: &World<'_>, listener: u32) -> Result<()> {
-        while let Some((receiver, index)) = self.listeners.accept(listener)? {
-            let flow = &mut self.flows[index as usize];
-            let here = || format!("flow {}: its receiver", flow.id);
-            flow.watermark.adapt(&receiver, flow.remaining()).of(here)?;
-            world
-                .watch(&receiver, Token::Receiver(index), READABLE)
-                .of(here)?;
-            flow.receiver = Some(receiver);
-        }
+        let Some(mut connection) = self.listeners.accept(listener)? else { return Ok(()) };
+        let flow = &mut self.flows[connection.flow as usize];
+        let here = || format!("flow {}: its receiver", flow.id);
+        connection.watermark.adapt(&connection.socket, flow.remaining()).of(here)?;
+        world.watch(&connection.socket, Token::Receiver(connection.flow), READABLE).of(here)?;
+        flow.receiver = Some(Receiver { socket: connection.socket, watermark: connection.watermark });
         Ok(())
     }
 
@@ -178,30 +175,15 @@ impl Tcp {
         }
     }
 
-    pub fn on_receiver(&mut self, world: &World<'_>, index: u32) {
+    pub fn on_receiver(&mut self, world: &World<'_>, index: u32, events: EpollFlags) {
         let flow = &mut self.flows[index as usize];
-        let Some(receiver) = &flow.receiver else { return };
-        match socket::discard(receiver) {
-            Err(error) => self.fail(index, &error),
-            Ok(None) => {}
-            Ok(Some(0)) => {
-                // The sender was stopped: that is the end of a flow without a size, and no end of one with.
-                if flow.spec.size_bytes.is_none() {
-                    flow.end_ns = Some(world.now_since_epoch());
-                }
-                flow.receiver = None;
-            }
-            Ok(Some(length)) => {
-                flow.received_bytes += length as u64;
-                if flow.remaining() == Some(0) {
-                    flow.end_ns = Some(world.now_since_epoch());
-                    flow.receiver = None;
-                } else {
-                    let adapted = flow.watermark.adapt(receiver, flow.remaining());
-                    self.settle(index, adapted);
-                }
-            }
-        }
+        let result = flow.take(world);
+        // Behind the last bytes of a flow that was stopped is the end of its stream.
+        let result = match result {
+            Ok(()) if events.contains(EpollFlags::EPOLLRDHUP) => flow.take(world),
+            result => result,
+        };
+        self.settle(index, result);
     }
 
     /// Writes one row for every flow that has a sender.
@@ -224,29 +206,25 @@ impl Tcp {
     /// Takes what receivers still hold and reads the counters of senders that are still open.
     pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
         for index in 0..self.flows.len() as u32 {
-            self.on_receiver(world, index);
+            self.on_receiver(world, index, EpollFlags::EPOLLRDHUP);
             if self.flows[index as usize].sender.is_some() {
                 self.close_sender(index);
             }
         }
-        self.series
-            .take()
-            .map_or(Ok(()), |mut series| series.flush())
-            .of(|| "out/tcpinfo.ndjson".into())
+        self.series.take().map_or(Ok(()), |mut series| series.flush()).of(|| "out/tcpinfo.ndjson".into())
     }
 
     pub fn records<'a>(&'a self, world: &World<'a>) -> impl Iterator<Item = FlowRecord<'a>> {
         let plan = world.plan;
         self.flows.iter().map(move |flow| {
             let workload = &plan.workloads[flow.spec.workload];
+            let key = (flow.spec.workload, flow.spec.src, flow.spec.dst);
             FlowRecord {
                 flow: flow.id,
                 workload: workload.id,
                 label: &workload.label,
                 transport: "tcp",
-                congestion_control: flow
-                    .control
-                    .map(|index| self.controls[usize::from(index)].as_str()),
+                congestion_control: self.controls.get(&key).map(String::as_str),
                 src: flow.spec.src,
                 dst: flow.spec.dst,
                 src_address: address(plan, flow.spec.src, workload.family),
@@ -289,13 +267,11 @@ impl Tcp {
         if let Ok(info) = TcpInfo::read(&sender) {
             flow.tally = info.into();
         }
-        if let Ok(name) = socket::congestion_control(&sender) {
-            let known = self.controls.iter().position(|control| *control == name);
-            let control = known.unwrap_or_else(|| {
-                self.controls.push(name);
-                self.controls.len() - 1
-            });
-            flow.control = u8::try_from(control).ok();
+        let FlowSpec { workload, src, dst, .. } = flow.spec;
+        if let Entry::Vacant(unknown) = self.controls.entry((workload, src, dst)) {
+            if let Ok(name) = socket::congestion_control(&sender) {
+                unknown.insert(name);
+            }
         }
     }
 }
@@ -307,9 +283,7 @@ impl Flow {
             spec,
             sender: None,
             receiver: None,
-            watermark: Watermark::default(),
             src_port: 0,
-            control: None,
             phase: Phase::Early,
             sent_bytes: 0,
             received_bytes: 0,
@@ -334,14 +308,29 @@ impl Flow {
         }
     }
 
+    /// Takes what the receiver holds.
+    fn take(&mut self, world: &World<'_>) -> io::Result<()> {
+        let Some(receiver) = &mut self.receiver else { return Ok(()) };
+        let Some(length) = socket::discard(&receiver.socket)? else { return Ok(()) };
+        self.received_bytes += length as u64;
+        let remaining = self.spec.size_bytes.map(|size| size - self.received_bytes);
+        let ended = length == 0;
+        if remaining == Some(0) || (ended && remaining.is_none()) {
+            self.end_ns = Some(world.now_since_epoch());
+        }
+        // A flow with a size whose stream ends early was stopped: it stays without an end.
+        if ended || remaining == Some(0) {
+            self.receiver = None;
+            return Ok(());
+        }
+        receiver.watermark.adapt(&receiver.socket, remaining)
+    }
+
     /// Fills the send buffer.
     fn offer(&mut self) -> io::Result<()> {
         let Some(sender) = &self.sender else { return Ok(()) };
         loop {
-            let left = self
-                .spec
-                .size_bytes
-                .map_or(u64::MAX, |size| size - self.sent_bytes);
+            let left = self.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent_bytes);
             if left == 0 {
                 self.phase = Phase::Quiet;
                 return Ok(());
@@ -358,25 +347,39 @@ impl Flow {
     }
 }
 
+/// Of each node: whether it has more than one address of a family, so that the kernel cannot know which one is meant.
+fn several_addresses(plan: &Plan) -> Vec<bool> {
+    let mut addresses: Vec<BTreeSet<IpAddr>> =
+        plan.nodes.iter().map(|node| node.addresses.iter().copied().collect()).collect();
+    for end in plan.links.iter().flat_map(Link::ends) {
+        addresses[end.node].extend(end.addresses.iter().map(|prefix| prefix.address));
+    }
+    let of = |all: &BTreeSet<IpAddr>, family| all.iter().filter(|a| Family::of(**a) == family).count();
+    addresses.iter().map(|all| of(all, Family::V4) > 1 || of(all, Family::V6) > 1).collect()
+}
+
 /// A socket that connects, and its own address.
 fn open_sender(
     world: &World<'_>,
     workload: &Workload,
     spec: &FlowSpec,
+    bind: bool,
     index: u32,
-) -> std::result::Result<(OwnedFd, SocketAddr), Failure> {
+) -> Result<(OwnedFd, SocketAddr)> {
     let src = address(world.plan, spec.src, workload.family);
     let dst = address(world.plan, spec.dst, workload.family);
     let open = || {
         let fd = socket::open(socket::domain(src), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
-        // The port is chosen at connect(), where only the four-tuple has to be free.
-        socket::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
         // The last segment is not held back; MSG_MORE keeps all others full.
         socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         if let Some(name) = &workload.congestion_control {
             socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
         }
-        socket::bind(&fd, SocketAddr::new(src, 0))?;
+        if bind {
+            // The port is chosen at connect(), where only the four-tuple has to be free.
+            socket::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+            socket::bind(&fd, SocketAddr::new(src, 0))?;
+        }
         socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
         let port = socket::local_port(&fd)?;
         world.watch(&fd, Token::Sender(index), WRITABLE)?;

@@ -103,9 +103,7 @@ impl TcpInfo {
 
     /// The congestion avoidance state machine's (TCP_CA_*).
     pub fn ca_state_name(&self) -> &'static str {
-        ["open", "disorder", "cwr", "recovery", "loss"]
-            .get(usize::from(self.ca_state))
-            .unwrap_or(&"unknown")
+        ["open", "disorder", "cwr", "recovery", "loss"].get(usize::from(self.ca_state)).unwrap_or(&"unknown")
     }
 }
 
@@ -128,10 +126,7 @@ mod tests {
             (offset_of!(TcpInfo, total_rto), 240),
             (size_of::<TcpInfo>(), 248),
         ];
-        assert!(
-            offsets.iter().all(|(ours, kernels)| ours == kernels),
-            "{offsets:?}"
-        );
+        assert!(offsets.iter().all(|(ours, kernels)| ours == kernels), "{offsets:?}");
     }
 
     #[test]
@@ -139,10 +134,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = TcpInfo::read(&OwnedFd::from(stream)).unwrap();
-        assert_eq!(
-            (info.total_retrans, info.total_rto, info.ca_state_name()),
-            (0, 0, "open")
-        );
+        assert_eq!((info.total_retrans, info.total_rto, info.ca_state_name()), (0, 0, "open"));
         assert_eq!(info.ssthresh(), None);
         assert!(info.segs_out >= 2 && info.min_rtt_ns().is_some());
     }

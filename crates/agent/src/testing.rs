@@ -8,10 +8,7 @@ use serde_json::Value;
 /// third node, which the example leaves to the reader, is added.
 pub fn example() -> Value {
     let contract = include_str!("../../../docs/formats.md");
-    let after = contract
-        .split("```json\n")
-        .nth(1)
-        .expect("formats.md begins with an example");
+    let after = contract.split("```json\n").nth(1).expect("formats.md begins with an example");
     let text = after.split("```").next().expect("the example ends");
     let mut plan: Value = serde_json::from_str(text).expect("the example is JSON");
     let mut switch = plan["nodes"][0].clone();
@@ -36,7 +33,5 @@ pub fn dumbbell(change: impl FnOnce(&mut Value)) -> Plan {
 pub fn refusal(change: impl FnOnce(&mut Value)) -> String {
     let mut plan = example();
     change(&mut plan);
-    Plan::parse(&plan.to_string())
-        .expect_err("the plan is refused")
-        .to_string()
+    Plan::parse(&plan.to_string()).expect_err("the plan is refused").to_string()
 }

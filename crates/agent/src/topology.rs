@@ -36,11 +36,7 @@ impl Lab {
             let found = interface_indexes(&netlink).of(here)?;
             let mut batch = Batch::default();
             for queue in &queues[node] {
-                queues::request(
-                    &mut batch,
-                    &plan.queues[*queue],
-                    found[&plan.queues[*queue].interface],
-                );
+                queues::request(&mut batch, &plan.queues[*queue], found[&plan.queues[*queue].interface]);
             }
             configure(&mut batch, plan, node, ends, &found)?;
             netlink.run(batch)?;
@@ -52,10 +48,7 @@ impl Lab {
             interfaces.push(found);
         }
         namespaces.go_home()?;
-        Ok(Self {
-            namespaces,
-            interfaces,
-        })
+        Ok(Self { namespaces, interfaces })
     }
 }
 
@@ -82,14 +75,10 @@ fn interface_indexes(netlink: &Netlink) -> std::io::Result<HashMap<String, u32>>
     let mut query = Batch::default();
     query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
     netlink.dump(query, |_, message| {
-        let name = message
-            .get(IFINFO.len()..)
-            .and_then(|attributes| attribute(attributes, libc::IFLA_IFNAME));
+        let name =
+            message.get(IFINFO.len()..).and_then(|attributes| attribute(attributes, libc::IFLA_IFNAME));
         if let (Some(index), Some(name)) = (u32_at(message, 4), name) {
-            found.insert(
-                String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
-                index,
-            );
+            found.insert(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(), index);
         }
     })?;
     Ok(found)
@@ -110,19 +99,13 @@ fn configure(
     let lo = index("lo")?;
     up(batch, lo, format!("node {name}: interface lo"));
     for (end, _) in ends {
-        up(
-            batch,
-            index(&end.interface)?,
-            format!("node {name}: interface {}", end.interface),
-        );
+        up(batch, index(&end.interface)?, format!("node {name}: interface {}", end.interface));
     }
     for (end, peer) in ends {
         let ifindex = index(&end.interface)?;
         for prefix in &end.addresses {
-            let object = format!(
-                "node {name}: address {}/{} on {}",
-                prefix.address, prefix.length, end.interface
-            );
+            let object =
+                format!("node {name}: address {}/{} on {}", prefix.address, prefix.length, end.interface);
             address(batch, ifindex, prefix.address, prefix.length, object);
         }
         for prefix in &peer.addresses {
@@ -131,19 +114,10 @@ fn configure(
         }
     }
     // An address that belongs to no link is the node's own: it lives on the loopback interface.
-    let on_a_link = |a: &IpAddr| {
-        ends.iter()
-            .any(|(end, _)| end.addresses.iter().any(|p| p.address == *a))
-    };
+    let on_a_link = |a: &IpAddr| ends.iter().any(|(end, _)| end.addresses.iter().any(|p| p.address == *a));
     for own in plan.nodes[node].addresses.iter().filter(|a| !on_a_link(a)) {
         let length = if own.is_ipv4() { 32 } else { 128 };
-        address(
-            batch,
-            lo,
-            *own,
-            length,
-            format!("node {name}: address {own} on lo"),
-        );
+        address(batch, lo, *own, length, format!("node {name}: address {own} on lo"));
     }
     for route in &plan.nodes[node].routes {
         let object = format!("node {name}: route to {}/{}", route.to.address, route.to.length);
@@ -189,12 +163,7 @@ fn neighbour(batch: &mut Batch, ifindex: u32, address: IpAddr, mac: [u8; 6], obj
     fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     fixed[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
     batch
-        .request(
-            libc::RTM_NEWNEIGH,
-            libc::NLM_F_CREATE | libc::NLM_F_REPLACE,
-            &fixed,
-            object,
-        )
+        .request(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed, object)
         .attribute(libc::NDA_DST, &octets(address))
         .attribute(libc::NDA_LLADDR, &mac);
 }

@@ -60,47 +60,29 @@ pub struct Udp {
 impl Udp {
     /// Opens the receivers.
     pub fn new(world: &World<'_>, flows: impl Iterator<Item = (u32, FlowSpec)>) -> Result<Self> {
-        let mut udp = Self {
-            flows: Vec::new(),
-            receivers: Vec::new(),
-            inbox: Inbox::new(1),
-            payload: Vec::new(),
-        };
+        let mut udp =
+            Self { flows: Vec::new(), receivers: Vec::new(), inbox: Inbox::new(1), payload: Vec::new() };
         let mut index: HashMap<(usize, u16, Family), usize> = HashMap::new();
         for (id, spec) in flows {
             let workload = &world.plan.workloads[spec.workload];
-            let Transport::Udp {
-                rate_bps,
-                packet_bytes,
-            } = workload.transport
-            else {
+            let Transport::Udp { rate_bps, packet_bytes } = workload.transport else {
                 continue;
             };
             let key = (spec.dst, workload.port, workload.family);
             let receiver = if let Some(known) = index.get(&key) {
                 *known
             } else {
-                let name = format!(
-                    "node {}: UDP port {}",
-                    world.lab.namespaces.name(spec.dst),
-                    workload.port
-                );
+                let name =
+                    format!("node {}: UDP port {}", world.lab.namespaces.name(spec.dst), workload.port);
                 world.lab.namespaces.enter(spec.dst)?;
                 let at = SocketAddr::new(address(world.plan, spec.dst, workload.family), workload.port);
                 let socket = open_receiver(at).of(|| name.clone())?;
                 index.insert(key, udp.receivers.len());
-                udp.receivers.push(Receiver {
-                    name,
-                    socket,
-                    flows: HashMap::new(),
-                    undrained: 0,
-                });
+                udp.receivers.push(Receiver { name, socket, flows: HashMap::new(), undrained: 0 });
                 udp.receivers.len() - 1
             };
-            udp.payload
-                .resize(udp.payload.len().max(packet_bytes as usize), 0x71);
-            udp.flows
-                .push(Flow::new(id, spec, rate_bps, packet_bytes, receiver));
+            udp.payload.resize(udp.payload.len().max(packet_bytes as usize), 0x71);
+            udp.flows.push(Flow::new(id, spec, rate_bps, packet_bytes, receiver));
         }
         Ok(udp)
     }
@@ -110,9 +92,7 @@ impl Udp {
         for (index, flow) in (0..).zip(&mut self.flows) {
             flow.base_ns = base_ns;
             flow.start_ns = world.since_epoch(base_ns + flow.spec.start_ns);
-            world
-                .agenda
-                .add(base_ns + flow.spec.start_ns, Action::UdpSend(index));
+            world.agenda.add(base_ns + flow.spec.start_ns, Action::UdpSend(index));
         }
     }
 
@@ -158,12 +138,7 @@ impl Udp {
     }
 
     fn drain(&mut self, world: &World<'_>, receiver: usize) -> Result<()> {
-        let Receiver {
-            name,
-            socket,
-            flows: known,
-            undrained,
-        } = &mut self.receivers[receiver];
+        let Receiver { name, socket, flows: known, undrained } = &mut self.receivers[receiver];
         *undrained = 0;
         let flows = &mut self.flows;
         let each = |datagram: socket::Datagram<'_>| {
@@ -205,10 +180,7 @@ impl Udp {
                 sent_bytes: flow.sent.bytes,
                 status,
                 error: flow.error.as_deref().map(str::to_owned),
-                tally: Tally {
-                    segments_sent: flow.sent.datagrams,
-                    ..Tally::default()
-                },
+                tally: Tally { segments_sent: flow.sent.datagrams, ..Tally::default() },
                 segments_received: Some(flow.received.datagrams),
             }
         })
@@ -237,10 +209,7 @@ impl Flow {
 
     /// Payload of the next datagram; the last one may be short.
     fn next_length(&self) -> usize {
-        let left = self
-            .spec
-            .size_bytes
-            .map_or(u64::MAX, |size| size - self.sent.bytes);
+        let left = self.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent.bytes);
         left.min(self.packet_bytes.into()) as usize
     }
 
@@ -287,14 +256,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn flow(rate_bps: u64, packet_bytes: u32, size_bytes: Option<u64>, stop_ns: Option<u64>) -> Flow {
-        let spec = FlowSpec {
-            workload: 0,
-            src: 0,
-            dst: 1,
-            size_bytes,
-            start_ns: 100,
-            stop_ns,
-        };
+        let spec = FlowSpec { workload: 0, src: 0, dst: 1, size_bytes, start_ns: 100, stop_ns };
         Flow::new(0, spec, rate_bps, packet_bytes, 0)
     }
 
@@ -319,10 +281,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_the_row() {
-        assert_eq!(
-            deadlines(flow(8_000_000, 1000, None, Some(2_000_100))),
-            [100, 1_000_100]
-        );
+        assert_eq!(deadlines(flow(8_000_000, 1000, None, Some(2_000_100))), [100, 1_000_100]);
     }
 
     proptest! {

@@ -21,34 +21,20 @@ fn is_file_name(name: &str) -> bool {
 }
 
 pub fn check(plan: &Plan) -> Result<()> {
-    require(plan.duration_ns > 0, || {
-        format!("lab {}: the duration is 0", plan.lab)
-    })?;
+    require(plan.duration_ns > 0, || format!("lab {}: the duration is 0", plan.lab))?;
     for module in &plan.modules {
-        require(is_file_name(module), || {
-            format!("module {module:?} is not a file name")
-        })?;
+        require(is_file_name(module), || format!("module {module:?} is not a file name"))?;
     }
     check_sysctls(&format!("lab {}", plan.lab), &plan.sysctls)?;
     let interfaces = check_links(plan)?;
     check_nodes(plan, &interfaces)?;
     check_queues(plan, &interfaces)?;
     for capture in &plan.captures {
-        require(
-            interfaces.contains(&(capture.node, capture.interface.as_str())),
-            || {
-                format!(
-                    "capture {}: no interface {} on node {}",
-                    capture.name, capture.interface, capture.node
-                )
-            },
-        )?;
-        require(is_file_name(&capture.name), || {
-            format!("capture {:?} is not a file name", capture.name)
+        require(interfaces.contains(&(capture.node, capture.interface.as_str())), || {
+            format!("capture {}: no interface {} on node {}", capture.name, capture.interface, capture.node)
         })?;
-        require(capture.snaplen > 0, || {
-            format!("capture {}: snaplen is 0", capture.name)
-        })?;
+        require(is_file_name(&capture.name), || format!("capture {:?} is not a file name", capture.name))?;
+        require(capture.snaplen > 0, || format!("capture {}: snaplen is 0", capture.name))?;
     }
     let mut listeners = BTreeMap::new();
     for (index, workload) in plan.workloads.iter().enumerate() {
@@ -67,32 +53,22 @@ fn check_links(plan: &Plan) -> Result<Interfaces<'_>> {
     let mut interfaces = BTreeSet::new();
     for link in &plan.links {
         for end in link.ends() {
-            let here = || {
-                format!(
-                    "link {}: interface {} of node {}",
-                    link.name, end.interface, end.node
-                )
-            };
-            require(end.node < plan.nodes.len(), || {
-                format!("{}: no such node", here())
+            let here = || format!("link {}: interface {} of node {}", link.name, end.interface, end.node);
+            require(end.node < plan.nodes.len(), || format!("{}: no such node", here()))?;
+            require(is_file_name(&end.interface) && end.interface.len() <= INTERFACE_NAME_MAX, || {
+                format!("{}: not a name for an interface", here())
             })?;
-            require(
-                is_file_name(&end.interface) && end.interface.len() <= INTERFACE_NAME_MAX,
-                || format!("{}: not a name for an interface", here()),
-            )?;
-            require(
-                end.interface != "lo" && interfaces.insert((end.node, end.interface.as_str())),
-                || format!("{}: the name is taken", here()),
-            )?;
+            require(end.interface != "lo" && interfaces.insert((end.node, end.interface.as_str())), || {
+                format!("{}: the name is taken", here())
+            })?;
             require(end.rate_bps > 0, || format!("{}: the rate is 0", here()))?;
             require((0.0..1.0).contains(&end.loss), || {
                 format!("{}: loss {} is not in [0, 1)", here(), end.loss)
             })?;
             let queue = plan.queues.get(end.queue);
-            require(
-                queue.is_some_and(|q| q.node == end.node && q.interface == end.interface),
-                || format!("{}: queue {} is not its queue", here(), end.queue),
-            )?;
+            require(queue.is_some_and(|q| q.node == end.node && q.interface == end.interface), || {
+                format!("{}: queue {} is not its queue", here(), end.queue)
+            })?;
         }
     }
     Ok(interfaces)
@@ -101,25 +77,14 @@ fn check_links(plan: &Plan) -> Result<Interfaces<'_>> {
 fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
     let mut names = BTreeSet::new();
     for (index, node) in plan.nodes.iter().enumerate() {
-        require(is_file_name(&node.name), || {
-            format!("node {:?}: not a name", node.name)
-        })?;
-        require(names.insert(&node.name), || {
-            format!("node {}: the name is taken", node.name)
-        })?;
+        require(is_file_name(&node.name), || format!("node {:?}: not a name", node.name))?;
+        require(names.insert(&node.name), || format!("node {}: the name is taken", node.name))?;
         for key in node.sysctls.keys() {
             let inside = !key.starts_with('/') && !key.split('/').any(|part| part == "..");
-            require(inside, || {
-                format!("node {}: sysctl {key:?} is not a path under /proc/sys", node.name)
-            })?;
+            require(inside, || format!("node {}: sysctl {key:?} is not a path under /proc/sys", node.name))?;
         }
         for route in &node.routes {
-            let here = || {
-                format!(
-                    "node {}: route to {}/{}",
-                    node.name, route.to.address, route.to.length
-                )
-            };
+            let here = || format!("node {}: route to {}/{}", node.name, route.to.address, route.to.length);
             require(!route.via.is_empty(), || format!("{}: no next hop", here()))?;
             for hop in &route.via {
                 let known = hop.interface == "lo" || interfaces.contains(&(index, hop.interface.as_str()));
@@ -133,9 +98,7 @@ fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
 fn check_sysctls(owner: &str, sysctls: &Sysctls) -> Result<()> {
     sysctls.keys().try_for_each(|key| {
         let inside = !key.starts_with('/') && !key.split('/').any(|part| part == "..");
-        require(inside, || {
-            format!("{owner}: sysctl {key:?} is not a path under /proc/sys")
-        })
+        require(inside, || format!("{owner}: sysctl {key:?} is not a path under /proc/sys"))
     })
 }
 
@@ -144,17 +107,10 @@ fn check_queues(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
     for queue in &plan.queues {
         let place = (queue.node, queue.interface.as_str());
         require(interfaces.contains(&place), || {
-            format!(
-                "queue {}: no interface {} on node {}",
-                queue.name, queue.interface, queue.node
-            )
+            format!("queue {}: no interface {} on node {}", queue.name, queue.interface, queue.node)
         })?;
-        require(places.insert(place), || {
-            format!("queue {}: its interface has a queue already", queue.name)
-        })?;
-        require(queue.observe.bin_bytes > 0, || {
-            format!("queue {}: bin_bytes is 0", queue.name)
-        })?;
+        require(places.insert(place), || format!("queue {}: its interface has a queue already", queue.name))?;
+        require(queue.observe.bin_bytes > 0, || format!("queue {}: bin_bytes is 0", queue.name))?;
     }
     Ok(())
 }
@@ -162,37 +118,22 @@ fn check_queues(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
 fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     let here = |what: &str| format!("workload {} ({}): {what}", workload.id, workload.label);
     require(workload.port > 0, || here("the port is 0"))?;
-    if let Transport::Udp {
-        rate_bps,
-        packet_bytes,
-    } = workload.transport
-    {
+    if let Transport::Udp { rate_bps, packet_bytes } = workload.transport {
         require(rate_bps > 0, || here("rate_bps is 0"))?;
-        require((1..=65_000).contains(&packet_bytes), || {
-            here("packet_bytes is not in 1..65000")
-        })?;
+        require((1..=65_000).contains(&packet_bytes), || here("packet_bytes is not in 1..65000"))?;
     }
     let stops_late = workload.stop_ns.is_none_or(|stop| stop >= workload.start_ns);
     require(stops_late, || here("it stops before it starts"))?;
     match &workload.pattern {
         Pattern::Flows { size_bytes, .. } => require(*size_bytes != Some(0), || here("size_bytes is 0"))?,
-        Pattern::Arrivals {
-            pairs,
-            interarrival,
-            size,
-            ..
-        } => {
+        Pattern::Arrivals { pairs, interarrival, size, .. } => {
             let moves = match interarrival {
                 Interarrival::Exponential(mean) => mean.is_finite() && *mean > 0.0,
                 Interarrival::Fixed(gap) => *gap > 0,
             };
             require(moves, || here("interarrival_ns is not above 0"))?;
             check_size(size).map_err(|what| Failure::new(here(what)))?;
-            if let Pairs::Product {
-                sources,
-                destinations,
-            } = pairs
-            {
+            if let Pairs::Product { sources, destinations } = pairs {
                 let another = |s: &usize| destinations.iter().any(|d| d != s);
                 require(!sources.is_empty() && sources.iter().all(another), || {
                     here("a source has no destination but itself")
@@ -206,9 +147,7 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
             let known = plan.nodes.get(node);
             let named = known.ok_or_else(|| Failure::new(here(&format!("no node {node}"))))?;
             let reachable = named.addresses.iter().any(|a| Family::of(*a) == workload.family);
-            require(reachable, || {
-                here(&format!("node {} has no address of its family", named.name))
-            })?;
+            require(reachable, || here(&format!("node {} has no address of its family", named.name)))?;
         }
     }
     let some_pairs = endpoints(workload).next().is_some();
@@ -218,25 +157,13 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
 /// Every pair once, or, for a product, enough pairs to name every node.
 fn endpoints(workload: &Workload) -> Box<dyn Iterator<Item = (usize, usize)> + '_> {
     match &workload.pattern {
-        Pattern::Flows { pairs, .. }
-        | Pattern::Arrivals {
-            pairs: Pairs::Listed(pairs),
-            ..
-        } => Box::new(pairs.iter().map(|[src, dst]| (*src, *dst))),
-        Pattern::Arrivals {
-            pairs: Pairs::Product {
-                sources,
-                destinations,
-            },
-            ..
-        } => {
+        Pattern::Flows { pairs, .. } | Pattern::Arrivals { pairs: Pairs::Listed(pairs), .. } => {
+            Box::new(pairs.iter().map(|[src, dst]| (*src, *dst)))
+        }
+        Pattern::Arrivals { pairs: Pairs::Product { sources, destinations }, .. } => {
             let other = |of: usize, among: &[usize]| among.iter().copied().find(|n| *n != of);
-            let from = sources
-                .iter()
-                .filter_map(move |s| other(*s, destinations).map(|d| (*s, d)));
-            let to = destinations
-                .iter()
-                .filter_map(move |d| other(*d, sources).map(|s| (s, *d)));
+            let from = sources.iter().filter_map(move |s| other(*s, destinations).map(|d| (*s, d)));
+            let to = destinations.iter().filter_map(move |d| other(*d, sources).map(|s| (s, *d)));
             Box::new(from.chain(to))
         }
     }
@@ -245,24 +172,19 @@ fn endpoints(workload: &Workload) -> Box<dyn Iterator<Item = (usize, usize)> + '
 fn check_size(size: &Size) -> std::result::Result<(), &'static str> {
     match size {
         Size::Fixed(bytes) => (*bytes > 0).then_some(()).ok_or("the size is 0"),
-        Size::Uniform(low, high) => (*low > 0 && low <= high)
-            .then_some(())
-            .ok_or("size.uniform is not 0 < a <= b"),
+        Size::Uniform(low, high) => {
+            (*low > 0 && low <= high).then_some(()).ok_or("size.uniform is not 0 < a <= b")
+        }
         Size::Pareto { mean_bytes, shape } => {
             let finite = mean_bytes.is_finite() && *mean_bytes >= 1.0 && shape.is_finite() && *shape > 1.0;
-            finite
-                .then_some(())
-                .ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")
+            finite.then_some(()).ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")
         }
         Size::Cdf(points) => {
             let rising = points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1);
             let ends_at_one = points.last().is_some_and(|last| (last.1 - 1.0).abs() < 1e-9);
-            let in_range = points
-                .iter()
-                .all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0 + 1e-9).contains(&p.1));
-            (rising && ends_at_one && in_range)
-                .then_some(())
-                .ok_or("size.cdf does not rise to probability 1")
+            let in_range =
+                points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0 + 1e-9).contains(&p.1));
+            (rising && ends_at_one && in_range).then_some(()).ok_or("size.cdf does not rise to probability 1")
         }
     }
 }
@@ -311,54 +233,27 @@ mod tests {
                 refusal(|p| p["links"][0]["a"]["rate_bps"] = json!(0)),
                 "link h1-s1: interface eth0 of node 0: the rate is 0",
             ),
-            (
-                refusal(|p| p["links"][0]["a"]["queue"] = json!(1)),
-                "queue 1 is not its queue",
-            ),
-            (
-                refusal(|p| p["links"][0]["b"]["loss"] = json!(1.0)),
-                "loss 1 is not in [0, 1)",
-            ),
-            (
-                refusal(|p| p["links"][0]["b"]["mac"] = json!("02:zz")),
-                "is not a MAC address",
-            ),
-            (
-                refusal(|p| p["nodes"][1]["name"] = json!("h1")),
-                "node h1: the name is taken",
-            ),
+            (refusal(|p| p["links"][0]["a"]["queue"] = json!(1)), "queue 1 is not its queue"),
+            (refusal(|p| p["links"][0]["b"]["loss"] = json!(1.0)), "loss 1 is not in [0, 1)"),
+            (refusal(|p| p["links"][0]["b"]["mac"] = json!("02:zz")), "is not a MAC address"),
+            (refusal(|p| p["nodes"][1]["name"] = json!("h1")), "node h1: the name is taken"),
             (
                 refusal(|p| p["nodes"][0]["routes"][0]["via"][0]["interface"] = json!("eth9")),
                 "no interface eth9",
             ),
-            (
-                refusal(|p| p["queues"][0]["qdisc"]["options"] = json!("e8z")),
-                "hexadecimal",
-            ),
+            (refusal(|p| p["queues"][0]["qdisc"]["options"] = json!("e8z")), "hexadecimal"),
             (
                 refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 0]])),
                 "workload 0 (bulk): node 0 talks to itself",
             ),
-            (
-                refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 9]])),
-                "workload 0 (bulk): no node 9",
-            ),
-            (
-                refusal(|p| p["workloads"][0]["family"] = json!(6)),
-                "node h2 has no address of its family",
-            ),
-            (
-                refusal(|p| p["workloads"][0]["transport"] = json!("udp")),
-                "rate_bps is missing",
-            ),
+            (refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 9]])), "workload 0 (bulk): no node 9"),
+            (refusal(|p| p["workloads"][0]["family"] = json!(6)), "node h2 has no address of its family"),
+            (refusal(|p| p["workloads"][0]["transport"] = json!("udp")), "rate_bps is missing"),
             (
                 refusal(|p| p["workloads"][1]["size"] = json!({"pareto": {"mean_bytes": 5, "shape": 1}})),
                 "shape > 1",
             ),
-            (
-                refusal(|p| p["workloads"][1]["size"] = json!({"cdf": [[10, 0.5], [5, 1.0]]})),
-                "does not rise",
-            ),
+            (refusal(|p| p["workloads"][1]["size"] = json!({"cdf": [[10, 0.5], [5, 1.0]]})), "does not rise"),
             (
                 refusal(|p| p["captures"][0]["interface"] = json!("eth7")),
                 "capture h1:eth0: no interface eth7",

@@ -1,52 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a TCP receiver is woken (SO_RCVLOWAT): seldom, but never so late that its unread bytes narrow the window that
 //! the sender sees, and exactly at the last byte.
+//!
+//! Half of the receive buffer is window (the rest pays for packets' overhead). Unread bytes take from it, so in the
+//! middle of a flow an eighth of the buffer may lie unread: three quarters of the window stay open, and the kernel
+//! grows the buffer to twice what a round trip brings. The last three eighths of a flow may all lie unread: the
+//! window has room for every byte that is still to come.
 
 use crate::socket;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// With the default receive buffer of 128 KiB, half of which is window: a quarter of the window.
-pub const FIRST: u32 = 16 * 1024;
-const MOST: u32 = 512 * 1024;
-/// A receiver that may leave an eighth of its buffer unread leaves three quarters of its window open.
-const SHARE_OF_BUFFER: u32 = 8;
-/// Wake-ups between two looks at the buffer, which the kernel grows.
+const MOST_IN_THE_MIDDLE: u32 = 512 * 1024;
+/// Wake-ups between two looks at the buffer.
 const WAKEUPS_A_LOOK: u8 = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Watermark {
-    /// Set on the socket; a listener hands FIRST on to its connections.
+    /// As the socket has it.
     set: u32,
-    chunk: u32,
+    middle: u32,
+    end: u32,
     wakeups: u8,
 }
 
-impl Default for Watermark {
-    fn default() -> Self {
-        Self {
-            set: FIRST,
-            chunk: FIRST,
-            wakeups: 0,
-        }
-    }
-}
-
 impl Watermark {
-    /// To be called after each read. `remaining`: bytes to the end of the flow, if it has one.
+    /// Sets a listener's mark, from which each connection starts.
+    pub fn listen(listener: &OwnedFd) -> io::Result<Self> {
+        let mut watermark = Self { set: 1, middle: 1, end: 1, wakeups: 0 };
+        watermark.look(listener)?;
+        watermark.set(listener, watermark.middle)?;
+        Ok(watermark)
+    }
+
+    /// To be called before the first read and after each. `remaining`: bytes to the end of the flow, if it has one.
     pub fn adapt(&mut self, fd: &OwnedFd, remaining: Option<u64>) -> io::Result<()> {
         self.wakeups += 1;
         if self.wakeups > WAKEUPS_A_LOOK {
             self.wakeups = 0;
-            let buffer: u32 = socket::get(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
-            self.chunk = (buffer / SHARE_OF_BUFFER).clamp(FIRST, MOST);
+            self.look(fd)?;
         }
-        let wanted = remaining
-            .map_or(self.chunk, |left| left.min(self.chunk.into()) as u32)
-            .max(1);
-        if wanted != self.set {
-            socket::set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, wanted)?;
-            self.set = wanted;
+        let at_the_end = remaining.and_then(|left| u32::try_from(left).ok()).filter(|left| *left <= self.end);
+        self.set(fd, at_the_end.unwrap_or(self.middle).max(1))
+    }
+
+    fn look(&mut self, fd: &OwnedFd) -> io::Result<()> {
+        let buffer: u32 = socket::get(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+        self.middle = (buffer / 8).min(MOST_IN_THE_MIDDLE);
+        self.end = buffer / 8 * 3;
+        Ok(())
+    }
+
+    fn set(&mut self, fd: &OwnedFd, mark: u32) -> io::Result<()> {
+        if mark != self.set {
+            socket::set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark)?;
+            self.set = mark;
         }
         Ok(())
     }
@@ -57,35 +65,50 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    fn pair() -> (OwnedFd, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (listener.accept().unwrap().0.into(), sender)
+    struct Connection {
+        receiver: OwnedFd,
+        watermark: Watermark,
+        _sender: TcpStream,
     }
 
-    fn set_on(fd: &OwnedFd) -> u32 {
+    fn connection() -> Connection {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let listener = OwnedFd::from(listener);
+        let watermark = Watermark::listen(&listener).unwrap();
+        let sender = TcpStream::connect(address).unwrap();
+        let receiver = TcpListener::from(listener).accept().unwrap().0.into();
+        Connection { receiver, watermark, _sender: sender }
+    }
+
+    fn mark(fd: &OwnedFd) -> u32 {
         socket::get(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).unwrap()
     }
 
     #[test]
-    fn the_end_of_a_flow_lowers_the_mark_to_its_last_byte() {
-        let (receiver, _sender) = pair();
-        let mut watermark = Watermark::default();
-        watermark.adapt(&receiver, Some(1 << 30)).unwrap();
-        watermark.adapt(&receiver, Some(1000)).unwrap();
-        assert_eq!(set_on(&receiver), 1000);
-        watermark.adapt(&receiver, Some(1)).unwrap();
-        assert_eq!(set_on(&receiver), 1);
+    fn a_connection_has_its_listeners_mark() {
+        let connection = connection();
+        assert_eq!(mark(&connection.receiver), connection.watermark.set);
     }
 
     #[test]
-    fn the_mark_stays_an_eighth_of_the_buffer() {
-        let (receiver, _sender) = pair();
-        let mut watermark = Watermark::default();
-        for _ in 0..20 {
-            watermark.adapt(&receiver, None).unwrap();
+    fn the_end_of_a_flow_wakes_at_its_last_byte() {
+        let Connection { receiver, mut watermark, _sender } = connection();
+        watermark.adapt(&receiver, Some(1 << 40)).unwrap();
+        assert_eq!(mark(&receiver), watermark.middle);
+        for left in [20_000, 1] {
+            watermark.adapt(&receiver, Some(left)).unwrap();
+            assert_eq!(u64::from(mark(&receiver)), left);
         }
-        let buffer: u32 = socket::get(&receiver, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
-        assert_eq!(watermark.chunk, (buffer / SHARE_OF_BUFFER).clamp(FIRST, MOST));
+    }
+
+    #[test]
+    fn the_mark_never_grows_the_buffer() {
+        let Connection { receiver, mut watermark, _sender } = connection();
+        let buffer = || socket::get::<u32>(&receiver, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
+        let before = buffer();
+        watermark.adapt(&receiver, Some(watermark.end.into())).unwrap();
+        assert_eq!(mark(&receiver), watermark.end);
+        assert_eq!(buffer(), before);
     }
 }

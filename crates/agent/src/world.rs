@@ -51,12 +51,9 @@ impl Token {
 }
 
 /// Edge-triggered: an event is told once, and nothing is asked of the kernel in between.
-pub const READABLE: EpollFlags = EpollFlags::EPOLLIN
-    .union(EpollFlags::EPOLLRDHUP)
-    .union(EpollFlags::EPOLLET);
-pub const WRITABLE: EpollFlags = EpollFlags::EPOLLOUT
-    .union(EpollFlags::EPOLLRDHUP)
-    .union(EpollFlags::EPOLLET);
+pub const READABLE: EpollFlags = EpollFlags::EPOLLIN.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
+pub const WRITABLE: EpollFlags =
+    EpollFlags::EPOLLOUT.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
 
 pub struct World<'a> {
     pub plan: &'a Plan,
@@ -70,13 +67,7 @@ impl<'a> World<'a> {
     pub fn new(plan: &'a Plan, lab: &'a Lab) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).of(|| "epoll".into())?;
         let clock = Clock::new().of(|| "clock".into())?;
-        Ok(Self {
-            plan,
-            lab,
-            agenda: Agenda::default(),
-            epoll,
-            clock,
-        })
+        Ok(Self { plan, lab, agenda: Agenda::default(), epoll, clock })
     }
 
     pub fn watch(&self, fd: impl AsFd, token: Token, flags: EpollFlags) -> nix::Result<()> {
@@ -116,10 +107,7 @@ impl Clock {
     fn new() -> nix::Result<Self> {
         let realtime_ns = read_ns(ClockId::CLOCK_REALTIME)?;
         let realtime_offset_ns = realtime_ns.wrapping_sub(read_ns(ClockId::CLOCK_MONOTONIC)?);
-        Ok(Self {
-            cached_ns: Cell::new(None),
-            realtime_offset_ns,
-        })
+        Ok(Self { cached_ns: Cell::new(None), realtime_offset_ns })
     }
 
     fn now_ns(&self) -> u64 {
@@ -144,9 +132,7 @@ mod tests {
     fn tokens_survive_the_kernel() {
         let all = [Token::Timer, Token::Taps, Token::Children];
         let numbered = [Token::Pipe, Token::Listener, Token::Sender, Token::Receiver];
-        let all = all
-            .into_iter()
-            .chain(numbered.into_iter().map(|token| token(u32::MAX)));
+        let all = all.into_iter().chain(numbered.into_iter().map(|token| token(u32::MAX)));
         assert!(all.into_iter().all(|token| Token::unpack(token.pack()) == token));
     }
 }
