@@ -1,0 +1,41 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""PID 1 of the kernel tests: `SCENARIO [ARGUMENT ...]` from the environment variable QBED_SCENARIO."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import netlab  # noqa: E402
+
+
+def main() -> None:
+    for source, target, kind in (("proc", "/proc", "proc"), ("sys", "/sys", "sysfs"), 
+                                 ("run", "/run", "tmpfs"), ("dev", "/dev", "devtmpfs")):
+        netlab.mount(source, target, kind)
+    netlab.mount("cell", "/mnt", "hostfs", ".")
+    for module in sorted(name for name in os.listdir(os.environ["QBED_MODULES"]) if name.endswith(".ko")):
+        if module != "qgate.ko":
+            netlab.load(f"{os.environ['QBED_MODULES']}/{module}")
+    import faulthandler
+    faulthandler.enable()
+    import scenarios
+
+    print("loaded", flush=True)
+    name, *arguments = os.environ["QBED_SCENARIO"].split(",")
+    print("imported", flush=True)
+    getattr(scenarios, name)(*map(int, arguments))
+    print("PASS", name, flush=True)
+
+
+try:
+    main()
+except BaseException:
+    traceback.print_exc(file=sys.stdout)
+finally:
+    sys.stdout.flush()
+    ctypes.CDLL(None).reboot(0x4321FEDC)
