@@ -114,7 +114,8 @@ static int qcodel_parse(struct Qdisc *sch, struct nlattr *opt, struct qcodel_par
 	int err;
 
 	if (opt) {
-		err = nla_parse_nested(tb, TCA_QCODEL_MAX, opt, qcodel_policy, extack);
+		err = nla_parse(tb, TCA_QCODEL_MAX, nla_data(opt), nla_len(opt), qcodel_policy,
+				extack);
 		if (err)
 			return err;
 	}

@@ -74,7 +74,7 @@ static int ecn_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 		NL_SET_ERR_MSG(extack, "ecn needs a limit");
 		return -EINVAL;
 	}
-	err = nla_parse_nested(tb, TCA_ECN_MAX, opt, ecn_policy, extack);
+	err = nla_parse(tb, TCA_ECN_MAX, nla_data(opt), nla_len(opt), ecn_policy, extack);
 	if (err)
 		return err;
 	if (!tb[TCA_ECN_LIMIT_BYTES] && !tb[TCA_ECN_LIMIT_PACKETS]) {
