@@ -51,6 +51,13 @@ class FieldAxis(_Part):
 
 def _shape(entry: object) -> object:
     """One message for an entry of no known shape, instead of one for each shape that it does not have."""
+    values = entry.get("values") if isinstance(entry, dict) else entry
+    if isinstance(values, list):
+        if not values:
+            raise ValueError("an axis needs at least one value")
+        names = [str(item.get("name", "")) if isinstance(item, dict) else str(item) for item in values]
+        if len(set(names)) < len(names):
+            raise ValueError("an axis has each value once")
     if isinstance(entry, dict) and set(entry) == {"field", "values"}:
         return entry
     if isinstance(entry, list) and all(isinstance(item, str | int | float | bool) for item in entry):
@@ -177,9 +184,7 @@ def load_campaign(path: Path) -> tuple[Campaign, Source]:
 
 def _check(campaign: Campaign, source: Source) -> None:
     wrong = []
-    for name, entry in campaign.axes.items():
-        if isinstance(entry, list) and not entry:
-            wrong.append(source.message(("axes", name), "an axis needs at least one value"))
+    for name in campaign.axes:
         column = column_name(name)
         if not _COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
             text = f"`{column}` is no name for a column; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
@@ -187,6 +192,19 @@ def _check(campaign: Campaign, source: Source) -> None:
     columns = [column_name(name) for name in campaign.axes]
     twice = sorted({column for column in columns if columns.count(column) > 1})
     wrong.extend(source.message(("axes",), f"two axes have the column `{column}`") for column in twice)
+    wrong += _wrong_profiles(campaign, source)
+    for index, claim in enumerate(campaign.claims):
+        wrong.extend(
+            source.message(("claims", index, "profiles"), f"no profile `{name}`{nearest(name, campaign.profiles)}")
+            for name in claim.profiles or ()
+            if name not in campaign.profiles
+        )
+    if wrong:
+        raise CampaignError(wrong)
+
+
+def _wrong_profiles(campaign: Campaign, source: Source) -> list[str]:
+    wrong = []
     for name, profile in campaign.profiles.items():
         for axis, values in profile.axes.items():
             place = ("profiles", name, "axes", axis)
@@ -203,14 +221,7 @@ def _check(campaign: Campaign, source: Source) -> None:
                     for i, value in enumerate(values)
                     if value not in known
                 )
-    for index, claim in enumerate(campaign.claims):
-        wrong.extend(
-            source.message(("claims", index, "profiles"), f"no profile `{name}`{nearest(name, campaign.profiles)}")
-            for name in claim.profiles or ()
-            if name not in campaign.profiles
-        )
-    if wrong:
-        raise CampaignError(wrong)
+    return wrong
 
 
 def column_name(axis: str) -> str:

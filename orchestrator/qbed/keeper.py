@@ -74,7 +74,7 @@ class Running:
 class Keeper:
     """Passes commands to the guest, lets its time advance while one runs, and passes on what it says."""
 
-    def __init__(self, guest: Guest, folder: Path, listener: socket.socket, time_ns: int) -> None:
+    def __init__(self, guest: Guest, folder: Path, listener: socket.socket, epoch_ns: int) -> None:
         self._guest = guest
         self._folder = folder
         self._selector = selectors.DefaultSelector()
@@ -85,7 +85,8 @@ class Keeper:
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None
         self._next_id = 1
-        self._time_ns = time_ns
+        self._epoch_ns = epoch_ns
+        self._time_ns = 0
         self._ended = False
 
     def serve(self) -> None:
@@ -199,7 +200,8 @@ class Keeper:
 
     def _pass_on(self, message: Message) -> None:
         number, event = message.get("id"), message.get("event")
-        self._time_ns = int(message.get("time_ns", self._time_ns))
+        if "time_ns" in message:  # the guest counts from the lab's epoch, people from when the lab came up
+            self._time_ns = message["time_ns"] = int(message["time_ns"]) + self._epoch_ns
         if self._step is not None and number == self._step[0]:
             self._stepped()
         elif number in self._running:
@@ -244,14 +246,14 @@ class Keeper:
         self._ended = True
 
 
-def _become_ready(guest: Guest, folder: Path) -> int:
-    """Wait until the guest's nodes are there; returns its virtual time."""
+def _become_ready(guest: Guest, folder: Path) -> None:
+    """Wait until the guest's nodes are there."""
     until = time.monotonic() + UP_S
     while True:
         messages = guest.wait(until - time.monotonic())
         for message in messages or ():
             if message.get("event") == "ready":
-                return int(message.get("time_ns", 0))
+                return
             if message.get("event") == "error":
                 raise QbedError(f"the agent says: {message.get('error')}")
         if messages is None or time.monotonic() > until:
@@ -276,10 +278,10 @@ def main(folder: Path) -> None:
     try:
         plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
         with boot(find_toolchain(), folder / CELL, plan, "lab") as guest:
-            time_ns = _become_ready(guest, folder)
+            _become_ready(guest, folder)
             with listen(folder) as listener:
                 _say("ready")
-                Keeper(guest, folder, listener, time_ns).serve()
+                Keeper(guest, folder, listener, plan.epoch_ns).serve()
     except QbedError as error:
         _say(str(error).replace("\n", "\x1f"))
 

@@ -13,7 +13,7 @@ import typer
 
 from qbed.cli.run import parse_settings
 from qbed.sessions import Conversation, Session, SessionError, session, sessions, start, stop
-from qbed.units import format_duration, parse_duration
+from qbed.units import parse_duration
 
 LabName = Annotated[str, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")]
 
@@ -108,7 +108,7 @@ def advance(
         conversation.send({"command": "advance", "ns": ns})
         for answer in conversation.answers():
             if answer.get("event") == "exit":
-                print(f"virtual time: {format_duration(int(answer.get('time_ns', 0)))}")
+                print(f"virtual time: {_clock(int(answer['time_ns']))}")
                 return
 
 
@@ -132,7 +132,7 @@ def ps() -> None:
             conversation.send({"command": "status"})
             status = next(conversation.answers())
         file, runs = (one.folder / "lab").read_text(), "; ".join(status["running"]) or "-"
-        rows.append((one.name, str(status["pid"]), format_duration(status["time_ns"]), runs, file))
+        rows.append((one.name, str(status["pid"]), _clock(status["time_ns"]), runs, file))
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
@@ -154,3 +154,8 @@ def _find(lab: str) -> Session:
     if not lab or "/" in lab or lab.startswith("."):
         raise SessionError(f"there is no lab {lab}; `qbed ps` lists what is up")
     return session(lab)
+
+
+def _clock(ns: int) -> str:
+    """Virtual time since boot."""
+    return f"{ns / 1e9:.9f} s"

@@ -15,6 +15,21 @@ from qbed.report.style import DASHES, Colours, faded, new_figure
 SERIES_POINTS = 1200
 CDF_POINTS = 400
 Connection = duckdb.DuckDBPyConnection
+_FROM_SERIES = """
+    WITH s AS (
+      SELECT *, ntile(?) OVER (ORDER BY time_ns) AS bucket FROM queue_series WHERE cell = ? AND port = ?)
+    SELECT max(time_ns) / 1e6, sum(packet_ns) / nullif(sum(interval_ns), 0), min(min_packets), max(max_packets)
+    FROM s GROUP BY bucket ORDER BY 1
+"""
+_FROM_EVENTS = """
+    WITH s AS (
+      SELECT time_ns, queue_packets AS packets, lead(time_ns) OVER (ORDER BY time_ns) - time_ns AS lasts,
+        ntile(?) OVER (ORDER BY time_ns) AS bucket
+      FROM queue_events WHERE cell = ? AND port = ?)
+    SELECT max(time_ns) / 1e6, coalesce(sum(packets * lasts) / nullif(sum(lasts), 0), avg(packets)),
+      min(packets), max(packets)
+    FROM s GROUP BY bucket ORDER BY 1
+"""
 
 
 @dataclass
@@ -88,23 +103,14 @@ class Artist:
             f"SELECT any_value({key}), min(cell), arg_min(bottleneck, cell) FROM cells"
             f" WHERE {spec.where or 'true'} GROUP BY {key} ORDER BY min(cell)"
         )
-        figure = None
+        figure, busy = None, list[float]()
         for label, cell, bottleneck in cells:
-            points = self.rows(
-                """
-                WITH s AS (SELECT *, ntile(?) OVER (ORDER BY time_ns) AS bucket FROM queue_series WHERE cell = ? AND
-                port = ?) SELECT max(time_ns) / 1e6, sum(packet_ns) / nullif(sum(interval_ns), 0), min(min_packets),
-                max(max_packets) FROM s GROUP BY bucket ORDER BY 1
-                """,
-                [SERIES_POINTS, cell, spec.queue or bottleneck],
-            )
+            points = self._occupancy(cell, spec.queue or bottleneck)
             if not points:
                 continue
             if figure is None:
-                shown = self.rows("SELECT * EXCLUDE (cell) FROM cells WHERE cell = ?", [cell])
-                figure = new_figure(
-                    spec.title or _TITLES["queue"], self._constant(cells, spec, shown), "time (ms)", "queue (packets)"
-                )
+                subtitle = self._constant(cells, spec)
+                figure = new_figure(spec.title or _TITLES["queue"], subtitle, "time (ms)", "queue (packets)")
             times, means, lows, highs = zip(*points, strict=True)
             colour, name = self.colours[label], str(label) or (spec.queue or bottleneck)
             figure.add_scatter(
@@ -118,11 +124,20 @@ class Artist:
                 showlegend=False,
             )
             figure.add_scatter(x=times, y=means, name=name, legendgroup=name, line={"color": colour, "width": 1.8})
+            busy.extend(time for time, high in zip(times, highs, strict=True) if high)
         if figure is not None:
             figure.update_yaxes(rangemode="tozero")
+        if figure is not None and busy:
+            margin = 0.03 * (max(busy) - min(busy))
+            figure.update_xaxes(range=[min(busy) - margin, max(busy) + margin])
         return figure
 
-    def _constant(self, cells: list[tuple[Any, ...]], spec: Figure, _shown: Any) -> str:
+    def _occupancy(self, cell: int, port: str) -> list[tuple[float, float, int, int]]:
+        """Times (ms), mean, smallest and largest occupancy (packets): from the series, or from each packet's event."""
+        points = self.rows(_FROM_SERIES, [SERIES_POINTS, cell, port])
+        return points or self.rows(_FROM_EVENTS, [SERIES_POINTS, cell, port])
+
+    def _constant(self, cells: list[tuple[Any, ...]], spec: Figure) -> str:
         """What the other axes say in the cells that a figure over time shows."""
         series = self.series_of(spec)
         others = [name for name in self.axes if name != series]
@@ -131,7 +146,7 @@ class Artist:
         columns = ", ".join(f'"{name}"' for name in others)
         values = self.rows(f"SELECT {columns} FROM cells WHERE cell = ?", [cells[0][1]])[0]
         where = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True))
-        return f"queue {spec.queue or cells[0][2]}; {where}; band: smallest and largest within each interval"
+        return f"queue {spec.queue or cells[0][2]}; {where}; band: extremes"
 
     def fct(self, spec: Figure) -> Any:
         return self._distribution(spec, "fct_ns / 1e6", "flow completion time (ms)")

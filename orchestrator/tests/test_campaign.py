@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The campaign file: its errors name place and remedy; the matrix has every combination once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from campaigns import CAMPAIGN, write_lab
+
+from qbed.campaign import Campaign, CampaignError, column_name, load_campaign
+from qbed.cli.run import parse_seeds
+from qbed.matrix import MatrixError, build_matrix
+
+
+def load(tmp_path: Path, text: str) -> Campaign:
+    return load_campaign(write_lab(tmp_path, text) / "campaign.yml")[0]
+
+
+def test_every_combination_is_one_cell(tmp_path: Path) -> None:
+    matrix = build_matrix(load(tmp_path, CAMPAIGN))
+    cells = list(matrix)
+    assert len(matrix) == len(cells) == 12
+    assert len({tuple(cell.values.items()) for cell in cells}) == 12
+    assert [cell.number for cell in cells] == list(range(12))
+    assert cells[0].values == {"tcp": "reno", "delay": "5 us", "seed": 1}
+    assert cells[-1].settings == {"hosts.default.tcp": "cubic", "links.default.delay": "10 us"}
+    assert [cell.seed for cell in cells[:3]] == [1, 2, 3]
+
+
+def test_a_profile_takes_a_part_and_set_wins(tmp_path: Path) -> None:
+    campaign = load(tmp_path, CAMPAIGN)
+    assert len(build_matrix(campaign, "quick")) == 2
+    fixed = build_matrix(campaign, "quick", seeds=[7, 8], settings={"links.default.delay": "1 ms"})
+    assert [(cell.seed, cell.settings["links.default.delay"]) for cell in fixed][:2] == [(7, "1 ms"), (8, "1 ms")]
+    assert fixed.cell(0).values["delay"] == "1 ms", "the results must say what was run"
+
+
+def test_ten_thousand_cells_are_not_held(tmp_path: Path) -> None:
+    campaign = load(tmp_path, f"question: Many?\naxes: {{seed: {list(range(10_000))}}}\n")
+    matrix = build_matrix(campaign)
+    assert len(matrix) == 10_000 and matrix.cell(9_999).seed == 9_999
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("seed: [1, 2, 3]", "seed: []"), "campaign.yml:7:9: axes.seed: an axis needs at least one value"),
+        (("question:", "qestion:"), "unknown field; did you mean `question`?"),
+        (("delay: [5 us]}", "dely: [5 us]}"), "no axis `dely`; did you mean `delay`?"),
+        (
+            ("field: links.default.delay, values", "feld: x, values"),
+            "expected a list of values, a list of `{name: ..., set",
+        ),
+        (("kind: queue", "kind: queues"), "figures[0].kind: expected `queue`"),
+        (("    sql: SELECT", "    expect: refuted\n    sql: SELECT"), "a claim with `expect: refuted` needs `why`"),
+        (("  tcp:\n", "  status:\n"), "`status` is no name for a column"),
+        (("kind: bar", "kind: fct"), "`sql` belongs to the kinds"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    with pytest.raises(CampaignError) as caught:
+        load(tmp_path, CAMPAIGN.replace(*change))
+    assert says in str(caught.value)
+    assert "campaign.yml:" in str(caught.value)
+
+
+def test_unknown_profiles_and_bad_seeds_are_refused(tmp_path: Path) -> None:
+    campaign = load(tmp_path, CAMPAIGN)
+    with pytest.raises(MatrixError, match="did you mean `quick`"):
+        build_matrix(campaign, "quik")
+    with pytest.raises(MatrixError, match="whole numbers"):
+        build_matrix(campaign, seeds=[-1])
+
+
+def test_names_of_columns_and_seeds() -> None:
+    assert column_name("workload[0].incast.senders") == "senders"
+    assert column_name("switches.default.ecn_threshold") == "ecn_threshold"
+    assert parse_seeds("1,4..6") == [1, 4, 5, 6]

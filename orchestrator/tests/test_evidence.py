@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evidence: books that agree are left alone, and every kind of disagreement is found."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaigns import LAB
+from synthetic import write_out
+
+from qbed.compile import compile_lab
+from qbed.evidence import Evidence, QueueSummary, examine
+from qbed.lab import load_lab
+from qbed.plan import Plan
+from qbed.records import Counters
+from qbed.taps import SUMMARY_FIELDS, Run, read_taps
+
+
+class Books:
+    """The synthetic books of one run, to be tampered with."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "lab.yml").write_text(LAB)
+        self.plan: Plan = compile_lab(load_lab(folder / "lab.yml"), 1)
+        write_out(self.plan, folder)
+        self.counters: dict[str, Any] = json.loads((folder / "out" / "counters.json").read_text())
+        self.summaries: dict[int, dict[str, int]] = {}
+        for batch in read_taps(io.BytesIO((folder / "out" / "taps.bin").read_bytes()), len(self.plan.queues)):
+            if isinstance(batch, Run) and batch.kind == "summaries":
+                for record in batch.records:
+                    self.summaries[int(record["id"])] = {name: int(record[name]) for name in SUMMARY_FIELDS}
+
+    def node(self, name: str) -> dict[str, dict[str, int]]:
+        nodes: list[dict[str, dict[str, int]]] = self.counters["nodes"]
+        return nodes[self.plan.node_index(name)]
+
+    def queue(self, name: str) -> int:
+        return next(i for i, queue in enumerate(self.plan.queues) if queue.name == name)
+
+    def examine(self) -> Evidence:
+        summaries = {index: QueueSummary(**values) for index, values in self.summaries.items()}
+        return examine(self.plan, summaries, Counters.model_validate(self.counters))
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Books:
+    return Books(tmp_path)
+
+
+def only(books: Books) -> str:
+    """The contradictions, as one text."""
+    found = books.examine().contradictions
+    assert found, "nothing was found"
+    return "; ".join(found)
+
+
+def test_books_that_agree_say_where_packets_waited(books: Books) -> None:
+    evidence = books.examine()
+    assert evidence.contradictions == [] and evidence.warnings == []
+    assert evidence.bottleneck is not None and evidence.bottleneck.startswith("s")
+    assert evidence.details["offloads"] == "off" and evidence.details["outside_share_of_waiting"] == 0
+
+
+def test_a_queue_that_lost_a_packet(books: Books) -> None:
+    books.summaries[0]["sent_packets"] -= 1
+    text = only(books)
+    assert "packets offered, but" in text and "the qdisc (pfifo) counts" in text and "left its queue" in text
+
+
+def test_a_qdisc_that_counts_other_drops(books: Books) -> None:
+    books.counters["queues"][0]["drops"] = 3
+    assert "the tap saw 0 dropped packets, the qdisc (pfifo) counts 3" in only(books)
+
+
+def test_a_link_that_delivers_more_than_it_sends(books: Books) -> None:
+    books.counters["links"][0]["a"]["lost"] = 1
+    assert "-1 would be in flight" in only(books)
+
+
+def test_more_in_flight_than_the_link_holds(books: Books) -> None:
+    end = books.counters["links"][0]["a"]
+    end["delivered"] -= 60
+    text = only(books)
+    assert "60 would be in flight, where 0 to" in text and "its peer received" in text
+
+
+def test_an_offload_shows_in_the_frames(books: Books) -> None:
+    index = books.queue("h1:eth0")
+    for counted in (books.summaries[index], books.counters["queues"][index]):
+        for name in ("offered_bytes", "sent_bytes", "bytes"):
+            if name in counted:
+                counted[name] += 10**9
+    assert "an offload is on" in only(books)
+
+
+@pytest.mark.parametrize(
+    ("group", "counter", "change", "says"),
+    [
+        ("Ip", "ForwDatagrams", -4, "4 of"),
+        ("Ip", "InReceives", -2, "never reached IP"),
+        ("Ip", "OutTransmits", 5, "their queues were offered"),
+        ("Ip6", "InReceives", 3, "3 of 3 IPv6 packets received are unaccounted for"),
+    ],
+)
+def test_a_node_that_lost_packets(books: Books, group: str, counter: str, change: int, says: str) -> None:
+    counters = books.node("s1").setdefault(group, {})
+    counters[counter] = counters.get(counter, 0) + change
+    assert says in only(books)
+
+
+def test_counted_reasons_and_loopback_are_no_contradiction(books: Books) -> None:
+    switch = books.node("s1")["Ip"]
+    switch["InHdrErrors"] = 2  # TTL expired: the packet is not forwarded, but its ICMP error is sent
+    switch["ForwDatagrams"] -= 2
+    switch["OutRequests"] = 2
+    host = books.node("h1")["Ip"]
+    for name in ("InReceives", "InDelivers", "OutRequests", "OutTransmits"):  # seven packets over the loopback
+        host[name] += 7
+    joined = books.node("h2").setdefault("Ip6", {})
+    joined |= {"InReceives": 1, "InMcastPkts": 1}
+    host2 = books.node("h2")["Ip"]
+    host2["InReceives"] -= 1
+    host2["InDelivers"] -= 1
+    assert books.examine().contradictions == []
+
+
+def test_a_host_that_drops_is_a_warning(books: Books) -> None:
+    index = books.queue("h1:eth0")
+    books.summaries[index] |= {"dropped_packets": 4, "packet_ns": 10**12}
+    books.summaries[index]["offered_packets"] += 4
+    books.counters["queues"][index]["drops"] = 4
+    books.node("h1")["Ip"]["OutTransmits"] += 4
+    evidence = books.examine()
+    assert evidence.contradictions == [] and evidence.bottleneck == "h1>s1"
+    assert any("waited most at h1>s1" in text for text in evidence.warnings)
+    assert any("dropped 4 packets" in text for text in evidence.warnings)
+
+
+def test_what_is_missing_is_no_agreement(books: Books) -> None:
+    del books.summaries[2]
+    assert "has no summary" in only(books)
+    books.counters["links"].pop()
+    assert "the counters are of 4 links" in only(books)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed run` as a user has it, with a stand-in for the guest's kernel: results, failures, interruptions, resuming."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from campaigns import CAMPAIGN, fake_toolchain, write_lab
+
+
+class Bench:
+    """A lab, a toolchain, and `qbed` run on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lab = write_lab(folder / "lab")
+        self.behave()
+
+    def behave(self, **behaviour: str) -> None:
+        self.tools = fake_toolchain(self.folder / "tools", **behaviour)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "qbed", *arguments]
+        environment = {**os.environ, "QBED_TOOLCHAIN": str(self.tools), "COLUMNS": "200"}
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out + err
+
+    def campaign(self, out: str, *arguments: str) -> tuple[int, str]:
+        return self.run("run", "lab", "--out", out, "--no-images", *arguments)
+
+    def ask(self, out: str, sql: str) -> list[tuple[object, ...]]:
+        return duckdb.sql(sql.replace("RUN", str(self.folder / out))).fetchall()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.parquet"))}
+
+
+def guests_of(folder: Path) -> list[int]:
+    """The processes that work in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if str((entry / "cwd").readlink()).startswith(f"{folder}/"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def wait_until(condition: object, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < until, "it did not come to that"
+        time.sleep(0.05)
+
+
+def test_equal_runs_are_equal_files_whatever_the_jobs(bench: Bench) -> None:
+    assert bench.campaign("a")[0] == 0
+    assert bench.campaign("b", "--jobs", "1")[0] == 0
+    first, second = hashes(bench.folder / "a"), hashes(bench.folder / "b")
+    assert first == second
+    assert set(first) == {"cells.parquet", "flows.parquet", "queue_series.parquet", "queues.parquet"}
+    assert pq.read_schema(bench.folder / "a" / "flows.parquet").metadata[b"qbed.version"] == b"1"
+
+
+def test_the_tables_hold_every_cell_with_its_axes(bench: Bench) -> None:
+    status, text = bench.campaign("a")
+    assert (status, "12 of 12 cells complete" in text) == (0, True)
+    rows = bench.ask("a", "SELECT cell, tcp, delay, seed, status, flows FROM 'RUN/cells.parquet' ORDER BY cell")
+    assert rows[0] == (0, "reno", "5 us", 1, "complete", 2) and len(rows) == 12
+    assert bench.ask("a", "SELECT count(*), min(slowdown) >= 1 FROM 'RUN/flows.parquet'") == [(24, True)]
+    assert bench.ask("a", "SELECT count(DISTINCT port) FROM 'RUN/queues.parquet' WHERE port = 's1>s2'") == [(1,)]
+    page = (bench.folder / "a" / "report.html").read_text()
+    assert "1 of 1" in page and "Every flow completes." in page and page.count("<script>/**") == 1
+    assert "http://" not in page.partition("<script>/**")[0], "the page needs no network"
+
+
+def test_a_finished_run_is_not_run_again_and_another_is_refused(bench: Bench) -> None:
+    assert bench.campaign("a", "--profile", "quick")[0] == 0
+    before = hashes(bench.folder / "a")
+    bench.behave(all="panic")
+    status, text = bench.campaign("a", "--profile", "quick")
+    assert (status, "2 cells are finished already" in text) == (0, True)
+    assert hashes(bench.folder / "a") == before
+    status, text = bench.campaign("a")
+    assert (status, "the axes and their values and the plans" in text) == (2, True)
+    (bench.folder / "other").mkdir()
+    (bench.folder / "other" / "file").touch()
+    status, text = bench.campaign("other")
+    assert (status, "is not empty and is no run folder" in text) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"),
+    [
+        ("panic", "the guest's kernel panicked: Kernel panic - not syncing: the test said so"),
+        ("fail", "the agent says: no such qdisc"),
+        ("garbage", "the tap stream has an unknown record type"),
+        ("hang", "virtual time stands still at 0 ns: no progress in 1 s"),
+    ],
+)
+def test_a_broken_cell_is_named_and_the_others_go_on(bench: Bench, behaviour: str, says: str) -> None:
+    bench.behave(seed_2=behaviour)
+    status, text = bench.campaign("a", "--set", "links.default.delay=5 us", "--stall-timeout", "1")
+    assert status == 1
+    assert says in text and "4 of 6 cells complete, 2 failed" in text
+    assert "undecided" in text and "cells are missing: 2 failed" in text
+    kept = bench.folder / "a" / "cells" / "000001.failed"
+    assert "booting" in (kept / "work" / "console.log").read_text() and str(kept) in text
+    assert guests_of(bench.folder) == []
+    bench.behave()
+    assert bench.campaign("a", "--set", "links.default.delay=5 us")[0] == 0, "the next run mends them"
+
+
+def test_a_cell_that_contradicts_its_plan_is_invalid(bench: Bench) -> None:
+    bench.behave(seed_1="contradict")
+    status, text = bench.campaign("a")
+    assert (status, "4 invalid" in text, "would be in flight" in text) == (1, True, True)
+    assert "cells are missing: 4 invalid" in (bench.folder / "a" / "claims.json").read_text()
+    assert '<tr class="bad">' in (bench.folder / "a" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_later(bench: Bench, number: int) -> None:
+    bench.behave(seed_3="slow")
+    process = bench.start("run", "lab", "--out", "a", "--no-images")
+    cells = bench.folder / "a" / "cells"
+    wait_until(lambda: (cells / "000001").exists() and guests_of(cells))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "the same command goes on from there" in out + err
+    assert guests_of(bench.folder / "a") == [] and not list(cells.glob("*.tmp"))
+    bench.behave()
+    assert bench.campaign("a")[0] == 0
+    assert bench.campaign("b")[0] == 0
+    assert hashes(bench.folder / "a") == hashes(bench.folder / "b")
+
+
+def test_a_killed_runner_takes_its_guests_along(bench: Bench) -> None:
+    bench.behave(all="slow")
+    process = bench.start("run", "lab", "--out", "a", "--no-images")
+    cells = bench.folder / "a" / "cells"
+    wait_until(lambda: guests_of(cells))
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not guests_of(cells))
+    bench.behave()
+    status, text = bench.campaign("a")
+    assert (status, "12 of 12 cells complete" in text) == (0, True)
+
+
+def test_two_runners_do_not_share_a_folder(bench: Bench) -> None:
+    bench.behave(all="slow")
+    process = bench.start("run", "lab", "--out", "a", "--no-images")
+    wait_until(lambda: guests_of(bench.folder / "a" / "cells"))
+    status, text = bench.campaign("a")
+    process.terminate()
+    process.communicate()
+    assert (status, "another `qbed run` is writing" in text) == (2, True)
+
+
+def test_a_claim_that_fails_is_the_exit_status(bench: Bench) -> None:
+    write_lab(bench.lab, CAMPAIGN.replace("status = 'complete') AS holds", "status = 'failed') AS holds"))
+    status, text = bench.campaign("a", "--profile", "quick")
+    assert (status, "refuted" in text) == (1, True)
+    refuted = CAMPAIGN.replace("status = 'complete') AS holds", "status = 'failed') AS holds")
+    write_lab(bench.lab, refuted.replace("    sql:", "    expect: refuted\n    why: It was written so.\n    sql:"))
+    status, text = bench.campaign("a", "--profile", "quick")
+    assert (status, "refuted, as expected" in text) == (0, True)
+
+
+def test_sql_that_fails_decides_nothing(bench: Bench) -> None:
+    write_lab(bench.lab, CAMPAIGN.replace("count(*) AS flows", "nonsense(*) AS flows"))
+    status, text = bench.campaign("a", "--profile", "quick")
+    assert (status, "undecided" in text, "the SQL fails" in text) == (1, True, True)
+
+
+def test_mistakes_are_found_before_anything_runs(bench: Bench) -> None:
+    write_lab(bench.lab, CAMPAIGN.replace("values: [5 us, 10 us]", "values: [5 us, 10 parsecs]"))
+    status, text = bench.campaign("a")
+    assert (status, "10 parsecs" in text) == (2, True) and not (bench.folder / "a").exists()
+    status, text = bench.campaign("a", "--set", "duration")
+    assert (status, "expected FIELD=VALUE" in text) == (2, True)
+    (bench.tools / "linux").unlink()
+    write_lab(bench.lab)
+    status, text = bench.campaign("a")
+    assert (status, "is missing" in text) == (1, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_said_and_what_is_finished_stays(bench: Bench) -> None:
+    small = bench.folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=65m", "tmpfs", small], check=True)
+    try:
+        with (small / "ballast").open("wb") as ballast:
+            ballast.truncate(0)
+        (small / "run").mkdir()
+        bench.behave(seed_3="slow")
+        process = bench.start("run", "lab", "--out", "small/run", "--no-images")
+        wait_until(lambda: (small / "run" / "cells" / "000001").exists())
+        (small / "ballast").write_bytes(bytes(64 << 20))
+        process_output = "".join(process.communicate(timeout=60))
+        assert process.returncode == 1 and "the disk is full" in process_output, process_output
+        assert "Traceback" not in process_output
+        (small / "ballast").unlink()
+        bench.behave()
+        assert (small / "run" / "cells" / "000000" / "cell.json").exists()
+        assert bench.campaign("small/run")[0] == 0, "with room, it goes on"
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_the_report_can_be_made_again_from_the_tables(bench: Bench) -> None:
+    assert bench.campaign("a", "--profile", "quick")[0] == 0
+    page = bench.folder / "a" / "report.html"
+    before = page.read_text()
+    page.unlink()
+    for cell in (bench.folder / "a" / "cells").iterdir():
+        subprocess.run(["rm", "-rf", cell], check=True)
+    assert bench.run("report", "a")[0] == 0
+    assert page.read_text() == before
+    assert (bench.folder / "a" / "figures" / "queue.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(json.loads((bench.folder / "a" / "claims.json").read_text())) == 1

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tap stream's parser: every record comes out as it went in, and whatever is no tap stream is a TapError."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import event, header, histogram, sample, summary
+
+from qbed.taps import Histogram, Run, TapError, read_taps
+
+
+def kinds(data: bytes, queues: int = 4, chunk: int = 1 << 20) -> list[tuple[str, int]]:
+    return [
+        ("histogram", len(batch.ns)) if isinstance(batch, Histogram) else (batch.kind, len(batch.records))
+        for batch in read_taps(io.BytesIO(data), queues, chunk_bytes=chunk)
+    ]
+
+
+def test_fields_come_out_as_they_went_in() -> None:
+    data = sample(3, 2_000, 1_000, byte_ns=77, max_packets=9, marked=5) + event(1, -8, 4, packet=12)
+    samples, events = read_taps(io.BytesIO(data), 4)
+    assert isinstance(samples, Run) and isinstance(events, Run)
+    first, second = samples.records[0], events.records[0]
+    assert (first["id"], first["time_ns"], first["interval_ns"]) == (3, 2_000, 1_000)
+    assert (first["byte_ns"], first["max_packets"], first["marked"], first["dropped"]) == (77, 9, 5, 0)
+    assert (second["time_ns"], second["op"], second["packet"], second["sport"], second["dport"]) == (
+        -8,
+        4,
+        12,
+        40000,
+        5001,
+    )
+    assert bytes(second["daddr"][:4]) == bytes([10, 0, 0, 5]) and second["tcp_flags"] == 16
+
+
+def test_runs_are_found_whatever_the_chunk() -> None:
+    data = (
+        sample(0, 1, 1) * 100
+        + event(1, 2, 1, 0) * 37
+        + sample(2, 3, 1)
+        + histogram(0, 4, 1514, [5, 6, 7])
+        + summary(0, 4)
+    )
+    for chunk in (1, 17, 100, 1 << 20):
+        found: dict[str, int] = {}
+        for kind, count in kinds(data, chunk=chunk):
+            found[kind] = found.get(kind, 0) + count
+        assert found == {"samples": 101, "events": 37, "histogram": 3, "summaries": 1}
+    assert kinds(data) == [("samples", 100), ("events", 37), ("samples", 1), ("histogram", 3), ("summaries", 1)]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (sample(0, 1, 1)[:-1], "ends inside the record at byte 0"),
+        (sample(0, 1, 1) + b"\1", "ends inside the record at byte 72"),
+        (sample(7, 1, 1), "of queue 7, but the plan has 4"),
+        (header(9, 16, 0, 0), "unknown record type 9"),
+        (header(1, 80, 0, 0) + bytes(64), "says 80 bytes, not 72"),
+        (event(0, 0, 5, 0), "unknown operation"),
+        (header(4, 32, 0, 0) + struct.pack("<IIQ", 1514, 2, 0), "says 2 bins"),
+        (header(4, 24, 0, 0) + struct.pack("<II", 0, 0), "0 bins of 0 bytes"),
+    ],
+)
+def test_what_is_no_tap_stream_is_named(data: bytes, says: str) -> None:
+    with pytest.raises(TapError, match=says):
+        kinds(data)
+
+
+@given(st.binary(max_size=400), st.integers(1, 200))
+def test_garbage_is_a_tap_error(data: bytes, chunk: int) -> None:
+    try:
+        kinds(data, chunk=chunk)
+    except TapError:
+        return
+    assert not data or len(data) % 8 == 0
+
+
+RECORD = st.one_of(
+    st.builds(sample, st.integers(0, 3), st.integers(-(2**62), 2**62), st.integers(0, 2**62)),
+    st.builds(event, st.integers(0, 3), st.integers(-(2**62), 2**62), st.integers(1, 4), st.integers(0, 2**62)),
+    st.builds(summary, st.integers(0, 3), st.integers(0, 2**62)),
+    st.builds(
+        histogram, st.integers(0, 3), st.integers(0, 2**62), st.just(1514), st.lists(st.integers(0, 2**62), max_size=5)
+    ),
+)
+
+
+@given(st.lists(RECORD, max_size=12), st.integers(1, 300), st.integers(0, 2000), st.integers(0, 255))
+def test_damage_never_escapes_as_another_error(records: list[bytes], chunk: int, place: int, value: int) -> None:
+    whole = b"".join(records)
+    assert sum(count if kind != "histogram" else 1 for kind, count in kinds(whole, chunk=chunk)) == len(records)
+    damaged = bytearray(whole)
+    if place < len(damaged):
+        damaged[place] = value
+    try:
+        kinds(bytes(damaged), chunk=chunk)
+    except TapError as error:
+        assert str(error)
