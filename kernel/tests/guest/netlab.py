@@ -120,7 +120,7 @@ class Node:
         self.netlink.request(28, body, NLM_F_CREATE | NLM_F_REPLACE)
 
     def qdisc(self, interface: str, kind: str, options: bytes = b"") -> None:
-        body = struct.pack("<BxxxiIII", 0, self.index(interface), 0x10000, 0xFFFFFFFF, 0)
+        body = struct.pack("<BxxxiIII", 0, self.index(interface), 0, 0xFFFFFFFF, 0)
         body += attribute(1, kind) + (attribute(2, options) if options else b"")
         self.netlink.request(36, body, NLM_F_CREATE | NLM_F_REPLACE)
 

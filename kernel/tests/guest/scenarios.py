@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
 
-from netlab import Node, Tap, attribute, link, subnet
+from netlab import Node, Tap, attribute, link, subnet, unload
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 16, 1 << 16))
 
 traffic = ctypes.CDLL(os.environ["QBED_TRAFFIC"])
 for function in (traffic.blast, traffic.pour, traffic.drain):
@@ -285,3 +288,77 @@ def check_books(found: list[dict[str, int]], name: str) -> None:
                 seen[event["ecn"]] = seen.get(event["ecn"], 0) + 1
         print("ecn", seen)
         assert seen[3] > 10
+
+
+def upheaval() -> None:
+    """Qdiscs, links, namespaces and modules come and go under traffic, and the books still balance."""
+    nodes, addresses = chain(2, [1_000_000_000], 50_000, attribute(5, 1 << 29))  # loses 1 in 8
+    tap = Tap()
+    tap.attach(nodes[0], "right", 0, interval_ns=1_000_000, events=True)
+    tap.attach(nodes[1], "right", 1)
+    tap.attach(nodes[1], "left", 2)
+    refused(lambda: tap.attach(nodes[1], "left", 3), "already tapped")
+    refused(lambda: tap.attach(nodes[1], "lo", 3), "no root queue")
+    settle()
+    source, sink = udp_pair(nodes, addresses)
+    thread = background(lambda: traffic.blast(source.fileno(), 20_000, 958))
+    for i, (kind, options) in enumerate((("pfifo", struct.pack("<I", 100)), ("fq_codel", b""), ("bfifo", struct.pack("<I", 9000)),
+                                         ("ecn", attribute(2, 30) + attribute(4, 3)), ("qcodel", attribute(1, 100_000)))):
+        traffic.sleep_until_ns(2_010_000_000 + i * 10_000_000)
+        nodes[0].qdisc("right", kind, options)
+        nodes[1].qdisc("right", kind, options)
+    nodes[0].qdisc("right", "ecn", attribute(2, 2))
+    nodes[0].qdisc("right", "qcodel", attribute(1, 3000))
+    traffic.sleep_until_ns(2_070_000_000)
+    nodes[1].up("right", False)
+    traffic.sleep_until_ns(2_080_000_000)
+    nodes[1].up("right", True)
+    thread.join()
+    traffic.sleep_until_ns(4_000_000_000)
+    summaries = [record for record in tap.flush() if record.kind == "summary"]
+    for summary in summaries:
+        print(summary)
+        for unit in ("packets", "bytes"):
+            assert summary[f"offered_{unit}"] == (summary[f"sent_{unit}"] + summary[f"dropped_{unit}"]
+                                                  + summary[f"queue_{unit}"])
+    assert len(summaries) == 3 and summaries[0]["dropped_packets"] and summaries[1]["sent_packets"]
+    counters = nodes[0].qlink("right")
+    print(counters)
+    assert counters[10] == counters[11] + counters[12]
+    assert 0.1 < counters[12] / counters[10] < 0.15
+    # links go while packets are in the transmitter and on the wire
+    traffic.blast(source.fileno(), 50, 958)
+    nodes[0].netlink.request(17, struct.pack("<BxHiII", 0, 0, nodes[0].index("right"), 0, 0))
+    refused(lambda: nodes[1].index("left"), "the other end went with it")
+    macs = link(nodes[0], "right", nodes[1], "left", 10**9, 1000)
+    _, gateway = subnet(nodes[0], "right", nodes[1], "left", 0, macs)
+    nodes[0].route(addresses[1], 32, gateway)
+    tap.attach(nodes[0], "right", 7, events=True)
+    again, _ = udp_pair(nodes, addresses, 10)
+    traffic.blast(again.fileno(), 50, 958)
+    # a namespace goes, and a tapped device with it
+    for closing in (again, source):
+        closing.close()
+    nodes[0].netlink.socket.close()
+    os.close(nodes[0].namespace)
+    nodes[1].enter()
+    traffic.sleep_until_ns(6_000_000_000)
+    refused(lambda: nodes[1].index("left"), "the namespace took its peer along")
+    last = [record for record in tap.flush() if record["id"] == 7 and record.kind == "summary"]
+    assert last[0]["sent_packets"] == 50, last
+    tap.detach()
+    tap.attach(nodes[1], "right", 8)
+    for thing in (sink, _):
+        thing.close()
+    os.close(tap.stream)
+    unload("qtap")
+    unload("qlink")
+    refused(lambda: nodes[1].index("right"), "qlink is gone")
+
+
+def refused(action: Callable[[], object], why: str) -> None:
+    try:
+        action()
+    except OSError:
+        return
+    raise AssertionError(f"not refused: {why}")
