@@ -10,8 +10,8 @@ use crate::records;
 use crate::world::World;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 /// IFLA_INFO_DATA of qlink: IFLA_QLINK_SENT and on.
 const INFO_DATA: u16 = 2;
@@ -77,7 +77,9 @@ struct NodeCounters {
 }
 
 pub fn write(world: &World<'_>) -> Result<()> {
-    let mut nodes = (0..world.plan.nodes.len()).map(|node| read(world, node)).collect::<Result<Vec<_>>>()?;
+    let mut text = vec![0; 64 * 1024];
+    let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
+    let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
     let counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
     let mut file = records::create("counters.json")?;
     records::line(&mut file, &counters).and_then(|()| file.flush()).of(|| "out/counters.json".into())
@@ -101,7 +103,7 @@ fn arrange(
     Counters { time_ns, links, queues, nodes }
 }
 
-fn read(world: &World<'_>, node: usize) -> Result<NodeCounters> {
+fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters> {
     world.lab.namespaces.enter(node)?;
     let here = || format!("node {}: its counters", world.lab.namespaces.name(node));
     let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
@@ -128,12 +130,25 @@ fn read(world: &World<'_>, node: usize) -> Result<NodeCounters> {
             }
         })
         .of(here)?;
-    let file = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).of(here);
     let mut mib = Mib::new();
-    read_pairs(&file("snmp")?, &mut mib);
-    read_pairs(&file("netstat")?, &mut mib);
-    read_columns(&file("snmp6")?, &mut mib);
+    let mut file = |name: &str, parse: fn(&str, &mut Mib)| {
+        let length = read_whole(&format!("/proc/thread-self/net/{name}"), text).of(here)?;
+        parse(&String::from_utf8_lossy(&text[..length]), &mut mib);
+        Ok(())
+    };
+    file("snmp", read_pairs)?;
+    file("netstat", read_pairs)?;
+    file("snmp6", read_columns)?;
     Ok(NodeCounters { ends, queues, mib })
+}
+
+/// Reads a file of /proc that fits into the buffer: the kernel fills it in one call.
+fn read_whole(path: &str, buffer: &mut [u8]) -> io::Result<usize> {
+    let length = File::open(path)?.read(buffer)?;
+    if length == buffer.len() {
+        return Err(io::Error::other(format!("{path} is longer than expected")));
+    }
+    Ok(length)
 }
 
 fn end_counters(attributes: &[u8]) -> EndCounters {

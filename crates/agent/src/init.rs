@@ -24,7 +24,16 @@ pub fn mount_kernel() -> Result<()> {
     mount_one("devtmpfs", "/dev", None)?;
     // `.` is the kernel's working directory on the host: the only hostfs that the kernel lets be written.
     mount_one("hostfs", CELL, Some("."))?;
-    setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).of(|| "raising RLIMIT_NOFILE".into())
+    setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).of(|| "raising RLIMIT_NOFILE".into())?;
+    allow_congestion_controls()
+}
+
+/// Lets every node choose any congestion control that the kernel has: a network namespace other than the first may use
+/// only those that the first allows, and by itself it allows no more than reno and cubic.
+fn allow_congestion_controls() -> Result<()> {
+    let here = || "allowing the kernel's congestion controls".into();
+    let available = std::fs::read("/proc/sys/net/ipv4/tcp_available_congestion_control").of(here)?;
+    std::fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", available).of(here)
 }
 
 /// Mounts room to write. What the host has in these folders is hidden from then on, kernel modules for example.

@@ -90,19 +90,21 @@ fn run() -> Result<i64> {
     let end_ns = plan.epoch_ns.saturating_add(plan.duration_ns);
     let lab = Lab::build(&plan, if mode == Mode::Cell { end_ns } else { 0 })?;
     let mut engine = Engine::new(World::new(&plan, &lab)?, gate)?;
-    engine.tell(&Event::Ready { setup_nodes: plan.nodes.len() })?;
+    if engine.world.now_ns() >= plan.epoch_ns {
+        return Err(Failure::new(format!("lab {}: the epoch came before the lab was built", plan.lab)));
+    }
+    let ready = Event::Ready { setup_nodes: plan.nodes.len() };
     match mode {
         Mode::Cell => {
-            if engine.world.now_ns() >= plan.epoch_ns {
-                return Err(Failure::new(format!(
-                    "lab {}: the epoch came before the lab was built",
-                    plan.lab
-                )));
-            }
+            engine.tell(&ready)?;
             engine.start_workloads(plan.epoch_ns);
             engine.run_until(end_ns)?;
         }
-        Mode::Lab => lab::serve(&mut engine)?,
+        Mode::Lab => {
+            engine.run_until(plan.epoch_ns)?;
+            engine.tell(&ready)?;
+            lab::serve(&mut engine)?;
+        }
     }
     engine.finish()
 }

@@ -158,13 +158,14 @@ impl Tcp {
     pub fn on_sender(&mut self, world: &World<'_>, index: u32, events: EpollFlags) {
         let flow = &mut self.flows[index as usize];
         let Some(sender) = &flow.sender else { return };
-        if flow.end_ns.is_some() && events.intersects(EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP) {
-            return self.close_sender(index);
-        }
-        if events.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
-            let error =
-                socket::pending_error(sender).unwrap_or_else(|| io::Error::other("the connection hung up"));
-            return self.fail(index, &error);
+        let closing = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP | EpollFlags::EPOLLRDHUP;
+        if events.intersects(closing) {
+            let error = if flow.end_ns.is_none() { socket::pending_error(sender) } else { None };
+            return match error {
+                Some(error) => self.fail(index, &error),
+                // The receiver has closed: everything that was sent is acknowledged.
+                None => self.close_sender(index),
+            };
         }
         if flow.connected_ns.is_none() {
             flow.connected_ns = Some(world.now_since_epoch());
