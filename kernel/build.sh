@@ -79,7 +79,7 @@ build_kernel() {
     } >"$log" 2>&1 </dev/null || { tail -n 20 "$log" >&2; die "the kernel did not build; the whole log is $log"; }
     local missing
     missing=$(grep -E '^CONFIG_[A-Z0-9_]+=y' "$work/build/fragment" | while read -r option; do
-        grep -qx "$option" "$work/build/.config" || echo "${option%=y}"
+        grep -qx "$option" "$work/build/.config" || grep -qsx "${option%=y}" "$here/patches/$series/absent" || echo "${option%=y}"
     done) || true
     [ -z "$missing" ] || die "the configuration lost: $(echo $missing)"
     strip --strip-debug -o "$work/linux.new" "$work/build/linux"

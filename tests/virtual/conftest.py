@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small labs in the real guest: a test writes YAML, runs one cell and looks at what the guest left."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbed.compile import compile_lab
+from qbed.lab import load_lab
+from qbed.plan import Plan
+from qbed.ports import port_names
+from qbed.records import read_counters
+from qbed.substrates import Limits
+from qbed.substrates.virtual import Guest, VirtualSubstrate, boot
+from qbed.taps import Histogram, Records, read_taps
+from qbed.toolchain import find_toolchain
+
+LIMITS = Limits(cell_s=300, stall_s=120)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One finished cell: its plan and its raw output folder."""
+
+    plan: Plan
+    folder: Path
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def flows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.out / "flows.ndjson").open()]
+
+    def counters(self) -> Any:
+        return read_counters(self.out / "counters.json")
+
+    def queue(self, port: str) -> int:
+        return port_names(self.plan).index(port)
+
+    def taps(self, port: str) -> dict[str, Any]:
+        """The records of one queue: `samples`, `events` (lists of arrays), `summary`, `histogram`."""
+        wanted = self.queue(port)
+        found: dict[str, Any] = {"samples": [], "events": [], "summary": None, "histogram": None}
+        with (self.out / "taps.bin").open("rb") as stream:
+            for batch in read_taps(stream, len(self.plan.queues)):
+                if isinstance(batch, Histogram):
+                    if batch.queue == wanted:
+                        found["histogram"] = batch
+                    continue
+                mine: Records = batch.records[batch.records["id"] == wanted]
+                if batch.kind == "summaries" and len(mine):
+                    found["summary"] = mine[0]
+                elif batch.kind != "summaries":
+                    found[batch.kind].append(mine)
+        return found
+
+    def digest(self) -> dict[str, str]:
+        """The content of every output file, by name."""
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.out.iterdir())}
+
+
+class Live:
+    """A lab that is up: commands of the host run in its nodes."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._numbers = itertools.count(1)
+
+    def _until(self, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], str]:
+        output = ""
+        while True:
+            messages = self._guest.wait(120)
+            assert messages, f"the guest is silent or gone; so far: {output}"
+            for message in messages:
+                if message["event"] in ("stdout", "stderr"):
+                    output += base64.b64decode(message["data"]).decode()
+                elif message["event"] == "error":
+                    raise AssertionError(message["error"])
+                elif wanted(message):
+                    return message, output
+
+    def ready(self) -> None:
+        self._until(lambda message: message["event"] == "ready")
+
+    def run(self, node: str, *argv: str) -> tuple[int, str]:
+        """Run a command to its end: its exit status and what it printed."""
+        number = next(self._numbers)
+        self._guest.send({"command": "exec", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"})
+        message, output = self._until(lambda message: message["event"] == "exit" and message["id"] == number)
+        return int(message["code"]), output
+
+    def background(self, node: str, *argv: str) -> None:
+        number = next(self._numbers)
+        self._guest.send(
+            {"command": "background", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"}
+        )
+
+
+def plan_of(folder: Path, text: str, seed: int = 1) -> Plan:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lab.yml").write_text(text)
+    plan = compile_lab(load_lab(folder / "lab.yml", {}), seed)
+    (folder / "plan.json").write_text(plan.dumps())
+    return plan
+
+
+@pytest.fixture
+def run_cell(tmp_path: Path) -> Callable[..., Observed]:
+    """run_cell(yaml, seed=1): compile and run one cell, in a folder of its own."""
+    numbers = itertools.count()
+
+    def run(text: str, seed: int = 1) -> Observed:
+        folder = tmp_path / f"cell-{next(numbers)}"
+        plan = plan_of(folder, text, seed)
+        VirtualSubstrate().run_cell(folder, plan, LIMITS, lambda fraction: None)
+        return Observed(plan, folder)
+
+    return run
+
+
+@pytest.fixture
+def live_lab(tmp_path: Path) -> Callable[[str], Any]:
+    """live_lab(yaml): a context in which the lab is up."""
+
+    @contextmanager
+    def up(text: str) -> Iterator[Live]:
+        folder = tmp_path / "live"
+        plan = plan_of(folder, text)
+        with boot(find_toolchain(), folder, plan, "lab") as guest:
+            live = Live(guest)
+            live.ready()
+            yield live
+
+    return up

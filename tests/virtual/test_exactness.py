@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured equals arithmetic: times to the nanosecond, rates to the byte, occupancies to the last event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from pcap import read_pcap
+
+HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP: a frame without preamble and FCS, as everywhere in qbed
+TCP_SHARE = Fraction(1448, 1514)  # payload in a full frame, with TCP time stamps
+
+PAIR = """
+name: pair
+topology: {{star: {{hosts: 2}}}}
+links: {{default: {{rate: {rate}, delay: {delay}}}}}
+switches: {{default: {{scheme: droptail, buffer: 1000 packets}}}}
+hosts: {{default: {{tcp: cubic}}}}
+workload:
+{workload}
+observe: {{queues: summary}}
+capture: [h1>s1, h2>s1]
+duration: 100 ms
+"""
+
+
+def serialization_ns(frame_bytes: int, rate_bps: int) -> int:
+    """Of a lone frame, to the nearest nanosecond."""
+    return int(Fraction(frame_bytes * 8 * 10**9, rate_bps) + Fraction(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("rate", "rate_bps", "delay", "delay_ns"),
+    [
+        ("10 Gbit/s", 10**10, "5 us", 5000),
+        ("1 Gbit/s", 10**9, "40 us", 40_000),
+        ("7 Gbit/s", 7 * 10**9, "1234 ns", 1234),  # nothing divides
+        ("100 Gbit/s", 10**11, "0 us", 0),
+    ],
+)
+def test_one_way_times_equal_arithmetic(
+    run_cell: Callable[..., Any], rate: str, rate_bps: int, delay: str, delay_ns: int
+) -> None:
+    payloads = [18, 46, 98, 511, 1000, 1042, 1472]
+    workload = "".join(
+        f"  - udp: {{from: h1, to: h2, rate: 1 Mbit/s, packet: {size} B, size: {size} B, start: {1 + number} ms}}\n"
+        for number, size in enumerate(payloads)
+    )
+    cell = run_cell(PAIR.format(rate=rate, delay=delay, workload=workload))
+    sent = [packet for packet in read_pcap(cell.out / "h1-eth0.pcap") if packet.udp_payload is not None]
+    received = [packet for packet in read_pcap(cell.out / "h2-eth0.pcap") if packet.udp_payload is not None]
+    assert [packet.udp_payload for packet in sent] == payloads
+    assert [packet.time_ns for packet in sent] == [(1 + number) * 1_000_000 for number in range(len(payloads))]
+    measured = [there.time_ns - here.time_ns for here, there in zip(sent, received, strict=True)]
+    assert measured == [2 * (serialization_ns(HEADERS + size, rate_bps) + delay_ns) for size in payloads]
+
+
+def test_idle_round_trip_equals_arithmetic(live_lab: Any) -> None:
+    text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
+    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+        status, output = lab.run("h1", "ping", "-c", "3", "-i", "0.2", "-s", "1000", "10.0.0.3")
+    assert status == 0, output
+    frame = 14 + 20 + 8 + 1000
+    expected_us = (4 * (serialization_ns(frame, 10**10) + 5000)) / 1000
+    times = [float(time) * 1000 for time in re.findall(r"time=([0-9.]+) ms", output)]
+    assert len(times) == 3
+    # ping pays for its own system calls and prints microseconds
+    assert all(expected_us - 1 <= time <= expected_us + 6 for time in times), (times, expected_us)
+
+
+def test_rate_is_exact_to_the_byte_over_a_second(run_cell: Callable[..., Any]) -> None:
+    """A saturated link begins a frame at every multiple of the frame's time: 8 x 1042 / 1 Gbit/s = 8336 ns."""
+    text = PAIR.replace("capture: [h1>s1, h2>s1]\n", "").replace("100 ms", "1 s")
+    workload = "  - udp: {from: h1, to: h2, rate: 1.1 Gbit/s, packet: 1000 B}"
+    cell = run_cell(text.format(rate="1 Gbit/s", delay="40 us", workload=workload))
+    frames = -(-(10**9) // 8336)  # those that begin before the end
+    sender = cell.counters().links[0].a
+    assert sender.sent == frames
+    assert sender.tx_bytes == frames * 1042
+
+
+@pytest.mark.parametrize("flows", [1, 8, 36])
+def test_concurrent_flows_fill_the_link(run_cell: Callable[..., Any], flows: int) -> None:
+    """Between 100 and 200 ms, all flows together get what one sender could: nobody burns the others' time."""
+    text = f"""
+name: fill
+topology: {{dumbbell: {{left: {flows}, right: {flows}}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 4 MB}}}}
+hosts: {{default: {{tcp: cubic}}}}
+workload:
+  - flows: {{from: h1..h{flows}, to: h{flows + 1}..h{2 * flows}, size: unlimited}}
+observe: {{queues: summary}}
+duration: DURATION
+"""
+    received = [
+        sum(flow["received_bytes"] for flow in run_cell(text.replace("DURATION", duration)).flows())
+        for duration in ("100 ms", "200 ms")
+    ]
+    goodput_bps = (received[1] - received[0]) * 8 * 10
+    assert goodput_bps >= 0.99 * TCP_SHARE * 10**10
+    assert goodput_bps <= 1.01 * TCP_SHARE * 10**10
+
+
+@pytest.mark.parametrize("streams", [1, 36])
+def test_unmodified_iperf3_fills_the_link(live_lab: Any, streams: int) -> None:
+    text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
+    text = text.replace("capture: [h1>s1, h2>s1]\n", "")
+    with live_lab(text) as lab:
+        lab.background("h2", "iperf3", "-s", "-1")
+        status, output = lab.run(
+            "h1", "iperf3", "-c", "10.0.0.3", "-t", "1", "-O", "1", "-P", str(streams), "-f", "m", "-i", "0"
+        )
+    assert status == 0, output
+    wanted = "SUM" if streams > 1 else "[0-9 ]+"
+    found = re.findall(rf"\[\s*{wanted}\].*?([0-9.]+) Mbits/sec.*receiver", output)
+    assert found, output
+    assert float(found[-1]) >= 0.95 * float(TCP_SHARE) * 10_000, output
+
+
+QUEUES = {
+    "droptail bytes": "{scheme: droptail, buffer: 64 KB}",
+    "droptail packets": "{scheme: droptail, buffer: 40 packets}",
+    "ecn": "{scheme: ecn, buffer: 128 KB, threshold: 20 packets}",
+    "codel": "{scheme: codel, buffer: 128 KB, target: 20 us, interval: 500 us}",
+    "stock fq_codel": '{qdisc: "fq_codel limit 60 flows 64 target 20us interval 500us ecn"}',
+    "stock fq": '{qdisc: "fq limit 100 flow_limit 50"}',
+    "stock pfifo_fast": '{qdisc: "pfifo_fast"}',
+    "stock red": '{qdisc: "red limit 128000 min 15000 max 45000 avpkt 1500 burst 20 bandwidth 10gbit ecn"}',
+    "stock pie": '{qdisc: "pie limit 100 target 50us tupdate 200us ecn"}',
+    "stock sfq": '{qdisc: "sfq limit 60"}',
+}
+
+
+@pytest.mark.parametrize("queue", QUEUES.values(), ids=QUEUES.keys())
+def test_the_taps_mean_is_the_integral_of_its_events(run_cell: Callable[..., Any], queue: str) -> None:
+    cell = run_cell(f"""
+name: tap
+topology: {{star: {{hosts: 4}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {queue}}}
+hosts: {{default: {{tcp: dctcp}}}}
+workload:
+  - incast: {{senders: 3, receiver: h1, size: 2 MB, start: 1 ms}}
+observe: {{queues: summary, ports: {{s1>h1: every packet}}}}
+duration: 20 ms
+""")
+    taps = cell.taps("s1>h1")
+    events = np.concatenate(taps["events"])
+    summary = taps["summary"]
+    states = events[events["op"] != 4]  # a mark changes no occupancy
+    times = np.append(states["time_ns"], 20_000_000).astype(np.int64)
+    spans = np.diff(times)
+    assert len(events) > 1000
+    assert np.all(spans >= 0)
+    # Some disciplines take a packet in and throw another out in one step; the tap's maximum is of whole steps.
+    within = (states["op"][:-1] == 1) & (states["op"][1:] == 3) & (spans[:-1] == 0)
+    settled = np.append(~within, True)
+    for unit in ("bytes", "packets"):
+        occupancy = states[f"queue_{unit}"].astype(np.int64)
+        assert int(np.sum(occupancy * spans)) == int(summary["byte_ns" if unit == "bytes" else "packet_ns"])
+        assert int(occupancy[settled].max()) == int(summary[f"max_{unit}"])
+    count = {op: int(np.sum(events["op"] == op)) for op in (1, 2, 3, 4)}
+    assert count[2] == int(summary["sent_packets"])
+    assert count[3] == int(summary["dropped_packets"])
+    assert count[4] == int(summary["marked_packets"])
+    assert int(summary["offered_packets"]) == sum(
+        int(summary[field]) for field in ("sent_packets", "dropped_packets", "queue_packets")
+    )
+    histogram = taps["histogram"]
+    wide = states["queue_bytes"].astype(np.int64) // histogram.bin_bytes
+    expected = np.zeros(len(histogram.ns), dtype=np.int64)
+    np.add.at(expected, np.minimum(wide, len(expected) - 1), spans)
+    expected[0] += int(states["time_ns"][0])  # empty until the first event
+    assert expected.tolist() == histogram.ns.astype(np.int64).tolist()
