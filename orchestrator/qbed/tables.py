@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 VERSION = 1
 ROW_GROUP_ROWS = 1 << 17
+MOST_WAITING = 256
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -191,6 +192,8 @@ class TableFile:
             held = self._gather()
             self._write(held.slice(0, ROW_GROUP_ROWS))
             self._waiting, self._held = [held.slice(ROW_GROUP_ROWS)], self._held - ROW_GROUP_ROWS
+        if len(self._waiting) > MOST_WAITING:  # a small table costs far more than its rows
+            self._waiting = [self._gather()]
 
     def close(self) -> None:
         if self._held or (self._wanted and self._writer is None):

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet files: the same rows are the same bytes, however they came in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from qbed import tables
+
+
+def rows(first: int, last: int, port: str) -> Any:
+    count = last - first
+    columns = {name: list(range(first, last)) for name in ("cell", "queue", "time_ns")}
+    return pa.Table.from_pylist(
+        [{name: values[i] for name, values in columns.items()} | {"port": port} for i in range(count)],
+        schema=tables.QUEUE_SERIES,
+    )
+
+
+@pytest.mark.parametrize("step", [1, 7, 700, 1000])
+def test_the_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 300)
+    whole, parts = tmp_path / "whole.parquet", tmp_path / "parts.parquet"
+    tables.write_table(whole, tables.QUEUE_SERIES, [rows(0, 1000, "s1>h1")])
+    batches = [rows(at, min(at + step, 1000), "s1>h1") for at in range(0, 1000, step)]
+    tables.write_table(parts, tables.QUEUE_SERIES, batches)
+    assert whole.read_bytes() == parts.read_bytes()
+    assert [pq.ParquetFile(whole).metadata.row_group(i).num_rows for i in range(4)] == [300, 300, 300, 100]
+
+
+def test_an_unwanted_empty_table_makes_no_file(tmp_path: Path) -> None:
+    with tables.TableFile(tmp_path / "a.parquet", tables.FLOWS, wanted=False):
+        pass
+    with tables.TableFile(tmp_path / "b.parquet", tables.FLOWS):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["b.parquet"]
+    assert pq.read_table(tmp_path / "b.parquet").num_rows == 0
