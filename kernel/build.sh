@@ -93,7 +93,7 @@ build_kernel() {
 [ -x "$kernel/linux" ] || build_kernel
 
 # --- modules: ours, and every scheme's qdisc ---
-module_sources=("$here"/modules/* "$here"/include/uapi/qbed/*.h "$root"/schemes/*/sch_*.[ch] "$root"/schemes/*/*_algorithm.h)
+module_sources=("$here"/modules/* "$here"/include/uapi/qbed/*.h "$here"/include/qbed/*.h "$root"/schemes/*/sch_*.[ch] "$root"/schemes/*/*_algorithm.h)
 existing=()
 for file in "${module_sources[@]}"; do [ ! -f "$file" ] || existing+=("$file"); done
 modules_hash=$({ echo "$kernel_hash"; for file in "${existing[@]}"; do basename "$file"; cat "$file"; done; } | sha256sum | cut -c1-16)
@@ -104,7 +104,7 @@ build_modules() {
     rm -rf "$work"
     mkdir -p "$work/source/qbed" "$work/modules"
     cp "${existing[@]}" "$work/source/"
-    cp "$here"/include/uapi/qbed/*.h "$work/source/qbed/" 2>/dev/null || true
+    cp "$here"/include/uapi/qbed/*.h "$work/source/qbed/"
     make -C "$kernel/build" ARCH=um M="$work/source" -j"$jobs" modules >"$log" 2>&1 </dev/null ||
         { tail -n 30 "$log" >&2; die "the modules did not build; the whole log is $log"; }
     for module in "$work"/source/*.ko; do strip --strip-debug -o "$work/modules/$(basename "$module")" "$module"; done
