@@ -27,6 +27,7 @@
 #include <linux/interrupt.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
+#include <linux/prefetch.h>
 #include <linux/random.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
@@ -129,6 +130,8 @@ static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
 	}
 	if (!top)
 		return;
+	/* With many links the next one is cold: fetch it while the clock idles. */
+	prefetch((void *)(top->owner & QLINK_OWNER_MASK));
 	clock->armed_ns = top->time_ns;
 	time_travel_add_event_rel(&clock->event,
 				  top->time_ns > now_ns ? top->time_ns - now_ns : 0);
@@ -214,6 +217,16 @@ static void qlink_requeue(struct Qdisc *q, struct sk_buff *skb)
 	}
 }
 
+/* Newer kernels free what a dequeue dropped only when the qdisc is let go. */
+static void qlink_qdisc_release(struct Qdisc *q)
+{
+#ifdef TCQ_F_DEQUEUE_DROPS
+	kfree_skb_list_reason(qdisc_run_end(q), SKB_DROP_REASON_QDISC_DROP);
+#else
+	qdisc_run_end(q);
+#endif
+}
+
 /*
  * The transmitter is free: take the next frame from the qdisc, in this very
  * step. By way of netif_wake_queue() it would be taken in a later softirq,
@@ -231,6 +244,8 @@ static void qlink_next_frame(struct qlink_end *end, u64 now_ns)
 
 	netif_tx_start_queue(txq);
 	if (unlikely(!netif_running(dev) || !q->enqueue))
+		return;
+	if (q->flags & TCQ_F_NOLOCK && nolock_qdisc_is_empty(q))
 		return;
 	if (unlikely(q->flags & TCQ_F_NOLOCK || !skb_queue_empty(&q->gso_skb) ||
 		     !skb_queue_empty(&q->skb_bad_txq) ||
@@ -263,7 +278,7 @@ static void qlink_next_frame(struct qlink_end *end, u64 now_ns)
 		skb_tx_timestamp(skb);
 		qlink_start_frame(end, skb, now_ns);
 	}
-	qdisc_run_end(q);
+	qlink_qdisc_release(q);
 	spin_unlock(root_lock);
 }
 
@@ -582,9 +597,10 @@ static void qlink_set_params(struct qlink_end *end, const struct qlink_params *p
 	local_bh_enable();
 }
 
-static int qlink_newlink(struct net *src_net, struct net_device *dev,
-			 struct nlattr *tb[], struct nlattr *data[],
-			 struct netlink_ext_ack *extack)
+/* @src_net: where the other end is made, unless its attributes name a namespace */
+static int qlink_create(struct net *src_net, struct net_device *dev,
+			struct nlattr *tb[], struct nlattr *data[],
+			struct netlink_ext_ack *extack)
 {
 	struct qlink_end *end = netdev_priv(dev), *peer_end;
 	struct nlattr *peer_tb[IFLA_MAX + 1];
@@ -664,6 +680,17 @@ unpair:
 	end->peer = NULL;
 	return err;
 }
+
+#ifdef QLINK_HAVE_NEWLINK_PARAMS
+static int qlink_newlink(struct net_device *dev, struct rtnl_newlink_params *params,
+			 struct netlink_ext_ack *extack)
+{
+	return qlink_create(rtnl_newlink_peer_net(params), dev, params->tb, params->data,
+			    extack);
+}
+#else
+#define qlink_newlink qlink_create
+#endif
 
 static void qlink_dellink(struct net_device *dev, struct list_head *head)
 {
@@ -752,6 +779,9 @@ static struct rtnl_link_ops qlink_link_ops = {
 	.maxtype = IFLA_QLINK_MAX,
 	.validate = qlink_validate,
 	.newlink = qlink_newlink,
+#ifdef QLINK_HAVE_NEWLINK_PARAMS
+	.peer_type = IFLA_QLINK_PEER,
+#endif
 	.changelink = qlink_changelink,
 	.dellink = qlink_dellink,
 	.get_size = qlink_get_size,

@@ -272,7 +272,36 @@ static void qtap_events_vanished(struct qtap *tap, struct sk_buff *returned,
 	qtap_event_drop_unknown(tap, packets, bytes, queue);
 }
 
+/* What was put on a list of packets to be freed later, from @first before @end. */
+static void qtap_events_listed(struct qtap *tap, struct sk_buff *first,
+			       const struct sk_buff *end, struct qtap_length *dropped,
+			       struct qtap_length *queue)
+{
+	struct qtap_packet *packet;
+	struct sk_buff *skb;
+
+	for (skb = first; skb != end; skb = skb->next) {
+		packet = qtap_packet_find(skb);
+		if (!packet || !dropped->packets)
+			continue;
+		dropped->packets--;
+		dropped->bytes -= packet->event.bytes;
+		qtap_event_drop(tap, packet, queue);
+	}
+}
+
+/* Newer kernels collect what a dequeue drops here, to free it without the lock. */
+static struct sk_buff *qtap_dequeue_drops(const struct Qdisc *sch)
+{
+#ifdef TCQ_F_DEQUEUE_DROPS
+	if (sch->flags & TCQ_F_DEQUEUE_DROPS)
+		return sch->to_free;
+#endif
+	return NULL;
+}
+
 static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, bool marked,
+				const struct sk_buff *drops_before,
 				struct qtap_length dropped, struct qtap_length before)
 {
 	struct qtap_event unknown = { .packet = QTAP_PACKET_UNKNOWN };
@@ -280,6 +309,7 @@ static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, bool mark
 	struct qtap_packet *packet;
 	struct qtap_event *event;
 
+	qtap_events_listed(tap, qtap_dequeue_drops(tap->sch), drops_before, &dropped, &queue);
 	qtap_events_vanished(tap, skb, dropped, &queue);
 	if (!skb)
 		return;
@@ -308,8 +338,7 @@ static void qtap_events_enqueue(struct qtap *tap, struct sk_buff *skb,
 				struct qtap_length dropped, struct qtap_length before)
 {
 	struct qtap_length queue = before;
-	struct qtap_packet *packet;
-	struct sk_buff *free;
+	const struct sk_buff *free;
 	bool refused = false;
 
 	for (free = to_free; free != to_free_before; free = free->next)
@@ -324,14 +353,7 @@ static void qtap_events_enqueue(struct qtap *tap, struct sk_buff *skb,
 			qtap_event_emit(tap, &entered->event, QTAP_OP_ENQUEUE, queue);
 		}
 	}
-	for (free = to_free; free != to_free_before; free = free->next) {
-		packet = qtap_packet_find(free);
-		if (!packet || !dropped.packets)
-			continue;
-		dropped.packets--;
-		dropped.bytes -= packet->event.bytes;
-		qtap_event_drop(tap, packet, &queue);
-	}
+	qtap_events_listed(tap, to_free, to_free_before, &dropped, &queue);
 	qtap_events_vanished(tap, NULL, dropped, &queue);
 }
 
@@ -488,6 +510,7 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 {
 	struct qtap *tap = qtap_of(sch);
 	struct qtap_length out = {}, dropped, before, after;
+	const struct sk_buff *drops_before;
 	struct sk_buff *skb;
 	bool marked = false;
 
@@ -502,6 +525,7 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 	if (qtap_watches_packets(tap))
 		qtap_waiting_begin(&tap->waiting);
 	before = qtap_tracked(tap);
+	drops_before = qtap_dequeue_drops(sch);
 
 	skb = tap->dequeue(sch);
 
@@ -523,7 +547,7 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 		after = qtap_measure(sch);
 	dropped = qtap_settle(tap, (struct qtap_length) {}, out, after);
 	if (qtap_watches_packets(tap))
-		qtap_events_dequeue(tap, skb, marked, dropped, before);
+		qtap_events_dequeue(tap, skb, marked, drops_before, dropped, before);
 out:
 	qtap_leave(tap);
 	return skb;

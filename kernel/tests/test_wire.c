@@ -8,15 +8,15 @@ static const u64 rates[] = {
 	100000000000ull, 400000000001ull, 1ull << 63,
 };
 
-static u64 rounded(unsigned __int128 bits, u64 rate)
+static u64 rounded(__uint128_t bits, u64 rate)
 {
-	return (bits * 2 * QLINK_NS_PER_SECOND + rate) / ((unsigned __int128)2 * rate);
+	return (bits * 2 * QLINK_NS_PER_SECOND + rate) / ((__uint128_t)2 * rate);
 }
 
 static void busy_period_is_exact(u64 rate, u32 overhead)
 {
 	struct qlink_wire wire = {};
-	unsigned __int128 bits = 0;
+	__uint128_t bits = 0;
 	u64 start = 1 + random_below(1000000000), now = start;
 	int i;
 

@@ -170,29 +170,33 @@ def tcp(megabytes: int, tapped: int = 0) -> None:
     assert parameter("late_ns") == 0
 
 
-def many(links: int, flows: int = 0, packets: int = 0) -> None:
-    """A fan of links around one switch, with UDP across it."""
+def many(links: int, rounds: int = 0, burst: int = 4, tapped: int = 0) -> None:
+    """A fan of links around one switch, and bursts from every other host to its neighbour, all at once."""
     switch = Node()
     switch.set("net/ipv4/ip_forward", "1")
     hosts, addresses = [], []
+    tap = Tap()
     for i in range(links):
         host = Node()
         macs = link(host, "eth0", switch, f"p{i}", 10_000_000_000, 5_000)
         a, b = subnet(host, "eth0", switch, f"p{i}", i, macs)
         host.route("0.0.0.0", 0, b)
+        if tapped:
+            tap.attach(host, "eth0", 2 * i)
+            tap.attach(switch, f"p{i}", 2 * i + 1)
         hosts.append(host)
         addresses.append(a)
     settle()
-    pairs = []
-    for i in range(flows):
-        sink = hosts[i * 2 + 1].socket()
-        sink.bind((addresses[i * 2 + 1], 9))
-        source = hosts[i * 2].socket()
-        source.connect((addresses[i * 2 + 1], 9))
-        pairs.append((source, sink))
-    threads = [background(lambda s=source: traffic.blast(s.fileno(), packets, 958)) for source, _ in pairs]
-    for thread in threads:
-        thread.join()
+    sinks, sources = [], []
+    for i in range(0, links - 1, 2):
+        sinks.append(hosts[i + 1].socket())
+        sinks[-1].bind((addresses[i + 1], 9))
+        sources.append(hosts[i].socket())
+        sources[-1].connect((addresses[i + 1], 9))
+    fds = (ctypes.c_int * len(sources))(*(source.fileno() for source in sources))
+    sent = traffic.scatter(fds, len(sources), rounds, burst, ctypes.c_size_t(958),
+                           ctypes.c_uint64(10_000 + 2_000 * burst))
+    print("packet-hops", 2 * sent)
     print("late", parameter("late_ns"))
     assert parameter("late_ns") == 0
 

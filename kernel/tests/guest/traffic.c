@@ -49,6 +49,32 @@ long blast(int fd, long count, size_t bytes)
 	return sent;
 }
 
+/* @rounds times, a burst of packets on every socket at once, then a pause. */
+long scatter(const int *fds, int sockets, int rounds, int burst, size_t bytes, uint64_t pause_ns)
+{
+	struct mmsghdr messages[BATCH] = {};
+	struct iovec part = { calloc(1, bytes), bytes };
+	long sent = 0;
+	int i, round;
+
+	for (i = 0; i < burst; i++) {
+		messages[i].msg_hdr.msg_iov = &part;
+		messages[i].msg_hdr.msg_iovlen = 1;
+	}
+	for (round = 0; round < rounds; round++) {
+		uint64_t begin = now_ns();
+
+		for (i = 0; i < sockets; i++) {
+			int part_sent = sendmmsg(fds[i], messages, burst, MSG_DONTWAIT);
+
+			sent += part_sent > 0 ? part_sent : 0;
+		}
+		sleep_until_ns(begin + pause_ns);
+	}
+	free(part.iov_base);
+	return sent;
+}
+
 /* Send @total bytes of a stream, @chunk at a time. */
 long pour(int fd, long total, size_t chunk)
 {
