@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the built guest is: the kernel, its modules and the agent, as `make setup` leaves them in the cache."""
+"""Where the built guest is: the kernel, its modules and the agent, as `make setup` built them for this checkout."""
 
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,17 +42,13 @@ class Toolchain:
         return self.folder / "linux"
 
 
-def cache_folder() -> Path:
-    """`$QBED_CACHE`, or `qbed` in the user's cache folder."""
-    if own := os.environ.get("QBED_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qbed"
-
-
 def find_toolchain() -> Toolchain:
-    """The toolchain of `$QBED_TOOLCHAIN` or of the cache; `ToolchainError` says what is missing."""
+    """The toolchain of `$QBED_TOOLCHAIN`, or that of this virtual environment; `ToolchainError` says what is missing.
+
+    `make setup` links it there: two checkouts share the cache, but not the version that each of them needs.
+    """
     named = os.environ.get("QBED_TOOLCHAIN")
-    folder = Path(named) if named else cache_folder() / "toolchain" / "current"
+    folder = Path(named) if named else Path(sys.prefix) / "share" / "qbed" / "toolchain"
     wanted = [folder / "linux", folder / "qbed-agent", *(folder / "modules" / f"{name}.ko" for name in MODULES)]
     missing = next((path for path in wanted if not path.is_file()), None)
     if missing is not None:

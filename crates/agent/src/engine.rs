@@ -167,13 +167,14 @@ impl<'a> Engine<'a> {
     /// Writes all results of this instant. Returns its time.
     pub fn finish(mut self) -> Result<i64> {
         let end_ns = self.world.now_since_epoch();
-        self.tcp.finish(&self.world)?;
-        self.udp.finish(&self.world)?;
-        self.captures.finish(&self.world)?;
+        // First the books: what closes flows below sends packets of its own, at this very instant.
         crate::counters::write(&self.world)?;
         self.world.lab.namespaces.go_home()?;
         Taps::find(self.world.plan, 0)?.flush()?;
         self.taps.finish()?;
+        self.captures.finish(&self.world)?;
+        self.tcp.finish(&self.world)?;
+        self.udp.finish(&self.world)?;
         records::write_flows(self.tcp.records(&self.world).chain(self.udp.records(&self.world)).collect())?;
         Ok(end_ns)
     }
