@@ -33,7 +33,7 @@ e2e: setup
 	$(PY) -m pytest -q tests
 
 bench: setup
-	$(PY) bench/run.py
+	$(PY) -m bench.run
 
 generate: setup
 	$(QBED) reference > docs/lab-file.md

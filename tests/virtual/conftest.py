@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from qbed.compile import compile_lab
 from qbed.lab import load_lab
 from qbed.plan import Plan

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from conftest import LIMITS, Observed, plan_of
-
 from qbed.substrates.virtual import VirtualSubstrate
 from qbed.toolchain import Toolchain, find_toolchain
 

@@ -170,7 +170,7 @@ impl<'a> Engine<'a> {
         // First the books: what closes flows below sends packets of its own, at this very instant.
         crate::counters::write(&self.world)?;
         self.world.lab.namespaces.go_home()?;
-        Taps::find(self.world.plan, 0)?.flush()?;
+        Taps::find(self.world.plan)?.flush()?;
         self.taps.finish()?;
         self.captures.finish(&self.world)?;
         self.tcp.finish(&self.world)?;

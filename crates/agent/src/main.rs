@@ -88,7 +88,7 @@ fn run() -> Result<i64> {
     let gate = load_modules(&plan)?;
     init::mount_scratch()?;
     let end_ns = plan.epoch_ns.saturating_add(plan.duration_ns);
-    let lab = Lab::build(&plan, if mode == Mode::Cell { end_ns } else { 0 })?;
+    let lab = Lab::build(&plan)?;
     let mut engine = Engine::new(World::new(&plan, &lab)?, gate)?;
     if engine.world.now_ns() >= plan.epoch_ns {
         return Err(Failure::new(format!("lab {}: the epoch came before the lab was built", plan.lab)));

@@ -34,7 +34,6 @@ mod qtap {
     pub const INTERVAL: u16 = 4;
     pub const START: u16 = 5;
     pub const BIN_BYTES: u16 = 6;
-    pub const END: u16 = 7;
     pub const FLAG_EVENTS: u32 = 1;
 }
 
@@ -77,11 +76,10 @@ pub fn run_tc(queue: &Queue) -> Result<()> {
 pub struct Taps<'a> {
     plan: &'a Plan,
     family: u16,
-    end_ns: u64,
 }
 
 impl<'a> Taps<'a> {
-    pub fn find(plan: &'a Plan, end_ns: u64) -> Result<Self> {
+    pub fn find(plan: &'a Plan) -> Result<Self> {
         let here = || "kernel module qtap: its netlink family".to_owned();
         let netlink = Netlink::open(libc::NETLINK_GENERIC).of(here)?;
         let mut query = Batch::default();
@@ -96,7 +94,7 @@ impl<'a> Taps<'a> {
             })
             .of(here)?;
         let family = family.ok_or_else(|| Failure::new(format!("{}: not found", here())))?;
-        Ok(Self { plan, family, end_ns })
+        Ok(Self { plan, family })
     }
 
     /// Attaches taps to queues of the node in whose namespace the thread is.
@@ -116,8 +114,7 @@ impl<'a> Taps<'a> {
                 .u32(qtap::FLAGS, flags)
                 .u64(qtap::INTERVAL, queue.observe.interval_ns)
                 .u64(qtap::START, self.plan.epoch_ns)
-                .u32(qtap::BIN_BYTES, queue.observe.bin_bytes)
-                .u64(qtap::END, self.end_ns);
+                .u32(qtap::BIN_BYTES, queue.observe.bin_bytes);
         }
         let netlink = Netlink::open(libc::NETLINK_GENERIC).of(|| "generic netlink".into())?;
         netlink.run(batch)

@@ -19,15 +19,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `end_ns`: when the taps stop recording (CLOCK_MONOTONIC; 0: never).
-    pub fn build(plan: &Plan, end_ns: u64) -> Result<Self> {
+    pub fn build(plan: &Plan) -> Result<Self> {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
         let namespaces = Namespaces::create(&plan.nodes)?;
         let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
         links::create(&netlink, &plan.links, &namespaces)?;
         let ends = ends_by_node(plan);
         let queues = queues_by_node(plan);
-        let taps = queues::Taps::find(plan, end_ns)?;
+        let taps = queues::Taps::find(plan)?;
         let mut interfaces = Vec::with_capacity(plan.nodes.len());
         for (node, ends) in ends.iter().enumerate() {
             namespaces.enter(node)?;

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host agent against a plain blocking sender and receiver (a thread each) on the same lab, the empty lab taken off both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bench.harness import RESULTS, Cell, Figure, build, side_by_side
+from qbed.substrates.virtual import boot
+from qbed.toolchain import find_toolchain
+
+LAB = """
+name: agent
+topology: {{star: {{hosts: {hosts}}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 4 MB}}}}
+hosts: {{default: {{tcp: cubic}}}}
+workload:
+  - flows: {{pairs: [{pairs}], size: {size} B}}
+observe: {{queues: summary}}
+duration: {duration} us
+"""
+FLOWS = ((1, 300_000_000), (36, 9_000_000), (900, 330_000))
+MOST_HOSTS = 60
+
+
+def blocking(cell: Cell, program: Path, flows: int, hosts: int, size: int) -> int:
+    """Run the plain program in the lab; returns the virtual time that it took, in ns."""
+    receiver = cell.plan.nodes[hosts].addresses[0]
+    argv = [str(program), str(flows), str(hosts), str(size), receiver]
+    began = ended = 0
+    with boot(find_toolchain(), cell.folder, cell.plan, "lab") as guest:
+        while True:
+            for message in guest.wait(600) or []:
+                if message["event"] == "ready":
+                    guest.send({"command": "exec", "id": 1, "node": "h1", "argv": argv, "env": {}, "cwd": "/"})
+                elif message["event"] == "exit":
+                    assert message["code"] == 0, message
+                    ended = message["time_ns"]
+                    guest.send({"command": "stop"})
+                    while guest.wait(60) is not None:
+                        pass
+                    return ended - began
+                assert message["event"] not in ("stderr", "error"), message
+
+
+def measure(rounds: int) -> list[Figure]:
+    program = build(Path(__file__).parent / "blocking" / "blocking.c", RESULTS / "blocking", "-pthread", "-Wall")
+    figures = []
+    for flows, size in FLOWS:
+        hosts = min(flows, MOST_HOSTS)
+        pairs = ", ".join(f"[h{number % hosts + 1}, h{hosts + 1}]" for number in range(flows))
+        text = LAB.format(hosts=hosts + 1, pairs=pairs, size=size, duration=flows * size * 8 // 9000)
+        cell, empty, plain = Cell(text), Cell(re.sub(r"size: \d+ B", "size: 1 B, start: 1 us", text)), Cell(text)
+        ours, theirs, none = side_by_side(
+            rounds, cell.run, lambda: blocking(plain, program, flows, hosts, size), empty.run
+        )
+        lines = (cell.out / "flows.ndjson").read_text().count('"status":"complete"')
+        assert lines == flows, f"{lines} of {flows} flows complete"
+        figures += [
+            Figure(f"{flows} flows: agent, CPU", ours.cpu_s - none.cpu_s, "s"),
+            Figure(f"{flows} flows: plain program, CPU", theirs.cpu_s - none.cpu_s, "s"),
+            Figure(
+                f"{flows} flows: agent / plain, CPU", (ours.cpu_s - none.cpu_s) / (theirs.cpu_s - none.cpu_s), "", 1.05
+            ),
+        ]
+        for used in (cell, empty, plain):
+            used.close()
+    return figures

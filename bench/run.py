@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmarks: all of them, or those named.  python -m bench.run [--rounds N] [versus_ns3 scale agent parallel]"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated
+
+import typer
+
+from bench.harness import machine, write
+
+ALL = ("versus_ns3", "scale", "agent", "parallel")
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help=f"some of {', '.join(ALL)}")] = None,
+    rounds: Annotated[int, typer.Option(help="Counted runs of each; the smallest time counts.")] = 3,
+) -> None:
+    """Measure, print ratios, write bench/results/NAME.json."""
+    print("machine:", machine(), flush=True)
+    for name in names or ALL:
+        module = importlib.import_module(f"bench.{name}")
+        print(f"\n{name}: {(module.__doc__ or '').strip().splitlines()[0]}", flush=True)
+        write(name, module.measure(rounds))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From 3 to 1,000 nodes on one core: packet-hops a second, time to set up, memory a node."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+
+from bench.harness import Cell, Figure, cores, pinned, side_by_side
+from qbed.substrates.virtual import boot
+from qbed.toolchain import find_toolchain
+
+STAR = """
+name: star
+topology: {{star: {{hosts: {hosts}}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 256 KB}}}}
+hosts: {{default: {{tcp: cubic}}}}
+workload:
+{workload}
+observe: {{queues: summary}}
+duration: {duration}
+"""
+CLOS = """
+name: clos
+topology: {{clos: {{hosts: {hosts}, racks: {racks}, spines: {spines}}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 256 KB}}}}
+hosts: {{default: {{tcp: cubic}}}}
+workload:
+{workload}
+observe: {{queues: summary}}
+duration: {duration}
+"""
+NOTHING = "  - flow: {from: h1, to: h2, size: 1 KB}"
+
+
+def pairs(hosts: int, size: str) -> str:
+    """Every host sends to the one half-way round: all flows leave their racks."""
+    shown = ", ".join(f"[h{number + 1}, h{(number + hosts // 2) % hosts + 1}]" for number in range(hosts))
+    return f"  - flows: {{pairs: [{shown}], size: {size}, spread: 100 us}}"
+
+
+def labs() -> dict[int, tuple[str, str]]:
+    """By number of nodes: the lab under load, and the same lab with next to nothing to do."""
+    found = {}
+    bulk = "  - flow: {from: h1, to: h2, size: 1 GB}"
+    found[3] = tuple(
+        STAR.format(hosts=2, workload=load, duration=time) for load, time in ((bulk, "900 ms"), (NOTHING, "1 ms"))
+    )
+    for nodes, hosts, racks, spines, size in (
+        (46, 10, 4, 2, "10 MB"),
+        (200, 22, 8, 4, "3 MB"),
+        (1000, 23, 40, 40, "1 MB"),
+    ):
+        found[nodes] = tuple(
+            CLOS.format(hosts=hosts, racks=racks, spines=spines, workload=load, duration=time)
+            for load, time in ((pairs(hosts * racks, size), "200 ms"), (NOTHING, "1 ms"))
+        )
+    return found  # type: ignore[return-value]
+
+
+def peak_memory_bytes(cell: Cell) -> int:
+    """Guest memory in use when the lab is up, as its kernel says."""
+    with boot(find_toolchain(), cell.folder, cell.plan, "lab") as guest:
+        while not any(message["event"] == "ready" for message in guest.wait(120) or []):
+            pass
+        guest.send(
+            {
+                "command": "exec",
+                "id": 1,
+                "node": cell.plan.nodes[0].name,
+                "argv": ["cat", "/proc/meminfo"],
+                "env": {},
+                "cwd": "/",
+            }
+        )
+        text, ended = b"", False
+        while not ended:
+            for message in guest.wait(60) or []:
+                if message["event"] == "stdout":
+                    import base64
+
+                    text += base64.b64decode(message["data"])
+                ended |= message["event"] == "exit"
+    values = {key: int(kb) * 1024 for key, kb in re.findall(r"(\w+):\s+(\d+) kB", text.decode())}
+    return values["MemTotal"] - values["MemFree"] - values["Cached"] - values.get("Buffers", 0)
+
+
+def time_to_ready(cell: Cell) -> float:
+    """Seconds from starting the process to its word that the lab is built."""
+    begun = time.monotonic()
+    with boot(find_toolchain(), cell.folder, cell.plan, "cell") as guest:
+        while not any(message["event"] == "ready" for message in guest.wait(120) or []):
+            pass
+        return time.monotonic() - begun
+
+
+def measure(rounds: int) -> list[Figure]:
+    figures, rates, used = [], {}, {}
+    goals = {3: 0.4, 200: 0.5, 1000: 1.0}
+    for nodes, (busy, idle) in labs().items():
+        load, rest = Cell(busy), Cell(idle)
+        turns = rounds if nodes < 1000 else max(1, rounds // 2)
+        full, empty = side_by_side(turns, load.run, rest.run)
+        load.run()
+        hops = load.packet_hops()
+        rates[nodes] = hops / (full.cpu_s - empty.cpu_s) / 1e6
+        figures.append(Figure(f"{nodes} nodes: packet-hops", hops / 1e6, "M"))
+        figures.append(
+            Figure(f"{nodes} nodes: packet-hops a CPU second", rates[nodes], "M/s", 1.5 if nodes == 3 else None, ">=")
+        )
+        with pinned(cores()[-1]):
+            ready = min(time_to_ready(rest) for _ in range(rounds + 1))
+            used[nodes] = peak_memory_bytes(rest)
+        figures.append(Figure(f"{nodes} nodes: from nothing to ready, wall", ready, "s", goals.get(nodes)))
+        load.close()
+        rest.close()
+    figures.append(Figure("rate at 1,000 nodes / rate at 3", rates[1000] / rates[3], "", 0.5, ">="))
+    figures.append(Figure("memory a node (1,000 less 3)", (used[1000] - used[3]) / 997 / 1e6, "MB", 0.3))
+    return figures
+
+
+if __name__ == "__main__":
+    subprocess.run(["make", "bench"], check=True)
