@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The registers: what counts, what takes, who holds, and books that balance. */
+#include "rpm_algorithm.h"
+#include "unit.h"
+
+#define FLOW 77u
+#define OTHER 78u
+
+static const struct rpm_params params = { .reverse_timeout_ns = 1000 };
+static char port_a, port_b;
+
+static enum rpm_path decide(struct rpm_register *reg, u32 signature, u64 now_ns)
+{
+	return rpm_on_congestion(&params, reg, signature, &port_a, now_ns);
+}
+
+static enum rpm_verdict ack(struct rpm_register *reg, u32 signature, u64 now_ns)
+{
+	return rpm_on_ack(&params, reg, signature, false, now_ns).verdict;
+}
+
+static void every_decision_marks_one_acknowledgement(void)
+{
+	struct rpm_register reg = {};
+
+	EXPECT_EQUAL(ack(&reg, FLOW, 100), RPM_PASS);
+	EXPECT_EQUAL(decide(&reg, FLOW, 101), RPM_REVERSE);
+	EXPECT_EQUAL(decide(&reg, FLOW, 102), RPM_REVERSE);
+	EXPECT_EQUAL(decide(&reg, FLOW, 103), RPM_REVERSE);
+	EXPECT_EQUAL(reg.pending, 3);
+	EXPECT_EQUAL(ack(&reg, FLOW, 110), RPM_MARK);
+	EXPECT_EQUAL(ack(&reg, FLOW, 111), RPM_MARK);
+	EXPECT_EQUAL(decide(&reg, FLOW, 112), RPM_REVERSE);
+	EXPECT_EQUAL(ack(&reg, FLOW, 113), RPM_MARK);
+	EXPECT_EQUAL(ack(&reg, FLOW, 114), RPM_MARK);
+	EXPECT_EQUAL(ack(&reg, FLOW, 115), RPM_PASS);
+}
+
+static void without_acknowledgements_the_mark_goes_forward(void)
+{
+	struct rpm_register reg = {};
+
+	EXPECT_EQUAL(decide(&reg, FLOW, 0), RPM_FORWARD);
+	EXPECT_EQUAL(decide(&reg, RPM_ANY_FLOW, 0), RPM_FORWARD);
+	ack(&reg, FLOW, 100);
+	EXPECT_EQUAL(decide(&reg, FLOW, 1100), RPM_REVERSE);	/* just recent enough */
+	EXPECT_EQUAL(decide(&reg, FLOW, 1101), RPM_FORWARD);
+	EXPECT_EQUAL(reg.pending, 1);
+	EXPECT_EQUAL(ack(&reg, FLOW, 5000), RPM_MARK);		/* what was counted stays counted */
+	EXPECT_EQUAL(decide(&reg, FLOW, 5001), RPM_REVERSE);
+}
+
+static void a_register_serves_one_flow_at_a_time(void)
+{
+	struct rpm_register reg = {};
+	struct rpm_arrival arrival;
+
+	ack(&reg, FLOW, 100);
+	EXPECT_EQUAL(decide(&reg, FLOW, 101), RPM_REVERSE);
+	EXPECT_EQUAL(decide(&reg, OTHER, 102), RPM_COLLISION);
+	EXPECT_EQUAL(ack(&reg, OTHER, 103), RPM_PASS);		/* not the signal of another */
+	EXPECT_EQUAL(reg.signature, FLOW);
+	EXPECT_EQUAL(reg.reverse_ns, 100);			/* nor does it keep the holder */
+
+	/* the holder has been silent for too long */
+	EXPECT_EQUAL(ack(&reg, OTHER, 1100), RPM_PASS);
+	EXPECT_EQUAL(reg.signature, FLOW);
+	arrival = rpm_on_ack(&params, &reg, OTHER, false, 1101);
+	EXPECT_EQUAL(arrival.verdict, RPM_PASS);
+	EXPECT_EQUAL(arrival.cleared, 1);
+	EXPECT(arrival.port == &port_a);
+	EXPECT_EQUAL(reg.signature, OTHER);
+	EXPECT_EQUAL(decide(&reg, OTHER, 1102), RPM_REVERSE);
+	EXPECT_EQUAL(decide(&reg, FLOW, 1102), RPM_COLLISION);
+}
+
+static void a_new_connection_begins_at_zero(void)
+{
+	struct rpm_register reg = {};
+	struct rpm_arrival arrival;
+
+	ack(&reg, FLOW, 100);
+	decide(&reg, FLOW, 101);
+	decide(&reg, FLOW, 102);
+	arrival = rpm_on_ack(&params, &reg, FLOW, true, 103);
+	EXPECT_EQUAL(arrival.verdict, RPM_PASS);
+	EXPECT_EQUAL(arrival.cleared, 2);
+	EXPECT_EQUAL(ack(&reg, FLOW, 104), RPM_PASS);
+
+	/* other flows of the port go on; still, its SYN-ACK carries nothing */
+	reg = (struct rpm_register) {};
+	ack(&reg, RPM_ANY_FLOW, 100);
+	decide(&reg, RPM_ANY_FLOW, 101);
+	arrival = rpm_on_ack(&params, &reg, RPM_ANY_FLOW, true, 103);
+	EXPECT_EQUAL(arrival.verdict, RPM_PASS);
+	EXPECT_EQUAL(arrival.cleared, 0);
+	EXPECT_EQUAL(ack(&reg, RPM_ANY_FLOW, 104), RPM_MARK);
+}
+
+static void ports_do_not_mix(void)
+{
+	struct rpm_register reg = {};
+
+	ack(&reg, FLOW, 100);
+	EXPECT_EQUAL(rpm_on_congestion(&params, &reg, FLOW, &port_a, 101), RPM_REVERSE);
+	EXPECT_EQUAL(rpm_on_congestion(&params, &reg, FLOW, &port_b, 102), RPM_FORWARD);
+	EXPECT_EQUAL(ack(&reg, FLOW, 103), RPM_MARK);
+	EXPECT_EQUAL(rpm_on_congestion(&params, &reg, FLOW, &port_b, 104), RPM_REVERSE);
+	EXPECT(reg.port == &port_b);
+}
+
+static void positions_and_signatures(void)
+{
+	EXPECT_EQUAL(rpm_position(0x123456789abcdef0ull, 65536), 0xdef0);
+	EXPECT_EQUAL(rpm_position(0x123456789abcdef0ull, 1), 0);
+	EXPECT_EQUAL(rpm_signature(0x123456789abcdef0ull), 0x12345678);
+	EXPECT_EQUAL(rpm_signature(0xffffffffull), 2);		/* 0 and 1 are taken */
+	EXPECT_EQUAL(rpm_signature(0x1ffffffffull), 2);
+}
+
+/* Whatever happens: reversed = carried + cleared + pending, and waiting times add up. */
+static void books_balance(void)
+{
+	enum { FLOWS = 5, REGISTERS = 4 };
+	struct rpm_register registers[REGISTERS] = {};
+	u64 reversed = 0, carried = 0, cleared = 0, pending = 0;
+	s64 difference_ns = 0;
+	struct rpm_stats stats = {};
+	u64 now_ns = 0;
+	int step, i;
+
+	for (step = 0; step < 200000; step++) {
+		u32 flow = random_below(FLOWS);
+		struct rpm_register *reg = &registers[rpm_position(flow * 7, REGISTERS)];
+
+		now_ns += random_below(step % 1000 ? 20 : 5000);
+		rpm_stats_advance(&stats, now_ns);
+		if (random_below(2)) {
+			if (decide(reg, 10 + flow, now_ns) == RPM_REVERSE) {
+				reversed++;
+				stats.pending++;
+				difference_ns -= now_ns;
+			}
+		} else {
+			struct rpm_arrival arrival = rpm_on_ack(&params, reg, 10 + flow,
+								!random_below(50), now_ns);
+			u32 gone = arrival.cleared + (arrival.verdict == RPM_MARK);
+
+			carried += arrival.verdict == RPM_MARK;
+			cleared += arrival.cleared;
+			stats.pending -= gone;
+			difference_ns += gone * now_ns;
+		}
+	}
+	for (i = 0; i < REGISTERS; i++)
+		pending += registers[i].pending;
+	EXPECT(carried > 1000);
+	EXPECT(cleared > 1000);
+	EXPECT_EQUAL(reversed, carried + cleared + pending);
+	EXPECT_EQUAL(stats.pending, pending);
+	EXPECT_EQUAL(stats.pending_ns, difference_ns + pending * now_ns);
+}
+
+int main(void)
+{
+	every_decision_marks_one_acknowledgement();
+	without_acknowledgements_the_mark_goes_forward();
+	a_register_serves_one_flow_at_a_time();
+	a_new_connection_begins_at_zero();
+	ports_do_not_mix();
+	positions_and_signatures();
+	books_balance();
+	return PASS();
+}
