@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host agent against a plain blocking sender and receiver (a thread each) on the same lab, the empty lab taken off both."""
+"""The host agent against a plain blocking sender and receiver (a thread each) on the same lab, less the empty lab."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 from bench.harness import RESULTS, Cell, Figure, build, side_by_side
@@ -54,7 +55,7 @@ def measure(rounds: int) -> list[Figure]:
         text = LAB.format(hosts=hosts + 1, pairs=pairs, size=size, duration=flows * size * 8 // 9000)
         cell, empty, plain = Cell(text), Cell(re.sub(r"size: \d+ B", "size: 1 B, start: 1 us", text)), Cell(text)
         ours, theirs, none = side_by_side(
-            rounds, cell.run, lambda: blocking(plain, program, flows, hosts, size), empty.run
+            rounds, cell.run, partial(blocking, plain, program, flows, hosts, size), empty.run
         )
         lines = (cell.out / "flows.ndjson").read_text().count('"status":"complete"')
         assert lines == flows, f"{lines} of {flows} flows complete"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every benchmark shares: pinned runs side by side, the smallest of several, ratios, goals, JSON.
 
-These machines are noisy: what is compared is run in turn (A B A B ...) in one call, pinned to one core, and the smallest
-time of each counts, since noise only ever adds. CPU time stands beside wall time, for machines that are busy.
+These machines are noisy: what is compared is run in turn (A B A B ...) in one call, pinned to one core, and the
+smallest time of each counts, since noise only ever adds. CPU time stands beside wall time, for machines that are busy.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def write(bench: str, figures: list[Figure]) -> None:
 
 
 def machine() -> dict[str, object]:
-    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").open() if "model name" in line), "?")
+    described = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":")[1].strip() for line in described if "model name" in line), "?")
     return {"cpu": model, "cores": len(cores()), "load": os.getloadavg()[0], "kernel": os.uname().release}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks: all of them, or those named.  python -m bench.run [--rounds N] [versus_ns3 scale agent parallel]"""
+"""Runs the benchmarks: all, or those named.  python -m bench.run [--rounds N] [versus_ns3 scale agent parallel]"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def labs() -> dict[int, tuple[str, str]]:
     for nodes, hosts, racks, spines, size in (
         (46, 10, 4, 2, "10 MB"),
         (200, 22, 8, 4, "3 MB"),
-        (1000, 23, 40, 40, "1 MB"),
+        (1000, 16, 58, 14, "1 MB"),
     ):
         found[nodes] = tuple(
             CLOS.format(hosts=hosts, racks=racks, spines=spines, workload=load, duration=time)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""100 MB of TCP Cubic through a 10 Gb/s bottleneck: everything (boot, set-up, results) against ns-3 simulating the same."""
+"""100 MB of TCP Cubic through 10 Gb/s: everything (boot, set-up, results) against ns-3 simulating the same."""
 
 from __future__ import annotations
 

@@ -8,20 +8,26 @@ import ctypes
 import os
 import sys
 import traceback
+from pathlib import Path
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import netlab  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import netlab
 
 
 def main() -> None:
-    for source, target, kind in (("proc", "/proc", "proc"), ("sys", "/sys", "sysfs"), 
-                                 ("run", "/run", "tmpfs"), ("dev", "/dev", "devtmpfs")):
+    for source, target, kind in (
+        ("proc", "/proc", "proc"),
+        ("sys", "/sys", "sysfs"),
+        ("run", "/run", "tmpfs"),
+        ("dev", "/dev", "devtmpfs"),
+    ):
         netlab.mount(source, target, kind)
     netlab.mount("cell", "/mnt", "hostfs", ".")
-    for module in sorted(name for name in os.listdir(os.environ["QBED_MODULES"]) if name.endswith(".ko")):
-        if module != "qgate.ko":
-            netlab.load(f"{os.environ['QBED_MODULES']}/{module}")
+    for module in sorted(Path(os.environ["QBED_MODULES"]).glob("*.ko")):
+        if module.name != "qgate.ko":
+            netlab.load(str(module))
     import faulthandler
+
     faulthandler.enable()
     import scenarios
 

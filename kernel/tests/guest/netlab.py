@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
@@ -31,7 +32,7 @@ def mount(source: str, target: str, kind: str, data: str | None = None) -> None:
 
 def load(path: str, options: str = "") -> None:
     """Load a kernel module."""
-    with open(path, "rb") as module:
+    with Path(path).open("rb") as module:
         check(libc.syscall(313, module.fileno(), options.encode(), 0), path)
 
 
@@ -139,7 +140,7 @@ class Node:
 
     def set(self, key: str, value: str) -> None:
         self.enter()
-        with open(f"/proc/sys/{key}", "w") as file:
+        with Path(f"/proc/sys/{key}").open("w") as file:
             file.write(value)
 
 
@@ -150,8 +151,16 @@ def mac(number: int) -> bytes:
 _macs = iter(range(1, 1 << 31))
 
 
-def link(a: Node, interface_a: str, b: Node, interface_b: str, rate_bps: int, delay_ns: int, extra: bytes = b"",
-         mtu: int = 1500) -> tuple[bytes, bytes]:
+def link(
+    a: Node,
+    interface_a: str,
+    b: Node,
+    interface_b: str,
+    rate_bps: int,
+    delay_ns: int,
+    extra: bytes = b"",
+    mtu: int = 1500,
+) -> tuple[bytes, bytes]:
     """A qlink, both ends up; returns the two hardware addresses."""
     address_a, address_b = mac(next(_macs)), mac(next(_macs))
     peer = struct.pack("<BxHiII", 0, 0, 0, 1, 1)
@@ -164,7 +173,9 @@ def link(a: Node, interface_a: str, b: Node, interface_b: str, rate_bps: int, de
     return address_a, address_b
 
 
-def subnet(a: Node, interface_a: str, b: Node, interface_b: str, number: int, macs: tuple[bytes, bytes]) -> tuple[str, str]:
+def subnet(
+    a: Node, interface_a: str, b: Node, interface_b: str, number: int, macs: tuple[bytes, bytes]
+) -> tuple[str, str]:
     """A /31 on a link, with permanent neighbours; returns the two addresses."""
     base = (10 << 24) + 2 * number
     addresses = [socket.inet_ntoa(struct.pack(">I", base + i)) for i in (0, 1)]
@@ -184,8 +195,17 @@ class Tap:
         self.family = struct.unpack("<H", attributes(answer[0][4:])[1])[0]
         self.stream = os.open("/dev/qtap", os.O_RDONLY | os.O_NONBLOCK)
 
-    def attach(self, node: Node, interface: str, id: int, start_ns: int = 0, end_ns: int = 0, interval_ns: int = 0,
-               events: bool = False, bin_bytes: int = 1514) -> None:
+    def attach(
+        self,
+        node: Node,
+        interface: str,
+        id: int,
+        start_ns: int = 0,
+        end_ns: int = 0,
+        interval_ns: int = 0,
+        events: bool = False,
+        bin_bytes: int = 1514,
+    ) -> None:
         index = node.index(interface)
         body = struct.pack("<BBH", 1, 1, 0) + attribute(1, index) + attribute(2, id) + attribute(3, int(events))
         body += attribute(4, interval_ns, 8) + attribute(6, bin_bytes)
@@ -213,13 +233,53 @@ class Tap:
         self.command(3)
 
 
-SAMPLE = ("interval_ns", "byte_ns", "packet_ns", "min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued",
-          "dequeued", "dropped", "marked")
-EVENT = ("op", "ecn", "family", "protocol", "bytes", "queue_bytes", "queue_packets", "packet", "sport", "dport",
-         "tcp_seq", "tcp_ack", "payload", "tcp_flags")
-SUMMARY = ("duration_ns", "byte_ns", "packet_ns", "max_bytes", "max_packets", "offered_packets", "offered_bytes",
-           "sent_packets", "sent_bytes", "dropped_packets", "dropped_bytes", "marked_packets", "queue_packets",
-           "queue_bytes", "start_queue_packets", "start_queue_bytes")
+SAMPLE = (
+    "interval_ns",
+    "byte_ns",
+    "packet_ns",
+    "min_bytes",
+    "max_bytes",
+    "min_packets",
+    "max_packets",
+    "enqueued",
+    "dequeued",
+    "dropped",
+    "marked",
+)
+EVENT = (
+    "op",
+    "ecn",
+    "family",
+    "protocol",
+    "bytes",
+    "queue_bytes",
+    "queue_packets",
+    "packet",
+    "sport",
+    "dport",
+    "tcp_seq",
+    "tcp_ack",
+    "payload",
+    "tcp_flags",
+)
+SUMMARY = (
+    "duration_ns",
+    "byte_ns",
+    "packet_ns",
+    "max_bytes",
+    "max_packets",
+    "offered_packets",
+    "offered_bytes",
+    "sent_packets",
+    "sent_bytes",
+    "dropped_packets",
+    "dropped_bytes",
+    "marked_packets",
+    "queue_packets",
+    "queue_bytes",
+    "start_queue_packets",
+    "start_queue_bytes",
+)
 
 
 class Record(dict[str, int]):

@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from netlab import Node, Tap, attribute, link, subnet, unload
 
@@ -27,8 +28,7 @@ HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP
 
 
 def parameter(name: str) -> int:
-    with open(f"/sys/module/qlink/parameters/{name}") as file:
-        return int(file.read())
+    return int(Path(f"/sys/module/qlink/parameters/{name}").read_text())
 
 
 def settle() -> None:
@@ -123,7 +123,7 @@ def speed(packets: int, hops: int, size: int = 958, tapped: int = 0) -> None:
     if tapped:
         for i, node in enumerate(nodes[:-1]):
             tap.attach(node, "right", i, interval_ns=1_000_000, events=tapped > 1)
-    source, sink = udp_pair(nodes, addresses)
+    source, _sink = udp_pair(nodes, addresses)
     settle()
     nodes[0].enter()
     begin = traffic.now_ns()
@@ -194,8 +194,9 @@ def many(links: int, rounds: int = 0, burst: int = 4, tapped: int = 0) -> None:
         sources.append(hosts[i].socket())
         sources[-1].connect((addresses[i + 1], 9))
     fds = (ctypes.c_int * len(sources))(*(source.fileno() for source in sources))
-    sent = traffic.scatter(fds, len(sources), rounds, burst, ctypes.c_size_t(958),
-                           ctypes.c_uint64(10_000 + 2_000 * burst))
+    sent = traffic.scatter(
+        fds, len(sources), rounds, burst, ctypes.c_size_t(958), ctypes.c_uint64(10_000 + 2_000 * burst)
+    )
     print("packet-hops", 2 * sent)
     print("late", parameter("late_ns"))
     assert parameter("late_ns") == 0
@@ -250,8 +251,9 @@ def check_books(found: list[dict[str, int]], name: str) -> None:
     histogram = next(r for r in found if r.kind == "histogram")
     print(name, summary, len(events), "events", len(samples), "samples")
     for unit in ("packets", "bytes"):
-        assert summary[f"offered_{unit}"] == (summary[f"sent_{unit}"] + summary[f"dropped_{unit}"]
-                                              + summary[f"queue_{unit}"])
+        assert summary[f"offered_{unit}"] == (
+            summary[f"sent_{unit}"] + summary[f"dropped_{unit}"] + summary[f"queue_{unit}"]
+        )
     # samples: no gap, and they add up
     assert [s["time_ns"] for s in samples] == [100_000 * (i + 1) for i in range(300)]
     assert all(s["interval_ns"] == 100_000 for s in samples)
@@ -306,8 +308,15 @@ def upheaval() -> None:
     settle()
     source, sink = udp_pair(nodes, addresses)
     thread = background(lambda: traffic.blast(source.fileno(), 20_000, 958))
-    for i, (kind, options) in enumerate((("pfifo", struct.pack("<I", 100)), ("fq_codel", b""), ("bfifo", struct.pack("<I", 9000)),
-                                         ("ecn", attribute(2, 30) + attribute(4, 3)), ("qcodel", attribute(1, 100_000)))):
+    for i, (kind, options) in enumerate(
+        (
+            ("pfifo", struct.pack("<I", 100)),
+            ("fq_codel", b""),
+            ("bfifo", struct.pack("<I", 9000)),
+            ("ecn", attribute(2, 30) + attribute(4, 3)),
+            ("qcodel", attribute(1, 100_000)),
+        )
+    ):
         traffic.sleep_until_ns(2_010_000_000 + i * 10_000_000)
         nodes[0].qdisc("right", kind, options)
         nodes[1].qdisc("right", kind, options)
@@ -323,8 +332,9 @@ def upheaval() -> None:
     for summary in summaries:
         print(summary)
         for unit in ("packets", "bytes"):
-            assert summary[f"offered_{unit}"] == (summary[f"sent_{unit}"] + summary[f"dropped_{unit}"]
-                                                  + summary[f"queue_{unit}"])
+            assert summary[f"offered_{unit}"] == (
+                summary[f"sent_{unit}"] + summary[f"dropped_{unit}"] + summary[f"queue_{unit}"]
+            )
     assert len(summaries) == 3 and summaries[0]["dropped_packets"] and summaries[1]["sent_packets"]
     counters = nodes[0].qlink("right")
     print(counters)
