@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from qbed.plan import Arrivals, Flows, Link, Plan, Queue
-from qbed.schemes import registry
+from qbed.schemes import Scheme, registry
 from qbed.units import format_duration, format_rate, format_size
 
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ def tables(plan: Plan) -> list[Table]:
     """The same as one table for each kind; a large lab's rows are shortened in the middle."""
     data = summary(plan)
     title = f"{data['lab']}: {data['duration']}, seed {data['seed']}, {data['memory']} of memory"
-    found = []
+    found: list[Any] = []
     for kind in ("nodes", "links", "queues", "workloads"):
         rows: list[Row] = data[kind]
         if not rows:
@@ -87,8 +87,10 @@ def _queue(queue: Queue, far: str) -> Row:
     qdisc = queue.qdisc
     parameters = ""
     if queue.scheme in registry():
-        shown = registry()[queue.scheme].describe(qdisc["kind"], bytes.fromhex(qdisc["options"]))
-        parameters = ", ".join(f"{name} {value}" for name, value in shown.items())
+        parameters = _parameters(registry()[queue.scheme], qdisc)
+        if "child" in qdisc:
+            inside = next(scheme for scheme in registry().values() if scheme.has_kind(qdisc["child"]["kind"]))
+            parameters += f"; inside: {inside.name}, {_parameters(inside, qdisc['child'])}"
     return {
         "name": queue.name,
         "towards": far,
@@ -98,6 +100,11 @@ def _queue(queue: Queue, far: str) -> Row:
         "parameters": parameters,
         "observed": mode,
     }
+
+
+def _parameters(scheme: Scheme, qdisc: dict[str, Any]) -> str:
+    shown = scheme.describe(qdisc["kind"], bytes.fromhex(qdisc["options"]))
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 
 def _peers(plan: Plan) -> dict[int, str]:

@@ -98,7 +98,8 @@ def _word_or_duration(*words: str) -> Any:
 
 
 if TYPE_CHECKING:
-    QueueMode = FlowMode = str | int
+    QueueMode = str | int
+    FlowMode = str | int
 else:
     QueueMode = _word_or_duration("summary", EVERY_PACKET)
     FlowMode = _word_or_duration("off")

@@ -36,7 +36,7 @@ class Number(Strict):
         """Whether it can hold the value."""
         bits = 8 * self.size
         low, high = (0, 2**bits) if self.type[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-        return low <= value < high
+        return bool(low <= value < high)
 
 
 class Field(Number):

@@ -22,7 +22,7 @@ from qbed.units import Duration, PositiveDuration, PositiveRate, Size, between, 
 
 
 def _names(value: object) -> list[str]:
-    names = value if isinstance(value, list) else [value]
+    names: list[Any] = value if isinstance(value, list) else [value]
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(
             f"expected a host such as `h1`, a glob, a range such as `h1..h10` or a list of these, got `{value}`"
