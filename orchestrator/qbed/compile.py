@@ -53,7 +53,7 @@ class _Compiler:
             epoch_ns=_EPOCH_NS + 10 * demand.longest_rtt_ns,
             duration_ns=self.lab.duration,
             memory_bytes=self.lab.memory or demand.memory_bytes,
-            modules=sorted({m for q in queues if (m := _module(q.scheme))}),
+            modules=self.modules(),
             sysctls=global_sysctls(),
             nodes=self.nodes(demand.socket_buffer_bytes),
             links=links,
@@ -117,6 +117,12 @@ class _Compiler:
                     )
                 )
         return queues
+
+    def modules(self) -> list[str]:
+        """The kernel modules of all schemes in use, those of queues inside others too."""
+        specs = [*self.resolver.switch_queues.values(), *self.resolver.host_queues.values()]
+        found = {_module(s.scheme) for spec in specs for s in (spec, spec.child) if s is not None}
+        return sorted(module for module in found if module is not None)
 
     def modes(self) -> dict[LinkEnd, Any]:
         """What `observe.ports` says, by link end."""
@@ -214,7 +220,8 @@ def _qdisc(spec: QueueSpec) -> dict[str, Any]:
     if spec.tc is not None:
         return {"tc": list(spec.tc)}
     scheme = registry()[spec.scheme]
-    return {"kind": scheme.kind(spec.values), "options": scheme.options(spec.values).hex()}
+    qdisc: dict[str, Any] = {"kind": scheme.kind(spec.values), "options": scheme.options(spec.values).hex()}
+    return qdisc if spec.child is None else qdisc | {"child": _qdisc(spec.child)}
 
 
 def _module(scheme: str) -> str | None:

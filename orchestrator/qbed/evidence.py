@@ -15,6 +15,7 @@ from typing import Any
 from qbed.plan import ETHERNET_BYTES, Plan
 from qbed.ports import port_names
 from qbed.records import Counters, LinkCounters
+from qbed.schemes import registry
 
 SMALLEST_FRAME = 42  # Ethernet + IPv4 + UDP without payload
 MOST_SHOWN = 20
@@ -160,8 +161,22 @@ def _ipv6_unaccounted(snmp: _Snmp) -> int:
     return snmp("Ip6", "InReceives") - taken
 
 
+def _held(plan: Plan, counters: Counters) -> list[dict[str, int]]:
+    """By node and family, the packets that schemes hold between reception and routing."""
+    held = [{"ipv4": 0, "ipv6": 0} for _ in plan.nodes]
+    for queue, own in zip(plan.queues, counters.queues, strict=True):
+        scheme = registry().get(queue.scheme)
+        if scheme is None:
+            continue
+        values = scheme.decode(bytes.fromhex(own.xstats))
+        for statistic in scheme.statistics:
+            if statistic.holds is not None:
+                held[queue.node][statistic.holds] += values.get(statistic.name, 0)
+    return held
+
+
 def _nodes(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str]) -> None:
-    """Each node: frames in = datagrams in = forwarded + delivered + dropped for a reason; datagrams out = frames out.
+    """Each node: frames in = datagrams in = forwarded + delivered + held + dropped for a reason; out likewise.
 
     Loopback appears in both books of a node by the same number: InReceives - frames in = OutTransmits - frames out.
     """
@@ -171,12 +186,13 @@ def _nodes(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, w
         for end, here in ((link.a, pair.a), (link.b, pair.b)):
             received[end.node] += here.rx_packets
             offered[end.node] += summaries[end.queue].offered_packets
+    held = _held(plan, counters)
     for index, groups in enumerate(counters.nodes):
         snmp, name = _Snmp(groups), plan.nodes[index].name
-        rest = _ipv4_unaccounted(snmp)
+        rest = _ipv4_unaccounted(snmp) - held[index]["ipv4"]
         if not 0 <= rest <= snmp("Ip", "FragFails"):
             wrong.append(f"node {name}: {rest} of {snmp('Ip', 'InReceives')} IPv4 packets received are unaccounted for")
-        rest = _ipv6_unaccounted(snmp)
+        rest = _ipv6_unaccounted(snmp) - held[index]["ipv6"]
         if not 0 <= rest <= snmp("Ip6", "InMcastPkts"):
             wrong.append(
                 f"node {name}: {rest} of {snmp('Ip6', 'InReceives')} IPv6 packets received are unaccounted for"

@@ -12,7 +12,7 @@ from typing import Any
 
 from qbed.errors import nearest
 from qbed.problems import Problems
-from qbed.schemes import Scheme, registry
+from qbed.schemes import Scheme, plain_schemes, registry
 from qbed.selectors import is_glob
 from qbed.settings import QueueSettings
 from qbed.source import FieldPath
@@ -30,6 +30,8 @@ class QueueSpec:
     scheme: str
     values: dict[str, Any]
     tc: tuple[str, ...] | None = None
+    child: "QueueSpec | None" = None
+    """The queue inside, if the scheme has one."""
 
     def buffer_bytes(self, frame_bytes: int) -> int:
         """The longest queue; of a discipline in tc's words an assumption (1000 frames)."""
@@ -92,11 +94,29 @@ class Specs:
             return self._custom(*settings["qdisc"])
         name = settings["scheme"][0] if "scheme" in settings else "droptail"
         scheme = registry().get(name)
-        values = None if scheme is None else self._parameters(scheme, settings)
-        if values is None:
+        if scheme is None:
+            return None
+        inside = self._inside(scheme, settings)
+        values = self._parameters(scheme, settings, inside)
+        if values is None or (inside is None) != (scheme.child is None):
             return None
         self._check_buffer(values, settings, frame_bytes)
-        return QueueSpec(name, values)
+        if inside is None:
+            return QueueSpec(name, values)
+        given = {key: inside.by_name[key].parse(settings[key][0]) for key in inside.by_name if key in settings}
+        return QueueSpec(name, values, child=QueueSpec(inside.name, scheme.child_values(inside, values, given)))
+
+    def _inside(self, scheme: Scheme, settings: Origin) -> Scheme | None:
+        """The scheme of the queue inside; None if there is none, or no such scheme."""
+        if scheme.child is None:
+            return None
+        parameter = scheme.by_name[scheme.child.parameter]
+        name, path = settings.get(parameter.name, (parameter.default, ()))
+        if name not in plain_schemes():
+            text = f"no scheme that can be inside another is called `{name}`{nearest(str(name), plain_schemes())}"
+            self.problems.error(path, text)
+            return None
+        return registry()[name]
 
     def _custom(self, text: str, path: FieldPath) -> QueueSpec | None:
         try:
@@ -108,19 +128,20 @@ class Specs:
             return None
         return QueueSpec(CUSTOM, {}, words)
 
-    def _parameters(self, scheme: Scheme, settings: Origin) -> dict[str, Any] | None:
-        """The scheme's parameters in base units, defaults filled in; None if some are wrong."""
+    def _parameters(self, scheme: Scheme, settings: Origin, inside: Scheme | None) -> dict[str, Any] | None:
+        """The scheme's parameters in base units, defaults filled in; None if some are wrong, of the queue inside too."""
         values = scheme.defaults()
         complete = True
         for name, (value, path) in settings.items():
             own = scheme.by_name.get(name)
+            inner = inside.by_name.get(name) if inside is not None else None
             others = [other.by_name[name] for other in registry().values() if name in other.by_name]
             if name in ("scheme", "qdisc") or not (own or others):
                 continue
-            if own is None:
+            if own is None and inner is None:
                 self.problems.warn(path, f"the scheme `{scheme.name}` has no parameter `{name}`: not used")
             try:
-                parsed = (own or others[0]).parse(value)
+                parsed = (own or inner or others[0]).parse(value)
             except ValueError as error:
                 self.problems.error(path, str(error))
                 complete = False

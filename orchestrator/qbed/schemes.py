@@ -42,7 +42,7 @@ from qbed.units import (
     parse_size,
 )
 
-ParameterType = Literal["amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag"]
+ParameterType = Literal["amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag", "scheme"]
 
 
 class Parameter(Strict):
@@ -83,7 +83,7 @@ class Parameter(Strict):
 
     def show(self, value: Any) -> str:
         """The value as the lab file would say it."""
-        return _SHOW.get(self.type, str)(value)
+        return str(_SHOW.get(self.type, str)(value))
 
     def field(self, value: Any) -> Field | None:
         """Where this value goes."""
@@ -104,6 +104,12 @@ def _flag(value: object) -> bool:
     raise ValueError(f"expected `on` or `off`, got `{value}`")
 
 
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a scheme's name, got `{value}`")
+    return value
+
+
 _PARSERS: dict[str, Any] = {
     "amount": parse_amount,
     "bytes": parse_size,
@@ -113,6 +119,7 @@ _PARSERS: dict[str, Any] = {
     "fraction": parse_fraction,
     "number": _number,
     "flag": _flag,
+    "scheme": _name,
 }
 _SHOW: dict[str, Any] = {
     "bytes": format_size,
@@ -134,6 +141,17 @@ class Statistic(Number):
     """The field's offset in bytes."""
     help: str
     """What it means, in one sentence."""
+    holds: Literal["ipv4", "ipv6"] | None = None
+    """If it counts packets of this family that the node has received and the scheme has not passed on to routing."""
+
+
+class Child(Strict):
+    """The queue inside, of another scheme, whose parameters stand beside this scheme's own."""
+
+    parameter: str
+    """Which parameter names its scheme."""
+    given: dict[str, str]
+    """By parameter of that scheme, the parameter of this one that gives it. Others of the same name are shared."""
 
 
 class Qdisc(Strict):
@@ -160,6 +178,8 @@ class Scheme(Strict):
     """Whether it can signal congestion by marking ECN CE rather than dropping."""
     qdisc: Qdisc
     """How the kernel knows it."""
+    child: Child | None = None
+    """The scheme of the queue inside, if it has one."""
     parameters: list[Parameter]
     """What the lab file can give."""
     statistics: tuple[Statistic, ...] = ()
@@ -172,6 +192,12 @@ class Scheme(Strict):
         for parameter in self.parameters:
             if parameter.default is not None:
                 parameter.parse(parameter.default)
+        if self.child is not None:
+            for name in (self.child.parameter, *self.child.given.values()):
+                if name not in self.by_name or self.by_name[name].default is None:
+                    raise ValueError(f"`child` needs the parameter `{name}` and its default")
+            if self.by_name[self.child.parameter].type != "scheme":
+                raise ValueError(f"expected the type `scheme` of the parameter `{self.child.parameter}`")
         return self
 
     @property
@@ -182,6 +208,18 @@ class Scheme(Strict):
     def defaults(self) -> dict[str, Any]:
         """The defaults in base units."""
         return {p.name: p.parse(p.default) for p in self.parameters if p.default is not None}
+
+    def child_values(self, child: "Scheme", values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of the queue inside: this scheme's own that give them, or those given for the child alone."""
+        meant = self.child.given if self.child is not None else {}
+        found = child.defaults()
+        for name in child.by_name:
+            source = meant.get(name, name)
+            if source in self.by_name:
+                found[name] = values[source]
+            elif name in given:
+                found[name] = given[name]
+        return found
 
     def kind(self, values: Mapping[str, Any]) -> str:
         """The qdisc's name for these parameters."""
@@ -198,6 +236,10 @@ class Scheme(Strict):
             if field is not None:
                 fields.append((field, kernel_value(value, field)))
         return pack_struct(fields) if self.qdisc.layout == "struct" else pack_attributes(fields)
+
+    def has_kind(self, kind: str) -> bool:
+        """Whether the kernel knows this scheme by that name."""
+        return kind in (self.qdisc.kind.values() if isinstance(self.qdisc.kind, dict) else (self.qdisc.kind,))
 
     def describe(self, kind: str, options: bytes) -> dict[str, str]:
         """The parameters in a TCA_OPTIONS payload of the qdisc `kind`, as the lab file would say them."""
@@ -245,6 +287,11 @@ def load_scheme(folder: Path) -> Scheme:
 @cache
 def _registry(folder: Path) -> dict[str, Scheme]:
     return {path.parent.name: load_scheme(path.parent) for path in sorted(folder.glob("*/scheme.yml"))}
+
+
+def plain_schemes() -> list[str]:
+    """The names of those that can be a queue inside another scheme: they have none inside themselves."""
+    return [name for name, scheme in registry().items() if scheme.child is None]
 
 
 def registry(folder: Path | None = None) -> dict[str, Scheme]:

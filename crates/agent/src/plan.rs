@@ -135,10 +135,17 @@ pub enum Role {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "RawQdisc")]
 pub enum Qdisc {
-    /// The payload of TCA_OPTIONS.
-    Raw { kind: String, options: Hex },
+    /// The payload of TCA_OPTIONS. A classful one may have another qdisc in its class `:1`.
+    Raw { kind: String, options: Hex, child: Option<Child> },
     /// Arguments of `tc qdisc replace dev X root`.
     Tc(Vec<String>),
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Child {
+    pub kind: String,
+    pub options: Hex,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +153,7 @@ pub enum Qdisc {
 struct RawQdisc {
     kind: Option<String>,
     options: Option<Hex>,
+    child: Option<Child>,
     tc: Option<Vec<String>>,
 }
 
@@ -153,10 +161,10 @@ impl TryFrom<RawQdisc> for Qdisc {
     type Error = &'static str;
 
     fn try_from(raw: RawQdisc) -> std::result::Result<Self, Self::Error> {
-        match (raw.kind, raw.options, raw.tc) {
-            (Some(kind), Some(options), None) => Ok(Self::Raw { kind, options }),
-            (None, None, Some(tc)) => Ok(Self::Tc(tc)),
-            _ => Err("a qdisc is either kind and options, or tc"),
+        match (raw.kind, raw.options, raw.child, raw.tc) {
+            (Some(kind), Some(options), child, None) => Ok(Self::Raw { kind, options, child }),
+            (None, None, None, Some(tc)) => Ok(Self::Tc(tc)),
+            _ => Err("a qdisc is either kind and options (with or without a child), or tc"),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::failure::{Failure, Of, Result};
 use crate::netlink::{attribute, u16_at, Batch, Netlink};
-use crate::plan::{Plan, Qdisc, Queue};
+use crate::plan::{Hex, Plan, Qdisc, Queue};
 use std::collections::HashMap;
 use std::process::Command;
 
@@ -15,6 +15,9 @@ pub const TCMSG_LEN: usize = 20;
 pub const ROOT: u32 = 0xffff_ffff;
 /// Handle `1:`, so that filters and classes can be added by hand.
 const HANDLE: u32 = 0x1_0000;
+/// Its class `1:1`, and the handle of the qdisc inside.
+const CLASS: u32 = 0x1_0001;
+const CHILD_HANDLE: u32 = 0x2_0000;
 
 /// linux/genetlink.h
 const GENERIC_CONTROL: u16 = 0x10;
@@ -37,17 +40,26 @@ mod qtap {
     pub const FLAG_EVENTS: u32 = 1;
 }
 
-/// Asks for a queue's qdisc where the plan gives its options as bytes.
+/// Asks for a queue's qdisc, and the one inside it, where the plan gives their options as bytes.
 pub fn request(batch: &mut Batch, queue: &Queue, ifindex: u32) {
-    let Qdisc::Raw { kind, options } = &queue.qdisc else {
+    let Qdisc::Raw { kind, options, child } = &queue.qdisc else {
         return;
     };
+    let name = &queue.name;
+    create(batch, [ifindex, HANDLE, ROOT], kind, options, format!("queue {name} (qdisc {kind})"));
+    if let Some(child) = child {
+        let object = format!("queue {name} (qdisc {} in {kind})", child.kind);
+        create(batch, [ifindex, CHILD_HANDLE, CLASS], &child.kind, &child.options, object);
+    }
+}
+
+/// A qdisc with a handle, below a parent.
+fn create(batch: &mut Batch, [ifindex, handle, parent]: [u32; 3], kind: &str, options: &Hex, object: String) {
     let mut fixed = [0u8; TCMSG_LEN];
     fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    fixed[8..12].copy_from_slice(&HANDLE.to_ne_bytes());
-    fixed[12..16].copy_from_slice(&ROOT.to_ne_bytes());
+    fixed[8..12].copy_from_slice(&handle.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&parent.to_ne_bytes());
     let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-    let object = format!("queue {} (qdisc {kind})", queue.name);
     batch.request(libc::RTM_NEWQDISC, flags, &fixed, object).text(TCA_KIND, kind);
     // Without options a qdisc takes its defaults; an empty attribute would be malformed to some.
     if !options.0.is_empty() {

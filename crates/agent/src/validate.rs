@@ -218,7 +218,7 @@ mod tests {
         let plan = dumbbell(|_| {});
         assert_eq!(plan.nodes[0].routes[0].metrics.rto_min_ms, Some(10));
         assert!(
-            matches!(&plan.queues[0].qdisc, Qdisc::Raw { kind, options } if kind == "pfifo" && options.0 == [0xe8, 3, 0, 0])
+            matches!(&plan.queues[0].qdisc, Qdisc::Raw { kind, options, child: None } if kind == "pfifo" && options.0 == [0xe8, 3, 0, 0])
         );
         assert!(matches!(&plan.queues[1].qdisc, Qdisc::Tc(tc) if tc[0] == "fq_codel"));
         assert!(matches!(plan.workloads[1].pattern, Pattern::Arrivals { .. }));

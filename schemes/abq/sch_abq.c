@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * abq: Active Buffer Queueing. The output queue is the one child, any qdisc;
+ * while it is long, pure acknowledgements that arrive on the same device wait in
+ * the input queue (sch_abq_input.h). The rule: abq_algorithm.h.
+ */
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <net/netlink.h>
+#include <net/pkt_sched.h>
+#include <net/sch_generic.h>
+
+#include "abq_algorithm.h"
+#include "sch_abq.h"
+#include "sch_abq_input.h"
+
+#define ABQ_DEFAULT_HOLD_LIMIT 1000
+#define ABQ_CLASS 1
+
+/* What was asked for; struct abq_params has it in one unit. */
+struct abq_config {
+	u32 limit_bytes;
+	u32 limit_packets;
+	u32 threshold_bytes;
+	u32 threshold_packets;
+	u32 hold_limit;
+	u32 mtu_bytes;
+};
+
+struct abq_sched_data {
+	struct abq_config config;
+	struct abq_params params;
+	struct abq_vars vars;
+	struct abq_stats stats;
+	struct abq_port *port;		/* NULL: not initialised */
+	struct Qdisc *child;
+};
+
+static bool abq_counts_bytes(const struct abq_sched_data *q)
+{
+	return q->config.threshold_bytes != ABQ_NO_BOUND;
+}
+
+/* The output queue's length has changed, or may have. Under the qdisc's lock. */
+static void abq_update(struct Qdisc *sch)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+	u32 queue = abq_counts_bytes(q) ? q->child->qstats.backlog : q->child->q.qlen;
+
+	switch (abq_on_queue(&q->params, &q->vars, &q->stats, queue)) {
+	case ABQ_HOLD:
+		abq_port_hold(q->port);
+		break;
+	case ABQ_RELEASE:
+		abq_port_release(q->port, true, q->vars.state != ABQ_US);
+		break;
+	case ABQ_NOTHING:
+		break;
+	}
+}
+
+/* Back to the beginning; what is held leaves as it came. */
+static void abq_restart(struct abq_sched_data *q)
+{
+	abq_enter(&q->vars, &q->stats, ABQ_US);
+	q->vars.x = 0;
+	abq_port_release(q->port, false, false);
+}
+
+static int abq_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+	u32 bytes = qdisc_pkt_len(skb);
+	int result = qdisc_enqueue(skb, q->child, to_free);
+
+	if (likely(result == NET_XMIT_SUCCESS)) {
+		sch->qstats.backlog += bytes;
+		sch->q.qlen++;
+	} else if (net_xmit_drop_count(result)) {
+		qdisc_qstats_drop(sch);
+	}
+	abq_update(sch);
+	return result;
+}
+
+static struct sk_buff *abq_dequeue(struct Qdisc *sch)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+	struct sk_buff *skb = q->child->dequeue(q->child);
+
+	if (skb) {
+		qdisc_bstats_update(sch, skb);
+		qdisc_qstats_backlog_dec(sch, skb);
+		sch->q.qlen--;
+	}
+	/* without a packet too: the child may have dropped some */
+	abq_update(sch);
+	return skb;
+}
+
+static const struct nla_policy abq_policy[TCA_ABQ_MAX + 1] = {
+	[TCA_ABQ_LIMIT_BYTES] = NLA_POLICY_MIN(NLA_U32, 1),
+	[TCA_ABQ_LIMIT_PACKETS] = NLA_POLICY_MIN(NLA_U32, 1),
+	[TCA_ABQ_THRESHOLD_BYTES] = { .type = NLA_U32 },
+	[TCA_ABQ_THRESHOLD_PACKETS] = { .type = NLA_U32 },
+	[TCA_ABQ_HOLD_LIMIT] = NLA_POLICY_MIN(NLA_U32, 1),
+	[TCA_ABQ_MTU] = NLA_POLICY_MIN(NLA_U32, 1),
+};
+
+static u32 abq_attribute(struct nlattr *attribute, u32 absent)
+{
+	return attribute ? nla_get_u32(attribute) : absent;
+}
+
+static int abq_parse(struct Qdisc *sch, struct nlattr *opt, struct abq_config *config,
+		     struct netlink_ext_ack *extack)
+{
+	struct nlattr *tb[TCA_ABQ_MAX + 1] = {};
+	int err;
+
+	if (opt) {
+		err = nla_parse(tb, TCA_ABQ_MAX, nla_data(opt), nla_len(opt), abq_policy, extack);
+		if (err)
+			return err;
+	}
+	if (!tb[TCA_ABQ_LIMIT_BYTES] && !tb[TCA_ABQ_LIMIT_PACKETS]) {
+		NL_SET_ERR_MSG(extack, "abq needs a limit");
+		return -EINVAL;
+	}
+	if (!tb[TCA_ABQ_THRESHOLD_BYTES] == !tb[TCA_ABQ_THRESHOLD_PACKETS]) {
+		NL_SET_ERR_MSG(extack, "abq needs one threshold, in bytes or in packets");
+		return -EINVAL;
+	}
+	*config = (struct abq_config) {
+		.limit_bytes = abq_attribute(tb[TCA_ABQ_LIMIT_BYTES], ABQ_NO_BOUND),
+		.limit_packets = abq_attribute(tb[TCA_ABQ_LIMIT_PACKETS], ABQ_NO_BOUND),
+		.threshold_bytes = abq_attribute(tb[TCA_ABQ_THRESHOLD_BYTES], ABQ_NO_BOUND),
+		.threshold_packets = abq_attribute(tb[TCA_ABQ_THRESHOLD_PACKETS], ABQ_NO_BOUND),
+		.hold_limit = abq_attribute(tb[TCA_ABQ_HOLD_LIMIT], ABQ_DEFAULT_HOLD_LIMIT),
+		.mtu_bytes = abq_attribute(tb[TCA_ABQ_MTU], psched_mtu(qdisc_dev(sch))),
+	};
+	return 0;
+}
+
+/* Qmax in the threshold's unit: a frame of the largest size is a packet. */
+static struct abq_params abq_params_of(const struct abq_config *config)
+{
+	struct abq_params params = { .hold_limit = config->hold_limit };
+	u64 limit_bytes = config->limit_bytes, limit_packets = config->limit_packets;
+
+	if (config->threshold_bytes != ABQ_NO_BOUND) {
+		params.threshold = config->threshold_bytes;
+		params.mtu = config->mtu_bytes;
+		if (limit_packets != ABQ_NO_BOUND)
+			limit_bytes = min(limit_bytes, limit_packets * config->mtu_bytes);
+		params.limit = limit_bytes;
+	} else {
+		params.threshold = config->threshold_packets;
+		params.mtu = 1;
+		if (limit_bytes != ABQ_NO_BOUND)
+			limit_packets = min(limit_packets, limit_bytes / config->mtu_bytes);
+		params.limit = limit_packets;
+	}
+	return params;
+}
+
+static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+	struct abq_config config;
+	int err;
+
+	err = abq_parse(sch, opt, &config, extack);
+	if (err)
+		return err;
+	sch_tree_lock(sch);
+	q->config = config;
+	q->params = abq_params_of(&config);
+	abq_port_limit(q->port, config.hold_limit);
+	abq_restart(q);		/* X may be in another unit */
+	abq_update(sch);
+	sch_tree_unlock(sch);
+	return 0;
+}
+
+/* The output queue until another is grafted: drop-tail. */
+static int abq_create_child(struct Qdisc *sch, struct netlink_ext_ack *extack)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+	bool bytes = q->config.limit_bytes != ABQ_NO_BOUND;
+	struct Qdisc *child;
+
+	child = fifo_create_dflt(sch, bytes ? &bfifo_qdisc_ops : &pfifo_qdisc_ops,
+				 bytes ? q->config.limit_bytes : q->config.limit_packets, extack);
+	if (IS_ERR(child))
+		return PTR_ERR(child);
+	q->child = child;
+	qdisc_hash_add(child, true);
+	return 0;
+}
+
+static int abq_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+	struct abq_port *port;
+	int err;
+
+	q->child = &noop_qdisc;
+	if (sch->parent != TC_H_ROOT) {
+		NL_SET_ERR_MSG(extack, "abq is of a device, so it must be the root");
+		return -EOPNOTSUPP;
+	}
+	port = abq_port_create(qdisc_dev(sch));
+	if (IS_ERR(port))
+		return PTR_ERR(port);
+	q->port = port;
+	err = abq_change(sch, opt, extack);
+	if (err)
+		return err;
+	return abq_create_child(sch, extack);
+}
+
+static void abq_reset(struct Qdisc *sch)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+
+	qdisc_reset(q->child);
+	if (q->port)
+		abq_restart(q);
+}
+
+/* Also after a failed init. */
+static void abq_destroy(struct Qdisc *sch)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+
+	if (q->port)
+		abq_port_destroy(q->port);
+	qdisc_put(q->child);
+}
+
+static int abq_put_bound(struct sk_buff *skb, int attribute, u32 bound)
+{
+	return bound == ABQ_NO_BOUND ? 0 : nla_put_u32(skb, attribute, bound);
+}
+
+static int abq_dump(struct Qdisc *sch, struct sk_buff *skb)
+{
+	const struct abq_sched_data *q = qdisc_priv(sch);
+	const struct abq_config *config = &q->config;
+	struct nlattr *opts = nla_nest_start_noflag(skb, TCA_OPTIONS);
+
+	if (!opts)
+		return -EMSGSIZE;
+	if (abq_put_bound(skb, TCA_ABQ_LIMIT_BYTES, config->limit_bytes) ||
+	    abq_put_bound(skb, TCA_ABQ_LIMIT_PACKETS, config->limit_packets) ||
+	    abq_put_bound(skb, TCA_ABQ_THRESHOLD_BYTES, config->threshold_bytes) ||
+	    abq_put_bound(skb, TCA_ABQ_THRESHOLD_PACKETS, config->threshold_packets) ||
+	    nla_put_u32(skb, TCA_ABQ_HOLD_LIMIT, config->hold_limit) ||
+	    nla_put_u32(skb, TCA_ABQ_MTU, config->mtu_bytes)) {
+		nla_nest_cancel(skb, opts);
+		return -EMSGSIZE;
+	}
+	return nla_nest_end(skb, opts);
+}
+
+static int abq_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
+{
+	const struct abq_sched_data *q = qdisc_priv(sch);
+	struct tc_abq_xstats xstats = {};
+
+	BUILD_BUG_ON((int)TC_ABQ_UNCONGESTED != ABQ_US || (int)TC_ABQ_CONGESTED != ABQ_CS ||
+		     (int)TC_ABQ_LIGHTLY_CONGESTED != ABQ_LCS);
+	sch_tree_lock(sch);
+	xstats.releases = q->stats.releases;
+	xstats.entries_us = q->stats.entries[ABQ_US];
+	xstats.entries_cs = q->stats.entries[ABQ_CS];
+	xstats.entries_lcs = q->stats.entries[ABQ_LCS];
+	xstats.state = q->vars.state;
+	if (abq_counts_bytes(q))
+		xstats.x_bytes = q->vars.x;
+	else
+		xstats.x_packets = q->vars.x;
+	abq_port_stats(q->port, &xstats);
+	sch_tree_unlock(sch);
+	return gnet_stats_copy_app(d, &xstats, sizeof(xstats));
+}
+
+/* The class: the child's place */
+
+static int abq_graft(struct Qdisc *sch, unsigned long class, struct Qdisc *new,
+		     struct Qdisc **old, struct netlink_ext_ack *extack)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+
+	*old = qdisc_replace(sch, new ?: &noop_qdisc, &q->child);
+	sch_tree_lock(sch);
+	abq_update(sch);
+	sch_tree_unlock(sch);
+	return 0;
+}
+
+static struct Qdisc *abq_leaf(struct Qdisc *sch, unsigned long class)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+
+	return q->child;
+}
+
+static unsigned long abq_find(struct Qdisc *sch, u32 classid)
+{
+	return TC_H_MIN(classid) == ABQ_CLASS ? ABQ_CLASS : 0;
+}
+
+/* The child dropped what it had, outside of our enqueue and dequeue perhaps. */
+static void abq_qlen_notify(struct Qdisc *sch, unsigned long class)
+{
+	abq_update(sch);
+}
+
+static void abq_walk(struct Qdisc *sch, struct qdisc_walker *walker)
+{
+	if (walker->stop)
+		return;
+	if (walker->count >= walker->skip && walker->fn(sch, ABQ_CLASS, walker) < 0) {
+		walker->stop = 1;
+		return;
+	}
+	walker->count++;
+}
+
+static int abq_dump_class(struct Qdisc *sch, unsigned long class, struct sk_buff *skb,
+			  struct tcmsg *tcm)
+{
+	struct abq_sched_data *q = qdisc_priv(sch);
+
+	tcm->tcm_handle |= TC_H_MIN(class);
+	tcm->tcm_info = q->child->handle;
+	return 0;
+}
+
+static const struct Qdisc_class_ops abq_class_ops = {
+	.graft = abq_graft,
+	.leaf = abq_leaf,
+	.find = abq_find,
+	.qlen_notify = abq_qlen_notify,
+	.walk = abq_walk,
+	.dump = abq_dump_class,
+};
+
+static struct Qdisc_ops abq_qdisc_ops __read_mostly = {
+	.id = "abq",
+	.cl_ops = &abq_class_ops,
+	.priv_size = sizeof(struct abq_sched_data),
+	.enqueue = abq_enqueue,
+	.dequeue = abq_dequeue,
+	.peek = qdisc_peek_dequeued,
+	.init = abq_init,
+	.reset = abq_reset,
+	.destroy = abq_destroy,
+	.change = abq_change,
+	.dump = abq_dump,
+	.dump_stats = abq_dump_stats,
+	.owner = THIS_MODULE,
+};
+
+static int __init abq_module_init(void)
+{
+	int err;
+
+	err = register_pernet_subsys(&abq_net_operations);
+	if (err)
+		return err;
+	err = register_qdisc(&abq_qdisc_ops);
+	if (err)
+		unregister_pernet_subsys(&abq_net_operations);
+	return err;
+}
+
+static void __exit abq_module_exit(void)
+{
+	unregister_qdisc(&abq_qdisc_ops);
+	unregister_pernet_subsys(&abq_net_operations);
+}
+
+module_init(abq_module_init);
+module_exit(abq_module_exit);
+
+MODULE_DESCRIPTION("Active Buffer Queueing: acknowledgements wait while the output queue is long");
+MODULE_LICENSE("GPL");
+MODULE_ALIAS("sch_abq");

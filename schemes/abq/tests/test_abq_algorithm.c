@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The three states: where they change, what X is, and a second implementation that agrees. */
+#include "abq_algorithm.h"
+#include "unit.h"
+
+/* The paper's: 80 packets of buffer, K = 20 packets. */
+static const struct abq_params paper = { .limit = 80, .threshold = 20, .mtu = 1, .hold_limit = 1000 };
+
+struct machine {
+	struct abq_params params;
+	struct abq_vars vars;
+	struct abq_stats stats;
+};
+
+static enum abq_action length(struct machine *m, u32 queue)
+{
+	return abq_on_queue(&m->params, &m->vars, &m->stats, queue);
+}
+
+static void the_papers_parameters_step_by_step(void)
+{
+	/* queue, action, state, X */
+	static const u32 steps[][4] = {
+		{ 1, ABQ_NOTHING, ABQ_US, 0 },
+		{ 20, ABQ_NOTHING, ABQ_US, 0 },		/* K itself is not above K */
+		{ 21, ABQ_HOLD, ABQ_CS, 20 },
+		{ 80, ABQ_NOTHING, ABQ_CS, 20 },
+		{ 21, ABQ_NOTHING, ABQ_CS, 20 },
+		{ 20, ABQ_RELEASE, ABQ_LCS, 10 },	/* equal to X */
+		{ 20, ABQ_NOTHING, ABQ_LCS, 10 },
+		{ 11, ABQ_NOTHING, ABQ_LCS, 10 },
+		{ 10, ABQ_RELEASE, ABQ_LCS, 5 },
+		{ 15, ABQ_NOTHING, ABQ_LCS, 5 },
+		{ 21, ABQ_HOLD, ABQ_CS, 20 },		/* congested again */
+		{ 20, ABQ_RELEASE, ABQ_LCS, 10 },
+		{ 10, ABQ_RELEASE, ABQ_LCS, 5 },
+		{ 5, ABQ_RELEASE, ABQ_US, 0 },		/* 2 packets are less than 4 MTU */
+		{ 0, ABQ_NOTHING, ABQ_US, 0 },
+	};
+	struct machine m = { .params = paper };
+	u32 i;
+
+	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		EXPECT_EQUAL(length(&m, steps[i][0]), steps[i][1]);
+		EXPECT_EQUAL(m.vars.state, steps[i][2]);
+		EXPECT_EQUAL(m.vars.x, steps[i][3]);
+	}
+	EXPECT_EQUAL(m.stats.releases, 5);
+	EXPECT_EQUAL(m.stats.entries[ABQ_CS], 2);
+	EXPECT_EQUAL(m.stats.entries[ABQ_LCS], 2);
+	EXPECT_EQUAL(m.stats.entries[ABQ_US], 1);
+}
+
+static void x_begins_at_what_the_buffer_has_beyond_k(void)
+{
+	struct machine m = { .params = paper };
+
+	m.params.limit = 30;
+	EXPECT_EQUAL(length(&m, 21), ABQ_HOLD);
+	EXPECT_EQUAL(m.vars.x, 10);
+	EXPECT_EQUAL(length(&m, 11), ABQ_NOTHING);
+	EXPECT_EQUAL(m.vars.state, ABQ_CS);
+	EXPECT_EQUAL(length(&m, 10), ABQ_RELEASE);
+	EXPECT_EQUAL(m.vars.x, 5);
+}
+
+static void four_mtus_are_not_less_than_four(void)
+{
+	struct machine m = { .params = { .limit = 80, .threshold = 16, .mtu = 1 } };
+
+	length(&m, 17);
+	length(&m, 16);
+	length(&m, 8);
+	EXPECT_EQUAL(m.vars.state, ABQ_LCS);
+	EXPECT_EQUAL(m.vars.x, 4);
+	EXPECT_EQUAL(length(&m, 4), ABQ_RELEASE);
+	EXPECT_EQUAL(m.vars.state, ABQ_US);
+}
+
+static void counts_bytes_as_well(void)
+{
+	struct machine m = { .params = { .limit = 128000, .threshold = 30280, .mtu = 1514 } };
+
+	EXPECT_EQUAL(length(&m, 30281), ABQ_HOLD);
+	EXPECT_EQUAL(length(&m, 30000), ABQ_RELEASE);	/* never equal to X: below counts */
+	EXPECT_EQUAL(m.vars.x, 15140);
+	EXPECT_EQUAL(length(&m, 15140), ABQ_RELEASE);
+	EXPECT_EQUAL(m.vars.x, 7570);			/* 6056 is 4 MTU */
+	EXPECT_EQUAL(length(&m, 7000), ABQ_RELEASE);
+	EXPECT_EQUAL(m.vars.state, ABQ_US);
+}
+
+static void several_x_in_one_step_are_one_release(void)
+{
+	struct machine m = { .params = paper };
+
+	length(&m, 60);
+	EXPECT_EQUAL(length(&m, 7), ABQ_RELEASE);	/* past 20 and 10 */
+	EXPECT_EQUAL(m.vars.state, ABQ_LCS);
+	EXPECT_EQUAL(m.vars.x, 5);
+	length(&m, 60);
+	EXPECT_EQUAL(length(&m, 0), ABQ_RELEASE);
+	EXPECT_EQUAL(m.vars.state, ABQ_US);
+	EXPECT_EQUAL(m.stats.releases, 2);
+}
+
+static void an_empty_queue_always_releases(void)
+{
+	static const u32 numbers[] = { 0, 1, 2, 3, 4, 7, 8, 80, U32_MAX - 1, U32_MAX };
+	const u32 count = sizeof(numbers) / sizeof(numbers[0]);
+	u32 limit, threshold, mtu;
+
+	for (limit = 0; limit < count; limit++) {
+		for (threshold = 0; threshold < count - 1; threshold++) {
+			for (mtu = 1; mtu < count; mtu++) {
+				struct machine m = { .params = {
+					.limit = numbers[limit],
+					.threshold = numbers[threshold],
+					.mtu = numbers[mtu],
+				} };
+
+				EXPECT_EQUAL(length(&m, numbers[threshold] + 1), ABQ_HOLD);
+				EXPECT_EQUAL(length(&m, 0), ABQ_RELEASE);
+				EXPECT_EQUAL(m.vars.state, ABQ_US);
+			}
+		}
+	}
+}
+
+/* The diagram as a table of transitions in exact arithmetic, one X at a time. */
+struct naive {
+	int state;
+	double x;
+	int releases;
+};
+
+static void naive_step(struct naive *n, const struct abq_params *params, u32 queue, bool *release)
+{
+	double room = (double)params->limit - params->threshold;
+
+	*release = false;
+	if (queue > params->threshold) {
+		if (n->state != ABQ_CS)
+			n->x = room < params->threshold ? room : params->threshold;
+		if (n->x < 0)
+			n->x = 0;
+		n->state = ABQ_CS;
+	}
+	while (n->state != ABQ_US && queue <= n->x) {
+		*release = true;
+		n->state = ABQ_LCS;
+		n->x = (double)(long long)(n->x / 2);
+		if (n->x < 4.0 * params->mtu) {
+			n->x = 0;
+			n->state = ABQ_US;
+		}
+	}
+	n->releases += *release;
+}
+
+static void agrees_with_the_diagram_on_random_walks(void)
+{
+	u32 run, step;
+
+	for (run = 0; run < 2000; run++) {
+		struct machine m = { .params = {
+			.limit = random_below(200),
+			.threshold = random_below(60),
+			.mtu = 1 + random_below(3),
+		} };
+		struct naive n = { .state = ABQ_US };
+		u32 queue = 0, largest = 1 + random_below(8);
+
+		for (step = 0; step < 500; step++) {
+			enum abq_state before = m.vars.state;
+			enum abq_action action;
+			bool release;
+
+			if (random_below(2))
+				queue += random_below(largest + 1);
+			else
+				queue -= random_below((queue < largest ? queue : largest) + 1);
+			if (!random_below(50))
+				queue = random_below(100);
+			action = length(&m, queue);
+			naive_step(&n, &m.params, queue, &release);
+			EXPECT_EQUAL(m.vars.state, n.state);
+			EXPECT_EQUAL(m.vars.x, (u64)n.x);
+			EXPECT_EQUAL(action == ABQ_RELEASE, release);
+			EXPECT_EQUAL(action == ABQ_HOLD, m.vars.state == ABQ_CS && before != ABQ_CS);
+			EXPECT(m.vars.state == ABQ_US || queue > m.vars.x);	/* alive */
+		}
+		EXPECT_EQUAL(m.stats.releases, n.releases);
+	}
+}
+
+static void the_input_queues_integral(void)
+{
+	struct abq_input input = { .changed_ns = 1000 };
+
+	abq_input_set(&input, 1500, 1);
+	abq_input_set(&input, 1600, 2);
+	abq_input_set(&input, 1600, 3);
+	abq_input_set(&input, 1610, 0);
+	abq_input_advance(&input, 9000);
+	EXPECT_EQUAL(input.packet_ns, 100 * 1 + 10 * 3);
+	EXPECT_EQUAL(input.max_held, 3);
+	EXPECT_EQUAL(input.held, 0);
+}
+
+int main(void)
+{
+	the_papers_parameters_step_by_step();
+	x_begins_at_what_the_buffer_has_beyond_k();
+	four_mtus_are_not_less_than_four();
+	counts_bytes_as_well();
+	several_x_in_one_step_are_one_release();
+	an_empty_queue_always_releases();
+	agrees_with_the_diagram_on_random_walks();
+	the_input_queues_integral();
+	return PASS();
+}
