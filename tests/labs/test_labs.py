@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every lab of the repository, end to end: its quick campaign runs, every packet is accounted for, its claims are as expected."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))
+
+
+def test_there_are_labs() -> None:
+    assert {"dumbbell", "incast", "fairness"} <= set(LABS)
+    assert all((ROOT / "labs" / lab / name).exists() for lab in LABS for name in ("campaign.yml", "README.md"))
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_quick_campaign_of(lab: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [str(Path(sys.executable).parent / "qbed"), "run", f"labs/{lab}", "--profile", "quick", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = duckdb.sql(f"SELECT status, contradictions FROM '{out}/cells.parquet'").fetchall()
+    assert cells
+    assert all(status == "complete" and contradictions == [] for status, contradictions in cells), cells
+    offered, accounted = duckdb.sql(
+        f"SELECT sum(offered_packets), sum(sent_packets + dropped_packets + queue_packets) FROM '{out}/queues.parquet'"
+    ).fetchall()[0]
+    assert offered == accounted > 0
+    assert (out / "report.html").stat().st_size > 10_000
+    assert list((out / "figures").glob("*.png"))
