@@ -12,6 +12,7 @@
 #define ABQ_NO_BOUND U32_MAX
 #define ABQ_SMALLEST_X_MTUS 4
 
+/* The numbers are in struct tc_abq_xstats, too. */
 enum abq_state {
 	ABQ_US,		/* uncongested: acknowledgements pass */
 	ABQ_CS,		/* congested: they are held */

@@ -270,8 +270,6 @@ static int abq_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 	const struct abq_sched_data *q = qdisc_priv(sch);
 	struct tc_abq_xstats xstats = {};
 
-	BUILD_BUG_ON((int)TC_ABQ_UNCONGESTED != ABQ_US || (int)TC_ABQ_CONGESTED != ABQ_CS ||
-		     (int)TC_ABQ_LIGHTLY_CONGESTED != ABQ_LCS);
 	sch_tree_lock(sch);
 	xstats.releases = q->stats.releases;
 	xstats.entries_us = q->stats.entries[ABQ_US];

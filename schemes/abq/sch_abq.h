@@ -17,18 +17,11 @@ enum {
 	TCA_ABQ_THRESHOLD_BYTES,	/* u32: K */
 	TCA_ABQ_THRESHOLD_PACKETS,	/* u32: K */
 	TCA_ABQ_HOLD_LIMIT,		/* u32 packets, at least 1; absent: 1000 */
-	TCA_ABQ_MTU,			/* u32 bytes, at least 1; absent: the device's largest frame */
+	TCA_ABQ_MTU,			/* u32 bytes, at least 1; absent: the device's frame */
 	__TCA_ABQ_MAX
 };
 
 #define TCA_ABQ_MAX (__TCA_ABQ_MAX - 1)
-
-/* Of tc_abq_xstats. */
-enum {
-	TC_ABQ_UNCONGESTED,
-	TC_ABQ_CONGESTED,
-	TC_ABQ_LIGHTLY_CONGESTED,
-};
 
 /* TCA_STATS_APP. Acknowledgements are packets; holds = released + overflow + held. */
 struct tc_abq_xstats {
@@ -45,7 +38,7 @@ struct tc_abq_xstats {
 	__u32 held_ipv4;		/* in the input queue now */
 	__u32 held_ipv6;
 	__u32 max_held;			/* longest input queue */
-	__u32 state;			/* TC_ABQ_* */
+	__u32 state;			/* 0 uncongested, 1 congested, 2 lightly congested */
 	__u32 x_bytes;			/* X, in the unit of the threshold; the other is 0 */
 	__u32 x_packets;
 };

@@ -43,7 +43,7 @@ struct abq_port {
 	struct net *net;
 	int ifindex;
 
-	spinlock_t lock;
+	spinlock_t lock;		/* of all below */
 	u32 hold_limit;
 	bool holding;			/* arriving acknowledgements are held */
 	bool draining;			/* some are leaving: those that arrive follow them */
@@ -161,7 +161,7 @@ static bool abq_port_passes(const struct abq_port *port)
 	return !READ_ONCE(port->holding) && !READ_ONCE(port->draining);
 }
 
-/* A full input queue lets its oldest go: the order stays. The output queue is congested: with ECE. */
+/* A full input queue lets its oldest go, so the order stays; with ECE, as Qout is congested. */
 static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb)
 {
 	if (skb_queue_len(&port->held) >= port->hold_limit) {

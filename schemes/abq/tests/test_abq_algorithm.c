@@ -4,7 +4,11 @@
 #include "unit.h"
 
 /* The paper's: 80 packets of buffer, K = 20 packets. */
-static const struct abq_params paper = { .limit = 80, .threshold = 20, .mtu = 1, .hold_limit = 1000 };
+static const struct abq_params paper = {
+	.limit = 80,
+	.threshold = 20,
+	.mtu = 1,
+};
 
 struct machine {
 	struct abq_params params;
@@ -20,7 +24,7 @@ static enum abq_action length(struct machine *m, u32 queue)
 static void the_papers_parameters_step_by_step(void)
 {
 	/* queue, action, state, X */
-	static const u32 steps[][4] = {
+	static const u32 steps[15][4] = {
 		{ 1, ABQ_NOTHING, ABQ_US, 0 },
 		{ 20, ABQ_NOTHING, ABQ_US, 0 },		/* K itself is not above K */
 		{ 21, ABQ_HOLD, ABQ_CS, 20 },
@@ -40,7 +44,7 @@ static void the_papers_parameters_step_by_step(void)
 	struct machine m = { .params = paper };
 	u32 i;
 
-	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+	for (i = 0; i < 15; i++) {
 		EXPECT_EQUAL(length(&m, steps[i][0]), steps[i][1]);
 		EXPECT_EQUAL(m.vars.state, steps[i][2]);
 		EXPECT_EQUAL(m.vars.x, steps[i][3]);
@@ -106,8 +110,8 @@ static void several_x_in_one_step_are_one_release(void)
 
 static void an_empty_queue_always_releases(void)
 {
-	static const u32 numbers[] = { 0, 1, 2, 3, 4, 7, 8, 80, U32_MAX - 1, U32_MAX };
-	const u32 count = sizeof(numbers) / sizeof(numbers[0]);
+	enum { count = 10 };
+	static const u32 numbers[count] = { 0, 1, 2, 3, 4, 7, 8, 80, U32_MAX - 1, U32_MAX };
 	u32 limit, threshold, mtu;
 
 	for (limit = 0; limit < count; limit++) {
@@ -187,7 +191,8 @@ static void agrees_with_the_diagram_on_random_walks(void)
 			EXPECT_EQUAL(m.vars.state, n.state);
 			EXPECT_EQUAL(m.vars.x, (u64)n.x);
 			EXPECT_EQUAL(action == ABQ_RELEASE, release);
-			EXPECT_EQUAL(action == ABQ_HOLD, m.vars.state == ABQ_CS && before != ABQ_CS);
+			EXPECT_EQUAL(action == ABQ_HOLD,
+				     m.vars.state == ABQ_CS && before != ABQ_CS);
 			EXPECT(m.vars.state == ABQ_US || queue > m.vars.x);	/* alive */
 		}
 		EXPECT_EQUAL(m.stats.releases, n.releases);
