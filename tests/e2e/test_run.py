@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+
 from qbed.toolchain import ToolchainError, find_toolchain
 
 try:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import Observed
-from pcap import Packet, read_pcap
 from qbed.records import read_counters
 from qbed.results import store_cell
+
+from cells import Observed
+from pcap import Packet, read_pcap
 
 ENQUEUE, MARK = 1, 4
 FIN, SYN, ACK = 1, 2, 16

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LIMITS, Observed, plan_of
+
 from qbed.substrates.virtual import VirtualSubstrate
 from qbed.toolchain import Toolchain, find_toolchain
+
+from cells import LIMITS, Observed, plan_of
 
 NOBODY = 65534
 LAB = """

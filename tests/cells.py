@@ -7,22 +7,19 @@ import base64
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from qbed.compile import compile_lab
 from qbed.lab import load_lab
 from qbed.plan import Plan
 from qbed.ports import port_names
 from qbed.records import read_counters
 from qbed.substrates import Limits
-from qbed.substrates.virtual import Guest, VirtualSubstrate, boot
+from qbed.substrates.virtual import Guest
 from qbed.taps import Histogram, Records, read_taps
-from qbed.toolchain import find_toolchain
 
 LIMITS = Limits(cell_s=300, stall_s=120)
 
@@ -112,33 +109,3 @@ def plan_of(folder: Path, text: str, seed: int = 1) -> Plan:
     plan = compile_lab(load_lab(folder / "lab.yml", {}), seed)
     (folder / "plan.json").write_text(plan.dumps())
     return plan
-
-
-@pytest.fixture
-def run_cell(tmp_path: Path) -> Callable[..., Observed]:
-    """run_cell(yaml, seed=1): compile and run one cell, in a folder of its own."""
-    numbers = itertools.count()
-
-    def run(text: str, seed: int = 1) -> Observed:
-        folder = tmp_path / f"cell-{next(numbers)}"
-        plan = plan_of(folder, text, seed)
-        VirtualSubstrate().run_cell(folder, plan, LIMITS, lambda fraction: None)
-        return Observed(plan, folder)
-
-    return run
-
-
-@pytest.fixture
-def live_lab(tmp_path: Path) -> Callable[[str], Any]:
-    """live_lab(yaml): a context in which the lab is up."""
-
-    @contextmanager
-    def up(text: str) -> Iterator[Live]:
-        folder = tmp_path / "live"
-        plan = plan_of(folder, text)
-        with boot(find_toolchain(), folder, plan, "lab") as guest:
-            live = Live(guest)
-            live.ready()
-            yield live
-
-    return up

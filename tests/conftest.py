@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests that boot the real guest."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbed.substrates.virtual import VirtualSubstrate, boot
+from qbed.toolchain import find_toolchain
+
+from cells import LIMITS, Live, Observed, plan_of
+
+
+@pytest.fixture
+def run_cell(tmp_path: Path) -> Callable[..., Observed]:
+    """run_cell(yaml, seed=1): compile and run one cell, in a folder of its own."""
+    numbers = itertools.count()
+
+    def run(text: str, seed: int = 1) -> Observed:
+        folder = tmp_path / f"cell-{next(numbers)}"
+        plan = plan_of(folder, text, seed)
+        VirtualSubstrate().run_cell(folder, plan, LIMITS, lambda fraction: None)
+        return Observed(plan, folder)
+
+    return run
+
+
+@pytest.fixture
+def live_lab(tmp_path: Path) -> Callable[[str], Any]:
+    """live_lab(yaml): a context in which the lab is up."""
+
+    @contextmanager
+    def up(text: str) -> Iterator[Live]:
+        folder = tmp_path / "live"
+        plan = plan_of(folder, text)
+        with boot(find_toolchain(), folder, plan, "lab") as guest:
+            live = Live(guest)
+            live.ready()
+            yield live
+
+    return up
