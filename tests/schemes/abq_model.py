@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a port with ABQ does, from the paper alone (schemes/abq/README.md says which reading): a slow second implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Model:
+    """Lengths are in packets or in bytes; `mtu` is one full frame in that unit."""
+
+    threshold: int
+    limit: int
+    mtu: int
+    hold_limit: int = 1000
+
+    state: str = "US"
+    x: int = 0
+    held: list[Any] = field(default_factory=list)
+    left: list[tuple[Any, int, bool]] = field(default_factory=list)
+    """Of every acknowledgement, in order: itself, when it left, whether ECE was set."""
+    statistics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+    _held_since: int = 0
+
+    def run(self, steps: Iterable[tuple[int, str, Any]]) -> None:
+        """Steps in order: (time, "queue", its length) or (time, "ack", the packet)."""
+        for time, kind, what in steps:
+            if kind == "queue":
+                self._queue(time, what)
+            else:
+                self._ack(time, what)
+
+    def finish(self, time: int) -> dict[str, int]:
+        """The statistics at the end."""
+        self._integrate(time)
+        return self.statistics
+
+    def _enter(self, state: str) -> None:
+        if state != self.state:
+            self.statistics[f"entries_{state.lower()}"] += 1
+        self.state = state
+
+    def _queue(self, time: int, length: int) -> None:
+        if length > self.threshold:
+            if self.state != "CS":
+                self.x = max(0, min(self.limit - self.threshold, self.threshold))
+            self._enter("CS")
+        elif self.state != "US" and length <= self.x:
+            while self.x and length <= self.x:
+                self.x //= 2
+                if self.x < 4 * self.mtu:
+                    self.x = 0
+            self._enter("LCS" if self.x else "US")
+            self._integrate(time)
+            self.left += [(ack, time, True) for ack in self.held]
+            self.statistics["releases"] += 1
+            self.statistics["released"] += len(self.held)
+            self.statistics["released_with_ece"] += len(self.held)
+            self.held = []
+
+    def _ack(self, time: int, ack: Any) -> None:
+        if self.state == "US":
+            self.left.append((ack, time, False))
+            return
+        self._integrate(time)
+        if len(self.held) == self.hold_limit:
+            self.left.append((self.held.pop(0), time, True))
+            self.statistics["overflow"] += 1
+            self.statistics["released_with_ece"] += 1
+        self.held.append(ack)
+        self.statistics["holds"] += 1
+        self.statistics["max_held"] = max(self.statistics["max_held"], len(self.held))
+
+    def _integrate(self, time: int) -> None:
+        self.statistics["held_packet_ns"] += len(self.held) * (time - self._held_since)
+        self._held_since = time
+
+
+COUNTED = (
+    *("holds", "releases", "released", "released_with_ece", "overflow", "held_packet_ns", "max_held"),
+    *("entries_us", "entries_cs", "entries_lcs"),
+)

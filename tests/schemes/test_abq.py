@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ABQ packet by packet: what arrives at a switch and what leaves it, against a second implementation of the paper."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from abq_model import COUNTED, Model
+
+from qbed.evidence import QueueSummary, examine
+from qbed.ports import port_names
+from qbed.schemes import registry
+from qbed.taps import SUMMARY_FIELDS, Run, read_taps
+
+from cells import Observed
+from pcap import read_pcap
+
+FIN, SYN, RST, ACK, ECE = 1, 2, 4, 16, 64
+FRAME = 1514
+
+LAB = """
+name: abq
+addressing: {addressing}
+topology: {{star: {{hosts: 13}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 40 us}}, h1-s1: {{delay: 43217 ns}}}}
+switches: {{default: {{scheme: abq, buffer: 128 KB, {settings}}}}}
+hosts: {{default: {{tcp: dctcp, rto_min: 10 ms}}}}
+workload:
+  - incast: {{senders: 12, receiver: h1, size: 64 KB, start: 1 ms, spread: 100 us}}
+  - flow: {{from: h1, to: h2, size: 30 KB, start: 1500 us}}
+observe: {{queues: every packet}}
+capture: [s1>h1, s1>h2, s1>h3]
+duration: {duration}
+"""
+
+
+class Segment(NamedTuple):
+    """A TCP segment, as much as both a capture and the tap tell."""
+
+    destination: str
+    ports: tuple[int, int]
+    seq: int
+    ack: int
+    flags: int
+    payload: int
+
+    @property
+    def is_pure_ack(self) -> bool:
+        return bool(self.flags & ACK) and not self.flags & (SYN | FIN | RST) and not self.payload
+
+    def with_ece(self, ece: bool) -> Segment:
+        return self._replace(flags=self.flags | ECE) if ece else self
+
+
+def parse(frame: bytes) -> tuple[str, Segment, int]:
+    """Source, segment, and the length of the TCP header."""
+    if frame[12:14] == b"\x08\x00":
+        ip, length = 14 + 4 * (frame[14] & 15), struct.unpack_from("!H", frame, 16)[0] - 4 * (frame[14] & 15)
+        source, destination = (str(ipaddress.ip_address(frame[i : i + 4])) for i in (26, 30))
+    else:
+        ip, length = 54, struct.unpack_from("!H", frame, 18)[0]
+        source, destination = (str(ipaddress.ip_address(frame[i : i + 16])) for i in (22, 38))
+    sport, dport, seq, ack, offset, flags = struct.unpack_from("!HHIIBB", frame, ip)
+    header = 4 * (offset >> 4)
+    return source, Segment(destination, (sport, dport), seq, ack, flags, length - header), header
+
+
+def checksum_is_right(frame: bytes) -> bool:
+    """Of the TCP segment in a frame that was captured whole."""
+    ip = 14 + 4 * (frame[14] & 15) if frame[12:14] == b"\x08\x00" else 54
+    if ip == 54:
+        length = struct.unpack_from("!H", frame, 18)[0]
+        pseudo = frame[22:54]
+    else:
+        length = struct.unpack_from("!H", frame, 16)[0] - (ip - 14)
+        pseudo = frame[26:34]
+    data = pseudo + struct.pack("!HH", 6, length) + frame[ip : ip + length] + bytes(length % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total == 0xFFFF
+
+
+def address(raw: Any, family: int) -> str:
+    return str(ipaddress.ip_address(bytes(raw)[: 4 if family == 4 else 16]))
+
+
+def events(cell: Observed) -> Any:
+    """Those of every queue, in the order in which they happened."""
+    with (cell.out / "taps.bin").open("rb") as stream:
+        runs = [
+            b.records for b in read_taps(stream, len(cell.plan.queues)) if isinstance(b, Run) and b.kind == "events"
+        ]
+    return np.concatenate(runs)
+
+
+def arrivals(cell: Observed, receiver: str) -> list[tuple[int, Segment, int]]:
+    """What the switch received from h1: time, segment, TCP header's length."""
+    found = []
+    for packet in read_pcap(cell.out / f"{cell.plan.queues[cell.queue('s1>h1')].name.replace(':', '-')}.pcap"):
+        source, segment, header = parse(packet.data)
+        if source == receiver:
+            found.append((packet.time_ns, segment, header))
+    return found
+
+
+def departures(cell: Observed, everything: Any, receiver: str) -> list[tuple[int, Segment]]:
+    """What the switch had forwarded of it, at the moment it came to its next queue."""
+    outs = [cell.queue(f"s1>h{number}") for number in range(2, 14)]
+    found = []
+    for event in everything[np.isin(everything["id"], outs) & (everything["op"] == 1) & (everything["protocol"] == 6)]:
+        family = int(event["family"])
+        if address(event["saddr"], family) == receiver:
+            names = ("tcp_seq", "tcp_ack", "tcp_flags", "payload")
+            segment = Segment(
+                address(event["daddr"], family),
+                (int(event["sport"]), int(event["dport"])),
+                *(int(event[name]) for name in names),
+            )
+            found.append((int(event["time_ns"]), segment))
+    return found
+
+
+def steps(everything: Any, queue: int, unit: str, acks: list[tuple[int, Segment, int]]) -> list[tuple[int, str, Any]]:
+    """The queue's changes and the acknowledgements, merged; at the same instant the changes come first."""
+    own = everything[(everything["id"] == queue) & (everything["op"] != 4)]
+    changes = [(int(event["time_ns"]), "queue", int(event[f"queue_{unit}"])) for event in own]
+    return sorted(changes + [(time, "ack", segment) for time, segment, _ in acks], key=lambda step: step[0])
+
+
+CASES = {
+    "the paper's": ("threshold: 20 packets, ecn_threshold: 40 packets", {}),
+    "IPv6": ("threshold: 20 packets, ecn_threshold: 40 packets", {"addressing": "ipv6"}),
+    "in bytes": ("threshold: 30 KB, ecn_threshold: 60 KB", {"unit": "bytes", "threshold": 30_000}),
+    "little room": ("threshold: 74 packets, ecn_threshold: 80 packets", {"threshold": 74}),  # X = 84 - 74
+    "a full input queue": ("threshold: 20 packets, hold_limit: 3 packets", {"hold_limit": 3}),
+    "above drop-tail": ("threshold: 20 packets, above: droptail", {}),
+    "above CoDel": ("threshold: 20 packets, above: codel, target: 100 us, interval: 500 us, ecn: off", {}),
+}
+
+
+@pytest.mark.parametrize(("settings", "case"), CASES.values(), ids=CASES.keys())
+def test_every_acknowledgement_leaves_when_the_paper_says(
+    run_cell: Callable[..., Observed], settings: str, case: dict[str, Any]
+) -> None:
+    unit = case.get("unit", "packets")
+    addressing = case.get("addressing", "ipv4")
+    cell = run_cell(LAB.format(settings=settings, addressing=addressing, duration="200 ms"))
+    assert all(flow["status"] == "complete" for flow in cell.flows())
+    receiver = cell.flows()[0]["dst_address"]
+    queue = cell.queue("s1>h1")
+    everything = events(cell)
+    came, went = arrivals(cell, receiver), departures(cell, everything, receiver)
+    assert len(came) == len(went)
+
+    # Whatever is more than an acknowledgement passes at once, as it is.
+    others = [(time, segment) for time, segment, _ in came if not segment.is_pure_ack]
+    assert others == [(time, segment) for time, segment in went if not segment.is_pure_ack]
+    kinds = [segment for _, segment in others]
+    assert any(s.flags & SYN for s in kinds) and any(s.flags & FIN for s in kinds) and any(s.payload for s in kinds)
+
+    # Acknowledgements leave in their order, at the instants and with the ECE that the model says.
+    acks = [arrival for arrival in came if arrival[1].is_pure_ack]
+    limit, mtu = (128_000, FRAME) if unit == "bytes" else (128_000 // FRAME, 1)
+    parameters = (case.get("threshold", 20), limit, mtu, case.get("hold_limit", 1000))
+    model, other = Model(*parameters), Model(*parameters)
+    merged = steps(everything, queue, unit, acks)
+    model.run(merged)
+    other.run(sorted(merged, key=lambda step: (step[0], step[1] == "queue")))
+    assert model.left == other.left, "what comes first at one instant matters here: choose other delays"
+    assert not model.held
+    assert [(time, ack.with_ece(ece)) for ack, time, ece in model.left] == [e for e in went if e[1].is_pure_ack]
+
+    found = registry()["abq"].decode(bytes.fromhex(cell.counters().queues[queue].xstats))
+    assert {name: found[name] for name in COUNTED} == model.finish(200_000_000)
+    assert (found["state"], found["held_ipv4"], found["held_ipv6"]) == (0, 0, 0)
+    corrected = sum(ece and not ack.flags & ECE for ack, _, ece in model.left)
+    assert found["corrected"] == corrected
+
+    # The case is one: much was held, for long, in both states.
+    assert found["holds"] > 80 and corrected > 30 and found["entries_cs"] > 0 and found["max_held"] > 2
+    assert found["entries_lcs"] > 0
+    assert (found["overflow"] > 0) == ("hold_limit" in case)
+    if cell.counters().queues[queue].drops:
+        assert any(header > 32 for _, _, header in acks), "no acknowledgement had SACK blocks"
+
+
+@pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
+def test_checksums_are_right_after_the_correction(run_cell: Callable[..., Observed], addressing: str) -> None:
+    cell = run_cell(LAB.format(settings="threshold: 20 packets", addressing=addressing, duration="50 ms"))
+    receiver = cell.flows()[0]["dst_address"]
+    whole = echoed = 0
+    for port in ("s1>h2", "s1>h3"):
+        name = cell.plan.queues[cell.queue(port)].name.replace(":", "-")
+        for packet in read_pcap(cell.out / f"{name}.pcap"):
+            source, segment, _ = parse(packet.data)
+            if source == receiver and len(packet.data) == packet.length:
+                assert checksum_is_right(packet.data), segment
+                whole += 1
+                echoed += bool(segment.flags & ECE) and segment.is_pure_ack
+    assert whole > 20 and echoed > 10
+
+
+@pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
+def test_what_is_held_at_the_end_is_in_the_books(run_cell: Callable[..., Observed], addressing: str) -> None:
+    cell = run_cell(LAB.format(settings="threshold: 20 packets", addressing=addressing, duration="1700 us"))
+    taps = [cell.taps(port)["summary"] for port in port_names(cell.plan)]
+    summaries = {i: QueueSummary(**{name: int(tap[name]) for name in SUMMARY_FIELDS}) for i, tap in enumerate(taps)}
+    counters = cell.counters()
+    own = counters.queues[cell.queue("s1>h1")]
+    found = registry()["abq"].decode(bytes.fromhex(own.xstats))
+    assert found[f"held_{addressing}"] > 5
+    assert found["holds"] == found["released"] + found["overflow"] + found["held_ipv4"] + found["held_ipv6"]
+    assert examine(cell.plan, summaries, counters).contradictions == []
+    silent = counters.model_copy(update={"queues": [q.model_copy(update={"xstats": ""}) for q in counters.queues]})
+    assert "packets received are unaccounted for" in "".join(examine(cell.plan, summaries, silent).contradictions)
