@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a port with ABQ does, from the paper alone (schemes/abq/README.md says which reading): a slow second implementation."""
+"""What a port with ABQ does, from the paper alone (its readings: schemes/abq/README.md): a slow second implementation."""
 
 from __future__ import annotations
 
