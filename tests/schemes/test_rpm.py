@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rpm, packet by packet: real TCP through a bottleneck, against what its captures say must have happened."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rpm_model import ACK, CE, ECE, FIN, RST, SYN, CoDel, Expected, Segment, expect, segments
+
+from qbed.plan import Plan, Route, Via
+from qbed.schemes import registry
+from qbed.substrates.virtual import VirtualSubstrate
+
+from cells import LIMITS, Observed, plan_of
+from pcap import read_pcap
+
+DUMBBELL = """
+name: rpm
+topology: {{dumbbell: {{left: {hosts}, right: {hosts}}}}}
+links:
+  default: {{rate: 10 Gbit/s, delay: 5 us}}
+  right: {{delay: {delay}}}
+  bottleneck: {{rate: 1 Gbit/s}}
+switches:
+  default: {{scheme: droptail, buffer: 10 MB}}
+  "s1>s2": {{scheme: rpm, buffer: 10000 packets, target: 50 us, interval: 500 us{extra}}}
+hosts: {{default: {{tcp: {tcp}, ecn: {ecn}, queue: 10000 packets}}}}
+addressing: both
+workload:
+  - flows: {{from: h1..h{hosts}, to: h{first}..h{last}, size: {size}, start: 1 ms, family: {family}}}
+capture: [{{end: "h1>s1", snaplen: 1600 B}}, "s1>s2", "s1>h*"]
+duration: 200 ms
+"""
+TARGET_NS, INTERVAL_NS = 50_000, 500_000
+
+
+def dumbbell(
+    hosts: int = 1,
+    tcp: str = "cubic",
+    family: int = 4,
+    delay: str = "5 us",
+    extra: str = "",
+    ecn: str = "on",
+    size: str = "6 MB",
+) -> str:
+    return DUMBBELL.format(
+        hosts=hosts,
+        first=hosts + 1,
+        last=2 * hosts,
+        tcp=tcp,
+        family=family,
+        delay=delay,
+        extra=extra,
+        ecn=ecn,
+        size=size,
+    )
+
+
+def captured(cell: Observed, port: str) -> list[Segment]:
+    queue = cell.plan.queues[cell.queue(port)]
+    name = f"{cell.plan.nodes[queue.node].name}-{queue.interface}.pcap"
+    return list(segments(read_pcap(cell.out / name)))
+
+
+def statistics(cell: Observed, port: str) -> dict[str, int]:
+    return registry()["rpm"].decode(bytes.fromhex(cell.counters().queues[cell.queue(port)].xstats))
+
+
+def rightward(cell: Observed, segment: Segment) -> bool:
+    """From a sender to a receiver."""
+    return segment.flow[3] in {workload.port for workload in cell.plan.workloads}
+
+
+def leaving(cell: Observed, port: str = "s1>s2") -> list[Segment]:
+    return [segment for segment in captured(cell, port) if rightward(cell, segment)]
+
+
+def expected_of(cell: Observed, hosts: int = 1, per_port: bool = False) -> Expected:
+    ports = [captured(cell, f"s1>h{number + 1}") for number in range(hosts)]
+    arriving = [s for s in sorted(itertools.chain(*ports), key=lambda s: s.time_ns) if rightward(cell, s)]
+    codel = CoDel(TARGET_NS, INTERVAL_NS, cell.plan.epoch_ns)
+    return expect(codel, arriving, captured(cell, "s1>s2"), per_port=per_port)
+
+
+def balance(found: dict[str, int]) -> None:
+    assert found["marked"] == sum(
+        found[name]
+        for name in ("forward_marks", "ce_arrived", "reverse_marks", "ece_already_set", "cleared", "pending")
+    )
+
+
+def echoes(cell: Observed, host: int = 1) -> list[Segment]:
+    """The acknowledgements that leave towards the sender."""
+    return [segment for segment in captured(cell, f"s1>h{host}") if not rightward(cell, segment)]
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("tcp", ["cubic", "dctcp", "reno"])
+def test_every_decision_sets_ece_in_the_next_acknowledgement(
+    run_cell: Callable[..., Observed], tcp: str, family: int
+) -> None:
+    cell = run_cell(dumbbell(tcp=tcp, family=family))
+    expected = expected_of(cell)
+    assert len(expected.decisions) > 20, "the lab does not congest"
+
+    # No CE leaves, and headers that were marked and restored are right.
+    data = leaving(cell)
+    assert not [segment for segment in data if segment.ecn == CE]
+    assert all(segment.ip_checksum_holds for segment in data)
+
+    # ECE is set in exactly the acknowledgements that follow decisions: nobody else sets it, since no CE went forward.
+    out = echoes(cell)
+    assert [segment.identity for segment in out] == [segment.identity for segment, _ in expected.echoes]
+    plain = [
+        (segment, carries) for segment, carries in zip(out, expected.echoes, strict=True) if not segment.flags & SYN
+    ]
+    assert [bool(segment.flags & ECE) for segment, _ in plain] == [carries for _, (_, carries) in plain]
+    assert not any(arrived.flags & ECE for arrived, _ in expected.echoes if not arrived.flags & SYN)
+
+    found = statistics(cell, "s1>s2")
+    balance(found)
+    assert found["marked"] == len(expected.decisions)
+    assert found["reverse_marks"] == sum(carries for _, carries in expected.echoes)
+    assert found["pending"] == expected.pending
+    assert found["forward_marks"] == found["dropped"] == found["overlimit"] == found["collisions"] == 0
+    if not expected.pending:
+        assert found["pending_time"] == expected.waited_ns
+
+    # What the sender gets is whole, and it acts on it.
+    at_sender = [segment for segment in captured(cell, "h1>s1") if not rightward(cell, segment)]
+    assert all(segment.tcp_checksum_holds for segment in at_sender)
+    flow = cell.flows()[0]
+    assert flow["status"] == "complete"
+    assert flow["ce_marks"] > 0
+    assert flow["retransmits"] == 0
+
+
+def reactions(cell: Observed) -> list[int]:
+    """Of each decision: the time until ECE is at the sender, in nanoseconds."""
+    expected = expected_of(cell)
+    sent = {segment.identity: segment.time_ns for segment in leaving(cell)}
+    decided = [sent[segment.identity] for segment in expected.decisions]
+    arrived = [
+        segment.time_ns
+        for segment in captured(cell, "h1>s1")
+        if not rightward(cell, segment) and segment.flags & ECE and not segment.flags & SYN
+    ]
+    # An acknowledgement carries one decision, the oldest.
+    return [there - here for here, there in zip(decided, arrived, strict=False)]
+
+
+def test_the_reaction_does_not_depend_on_the_way_to_the_receiver(run_cell: Callable[..., Observed]) -> None:
+    """A decision waits for the next acknowledgement, whose spacing is that of the bottleneck, and then takes the link
+    to the sender: 5 us and the time of its own bytes. The receiver is 5 or 500 us away."""
+    acknowledgement_ns = -(-66 * 8 // 10)
+    spacing_ns = 2 * 1514 * 8  # one for two segments of 1 Gbit/s
+    for delay in ("5 us", "500 us"):
+        cell = run_cell(dumbbell(tcp="dctcp", delay=delay, size="20 MB"))
+        out = [segment for segment in echoes(cell) if segment.flags & ECE and not segment.flags & (SYN | FIN)]
+        times = {s.identity: s.time_ns for s in captured(cell, "h1>s1") if not rightward(cell, s)}
+        assert len(out) > 5
+        assert {times[segment.identity] - segment.time_ns for segment in out} == {5000 + acknowledgement_ns}
+        waits = [total - 5000 - acknowledgement_ns for total in reactions(cell)]
+        assert min(waits) >= 0
+        if delay == "5 us":
+            assert max(waits) <= spacing_ns
+        # even where the far receiver's acknowledgements have gaps, a reaction is a fraction of the way forward and back
+        assert sorted(waits)[len(waits) // 2] <= spacing_ns
+
+
+def test_per_port_state_marks_whichever_acknowledgement_comes_first(run_cell: Callable[..., Observed]) -> None:
+    cell = run_cell(dumbbell(hosts=3, extra=", per_port: on", size="3 MB"))
+    expected = expected_of(cell, hosts=3, per_port=True)
+    out = sorted(itertools.chain(*(echoes(cell, host) for host in (1, 2, 3))), key=lambda s: s.time_ns)
+    marked = {(s.identity, s.time_ns) for s in out if s.flags & ECE and not s.flags & SYN}
+    assert marked == {(s.identity, s.time_ns) for s, carries in expected.echoes if carries}
+    strangers = sum(carries for _, carries in expected.echoes) - sum(
+        carries for _, carries in expected_of(cell, hosts=3).echoes
+    )
+    found = statistics(cell, "s1>s2")
+    balance(found)
+    assert found["reverse_marks"] == len(marked) > 20
+    assert found["forward_marks"] == 0
+    assert not [segment for segment in leaving(cell) if segment.ecn == CE]
+    assert strangers >= 0
+
+
+def test_flows_that_share_a_switch_have_registers_of_their_own(run_cell: Callable[..., Observed]) -> None:
+    cell = run_cell(dumbbell(hosts=3, size="3 MB"))
+    expected = expected_of(cell, hosts=3)
+    carried = {(s.identity, s.time_ns) for s, carries in expected.echoes if carries}
+    out = itertools.chain(*(echoes(cell, host) for host in (1, 2, 3)))
+    assert {(s.identity, s.time_ns) for s in out if s.flags & ECE and not s.flags & SYN} == carried
+    assert len({identity[0] for identity, _ in carried}) == 3
+    assert statistics(cell, "s1>s2")["collisions"] == 0
+
+
+def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., Observed]) -> None:
+    """One register: the flow whose acknowledgement comes first has it, and the others are as under CoDel."""
+    cell = run_cell(dumbbell(hosts=3, extra=", registers: 1", size="3 MB"))
+    left = leaving(cell)
+    reversed_flows = {s.back for s in captured(cell, "s1>s2") if not rightward(cell, s)}
+    marked_flows = {segment.flow for segment in left if segment.ecn == CE}
+    assert len(reversed_flows) == 3
+    assert len(marked_flows) == 2
+    found = statistics(cell, "s1>s2")
+    balance(found)
+    assert found["collisions"] == found["forward_marks"] == sum(segment.ecn == CE for segment in left) > 10
+    assert found["reverse_marks"] > 0
+    assert found["marked"] == len(expected_of(cell, hosts=3).decisions)
+    # the holder's acknowledgements alone get their ECE here: they had none when they came
+    holder = (reversed_flows - marked_flows).pop()
+    came = [s for s in captured(cell, "s1>s2") if s.back == holder and not s.flags & SYN]
+    assert not [segment for segment in came if segment.flags & ECE]
+    gone = [s for host in (1, 2, 3) for s in echoes(cell, host) if s.back == holder and not s.flags & SYN]
+    assert sum(bool(segment.flags & ECE) for segment in gone) == found["reverse_marks"]
+
+
+def test_flows_without_ecn_lose_packets(run_cell: Callable[..., Observed]) -> None:
+    cell = run_cell(dumbbell(ecn="off"))
+    found = statistics(cell, "s1>s2")
+    assert found["dropped"] > 0
+    assert found["dropped"] == cell.counters().queues[cell.queue("s1>s2")].drops
+    assert found["marked"] == found["reverse_marks"] == found["forward_marks"] == 0
+    assert not [segment for segment in captured(cell, "s1>h1") if segment.flags & ECE and not segment.flags & SYN]
+
+
+ASYMMETRIC = """
+name: asymmetric
+topology:
+  explicit:
+    nodes: {h1..h2: host, s1..s2: switch}
+    links:
+      - {ends: [h1, s1]}
+      - {ends: [h1, s2]}
+      - {ends: [s1, h2], rate: 1 Gbit/s}
+      - {ends: [s2, h2]}
+links: {default: {rate: 10 Gbit/s, delay: 5 us}}
+switches:
+  default: {scheme: droptail, buffer: 10 MB}
+  "s1>h2": {scheme: rpm, buffer: 10000 packets, target: 50 us, interval: 500 us}
+hosts: {default: {tcp: cubic, ecn: on, queue: 10000 packets}}
+workload:
+  - flow: {from: h1, to: h2, size: 6 MB, start: 1 ms}
+capture: ["s1>h2", "h2>s1", "h2>s2"]
+duration: 200 ms
+"""
+
+
+def acknowledge_by_s2(plan: Plan) -> None:
+    """The compiler's routes are symmetric; make those of h2 and of s2, towards h1, go around s1."""
+    nodes = {node.name: index for index, node in enumerate(plan.nodes)}
+    links = {link.name: link for link in plan.links}
+    h1_s2, s2_h2 = links["h1-s2"], links["s2-h2"]
+    target = links["h1-s1"].a.addresses[0].split("/")[0]
+    for node, out, peer in (("h2", s2_h2.b, s2_h2.a), ("s2", h1_s2.b, h1_s2.a)):
+        hop = Via(interface=out.interface, gateway=peer.addresses[0].split("/")[0])
+        plan.nodes[nodes[node]].routes.append(Route(to=f"{target}/32", via=[hop]))
+
+
+@pytest.mark.parametrize("back", ["s1", "s2"])
+def test_flows_whose_acknowledgements_pass_elsewhere_are_marked_forward(tmp_path: Path, back: str) -> None:
+    plan = plan_of(tmp_path, ASYMMETRIC)
+    if back == "s2":
+        acknowledge_by_s2(plan)
+    (tmp_path / "plan.json").write_text(plan.dumps())
+    VirtualSubstrate().run_cell(tmp_path, plan, LIMITS, lambda fraction: None)
+    cell = Observed(plan, tmp_path)
+
+    assert [s for s in captured(cell, f"h2>{back}") if s.flags & ACK and not rightward(cell, s)]
+    found = statistics(cell, "s1>h2")
+    balance(found)
+    assert found["marked"] > 10
+    marks = sum(segment.ecn == CE for segment in leaving(cell, "s1>h2"))
+    assert marks == found["forward_marks"] == (found["marked"] if back == "s2" else 0)
+    assert found["collisions"] == 0
+    assert cell.flows()[0]["ce_marks"] > 0
+
+
+def test_two_runs_are_equal(run_cell: Callable[..., Observed]) -> None:
+    text = dumbbell(hosts=2, size="2 MB")
+    assert run_cell(text).digest() == run_cell(text).digest()
+
+
+def test_rst_and_syn_carry_nothing(run_cell: Callable[..., Observed]) -> None:
+    """SYN-ACKs negotiate with ECE, and pass as they are."""
+    cell = run_cell(dumbbell())
+    opening = [segment for segment in captured(cell, "s1>s2") if segment.flags & SYN and segment.flags & ACK]
+    assert opening
+    assert {s.flags for s in echoes(cell) if s.flags & SYN} == {s.flags for s in opening}
+    assert not [segment for segment in echoes(cell) if segment.flags & RST]
