@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,11 +143,11 @@ class Artist:
         series = self.series_of(spec)
         others = [name for name in self.axes if name != series]
         if not others:
-            return f"queue {spec.queue or cells[0][2]}"
+            return f"port {spec.queue or cells[0][2]}; band: extremes"
         columns = ", ".join(f'"{name}"' for name in others)
         values = self.rows(f"SELECT {columns} FROM cells WHERE cell = ?", [cells[0][1]])[0]
-        where = ", ".join(f"{name} {value}" for name, value in zip(others, values, strict=True))
-        return f"queue {spec.queue or cells[0][2]}; {where}; band: extremes"
+        where = ", ".join(f"{words(name)} {value}" for name, value in zip(others, values, strict=True))
+        return f"port {spec.queue or cells[0][2]}; {where}; band: extremes"
 
     def fct(self, spec: Figure) -> Any:
         return self._distribution(spec, "fct_ns / 1e6", "flow completion time (ms)")
@@ -167,7 +168,7 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(spec.title or _TITLES[spec.kind], spec.where or "", title, "share of flows")
+        figure = new_figure(spec.title or _TITLES[spec.kind], said(spec.where), title, "share of flows")
         largest = max(row[1][-1] for row in rows)
         smallest = min(row[1][0] for row in rows)
         for label, quantiles, count in rows:
@@ -193,7 +194,7 @@ class Artist:
         if not rows:
             return None
         figure = new_figure(
-            spec.title or _TITLES[spec.kind], "1st (dotted), 50th (solid) and 99th (dashed) percentile", str(x), title
+            spec.title or _TITLES[spec.kind], "; ".join(filter(None, (_PERCENTILES, said(spec.where)))), words(x), title
         )
         for label in dict.fromkeys(row[0] for row in rows):
             mine = sorted(((row[1], row[2]) for row in rows if row[0] == label), key=lambda row: self.place(x, row[0]))
@@ -230,7 +231,7 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(spec.title or _TITLES[spec.kind], spec.where or "", x or series or "", title)
+        figure = new_figure(spec.title or _TITLES[spec.kind], said(spec.where), words(x or series), title)
         for label in dict.fromkeys(row[0] for row in rows):
             mine = [row for row in rows if row[0] == label]
             mine.sort(key=lambda row: self.place(x, row[1]))
@@ -269,23 +270,49 @@ class Artist:
         if not rows:
             return None
         figure = new_figure(spec.title or spec.kind, "", spec.x_title or "", spec.y_title or "")
-        for index, label in enumerate(dict.fromkeys(row.get("series") for row in rows)):
+        kinds: list[str] = []
+        for label in dict.fromkeys(row.get("series") for row in rows):
             mine = [row for row in rows if row.get("series") == label]
             points = {"x": [row["x"] for row in mine], "y": [row["y"] for row in mine]}
-            name, colour = str(label), self.colours["" if label is None else label]
+            # A series `droptail, ns-3` has the colour of `droptail`, and a dash of its own.
+            name = "" if label is None else str(label)
+            first, _, rest = name.partition(", ")
+            if first not in self.colours:
+                first, rest = name, ""
+            colour = self.colours[first]
+            if rest not in kinds:
+                kinds.append(rest)
             if spec.kind == "bar":
                 figure.add_bar(**points, name=name, marker={"color": colour}, showlegend=label is not None)
             else:
                 mode = "markers" if spec.kind == "scatter" else "lines+markers"
-                line = {"color": colour, "width": 2.4, "dash": DASHES[index // 10 % len(DASHES)]}
+                line = {"color": colour, "width": 2.4, "dash": DASHES[kinds.index(rest) % len(DASHES)]}
                 figure.add_trace(
                     go.Scatter(
                         **points, name=name, mode=mode, line=line, marker={"size": 8}, showlegend=label is not None
                     )
                 )
+        if spec.kind != "scatter" and not spec.log_y:
+            figure.update_yaxes(rangemode="tozero")
         return figure
 
 
+def words(name: str | None) -> str:
+    """An axis' name as a reader has it."""
+    return (name or "").replace("_", " ")
+
+
+def said(where: str | None) -> str:
+    """A condition on cells in words: `senders = 80 AND min_rto = '10 ms'` becomes `senders 80, min rto 10 ms`."""
+    parts = re.split(r"\s+AND\s+", (where or "").strip())
+    found = [_EQUALS.fullmatch(part) for part in parts]
+    if where is None or not all(found):
+        return where or ""
+    return ", ".join(f"{words(match[1])} {match[2]}" for match in found if match)
+
+
+_EQUALS = re.compile(r"(\w+) = '?([^']*)'?")
+_PERCENTILES = "1st (dotted), 50th (solid), 99th (dashed) percentile"
 _TITLES = {
     "queue": "Queue over time",
     "fct": "Flow completion time",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,10 @@ from qbed.report.figures import USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
 from qbed.store import RunFolder
 
+_UNITS = {
+    "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",
+    "bytes": "bytes", "packets": "packets",
+}  # fmt: skip
 MOST_CELLS = 400
 MOST_QUEUES = 40
 
@@ -77,13 +82,15 @@ def _render(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters["number"] = number
-    names = [axis["name"] for axis in identity["matrix"]["axes"]]
+    environment.filters |= {"number": number, "label": label, "as_asked": as_asked}
+    names = [axis["name"] for axis in identity["matrix"]["axes"] if axis["name"] in artist.axes]
+    constant = {axis["name"]: axis["values"][0] for axis in identity["matrix"]["axes"] if len(axis["values"]) == 1}
     verdicts = read_verdicts(run) if (run / "claims.json").exists() else []
     meta_path = run / "meta.json"
     return environment.get_template("report.html.j2").render(
         identity=identity,
         axes=names,
+        constant=constant,
         meta=json.loads(meta_path.read_bytes()) if meta_path.exists() else {},
         plotly=Markup(get_plotlyjs()),
         figures=[_figure(drawing) for drawing in drawings],
@@ -107,11 +114,12 @@ def _figure(drawing: Drawing) -> dict[str, Any]:
     return {"name": drawing.name, "title": drawing.title, "data": data, "missing": drawing.missing}
 
 
-def tally(verdicts: list[Verdict]) -> dict[str, int]:
-    """How many claims came out as expected, did not, and were not asked."""
+def tally(verdicts: list[Verdict]) -> dict[str, Any]:
+    """How many claims were asked, came out as expected and did not, and how many had which verdict."""
     asked = [verdict for verdict in verdicts if verdict.verdict != "not asked"]
     good = sum(verdict.as_expected for verdict in asked)
-    return {"asked": len(asked), "good": good, "bad": len(asked) - good}
+    counted = Counter(verdict.verdict for verdict in asked)
+    return {"asked": len(asked), "good": good, "bad": len(asked) - good, "verdicts": dict(counted.most_common())}
 
 
 def _dicts(connection: Connection, sql: str) -> list[dict[str, Any]]:
@@ -171,6 +179,19 @@ def _draw_images(folder: Path, drawings: list[Drawing], made: Made, advance: Cal
             )
             return
         made.images.append(path)
+
+
+def label(name: str) -> str:
+    """A column's name in words: `ecn_p99_ms` becomes `ecn p99 (ms)`."""
+    words = name.split("_")
+    if len(words) > 1 and words[-1] in _UNITS:
+        return f"{' '.join(words[:-1])} ({_UNITS[words[-1]]})"
+    return " ".join(words)
+
+
+def as_asked(measured: dict[str, Any], sql: str) -> list[tuple[str, Any]]:
+    """A claim's numbers in the order in which its SQL names them."""
+    return sorted(measured.items(), key=lambda item: sql.find(item[0]))
 
 
 def number(value: Any) -> str:

@@ -13,17 +13,20 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 INK, FAINT, GRID = "#1f2933", "#66727f", "#e6eaee"
 WIDTH, HEIGHT = 960, 520
+LINE = 72
+"""Characters of a subtitle that fit beside each other in half a page."""
 _FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 
 TEMPLATE = go.layout.Template(
     layout={
-        "font": {"family": _FONT, "size": 15, "color": INK},
-        "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 19}, "pad": {"b": 8}},
+        "font": {"family": _FONT, "size": 14, "color": INK},
+        "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 18}, "pad": {"b": 8}},
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "colorway": list(PALETTE),
-        "margin": {"l": 84, "r": 28, "t": 84, "b": 72},
+        "margin": {"l": 72, "r": 24, "t": 72, "b": 60},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 14}},
+        "modebar": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
         "hoverlabel": {"font": {"family": _FONT}},
         "bargap": 0.32,
         "bargroupgap": 0.08,
@@ -52,6 +55,9 @@ class Colours:
         for value in known:
             self[value]
 
+    def __contains__(self, value: object) -> bool:
+        return str(value) in self._colours
+
     def __getitem__(self, value: object) -> str:
         key = str(value)
         return self._colours.setdefault(key, PALETTE[len(self._colours) % len(PALETTE)])
@@ -64,10 +70,11 @@ def faded(colour: str, alpha: float) -> str:
 
 def new_figure(title: str, subtitle: str, x_title: str, y_title: str) -> Any:
     """An empty figure with titles."""
-    text = f"<b>{title}</b>" + (f"<br><span style='font-size:13px;color:{FAINT}'>{subtitle}</span>" if subtitle else "")
-    figure = go.Figure(layout={"template": TEMPLATE, "title": {"text": text}, "width": None, "height": HEIGHT})
+    lines = subtitle.split("; ") if len(subtitle) > LINE else [subtitle] if subtitle else []
+    small = "".join(f"<br><span style='font-size:13px;color:{FAINT}'>{line}</span>" for line in lines)
+    title_layout = {"text": f"<b>{title}</b>{small}", "yref": "container", "y": 0.97, "yanchor": "top"}
+    figure = go.Figure(layout={"template": TEMPLATE, "title": title_layout, "width": None})
     figure.update_xaxes(title_text=x_title)
     figure.update_yaxes(title_text=y_title)
-    if subtitle:
-        figure.update_layout(margin_t=112, title_y=0.95)
+    figure.update_layout(margin_t=72 + 18 * len(lines))
     return figure
