@@ -93,7 +93,8 @@ static struct sk_buff *qcodel_dequeue(struct Qdisc *sch)
 	return skb;
 }
 
-static const struct netlink_range_validation qcodel_ns_range = {
+/* not const: policies of Linux 6.1 point to what they could change */
+static struct netlink_range_validation qcodel_ns_range = {
 	.min = QCODEL_MIN_NS,
 	.max = QCODEL_MAX_NS,
 };

@@ -126,12 +126,13 @@ static struct sk_buff *rpm_dequeue(struct Qdisc *sch)
 	return skb;
 }
 
-static const struct netlink_range_validation rpm_codel_range = {
+/* not const: policies of Linux 6.1 point to what they could change */
+static struct netlink_range_validation rpm_codel_range = {
 	.min = RPM_MIN_NS,
 	.max = RPM_MAX_NS,
 };
 
-static const struct netlink_range_validation rpm_registers_range = {
+static struct netlink_range_validation rpm_registers_range = {
 	.min = 1,
 	.max = RPM_MAX_REGISTERS,
 };
