@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Builds tc's plugins of the schemes (schemes/*/q_*.c) into a cache and prints the folder, for TC_LIB_DIR:
+#
+#   TC_LIB_DIR=$(kernel/tc-plugins.sh) tc -s qdisc
+#
+# A plugin belongs to the version of tc that loads it, so the headers are those of the installed iproute2's own source,
+# fetched with apt's tools and keys, without touching this machine's own sources.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
+
+say() { printf 'tc-plugins: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+package=$(dpkg-query -W -f '${source:Package}=${source:Version}' iproute2) || die "iproute2 is not installed"
+source=$cache/source/${package/=/-}
+suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+
+fetch_source() {
+    local work=$source.new mirror
+    say "fetching the source of $package"
+    rm -rf "$work"
+    mkdir -p "$work"/{lists/partial,archives/partial}
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | grep -v security | head -n 1)
+    for pocket in "$suite" "$suite-updates" "$suite-backports"; do
+        echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} $pocket main"
+    done >"$work/sources.list"
+    options=(-qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$work/lists"
+        -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives" -o APT::Sandbox::User=root -o Acquire::Languages=none)
+    (cd "$work" && apt-get "${options[@]}" update && apt-get "${options[@]}" source "$package") >"$work/log" 2>&1 ||
+        { tail -n 5 "$work/log" >&2; die "no source of $package"; }
+    mv "$work"/iproute2-*/ "$source.tree"
+    rm -rf "$work"
+    mv "$source.tree" "$source"
+}
+
+plugins=("$root"/schemes/*/q_*.c)
+hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$root"/schemes/*/sch_*.h; } | sha256sum | cut -c1-16)
+out=$cache/tc/$hash
+
+build() {
+    local new=$out.new plugin
+    [ -d "$source" ] || fetch_source
+    rm -rf "$new"
+    mkdir -p "$new"
+    for plugin in "${plugins[@]}"; do
+        ${CC:-gcc} -O2 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror -fPIC -shared -D_GNU_SOURCE \
+            -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -I"$(dirname "$plugin")" \
+            -o "$new/$(basename "$plugin" .c).so" "$plugin" >"$out.log" 2>&1 || { cat "$out.log" >&2; die "$(basename "$plugin") did not build"; }
+    done
+    rm -rf "$out"
+    mv "$new" "$out"
+}
+
+mkdir -p "$cache/tc" "$cache/source"
+exec 9>"$cache/tc/.lock"
+flock 9
+[ -d "$out" ] || build
+echo "$out"
