@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a port with ABQ does, from the paper alone (its readings: schemes/abq/README.md): a slow second implementation."""
+"""What a port with ABQ does, by the paper alone (how it is read: schemes/abq/README.md): a second implementation."""
 
 from __future__ import annotations
 
