@@ -5,6 +5,7 @@ import re
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,4 +150,54 @@ def test_incomplete_schemes_are_refused(tmp_path: Path, old: str, new: str, mess
     declaration.write_text(declaration.read_text().replace(old, new))
     with pytest.raises(QbedError) as error:
         load_scheme(folder)
+    assert message in str(error.value)
+
+
+def port_of(settings: str) -> dict[str, Any]:
+    text = (
+        "name: x\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s}}\nduration: 1 s\n"
+        f"switches: {{default: {{{settings}}}}}\n"
+    )
+    plan = compile_lab(lab_from_source(parse(text)))
+    qdisc = next(queue.qdisc for queue in plan.queues if queue.role == "switch")
+    return {"modules": plan.modules, **qdisc}
+
+
+def test_a_queue_inside_a_scheme() -> None:
+    own, inside = registry()["abq"], registry()["ecn"]
+    port = port_of("scheme: abq, buffer: 128 KB, threshold: 20 packets, ecn_threshold: 40 packets")
+    assert port["modules"] == ["sch_abq", "sch_ecn"]
+    assert own.describe(port["kind"], bytes.fromhex(port["options"])) == {
+        "buffer": "128 KB",
+        "threshold": "20 packets",
+        "hold_limit": "1000 packets",
+    }
+    child = port["child"]
+    assert inside.describe(child["kind"], bytes.fromhex(child["options"])) == {
+        "buffer": "128 KB",
+        "threshold": "40 packets",
+    }
+
+
+def test_the_parameters_of_the_queue_inside_stand_beside_the_schemes_own() -> None:
+    port = port_of("scheme: abq, above: codel, buffer: 80 packets, target: 1 ms, ecn: off")
+    assert port["modules"] == ["sch_abq", "sch_qcodel"]
+    shown = registry()["codel"].describe(port["child"]["kind"], bytes.fromhex(port["child"]["options"]))
+    assert shown == {"buffer": "80 packets", "target": "1 ms", "interval": "100 ms", "ecn": "off"}
+    port = port_of("scheme: abq, above: droptail, buffer: 80 packets")
+    assert port["modules"] == ["sch_abq"] and port["child"] == {"kind": "pfifo", "options": "50000000"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("scheme: abq, above: ecm", "no scheme that can be inside another is called `ecm`; did you mean `ecn`?"),
+        ("scheme: abq, above: abq", "no scheme that can be inside another is called `abq`"),
+        ("scheme: abq, above: 7", "no scheme that can be inside another is called `7`"),
+        ("scheme: abq, above: codel, target: 1 ns", "expected at least `1024 ns`, got `1 ns`"),
+    ],
+)
+def test_mistakes_about_the_queue_inside(settings: str, message: str) -> None:
+    with pytest.raises(QbedError) as error:
+        port_of(settings)
     assert message in str(error.value)
