@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rpm_model import ACK, CE, ECE, FIN, RST, SYN, CoDel, Expected, Segment, expect, segments
@@ -292,3 +295,56 @@ def test_rst_and_syn_carry_nothing(run_cell: Callable[..., Observed]) -> None:
     assert opening
     assert {s.flags for s in echoes(cell) if s.flags & SYN} == {s.flags for s in opening}
     assert not [segment for segment in echoes(cell) if segment.flags & RST]
+
+
+TALKER = """
+import socket, sys, threading
+sent, wanted = 4_000_000, 12_000_000
+if sys.argv[1] == "listen":
+    server = socket.create_server(("", 7000))
+    sent, wanted = wanted, sent
+    peer = server.accept()[0]
+else:
+    peer = socket.create_connection((sys.argv[1], 7000))
+sender = threading.Thread(target=peer.sendall, args=(bytes(sent),))
+sender.start()
+received = 0
+while received < wanted:
+    received += len(peer.recv(1 << 16))
+sender.join()
+"""
+
+
+def test_acknowledgements_that_carry_data_are_marked(
+    plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]
+) -> None:
+    """One connection, data in both directions: "a packet considered an ACK might carry data" (section V.A)."""
+    folder = tmp_path / "live"
+    (folder / "talker.py").write_text(TALKER)
+    # a short queue on the way back as well, or acknowledgements are too late to keep data coming
+    text = dumbbell().replace('  "s1>s2"', '  "s2>s1": {scheme: ecn, threshold: 20 packets}\n  "s1>s2"')
+    text = re.sub(r"capture: .*\n", "", text)
+    with live_lab(text) as lab:
+        for interface in ("eth0", "eth1"):
+            file = f"/mnt/{interface}.pcap"
+            words = f"tcpdump --immediate-mode -U -n -s 96 -B 32768 --nano -Z root -i {interface} -w {file} tcp"
+            lab.background("s1", *words.split())
+        lab.background("h2", "python3", "/mnt/talker.py", "listen")
+        lab.run("h1", "sleep", "1")
+        status, output = lab.run("h1", "python3", "/mnt/talker.py", "10.0.0.3")
+        assert status == 0, output
+        lab.run("h1", "sleep", "1")
+        tc = "env TC_LIB_DIR=/mnt/tc tc -s -j qdisc show dev eth1"
+        status, output = lab.run("s1", *tc.split())
+        assert status == 0, output
+        lab.run("s1", "sync")
+    found = json.loads(output)[0]
+    near = list(segments(read_pcap(folder / "eth0.pcap")))
+    far = list(segments(read_pcap(folder / "eth1.pcap")))
+    came = {s.identity: s for s in far if s.flow[2] == 7000 and not s.flags & SYN}
+    gone = [s for s in near if s.flow[2] == 7000 and not s.flags & SYN]
+    marked = [s for s in gone if s.flags & ECE and not came[s.identity].flags & ECE]
+    assert len(marked) == found["reverse_marks"] > 10
+    assert sum(s.payload > 0 for s in marked) > 10
+    assert not [s for s in far if s.flow[3] == 7000 and s.ecn == CE]
+    assert found["forward_marks"] == 0

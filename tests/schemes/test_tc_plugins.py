@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 LAB = """
 name: tc
 topology: {star: {hosts: 2}}
@@ -35,13 +31,6 @@ SHOWN = {
     ),
     "ecn": ("ecn limit 30p threshold 10p", "limit 30p threshold 10p", "marked 0 unmarked 0 dropped 0"),
 }
-
-
-@pytest.fixture
-def plugins(tmp_path: Path) -> None:
-    """In the lab's folder: the cache may be where a guest does not see it."""
-    built = subprocess.run([ROOT / "kernel/tc-plugins.sh"], check=True, capture_output=True, text=True).stdout.strip()
-    shutil.copytree(built, tmp_path / "live" / "tc")
 
 
 @pytest.mark.parametrize("scheme", SHOWN)
