@@ -129,7 +129,7 @@ class Specs:
         return QueueSpec(CUSTOM, {}, words)
 
     def _parameters(self, scheme: Scheme, settings: Origin, inside: Scheme | None) -> dict[str, Any] | None:
-        """The scheme's parameters in base units, defaults filled in; None if some are wrong, of the queue inside too."""
+        """The parameters in base units, defaults filled in; None if some are wrong, of the queue inside too."""
         values = scheme.defaults()
         complete = True
         for name, (value, path) in settings.items():

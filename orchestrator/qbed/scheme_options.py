@@ -57,7 +57,7 @@ def kernel_value(value: Any, field: Field) -> int:
     if isinstance(value, Amount):
         return value.value
     if field.one is not None:
-        return round(value * field.one)
+        return int(round(value * field.one))
     return int(value) // _UNITS[field.unit]
 
 
