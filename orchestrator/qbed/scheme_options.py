@@ -57,7 +57,8 @@ def kernel_value(value: Any, field: Field) -> int:
     if isinstance(value, Amount):
         return value.value
     if field.one is not None:
-        return int(round(value * field.one))
+        scaled: int = round(value * field.one)
+        return scaled
     return int(value) // _UNITS[field.unit]
 
 
