@@ -54,7 +54,7 @@ def switch_sysctls(addressing: str, hash_seed: int) -> dict[str, str]:
     found = _common(addressing) | {
         "net/ipv4/ip_forward": "1",
         "net/ipv4/icmp_ratelimit": "0",
-        # No socket waits here: without these, every packet forwarded is looked up among sockets and own addresses first.
+        # No socket waits here: without these, each packet is first looked up among sockets and own addresses.
         "net/ipv4/ip_early_demux": "0",
         "net/ipv4/conf/all/accept_local": "1",
         "net/ipv4/fib_multipath_hash_policy": "1",
