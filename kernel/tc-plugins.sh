@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds tc's plugins of the schemes (schemes/*/q_*.c) into a cache and prints the folder, for TC_LIB_DIR:
+# Builds tc's plugins of the schemes (schemes/*/q_*.c) and ip's of the link device into a cache and prints the folder:
 #
 #   TC_LIB_DIR=$(kernel/tc-plugins.sh) tc -s qdisc
+#   IP_LIB_DIR=$(kernel/tc-plugins.sh) ip link add qa type qlink rate 10gbit delay 5us peer qb
 #
-# A plugin belongs to the version of tc that loads it, so the headers are those of the installed iproute2's own source,
+# A plugin belongs to the version of tc or ip that loads it, so the headers are those of the installed iproute2's own source,
 # fetched with apt's tools and keys, without touching this machine's own sources.
 set -euo pipefail
 
@@ -37,8 +38,8 @@ fetch_source() {
     mv "$source.tree" "$source"
 }
 
-plugins=("$root"/schemes/*/q_*.c)
-hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$root"/schemes/*/sch_*.h; } | sha256sum | cut -c1-16)
+plugins=("$root"/schemes/*/q_*.c "$here"/iproute2/link_*.c)
+hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$root"/schemes/*/sch_*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
 out=$cache/tc/$hash
 
 build() {
@@ -48,7 +49,7 @@ build() {
     mkdir -p "$new"
     for plugin in "${plugins[@]}"; do
         ${CC:-gcc} -O2 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror -fPIC -shared -D_GNU_SOURCE \
-            -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -I"$(dirname "$plugin")" \
+            -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -isystem "$source/ip" -I"$(dirname "$plugin")" -I"$here/include/uapi/qbed" \
             -o "$new/$(basename "$plugin" .c).so" "$plugin" >"$out.log" 2>&1 || { cat "$out.log" >&2; die "$(basename "$plugin") did not build"; }
     done
     rm -rf "$out"

@@ -70,3 +70,18 @@ def test_the_kernel_says_what_it_refuses(plugins: None, live_lab: Callable[[str]
         )
         assert status != 0
         assert "share their registers" in output
+
+
+def test_ip_makes_links_in_a_running_lab(plugins: None, live_lab: Callable[[str], Any]) -> None:
+    with live_lab(LAB.replace("SCHEME", "droptail")) as lab:
+        ip = ("env", "IP_LIB_DIR=/mnt/tc", "ip")
+        asked = "rate 2.5gbit delay 7us overhead 24 peer qb peer-rate 40mbit peer-delay 1ms peer-loss 50%"
+        status, output = lab.run("h1", *ip, "link", "add", "qa", "type", "qlink", *asked.split())
+        assert status == 0, output
+        status, output = lab.run("h1", *ip, "-d", "link", "show", "qa")
+        assert status == 0, output
+        shown = "qlink rate 2500mbit delay 7us overhead 24 peer-rate 40mbit peer-delay 1ms overhead 24 loss 50% sent 0"
+        assert shown in " ".join(output.split()), output
+        status, output = lab.run("h1", *ip, "link", "add", "qc", "type", "qlink", "rate", "fast", "peer", "qd")
+        assert status != 0
+        assert "a rate such as 10gbit" in output
