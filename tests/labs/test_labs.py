@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every lab of the repository, end to end: its quick campaign runs, every packet is accounted for, its claims are as expected."""
+"""Every lab of the repository, end to end: its quick campaign runs, its books balance, its claims are as expected."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_every_packet_is_accounted_for(run_cell: Callable[..., Any], addressing:
 
 
 def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Any]) -> None:
-    """Three tiers, so that two layers choose one after the other; all paths must be used, each flow must keep to one."""
+    """Three tiers: two layers choose one after the other; all paths are used, each flow keeps to one."""
     cell = run_cell("""
 name: ecmp
 topology: {clos: {hosts: 8, racks: 4, leaves: 2, pods: 2, spines: 4}}
