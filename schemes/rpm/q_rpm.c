@@ -16,7 +16,7 @@
 static void explain(void)
 {
 	fprintf(stderr,
-		"Usage: ... rpm limit AMOUNT [ target TIME ] [ interval TIME ] [ state { flow | port } ]\n"
+		"Usage: ... rpm limit AMOUNT [ target TIME ] [ interval TIME ] [ per_port { on | off } ]\n"
 		"           [ registers NUMBER ] [ reverse_timeout TIME ]\n"
 		"AMOUNT: BYTES, or a number of packets such as 20p\n");
 }
@@ -49,17 +49,11 @@ static int add_time(struct nlmsghdr *n, int number, const char *text)
 	return get_time64(&ns, text) || addattr64(n, 1024, number, ns) ? -1 : 0;
 }
 
-static const char * const states[] = { [RPM_STATE_FLOW] = "flow", [RPM_STATE_PORT] = "port" };
-
-static int add_state(struct nlmsghdr *n, const char *text)
+static int add_flag(struct nlmsghdr *n, int number, const char *text)
 {
-	unsigned int state;
-
-	for (state = 0; state <= RPM_STATE_MAX; state++) {
-		if (!strcmp(text, states[state]))
-			return addattr32(n, 1024, TCA_RPM_STATE, state);
-	}
-	return -1;
+	if (strcmp(text, "on") && strcmp(text, "off"))
+		return -1;
+	return addattr32(n, 1024, number, !strcmp(text, "on"));
 }
 
 static int rpm_option(struct nlmsghdr *n, const char *name, const char *value)
@@ -70,8 +64,8 @@ static int rpm_option(struct nlmsghdr *n, const char *name, const char *value)
 		return add_time(n, TCA_RPM_TARGET_NS, value);
 	if (!strcmp(name, "interval"))
 		return add_time(n, TCA_RPM_INTERVAL_NS, value);
-	if (!strcmp(name, "state"))
-		return add_state(n, value);
+	if (!strcmp(name, "per_port"))
+		return add_flag(n, TCA_RPM_PER_PORT, value);
 	if (!strcmp(name, "registers"))
 		return add_number(n, TCA_RPM_REGISTERS, value);
 	if (!strcmp(name, "reverse_timeout"))
@@ -119,13 +113,6 @@ static void print_time(struct rtattr *attribute, const char *key, const char *fo
 	print_string(PRINT_FP, NULL, format, sprint_time64(rta_getattr_u64(attribute), text));
 }
 
-static void print_state(struct rtattr *attribute)
-{
-	__u32 state = attribute ? rta_getattr_u32(attribute) : RPM_STATE_FLOW;
-
-	print_string(PRINT_ANY, "state", "state %s ", state <= RPM_STATE_MAX ? states[state] : "?");
-}
-
 static int rpm_print_opt(const struct qdisc_util *qu, FILE *f, struct rtattr *opt)
 {
 	struct rtattr *tb[TCA_RPM_MAX + 1];
@@ -137,7 +124,8 @@ static int rpm_print_opt(const struct qdisc_util *qu, FILE *f, struct rtattr *op
 	print_number(tb[TCA_RPM_LIMIT_PACKETS], "limit_packets", "limit %up ");
 	print_time(tb[TCA_RPM_TARGET_NS], "target", "target %s ");
 	print_time(tb[TCA_RPM_INTERVAL_NS], "interval", "interval %s ");
-	print_state(tb[TCA_RPM_STATE]);
+	if (tb[TCA_RPM_PER_PORT])
+		print_string(PRINT_ANY, "per_port", "per_port %s ", rta_getattr_u32(tb[TCA_RPM_PER_PORT]) ? "on" : "off");
 	print_number(tb[TCA_RPM_REGISTERS], "registers", "registers %u ");
 	print_time(tb[TCA_RPM_REVERSE_TIMEOUT_NS], "reverse_timeout", "reverse_timeout %s ");
 	return 0;

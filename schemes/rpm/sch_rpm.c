@@ -142,7 +142,7 @@ static const struct nla_policy rpm_policy[TCA_RPM_MAX + 1] = {
 	[TCA_RPM_LIMIT_PACKETS] = NLA_POLICY_MIN(NLA_U32, 1),
 	[TCA_RPM_TARGET_NS] = NLA_POLICY_FULL_RANGE(NLA_U64, &rpm_codel_range),
 	[TCA_RPM_INTERVAL_NS] = NLA_POLICY_FULL_RANGE(NLA_U64, &rpm_codel_range),
-	[TCA_RPM_STATE] = NLA_POLICY_MAX(NLA_U32, RPM_STATE_MAX),
+	[TCA_RPM_PER_PORT] = NLA_POLICY_MAX(NLA_U32, 1),
 	[TCA_RPM_REGISTERS] = NLA_POLICY_FULL_RANGE(NLA_U32, &rpm_registers_range),
 	[TCA_RPM_REVERSE_TIMEOUT_NS] = NLA_POLICY_MIN(NLA_U64, 1),
 };
@@ -198,7 +198,7 @@ static void rpm_set_params(struct Qdisc *sch, struct nlattr **tb)
 	sch_tree_lock(sch);
 	spin_lock_bh(&q->port.on->lock);
 	rpm_read_params(tb, qdisc_dev(sch), &q->params, &q->port.params);
-	if (q->port.state == RPM_STATE_FLOW)
+	if (!q->port.per_port)
 		q->port.on->params = q->port.params;
 	spin_unlock_bh(&q->port.on->lock);
 	while (sch->q.qlen > q->params.limit_packets ||
@@ -223,9 +223,9 @@ static int rpm_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 	err = rpm_parse(opt, tb, extack);
 	if (err)
 		return err;
-	if ((tb[TCA_RPM_STATE] && nla_get_u32(tb[TCA_RPM_STATE]) != q->port.state) ||
+	if ((tb[TCA_RPM_PER_PORT] && nla_get_u32(tb[TCA_RPM_PER_PORT]) != q->port.per_port) ||
 	    (tb[TCA_RPM_REGISTERS] && nla_get_u32(tb[TCA_RPM_REGISTERS]) != q->registers)) {
-		NL_SET_ERR_MSG(extack, "state and registers are chosen at creation");
+		NL_SET_ERR_MSG(extack, "per_port and registers are chosen at creation");
 		return -EOPNOTSUPP;
 	}
 	rpm_set_params(sch, tb);
@@ -247,8 +247,8 @@ static int rpm_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ac
 	q->registers = RPM_DEFAULT_REGISTERS;
 	if (tb[TCA_RPM_REGISTERS])
 		q->registers = nla_get_u32(tb[TCA_RPM_REGISTERS]);
-	if (tb[TCA_RPM_STATE])
-		q->port.state = nla_get_u32(tb[TCA_RPM_STATE]);
+	if (tb[TCA_RPM_PER_PORT])
+		q->port.per_port = nla_get_u32(tb[TCA_RPM_PER_PORT]);
 	q->port.dev = qdisc_dev(sch);
 	err = rpm_port_join(&q->port, q->registers, extack);
 	if (err)
@@ -297,7 +297,7 @@ static int rpm_dump(struct Qdisc *sch, struct sk_buff *skb)
 			      TCA_RPM_PAD) ||
 	    nla_put_u64_64bit(skb, TCA_RPM_INTERVAL_NS, rpm_codel_to_ns(params->codel.interval),
 			      TCA_RPM_PAD) ||
-	    nla_put_u32(skb, TCA_RPM_STATE, q->port.state) ||
+	    nla_put_u32(skb, TCA_RPM_PER_PORT, q->port.per_port) ||
 	    nla_put_u32(skb, TCA_RPM_REGISTERS, q->registers) ||
 	    nla_put_u64_64bit(skb, TCA_RPM_REVERSE_TIMEOUT_NS,
 			      q->port.params.reverse_timeout_ns, TCA_RPM_PAD)) {

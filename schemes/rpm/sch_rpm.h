@@ -8,7 +8,7 @@
 /*
  * TCA_OPTIONS: at least one limit; a limit that is absent does not exist. Other
  * absent attributes have their defaults. A change replaces them all but
- * TCA_RPM_REGISTERS and TCA_RPM_STATE, which are fixed at creation.
+ * TCA_RPM_REGISTERS and TCA_RPM_PER_PORT, which are fixed at creation.
  */
 enum {
 	TCA_RPM_UNSPEC,
@@ -16,7 +16,7 @@ enum {
 	TCA_RPM_LIMIT_PACKETS,		/* u32, at least 1 */
 	TCA_RPM_TARGET_NS,		/* u64, 1024 to 1e11; default 5 ms */
 	TCA_RPM_INTERVAL_NS,		/* u64, 1024 to 1e11; default 100 ms */
-	TCA_RPM_STATE,			/* u32, RPM_STATE_*; default: a register for each flow */
+	TCA_RPM_PER_PORT,		/* u32, 1: one register for all flows of the device; default 0 */
 	TCA_RPM_REGISTERS,		/* u32, power of two up to 2^24; default 65536; the
 					 * same for all qdiscs of a network namespace
 					 */
@@ -26,14 +26,6 @@ enum {
 };
 
 #define TCA_RPM_MAX (__TCA_RPM_MAX - 1)
-
-enum {
-	RPM_STATE_FLOW,	/* acknowledgements carry the decisions about their own flow */
-	RPM_STATE_PORT,	/* any that come in by the device carry those of its queue */
-	__RPM_STATE_MAX
-};
-
-#define RPM_STATE_MAX (__RPM_STATE_MAX - 1)
 
 /*
  * TCA_STATS_APP. Packets, unless it says otherwise.

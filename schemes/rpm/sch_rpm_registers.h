@@ -3,8 +3,8 @@
  * The input side of the qdisc `rpm`: the registers of a network namespace,
  * and the hook that sets ECE in acknowledgements on their way in.
  *
- * A namespace is a switch: all its rpm qdiscs whose state is kept by flow share
- * one array of registers. Those whose state is kept by port have one each.
+ * A namespace is a switch: all its rpm qdiscs that have a register for each flow
+ * share one array of them. Those that are per_port have one register each.
  */
 #ifndef _SCH_RPM_REGISTERS_H
 #define _SCH_RPM_REGISTERS_H
@@ -36,9 +36,9 @@ struct rpm_port {
 	struct rpm_switch *on;
 	struct net *net;
 	struct net_device *dev;
-	u32 state;			/* RPM_STATE_* */
+	bool per_port;			/* acknowledgements that come in by dev empty `shared` */
 	struct rpm_params params;
-	struct rpm_register shared;	/* with RPM_STATE_PORT */
+	struct rpm_register shared;	/* with per_port */
 	struct rpm_stats stats;
 };
 
@@ -58,7 +58,7 @@ static struct rpm_register *rpm_register_of(struct rpm_port *port, const struct 
 {
 	u64 hash;
 
-	if (port->state == RPM_STATE_PORT) {
+	if (port->per_port) {
 		*signature = RPM_ANY_FLOW;
 		return &port->shared;
 	}
@@ -89,7 +89,7 @@ static bool rpm_decided(struct rpm_port *port, struct sk_buff *skb, bool had_ce)
 	}
 	if (tcp_segment_parse(skb, &segment)) {
 		reg = rpm_register_of(port, &segment.flow, &signature);
-		params = port->state == RPM_STATE_PORT ? &port->params : &port->on->params;
+		params = port->per_port ? &port->params : &port->on->params;
 		path = rpm_on_congestion(params, reg, signature, port, now_ns);
 	}
 	switch (path) {
@@ -151,7 +151,7 @@ static void rpm_arrived(struct rpm_switch *on, struct sk_buff *skb, struct tcp_s
 
 	spin_lock(&on->lock);
 	list_for_each_entry(port, &on->ports, list) {
-		if (port->state != RPM_STATE_PORT || port->dev != skb->dev)
+		if (!port->per_port || port->dev != skb->dev)
 			continue;
 		if (rpm_acknowledged(&port->params, &port->shared, RPM_ANY_FLOW, skb, segment,
 				     now_ns))
@@ -191,7 +191,7 @@ static void rpm_port_clear(struct rpm_port *port)
 	if (list_empty(&port->list))
 		return;
 	spin_lock_bh(&on->lock);
-	if (port->state == RPM_STATE_PORT) {
+	if (port->per_port) {
 		cleared = rpm_clear(&port->shared);
 	} else if (port->stats.pending) {
 		for (i = 0; i < on->register_count; i++) {
@@ -239,7 +239,7 @@ static void rpm_registers_put(struct rpm_switch *on)
 	kvfree(registers);
 }
 
-/* Under RTNL, as leaving. @port->dev and @port->state are set. */
+/* Under RTNL, as leaving. @port->dev and @port->per_port are set. */
 static int rpm_port_join(struct rpm_port *port, u32 register_count,
 			 struct netlink_ext_ack *extack)
 {
@@ -249,7 +249,7 @@ static int rpm_port_join(struct rpm_port *port, u32 register_count,
 	port->net = dev_net(port->dev);
 	on = net_generic(port->net, rpm_net_id);
 	port->on = on;
-	if (port->state == RPM_STATE_FLOW) {
+	if (!port->per_port) {
 		err = rpm_registers_get(on, register_count, extack);
 		if (err)
 			return err;
@@ -257,7 +257,7 @@ static int rpm_port_join(struct rpm_port *port, u32 register_count,
 	if (list_empty(&on->ports)) {
 		err = nf_register_net_hook(port->net, &rpm_hook);
 		if (err) {
-			if (port->state == RPM_STATE_FLOW)
+			if (!port->per_port)
 				rpm_registers_put(on);
 			return err;
 		}
@@ -281,7 +281,7 @@ static void rpm_port_leave(struct rpm_port *port)
 	spin_unlock_bh(&on->lock);
 	if (list_empty(&on->ports))
 		nf_unregister_net_hook(port->net, &rpm_hook);
-	if (port->state == RPM_STATE_FLOW)
+	if (!port->per_port)
 		rpm_registers_put(on);
 }
 

@@ -20,8 +20,8 @@ TC = ("env", "TC_LIB_DIR=/mnt/tc", "tc")
 
 SHOWN = {
     "rpm": (
-        "rpm limit 20000 target 50us interval 1ms state port registers 256 reverse_timeout 10ms",
-        "limit 20000b target 49.2us interval 999us state port registers 256 reverse_timeout 10ms",
+        "rpm limit 20000 target 50us interval 1ms per_port on registers 256 reverse_timeout 10ms",
+        "limit 20000b target 49.2us interval 999us per_port on registers 256 reverse_timeout 10ms",
         "marked 0 reverse 0 forward 0 collisions 0",
     ),
     "codel": (
@@ -58,7 +58,7 @@ def test_the_kernel_says_what_it_refuses(plugins: None, live_lab: Callable[[str]
         for words, said in {
             "limit 10p registers 3": "power of two",
             "limit 10p registers 128": "chosen at creation",
-            "limit 10p state port": "chosen at creation",
+            "limit 10p per_port on": "chosen at creation",
             "target 1ms": "needs a limit",
         }.items():
             status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", "rpm", *words.split())
