@@ -8,7 +8,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test check lint unit e2e bench generate clean
+.PHONY: setup demo test check lint unit e2e headers bench generate clean
 
 setup:
 	@tools/setup
@@ -17,7 +17,7 @@ demo: setup
 	$(QBED) run labs/dumbbell --profile quick --out runs/demo
 	@echo "The report: runs/demo/report.html"
 
-test: check e2e
+test: check headers e2e
 
 check: setup lint unit
 
@@ -31,6 +31,10 @@ unit:
 
 e2e: setup
 	$(PY) -m pytest -q tests
+
+# Every qdisc against the stock kernels of Debian 12 and 13.
+headers: setup
+	kernel/tests/debian-headers
 
 bench: setup
 	$(PY) -m bench.run

@@ -50,7 +50,10 @@ def find_toolchain() -> Toolchain:
     named = os.environ.get("QBED_TOOLCHAIN")
     folder = Path(named) if named else Path(sys.prefix) / "share" / "qbed" / "toolchain"
     wanted = [folder / "linux", folder / "qbed-agent", *(folder / "modules" / f"{name}.ko" for name in MODULES)]
-    missing = next((path for path in wanted if not path.is_file()), None)
+    try:
+        missing = next((path for path in wanted if not path.is_file()), None)
+    except PermissionError as error:
+        raise ToolchainError(f"the virtual-time guest cannot be read: {error.filename}: {error.strerror}") from error
     if missing is not None:
         hint = "QBED_TOOLCHAIN names an incomplete folder" if named else "run `make setup`"
         raise ToolchainError(f"the virtual-time guest is not built: {missing} is missing; {hint}")

@@ -115,7 +115,7 @@ def test_unmodified_iperf3_fills_the_link(live_lab: Any, streams: int) -> None:
     with live_lab(text) as lab:
         lab.background("h2", "iperf3", "-s", "-1")
         status, output = lab.run(
-            "h1", "iperf3", "-c", "10.0.0.3", "-t", "1", "-O", "1", "-P", str(streams), "-f", "m", "-i", "0"
+            "h1", "iperf3", "-c", "10.0.0.3", "-n", "250M", "-P", str(streams), "-f", "m", "-i", "0"
         )
     assert status == 0, output
     wanted = "SUM" if streams > 1 else "[0-9 ]+"

@@ -38,7 +38,8 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
         return  # the line above was the test
     with tempfile.TemporaryDirectory(prefix="qbed-nobody-") as place:
         tools = Path(place) / "toolchain"
-        shutil.copytree(find_toolchain().folder, tools)
+        toolchain = find_toolchain()
+        shutil.copytree(toolchain.folder, tools)
         folder = Path(place) / "cell"
         plan = plan_of(folder, LAB)
         for path in (Path(place), folder, *folder.iterdir()):
@@ -50,7 +51,7 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
                 os.setgroups([])
                 os.setresgid(NOBODY, NOBODY, NOBODY)
                 os.setresuid(NOBODY, NOBODY, NOBODY)
-                substrate = VirtualSubstrate(Toolchain(tools, find_manifest(tools)))
+                substrate = VirtualSubstrate(Toolchain(tools, toolchain.manifest))
                 substrate.run_cell(folder, plan, LIMITS, lambda fraction: None)
                 status = 0
             except BaseException as error:
@@ -60,10 +61,6 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert (folder / "out" / "flows.ndjson").stat().st_uid == NOBODY
         assert Observed(plan, folder).digest() == reference.digest()
-
-
-def find_manifest(folder: Path) -> Any:
-    return type(find_toolchain().manifest).model_validate_json((folder / "manifest.json").read_bytes())
 
 
 @pytest.mark.parametrize(
