@@ -35,16 +35,12 @@ find_source() {
 }
 
 fetch_source() {
-    local package=$1 store=$2 work=$2/new options mirror
+    local package=$1 store=$2 work=$2/new
     say "fetching $package from Debian testing"
     rm -rf "$work"
-    mkdir -p "$work"/{lists/partial,archives/partial,root}
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | grep -v security | head -n 1)
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} testing main" >"$work/sources.list"
-    options=(-qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$work/lists"
-        -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives" -o APT::Sandbox::User=root -o Acquire::Languages=none)
-    (cd "$work" && apt-get "${options[@]}" update && apt-get "${options[@]}" download "$package") >"$work/log" 2>&1 ||
-        { tail -n 5 "$work/log" >&2; die "$package is neither installed nor in Debian testing"; }
+    "$root/tools/apt-private" "$work" testing apt-get download "$package" ||
+        die "$package is neither installed nor in Debian testing"
+    mkdir "$work/root"
     dpkg-deb -f "$work"/"$package"_*.deb Version >"$store/$package.tar.xz.version"
     dpkg-deb --fsys-tarfile "$work"/"$package"_*.deb | tar -x -C "$work/root" "./usr/src/$package.tar.xz"
     mv "$work/root/usr/src/$package.tar.xz" "$store/"

@@ -21,18 +21,10 @@ source=$cache/source/${package/=/-}
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 
 fetch_source() {
-    local work=$source.new mirror
+    local work=$source.new
     say "fetching the source of $package"
     rm -rf "$work"
-    mkdir -p "$work"/{lists/partial,archives/partial}
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | grep -v security | head -n 1)
-    for pocket in "$suite" "$suite-updates" "$suite-backports"; do
-        echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} $pocket main"
-    done >"$work/sources.list"
-    options=(-qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$work/lists"
-        -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives" -o APT::Sandbox::User=root -o Acquire::Languages=none)
-    (cd "$work" && apt-get "${options[@]}" update && apt-get "${options[@]}" source "$package") >"$work/log" 2>&1 ||
-        { tail -n 5 "$work/log" >&2; die "no source of $package"; }
+    "$root/tools/apt-private" "$work" "$suite $suite-updates $suite-backports" apt-get source "$package" || die "no source of $package"
     mv "$work"/iproute2-*/ "$source.tree"
     rm -rf "$work"
     mv "$source.tree" "$source"
