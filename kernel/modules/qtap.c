@@ -25,6 +25,7 @@
 
 #include <qbed/qtap.h>
 
+#include "queue_note.h"
 #include "qtap_headers.h"
 #include "qtap_occupancy.h"
 #include "qtap_packets.h"
@@ -73,18 +74,24 @@ struct qtap {
 
 static LIST_HEAD(qtap_list);	/* under RTNL */
 
-/* Of a waiting packet, in the bytes of skb->cb beyond the qdisc layer's. */
-struct qtap_cb {
-	u32 cookie;		/* tells this queue's note from rubbish */
-	u32 entered_ce;
-};
-
-#define QTAP_CB_OFFSET (sizeof_field(struct sk_buff, cb) - sizeof(struct qtap_cb))
-static_assert(sizeof(struct tc_skb_cb) <= QTAP_CB_OFFSET);
-
-static struct qtap_cb *qtap_cb(struct sk_buff *skb)
+static void qtap_note(const struct qtap *tap, struct sk_buff *skb)
 {
-	return (struct qtap_cb *)(skb->cb + QTAP_CB_OFFSET);
+	*queue_note(skb) = (struct queue_note) {
+		.cookie = QTAP_COOKIE ^ tap->params.id,
+		.entered_ce = qtap_ecn(skb) == INET_ECN_CE,
+	};
+}
+
+/* What the qdisc has just signalled by a packet that entered here: QTAP_OP_MARK, QTAP_OP_SIGNAL or 0. */
+static u8 qtap_signal(const struct qtap *tap, struct sk_buff *skb)
+{
+	const struct queue_note *note = queue_note(skb);
+
+	if (note->cookie != (QTAP_COOKIE ^ tap->params.id))
+		return 0;
+	if (qtap_ecn(skb) == INET_ECN_CE && !note->entered_ce)
+		return QTAP_OP_MARK;
+	return note->signalled ? QTAP_OP_SIGNAL : 0;
 }
 
 /* The clock */
@@ -300,7 +307,7 @@ static struct sk_buff *qtap_dequeue_drops(const struct Qdisc *sch)
 	return NULL;
 }
 
-static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, bool marked,
+static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, u8 signal,
 				const struct sk_buff *drops_before,
 				struct qtap_length dropped, struct qtap_length before)
 {
@@ -320,8 +327,8 @@ static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, bool mark
 		qtap_describe(skb, event);
 	}
 	event->ecn = qtap_ecn(skb);
-	if (marked)
-		qtap_event_emit(tap, event, QTAP_OP_MARK, queue);
+	if (signal)
+		qtap_event_emit(tap, event, signal, queue);
 	queue = (struct qtap_length) { tap->occupancy.packets, tap->occupancy.bytes };
 	qtap_event_emit(tap, event, QTAP_OP_DEQUEUE, queue);
 	if (packet)
@@ -472,10 +479,7 @@ static int qtap_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff *
 	}
 	in = (struct qtap_length) { 1, qdisc_pkt_len(skb) };
 	before = qtap_tracked(tap);
-	*qtap_cb(skb) = (struct qtap_cb) {
-		.cookie = QTAP_COOKIE ^ tap->params.id,
-		.entered_ce = qtap_ecn(skb) == INET_ECN_CE,
-	};
+	qtap_note(tap, skb);
 	if (qtap_watches_packets(tap)) {
 		qtap_waiting_begin(&tap->waiting);
 		packet = qtap_packet_add(&tap->waiting, skb);
@@ -512,7 +516,7 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 	struct qtap_length out = {}, dropped, before, after;
 	const struct sk_buff *drops_before;
 	struct sk_buff *skb;
-	bool marked = false;
+	u8 signal = 0;
 
 	if (unlikely(READ_ONCE(tap->owner) == raw_smp_processor_id()))
 		return tap->dequeue(sch);
@@ -531,12 +535,10 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 
 	if (skb) {
 		out = (struct qtap_length) { 1, qdisc_pkt_len(skb) };
-		marked = qtap_ecn(skb) == INET_ECN_CE &&
-			 qtap_cb(skb)->cookie == (QTAP_COOKIE ^ tap->params.id) &&
-			 !qtap_cb(skb)->entered_ce;
+		signal = qtap_signal(tap, skb);
 		tap->occupancy.counts.dequeued++;
-		tap->occupancy.counts.marked += marked;
-		tap->totals.marked_packets += marked;
+		tap->occupancy.counts.marked += signal == QTAP_OP_MARK;
+		tap->totals.marked_packets += signal == QTAP_OP_MARK;
 	}
 	if (unlikely(qdisc_is_percpu_stats(sch)))
 		after = (struct qtap_length) {
@@ -547,7 +549,7 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 		after = qtap_measure(sch);
 	dropped = qtap_settle(tap, (struct qtap_length) {}, out, after);
 	if (qtap_watches_packets(tap))
-		qtap_events_dequeue(tap, skb, marked, drops_before, dropped, before);
+		qtap_events_dequeue(tap, skb, signal, drops_before, dropped, before);
 out:
 	qtap_leave(tap);
 	return skb;

@@ -20,11 +20,10 @@ from qbed.plan import Flows, Path, Plan
 from qbed.ports import port_names
 from qbed.records import Counters, RecordError, Row, read_counters, read_done, read_rows
 from qbed.schemes import registry
-from qbed.taps import SUMMARY_FIELDS, Histogram, Records, read_taps
+from qbed.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, read_taps
 
 BATCH_ROWS = 10_000
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
-OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark")
 
 
 def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:

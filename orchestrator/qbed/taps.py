@@ -17,6 +17,7 @@ import numpy.typing as npt
 from qbed.errors import QbedError
 
 SAMPLE, EVENT, SUMMARY, HISTOGRAM = 1, 2, 3, 4
+OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark", "signal")
 CHUNK_BYTES = 8 << 20
 MAX_HISTOGRAM_BINS = 8187  # `length` is a u16: (65528 - 24) / 8
 
@@ -134,7 +135,7 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] 
         return end, Run("samples", records)
     if kind == SUMMARY:
         return end, Run("summaries", records)
-    if not bool(np.all((records["op"] >= 1) & (records["op"] <= 4))):
+    if not bool(np.all((records["op"] >= 1) & (records["op"] < len(OPERATIONS)))):
         raise TapError(f"an event after byte {base + start} has an unknown operation")
     return end, Run("events", records)
 

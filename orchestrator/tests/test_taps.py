@@ -22,7 +22,7 @@ def kinds(data: bytes, queues: int = 4, chunk: int = 1 << 20) -> list[tuple[str,
 
 
 def test_fields_come_out_as_they_went_in() -> None:
-    data = sample(3, 2_000, 1_000, byte_ns=77, max_packets=9, marked=5) + event(1, -8, 4, packet=12)
+    data = sample(3, 2_000, 1_000, byte_ns=77, max_packets=9, marked=5) + event(1, -8, 5, packet=12)
     samples, events = read_taps(io.BytesIO(data), 4)
     assert isinstance(samples, Run) and isinstance(events, Run)
     first, second = samples.records[0], events.records[0]
@@ -30,7 +30,7 @@ def test_fields_come_out_as_they_went_in() -> None:
     assert (first["byte_ns"], first["max_packets"], first["marked"], first["dropped"]) == (77, 9, 5, 0)
     assert (second["time_ns"], second["op"], second["packet"], second["sport"], second["dport"]) == (
         -8,
-        4,
+        5,
         12,
         40000,
         5001,
@@ -62,7 +62,7 @@ def test_runs_are_found_whatever_the_chunk() -> None:
         (sample(7, 1, 1), "of queue 7, but the plan has 4"),
         (header(9, 16, 0, 0), "unknown record type 9"),
         (header(1, 80, 0, 0) + bytes(64), "says 80 bytes, not 72"),
-        (event(0, 0, 5, 0), "unknown operation"),
+        (event(0, 0, 6, 0), "unknown operation"),
         (header(4, 32, 0, 0) + struct.pack("<IIQ", 1514, 2, 0), "says 2 bins"),
         (header(4, 24, 0, 0) + struct.pack("<II", 0, 0), "0 bins of 0 bytes"),
     ],

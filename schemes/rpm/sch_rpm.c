@@ -21,6 +21,7 @@
 #include <net/pkt_sched.h>
 #include <net/sch_generic.h>
 
+#include "queue_note.h"
 #include "sch_rpm.h"
 #include "sch_rpm_registers.h"
 
@@ -118,8 +119,10 @@ static struct sk_buff *rpm_dequeue(struct Qdisc *sch)
 	/* codel_dequeue() marks no packet but the one that it returns */
 	if (unlikely(stats->ecn_mark)) {
 		stats->ecn_mark = 0;
-		if (rpm_decided(&q->port, skb, INET_ECN_is_ce(q->head_dsfield)))
+		if (rpm_decided(&q->port, skb, INET_ECN_is_ce(q->head_dsfield))) {
 			rpm_restore_dsfield(skb, q->head_dsfield);
+			queue_note(skb)->signalled = true;
+		}
 	}
 	if (skb)
 		qdisc_bstats_update(sch, skb);

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rpm_model import ACK, CE, ECE, FIN, RST, SYN, CoDel, Expected, Segment, expect, segments
 
@@ -35,6 +36,7 @@ addressing: both
 workload:
   - flows: {{from: h1..h{hosts}, to: h{first}..h{last}, size: {size}, start: 1 ms, family: {family}}}
 capture: [{{end: "h1>s1", snaplen: 1600 B}}, "s1>s2", "s1>h*"]
+observe: {{ports: {{"s1>s2": every packet}}}}
 duration: 200 ms
 """
 TARGET_NS, INTERVAL_NS = 50_000, 500_000
@@ -95,6 +97,15 @@ def balance(found: dict[str, int]) -> None:
     )
 
 
+MARK, SIGNAL = 4, 5
+
+
+def told(cell: Observed, op: int, port: str = "s1>s2") -> list[tuple[int, int, int]]:
+    """The tap's events of one kind: time, TCP sequence number and ECN of the packet."""
+    events = np.concatenate(cell.taps(port)["events"])
+    return [(int(e["time_ns"]), int(e["tcp_seq"]), int(e["ecn"])) for e in events[events["op"] == op]]
+
+
 def echoes(cell: Observed, host: int = 1) -> list[Segment]:
     """The acknowledgements that leave towards the sender."""
     return [segment for segment in captured(cell, f"s1>h{host}") if not rightward(cell, segment)]
@@ -113,6 +124,14 @@ def test_every_decision_sets_ece_in_the_next_acknowledgement(
     data = leaving(cell)
     assert not [segment for segment in data if segment.ecn == CE]
     assert all(segment.ip_checksum_holds for segment in data)
+
+    # The tap tells each decision when its packet leaves.
+    sent = {segment.identity: segment.time_ns for segment in data}
+    assert [signal[:2] for signal in told(cell, SIGNAL)] == [
+        (sent[segment.identity], segment.sequence) for segment in expected.decisions
+    ]
+    assert not [ecn for *_, ecn in told(cell, SIGNAL) if ecn == CE]
+    assert not told(cell, MARK)
 
     # ECE is set in exactly the acknowledgements that follow decisions: nobody else sets it, since no CE went forward.
     out = echoes(cell)
@@ -207,12 +226,14 @@ def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., Observed]
     left = leaving(cell)
     reversed_flows = {s.back for s in captured(cell, "s1>s2") if not rightward(cell, s)}
     marked_flows = {segment.flow for segment in left if segment.ecn == CE}
+    assert [mark[:2] for mark in told(cell, MARK)] == [(s.time_ns, s.sequence) for s in left if s.ecn == CE]
     assert len(reversed_flows) == 3
     assert len(marked_flows) == 2
     found = statistics(cell, "s1>s2")
     balance(found)
     assert found["collisions"] == found["forward_marks"] == sum(segment.ecn == CE for segment in left) > 10
     assert found["reverse_marks"] > 0
+    assert len(told(cell, SIGNAL)) == found["marked"] - found["forward_marks"]
     assert found["marked"] == len(expected_of(cell, hosts=3).decisions)
     # the holder's acknowledgements alone get their ECE here: they had none when they came
     holder = (reversed_flows - marked_flows).pop()

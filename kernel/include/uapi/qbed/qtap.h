@@ -75,7 +75,9 @@ enum {
 	QTAP_OP_ENQUEUE = 1,
 	QTAP_OP_DEQUEUE = 2,
 	QTAP_OP_DROP = 3,
-	QTAP_OP_MARK = 4,	/* precedes the dequeue record of the same packet */
+	/* precede the dequeue record of the same packet */
+	QTAP_OP_MARK = 4,	/* CE set here */
+	QTAP_OP_SIGNAL = 5,	/* congestion signalled by another way than CE in the packet */
 };
 
 #define QTAP_PACKET_UNKNOWN (~0ULL)
