@@ -122,6 +122,10 @@ class HostSettings(Strict):
     """Any others, by their path under /proc/sys (`net/ipv4/tcp_sack: 0`); they win over what qbed sets."""
     queue: HostQueue | None = None
     """The queue of the host's own network card: a length (droptail) or a scheme; 1000 packets without it."""
+    kernel: Literal["auto", "host", "qbed"] | None = None
+    """In containers: the machine's own kernel (`host`), the lab's (`qbed`), or `auto`: the machine's where it has what
+    the lab asks for and the lab runs undilated. In virtual time it is always the lab's.
+    """
 
     def given(self) -> dict[str, Any]:
         """The fields that the file gives."""

@@ -24,7 +24,7 @@ from qbed.lab import load_lab
 from qbed.matrix import Cell, Matrix
 from qbed.results import store_cell
 from qbed.store import RunFolder
-from qbed.substrates import DiskFullError, Limits, Substrate
+from qbed.substrates import Limits, Substrate, SubstrateError
 from qbed.substrates.virtual import VirtualSubstrate
 
 PROGRESS_EVERY_S = 0.2
@@ -98,7 +98,7 @@ class Worker:
         except SystemExit:
             self._store.drop(cell)
             raise
-        except DiskFullError as problem:
+        except SubstrateError as problem:
             error, fatal = str(problem), True
         except OSError as problem:
             fatal = problem.errno in (errno.ENOSPC, errno.EDQUOT)

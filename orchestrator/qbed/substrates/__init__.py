@@ -19,8 +19,12 @@ class CellError(QbedError):
     """A cell that did not run to its end; the message says why."""
 
 
-class DiskFullError(QbedError):
-    """Nothing more can be written: no other cell would fare better."""
+class SubstrateError(QbedError):
+    """The substrate itself does not work: no other cell would fare better."""
+
+
+class DiskFullError(SubstrateError):
+    """Nothing more can be written."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed export`, `import`, `graph`: labs as Containerlab topologies."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qbed.cli.lab import LabPath, Seed, Sets, load
+from qbed.errors import LabError
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export")(export)
+    app.command("import")(import_)
+    app.command("graph")(graph)
+
+
+def export(
+    lab: LabPath,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The folder to write; LAB-clab without it.")
+    ] = None,
+    dilate: Annotated[int, typer.Option(min=1, metavar="N", help="How much slower than the clock the lab runs.")] = 1,
+    sets: Sets = None,
+    seed: Seed = None,
+) -> None:
+    """Write a lab as a Containerlab topology that `containerlab deploy -t` brings up by itself."""
+    from qbed.compile import compile_lab
+    from qbed.substrates.containers.folder import write_folder
+    from qbed.substrates.containers.images import images, role
+    from qbed.substrates.containers.placement import Machine, place
+
+    loaded = load(lab, sets)
+    plan = compile_lab(loaded, seed)
+    placement = place(loaded, plan, Machine(), dilate)
+    folder = out or Path(f"{plan.lab}-clab")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise LabError([f"{folder} is not empty; expected a new folder (-o DIR)"])
+    names = images({role(node) for node in plan.nodes}, build=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = write_folder(
+        folder, plan, placement, names, name=plan.lab, file=f"{plan.lab}.clab.yml", start="at once"
+    )  # fmt: skip
+    for note in placement.notes:
+        print(note, file=sys.stderr)
+    for warning in placement.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"containerlab deploy -t {file}")
+
+
+def import_(
+    topology: Annotated[Path, typer.Argument(metavar="X.clab.yml", help="A Containerlab topology.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The lab file to write.")] = Path("lab.yml"),
+) -> None:
+    """Make a lab file of a Containerlab topology; its rates, delays and queues are to be filled in."""
+    from qbed.substrates.containers.importing import import_topology
+
+    if out.exists():
+        raise LabError([f"{out} exists already; expected another file (-o FILE)"])
+    text = import_topology(topology)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+    print(f"{out}: fill in what is marked, then `qbed inspect {out}`")
+
+
+def graph(
+    lab: LabPath,
+    kind: Annotated[str, typer.Option("--format", help="`mermaid`, `dot` or `drawio`, as Containerlab draws it.")] = (
+        "mermaid"
+    ),
+    sets: Sets = None,
+) -> None:
+    """Print a lab's topology as Containerlab's graph of it."""
+    from qbed.compile import compile_lab
+    from qbed.substrates.containers.containerlab import draw
+    from qbed.substrates.containers.folder import write_folder
+    from qbed.substrates.containers.images import ROLES
+    from qbed.substrates.containers.placement import Placement
+
+    plan = compile_lab(load(lab, sets))
+    names = {role: f"qbed/{role}" for role in ROLES.values()}
+    with tempfile.TemporaryDirectory(prefix="qbed-graph-") as name:
+        file = write_folder(
+            Path(name) / plan.lab, plan, Placement((), 1), names, name=plan.lab, file="lab.clab.yml", start="on go"
+        )  # fmt: skip
+        sys.stdout.write(draw(file, kind))

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real Containerlab, as a subprocess: deploy, destroy, inspect, graph."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from qbed.errors import QbedError
+from qbed.substrates import SubstrateError
+
+OLDEST = (0, 60, 0)
+"""It must take `image-pull-policy` and an interface eth0 with `network-mode: none`."""
+PREFIX = "clab"
+NAMESPACES = Path("/run/netns")
+SSH_CONFIG = Path("/etc/ssh/ssh_config.d")
+HOSTS = Path("/etc/hosts")
+GRAPHS = {"mermaid": ("--mermaid", "mermaid"), "dot": ("--dot", "dot")}
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CLOCK = re.compile(r"^\d\d:\d\d:\d\d ")
+
+
+class ContainerlabError(SubstrateError):
+    """Containerlab is missing, too old, or has failed; the message says what it said."""
+
+
+@cache
+def find() -> str:
+    """The path of a Containerlab that is new enough."""
+    path = shutil.which("containerlab", path=None) or shutil.which("containerlab", path="/usr/local/bin:/usr/bin")
+    if path is None:
+        raise ContainerlabError(
+            "Containerlab is not installed: https://containerlab.dev/install says how, `playbooks/` does it"
+        )
+    version = _version(path)
+    if version < OLDEST:
+        shown, oldest = (".".join(map(str, one)) for one in (version, OLDEST))
+        raise ContainerlabError(f"Containerlab {shown} is too old: expected {oldest} or newer (`containerlab upgrade`)")
+    return path
+
+
+def _version(path: str) -> tuple[int, int, int]:
+    done = subprocess.run([path, "version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    match = re.search(r"version:\s*v?(\d+)\.(\d+)\.(\d+)", _COLOUR.sub("", done.stdout))
+    if match is None:
+        last = (_COLOUR.sub("", done.stderr).strip().splitlines() or ["nothing"])[-1]
+        raise ContainerlabError(f"{path} does not say its version; it says: {last}")
+    major, minor, patch = match.groups()
+    return int(major), int(minor), int(patch)
+
+
+def deploy(topology: Path) -> None:
+    """Deploy a lab; returns when its containers run and have their links."""
+    _call("deploy", "-t", topology.name, "--skip-labdir-acl", folder=topology.parent)
+
+
+def destroy(topology: Path) -> None:
+    """Destroy a lab, whatever is left of it. What was never made is no error."""
+    _call("destroy", "-t", topology.name, "--cleanup", folder=topology.parent)
+
+
+def inspect(topology: Path) -> list[dict[str, Any]]:
+    """What Containerlab says of a lab's containers; empty if there are none."""
+    text = _call("inspect", "-t", topology.name, "--format", "json", folder=topology.parent)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return []
+    rows: list[dict[str, Any]] = [row for lab in found.values() for row in lab] if isinstance(found, dict) else []
+    return rows
+
+
+def draw(topology: Path, kind: str) -> str:
+    """Containerlab's graph of a topology file, as text."""
+    if kind not in GRAPHS:
+        raise QbedError(f"expected a format: {' or '.join(GRAPHS)}, got {kind}")
+    option, suffix = GRAPHS[kind]
+    _call("graph", "--offline", option, "-t", topology.name, folder=topology.parent)
+    found = sorted(topology.parent.glob(f"clab-*/graph/*.{suffix}"))
+    if not found:
+        raise ContainerlabError("containerlab graph has written nothing")
+    return found[0].read_text()
+
+
+def clear_traces(lab: str, nodes: list[str]) -> None:
+    """What `containerlab destroy` leaves where the containers went before it: names of namespaces, ssh, /etc/hosts."""
+    for node in nodes:
+        (NAMESPACES / f"{PREFIX}-{lab}-{node}").unlink(missing_ok=True)
+    (SSH_CONFIG / f"{PREFIX}-{lab}.conf").unlink(missing_ok=True)
+    begin, end = (f"###### CLAB-{lab}-{word} ######" for word in ("START", "END"))
+    text = HOSTS.read_text() if HOSTS.exists() else ""
+    if begin in text and end in text:
+        before, rest = text.split(begin, 1)
+        HOSTS.write_text(before.rstrip("\n") + "\n" + rest.split(end, 1)[1].lstrip("\n"))  # in place: it may be a mount
+
+
+def _call(*arguments: str, folder: Path) -> str:
+    try:
+        done = subprocess.run(
+            [find(), *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            start_new_session=True,  # a Ctrl-C is for qbed, which then has Containerlab clean up
+        )  # fmt: skip
+    except OSError as error:
+        raise ContainerlabError(f"Containerlab cannot be run: {error.strerror}") from error
+    if done.returncode:
+        raise ContainerlabError(_explain(arguments[0], done.stderr or done.stdout))
+    return done.stdout
+
+
+def _explain(verb: str, said: str) -> str:
+    lines = [_CLOCK.sub("", _COLOUR.sub("", line)).strip() for line in said.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("INFO", "DEBU"))]
+    text = " ".join(lines)
+    for pattern, remedy in _REMEDIES.items():
+        if re.search(pattern, text, re.IGNORECASE):
+            return f"containerlab {verb}: {remedy}: {lines[-1] if lines else ''}"
+    shown = "".join(f"\n    | {line}" for line in lines[-8:])
+    return f"containerlab {verb} has failed" + (f"; it said last:{shown}" if shown else " and said nothing")
+
+
+_REMEDIES = {
+    "no space left on device": "the disk is full: make room (`docker system df` says what Docker holds)",
+    "already exist": "the name is taken by containers that are there already (`containerlab inspect --all`)",
+    "permission denied|must be root|requires root|operation not permitted": "it needs root: use sudo",
+    "overlaps with other one|pool overlaps|conflicts with network": "its subnet clashes with another Docker network",
+    "cannot connect to the docker daemon": "Docker is not running: start it (`systemctl start docker`)",
+}

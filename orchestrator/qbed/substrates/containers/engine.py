@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What qbed asks the Docker engine itself: whether it answers, which images and containers it has.
+
+Deploying and destroying go through Containerlab; this is for what must be known before it, and after it has failed.
+The engine's HTTP interface is spoken over its socket: a client library would bring more code than these calls need.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from qbed.substrates import SubstrateError
+
+SOCKET = "/var/run/docker.sock"
+LAB_LABEL, NODE_LABEL = "containerlab", "clab-node-name"
+TIMEOUT_S = 60.0
+
+
+class EngineError(SubstrateError):
+    """The Docker engine does not answer, or refuses; the message says the remedy."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of a lab. `state`: `running`, `exited`, ..."""
+
+    id: str
+    name: str
+    node: str
+    state: str
+    status: str
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Engine:
+    """The Docker engine behind `$DOCKER_HOST` (a `unix://` address), or the machine's own."""
+
+    def __init__(self, path: str | None = None) -> None:
+        host = os.environ.get("DOCKER_HOST", "")
+        if path is None and host and not host.startswith("unix://"):
+            raise EngineError(
+                f"DOCKER_HOST is {host}: the labs' links are made on this machine; expected its own engine (unix://...)"
+            )
+        self.path = path or host.removeprefix("unix://") or SOCKET
+
+    def check(self) -> str:
+        """The engine's version; `EngineError` if it cannot be used."""
+        return str(self._call("GET", "/version").get("Version", "unknown"))
+
+    def has_image(self, name: str) -> bool:
+        """Whether an image is here already."""
+        status, _ = self._request("GET", f"/images/{quote(name, safe='/:@')}/json")
+        return status == 200
+
+    def containers(self, lab: str | None = None) -> list[Container]:
+        """The containers of a lab (of all labs), running or not."""
+        label = LAB_LABEL if lab is None else f"{LAB_LABEL}={lab}"
+        filters = quote(json.dumps({"label": [label]}))
+        return [
+            Container(
+                id=str(one["Id"]),
+                name=str(one["Names"][0]).lstrip("/"),
+                node=str(one["Labels"].get(NODE_LABEL, "")),
+                state=str(one["State"]),
+                status=str(one["Status"]),
+            )
+            for one in self._call("GET", f"/containers/json?all=true&filters={filters}")
+        ]
+
+    def remove(self, container: Container) -> None:
+        """Remove a container by force; one that has gone already is no error."""
+        status, answer = self._request("DELETE", f"/containers/{container.id}?force=true&v=true")
+        if status not in (204, 404, 409):
+            raise EngineError(f"the container {container.name} cannot be removed: {answer.get('message')}")
+
+    def logs(self, container: Container, lines: int = 8) -> list[str]:
+        """The last lines that a container's first process wrote."""
+        path = f"/containers/{container.id}/logs?stdout=true&stderr=true&tail={lines}"
+        try:
+            raw = self._raw("GET", path)[1]
+        except OSError:
+            return []
+        text, at = b"", 0
+        while at + 8 <= len(raw):  # each piece has a header of 8 bytes, its length in the last four
+            length = int.from_bytes(raw[at + 4 : at + 8], "big")
+            text += raw[at + 8 : at + 8 + length]
+            at += 8 + length
+        return [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
+
+    def _call(self, method: str, path: str) -> Any:
+        status, answer = self._request(method, path)
+        if status != 200:
+            raise EngineError(f"the Docker engine refuses {path.partition('?')[0]}: {answer.get('message', status)}")
+        return answer
+
+    def _request(self, method: str, path: str) -> tuple[int, Any]:
+        try:
+            status, data = self._raw(method, path)
+            return status, json.loads(data) if data else {}
+        except OSError as error:
+            raise EngineError(_explain(error, self.path)) from error
+        except (ValueError, http.client.HTTPException) as error:
+            raise EngineError(f"what answers at {self.path} is no Docker engine: {error}") from error
+
+    def _raw(self, method: str, path: str) -> tuple[int, bytes]:
+        connection = _Connection(self.path)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+
+def _explain(error: OSError, path: str) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"no permission to talk to Docker at {path}: use sudo, or join the group docker (and log in again)"
+    if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
+        return f"Docker is not running (nothing answers at {path}): start it (`systemctl start docker`), or install it"
+    if isinstance(error, TimeoutError):
+        return f"the Docker engine at {path} does not answer within {TIMEOUT_S:g} s: look at its log, restart it"
+    return f"the Docker engine at {path} cannot be reached: {error.strerror or error}"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of a lab in containers (docs/formats.md section 5): topology, plan, and each node's own part."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from qbed.plan import Link, Plan
+from qbed.substrates.containers.images import role
+from qbed.substrates.containers.placement import Placement
+
+NODES, SHARED, PLAN, PLACE, SOCKET, OUT = "nodes", "shared", "plan.json", "place.json", "control.sock", "out"
+LABEL = "qbed"
+"""The label of every container that qbed made."""
+VERSION = 1
+
+Start = Literal["on go", "at once"]
+
+
+def topology(plan: Plan, images: Mapping[str, str], name: str) -> dict[str, Any]:
+    """The Containerlab topology of a plan; `images` by role; paths of binds are relative to its file."""
+    return {
+        "name": name,
+        # The nodes have no network but their links. With Docker's own bridge named here, Containerlab makes no
+        # management network either: labs have none to share, and no subnet to clash.
+        "mgmt": {"network": "bridge"},
+        "topology": {
+            "kinds": {
+                "linux": {"network-mode": "none", "image-pull-policy": "Never", "labels": {LABEL: name}},
+            },
+            "nodes": {
+                node.name: {
+                    "kind": "linux",
+                    "image": images[role(node)],
+                    "binds": [f"{NODES}/{node.name}:/qbed", f"{SHARED}:/qbed-lab"],
+                    "env": {"QBED_NODE": node.name},
+                }
+                for node in plan.nodes
+            },
+            "links": [_link(plan, link) for link in plan.links],
+        },
+    }
+
+
+def _link(plan: Plan, link: Link) -> dict[str, Any]:
+    ends = [f"{plan.nodes[end.node].name}:{end.interface}" for end in (link.a, link.b)]
+    return {"endpoints": ends, "mtu": link.mtu}
+
+
+def write_folder(
+    folder: Path, plan: Plan, placement: Placement, images: Mapping[str, str], *, name: str, file: str, start: Start
+) -> Path:
+    """Write everything that a lab's containers need into `folder`; returns the topology file."""
+    (folder / SHARED).mkdir(parents=True)
+    (folder / PLAN).write_text(plan.dumps())
+    for index, node in enumerate(plan.nodes):
+        own = folder / NODES / node.name
+        (own / OUT).mkdir(parents=True)
+        os.link(folder / PLAN, own / PLAN)
+        place = {
+            "version": VERSION,
+            "node": index,
+            "host_kernel": list(placement.host_kernel),
+            "dilation": placement.dilation,
+            "start": start,
+        }
+        (own / PLACE).write_text(json.dumps(place) + "\n")
+    path = folder / file
+    path.write_text(_dump(topology(plan, images, name)))
+    return path
+
+
+class _Dumper(yaml.SafeDumper):
+    """Short lists and mappings of scalars on one line."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _dump(value: Any) -> str:
+    header = "# SPDX-License-Identifier: Apache-2.0\n# Written by qbed: containerlab deploy -t THIS-FILE\n"
+    return header + yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=160)

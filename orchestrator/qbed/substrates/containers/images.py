@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which image a node's container is made of. `tools/images` builds them and knows their names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from qbed.errors import QbedError
+from qbed.plan import Node
+
+BUILDER = Path(__file__).parents[4] / "tools" / "images"
+ROLES = {"host": "host", "switch": "linux-switch"}
+"""The role of an image by the kind of node."""
+
+
+class ImageError(QbedError):
+    """An image is not there and cannot be made."""
+
+
+def role(node: Node) -> str:
+    """The image's folder under images/."""
+    return ROLES[node.kind]
+
+
+def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
+    """The image of each role. `build`: those that are missing are built, which takes minutes the first time.
+
+    `$QBED_IMAGES` (`host=NAME,linux-switch=NAME`) names others.
+    """
+    wanted = sorted(set(roles))
+    named = dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
+    if all(one in named for one in wanted):
+        return {one: named[one] for one in wanted}
+    return {one: {**_ask(build), **named}.get(one) or _unknown(one) for one in wanted}
+
+
+def _unknown(one: str) -> str:
+    raise ImageError(f"there is no image `{one}`: expected a folder images/{one}")
+
+
+def _ask(build: bool) -> dict[str, str]:
+    """What `tools/images` prints: `ROLE IMAGE`, a line each."""
+    command = [str(BUILDER), *([] if build else ["--names"])]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ImageError(f"{BUILDER} cannot be run: {error.strerror}; it builds the nodes' images") from error
+    if done.returncode:
+        last = "".join(f"\n    | {line}" for line in done.stderr.strip().splitlines()[-8:])
+        raise ImageError(f"the nodes' images cannot be built; `make images` shows it all:{last}")
+    pairs = (line.split() for line in done.stdout.splitlines())
+    return {words[0]: words[1] for words in pairs if len(words) == 2}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab file from a Containerlab topology: its nodes and links; rates, delays and queues are to be filled in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qbed.errors import LabError
+from qbed.lab import lab_from_source
+from qbed.source import Source, parse, read
+from qbed.topology import NAME
+
+FILL_IN = "# fill in: Containerlab does not say"
+
+
+@dataclass
+class _Found:
+    nodes: dict[str, str] = field(default_factory=dict)
+    links: list[tuple[str, str, int | None]] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def import_topology(path: Path) -> str:
+    """The text of a lab file for the topology at `path`, checked; `LabError` for what is no topology or fits no lab.
+
+    A node of kind `linux` with one link is a host, every other node a switch; links to the machine itself and to
+    management networks are left out, and said so.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        text = ""  # `read` has the message
+    if "{{" in text:
+        raise LabError([f"{path}: is a template (it has `{{{{`); expected a topology, rendered"])
+    source = read(path)
+    found = _read(source)
+    lab = _lab(path, source, found)
+    lab_from_source(parse(lab, "the lab of " + str(path), path.parent))
+    return lab
+
+
+def _read(source: Source) -> _Found:
+    values = source.values
+    topology = values.get("topology") if isinstance(values, dict) else None
+    nodes = topology.get("nodes") if isinstance(topology, dict) else None
+    if not isinstance(nodes, dict) or not nodes:
+        raise LabError([source.message((), "expected a Containerlab topology: `topology: {nodes: ..., links: ...}`")])
+    assert isinstance(topology, dict)
+    found, names = _Found(), {name: _name(source, name) for name in nodes}
+    for position, link in enumerate(topology.get("links") or ()):
+        _read_link(source, position, link, names, found)
+    degree = Counter(node for a, b, _ in found.links for node in (a, b))
+    kinds = topology.get("kinds") or {}
+    defaults = topology.get("defaults") or {}
+    for given, name in names.items():
+        own = nodes[given] or {}
+        kind = own.get("kind") or _group(topology, own).get("kind") or defaults.get("kind")
+        if kind is None and len(kinds) == 1:
+            kind = next(iter(kinds))
+        found.nodes[name] = "host" if kind == "linux" and degree[name] <= 1 else "switch"
+        if not degree[name]:
+            del found.nodes[name]
+            found.left_out.append(f"{given}: it has no link")
+    if not found.nodes:
+        raise LabError([source.message(("topology",), "no two nodes have a link")])
+    return found
+
+
+def _group(topology: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    group: dict[str, Any] = (topology.get("groups") or {}).get(node.get("group")) or {}
+    return group
+
+
+def _name(source: Source, given: object) -> str:
+    name = re.sub(r"[^a-z0-9-]+", "-", str(given).lower()).strip("-")
+    if not NAME.fullmatch(name):
+        path = ("topology", "nodes", str(given))
+        raise LabError([source.message(path, f"`{given}` cannot be a name of at most 32 letters a-z, digits and `-`")])
+    return name
+
+
+def _read_link(source: Source, position: int, link: Any, names: dict[str, str], found: _Found) -> None:
+    path = ("topology", "links", position)
+    ends = link.get("endpoints", [link["endpoint"]] if "endpoint" in link else None) if isinstance(link, dict) else None
+    if not isinstance(ends, list) or not ends:
+        raise LabError([source.message(path, 'expected a link: `endpoints: ["a:eth1", "b:eth1"]`')])
+    nodes = [end.get("node") if isinstance(end, dict) else str(end).partition(":")[0] for end in ends]
+    shown = " - ".join(str(node) for node in nodes)
+    if len(nodes) != 2 or any(node not in names for node in nodes):
+        outside = [node for node in nodes if node not in names]
+        if any(node not in ("host", "mgmt-net", "macvlan", "dummy", "vxlan", "vxlan-stitch") for node in outside):
+            raise LabError([source.message(path, f"no node is called `{outside[0]}`")])
+        found.left_out.append(f"the link {shown}: it leaves the lab")
+        return
+    a, b = (names[str(node)] for node in nodes)
+    if a == b:
+        raise LabError([source.message(path, f"a link needs two nodes, got `{a}` twice")])
+    mtu = link.get("mtu")
+    found.links.append((a, b, mtu if isinstance(mtu, int) else None))
+
+
+def _lab(path: Path, source: Source, found: _Found) -> str:
+    name = re.sub(r"[^a-z0-9-]+", "-", str(source.values.get("name", path.name.split(".")[0])).lower()).strip("-")
+    lines = [f"# Imported by qbed from {path.name}. What is marked `fill in` is a guess: a topology does not say it."]
+    lines += [f"# Left out: {text}" for text in found.left_out]
+    lines += [f"name: {name}", "topology:", "  explicit:", "    nodes:"]
+    lines += [f"      {node}: {kind}" for node, kind in found.nodes.items()]
+    lines += ["    links:"]
+    for a, b, mtu in found.links:
+        lines.append(f"      - {{ends: [{a}, {b}]" + (f", mtu: {mtu} B" if mtu is not None else "") + "}")
+    lines += ["links:", f"  default: {{rate: 1 Gbit/s, delay: 10 us}}  {FILL_IN}"]
+    if "switch" in found.nodes.values():
+        lines += ["switches:", f"  default: {{scheme: droptail, buffer: 128 KB}}  {FILL_IN}"]
+    hosts = [node for node, kind in found.nodes.items() if kind == "host"]
+    if hosts:
+        lines += ["hosts:", "  default: {tcp: cubic}"]
+    if len(hosts) > 1:
+        lines += ["workload:", f"  - flows: {{pairs: [[{hosts[0]}, {hosts[-1]}]], size: 1 MB, label: bulk}}  {FILL_IN}"]
+    return "\n".join([*lines, f"duration: 1 s  {FILL_IN}"]) + "\n"

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernel each host of a lab in containers runs on: the machine's own, or the lab's (`qbed`), as switches do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from qbed.errors import LabError
+from qbed.lab import Lab
+from qbed.plan import Plan
+from qbed.resolve import Resolver
+
+SYSCTLS = Path("/proc/sys")
+MOST_NAMES = 4
+_MILLISECOND_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the machine's own kernel offers to a host: `sysctls` is its /proc/sys."""
+
+    sysctls: Path = SYSCTLS
+
+    @cached_property
+    def congestion_controls(self) -> frozenset[str]:
+        try:
+            text = (self.sysctls / "net/ipv4/tcp_available_congestion_control").read_text()
+        except OSError:
+            return frozenset()
+        return frozenset(text.split())
+
+    def has(self, sysctl: str) -> bool:
+        return (self.sysctls / sysctl).exists()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The nodes on the machine's kernel, by index; `notes` and `warnings` are for the user, a sentence each."""
+
+    host_kernel: tuple[int, ...]
+    dilation: int
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def place(lab: Lab, plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
+    """Put every host on a kernel; `LabError` where the lab asks for the machine's kernel and that cannot do it."""
+    return _Placer(lab, plan, machine, dilation).place()
+
+
+class _Placer:
+    def __init__(self, lab: Lab, plan: Plan, machine: Machine, dilation: int) -> None:
+        self._lab, self._plan, self._machine, self._dilation = lab, plan, machine, dilation
+        hosts = Resolver(lab).hosts
+        self._settings = {i: hosts[node.name] for i, node in enumerate(plan.nodes) if node.kind == "host"}
+        self._asked = {i: str(settings.get("kernel", "auto")) for i, settings in self._settings.items()}
+        self._controls = self._congestion_controls()
+        self._errors: list[str] = []
+
+    def place(self) -> Placement:
+        on_host: list[int] = []
+        why_not: dict[str, list[str]] = {}
+        for node, asked in self._asked.items():
+            lacks = self._lacks(node)
+            if asked == "host":
+                if lacks is not None:
+                    self._refuse(node, lacks)
+                on_host.append(node)
+            elif asked == "auto":
+                reason = f"at dilation {self._dilation}" if self._dilation > 1 else lacks or self._crowded(node)
+                if reason is None:
+                    on_host.append(node)
+                else:
+                    why_not.setdefault(reason, []).append(self._name(node))
+        self._check_links(set(on_host))
+        if self._errors:
+            raise LabError(self._errors)
+        notes = [f"{shorten(names)} on the qbed kernel: {reason}" for reason, names in why_not.items()]
+        return Placement(tuple(on_host), self._dilation, tuple(notes), tuple(self._warnings(on_host)))
+
+    def _name(self, node: int) -> str:
+        return self._plan.nodes[node].name
+
+    def _congestion_controls(self) -> dict[int, set[str]]:
+        """By host: what its own setting and the workloads that it sends in ask for."""
+        found = {i: {self._plan.nodes[i].sysctls["net/ipv4/tcp_congestion_control"]} for i in self._asked}
+        for workload in self._plan.workloads:
+            if workload.congestion_control is None:
+                continue
+            senders = {a for a, _ in workload.pairs or ()} | set(getattr(workload, "sources", None) or ())
+            for node in senders:
+                found[node].add(workload.congestion_control)
+        return found
+
+    def _lacks(self, node: int) -> str | None:
+        """What the machine's kernel lacks for this host, or None."""
+        missing = sorted(self._controls[node] - self._machine.congestion_controls)
+        if missing:
+            return f"the machine's kernel has no {', '.join(missing)}"
+        given = self._settings[node]
+        fine = given.get("rto_min", 0) % _MILLISECOND_NS != 0
+        for sysctl in [*given["sysctls"], *(["net/ipv4/tcp_rto_min_us"] if fine else [])]:
+            if not self._machine.has(sysctl):
+                return f"the machine's kernel has no {sysctl}"
+        return None
+
+    def _crowded(self, node: int) -> str | None:
+        """A reason if a neighbour would be on the machine's kernel too: none of them could hold the link's queue."""
+        peers = [self._plan.nodes[peer] for peer in self._peers(node)]
+        direct = [peer.name for peer in peers if peer.kind == "host"]
+        return f"the link to {shorten(direct)}, a host too, needs it" if direct else None
+
+    def _peers(self, node: int) -> Iterable[int]:
+        for link in self._plan.links:
+            if node in (link.a.node, link.b.node):
+                yield link.b.node if link.a.node == node else link.a.node
+
+    def _refuse(self, node: int, lacks: str) -> None:
+        remedy = "expected `kernel: qbed` or `auto`, or load the module (`modprobe tcp_NAME`)"
+        self._errors.append(self._message(node, f"host {self._name(node)}: {lacks}; {remedy}"))
+
+    def _check_links(self, on_host: set[int]) -> None:
+        for link in self._plan.links:
+            if link.a.node in on_host and link.b.node in on_host:
+                text = (
+                    f"the link `{link.name}` joins two hosts on the machine's kernel, where nothing holds its rate,"
+                    " delay and queue; expected `kernel: qbed` for one of them"
+                )
+                self._errors.append(self._message(link.a.node, text))
+
+    def _message(self, node: int, text: str) -> str:
+        """With the place of the entry that asks for it: the last one that names a kernel and means this host."""
+        names = [key for key, given in self._lab.hosts.items() if given.kernel == "host"]
+        key = self._name(node) if self._name(node) in names else names[-1] if names else None
+        return self._lab.source.message(("hosts", key, "kernel"), text) if key is not None else text
+
+    def _warnings(self, on_host: list[int]) -> Iterable[str]:
+        if self._dilation > 1 and on_host:
+            yield (
+                f"{shorten(self._name(node) for node in on_host)} on the machine's kernel: its timers are not dilated:"
+                f" TCP's retransmission timeouts, delayed ACKs, tail-loss probes, pacing and TIME_WAIT run"
+                f" {self._dilation} times too fast in the lab's time; `kernel: qbed` dilates them"
+            )
+
+
+def shorten(names: Iterable[str]) -> str:
+    """`h1, h2, h3, h4 and 6 more`."""
+    every = list(names)
+    more = f" and {len(every) - MOST_NAMES} more" if len(every) > MOST_NAMES + 1 else ""
+    return ", ".join(every[: MOST_NAMES if more else None]) + more

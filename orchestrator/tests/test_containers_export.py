@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs for containers: which kernel a host runs on, the exported topology, and the way back from a topology."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from qbed.compile import compile_lab
+from qbed.errors import LabError
+from qbed.lab import lab_from_source, load_lab
+from qbed.source import parse
+from qbed.substrates.containers.folder import topology, write_folder
+from qbed.substrates.containers.importing import import_topology
+from qbed.substrates.containers.placement import Machine, Placement, place, shorten
+
+LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
+IMAGES = {"host": "qbed/host:1", "linux-switch": "qbed/linux-switch:1"}
+LAB = """\
+name: small
+topology:
+  explicit:
+    nodes: {h1..h3: host, s1: switch}
+    links: [{ends: [h1..h2, s1]}, {ends: [h3, h1]}]
+links: {default: {rate: 1 Gbit/s, delay: 1 ms}}
+switches: {default: {buffer: 100 KB}}
+hosts:
+  default: {tcp: cubic}
+  HOST: {SETTING}
+duration: 1 s
+"""
+
+
+def machine(folder: Path, controls: str = "reno cubic", *sysctls: str) -> Machine:
+    ipv4 = folder / "net/ipv4"
+    ipv4.mkdir(parents=True, exist_ok=True)
+    (ipv4 / "tcp_available_congestion_control").write_text(controls + "\n")
+    for name in sysctls:
+        (folder / name).touch()
+    return Machine(folder)
+
+
+def placed(folder: Path, host: str, setting: str, dilation: int = 1, controls: str = "reno cubic") -> Placement:
+    lab = lab_from_source(parse(LAB.replace("HOST", host).replace("SETTING", setting), "lab.yml"))
+    return place(lab, compile_lab(lab), machine(folder, controls), dilation)
+
+
+def test_auto_takes_the_machines_kernel_where_it_can_do_the_same(tmp_path: Path) -> None:
+    found = placed(tmp_path, "h2", "tcp: cubic")
+    assert found.host_kernel == (1,)  # h1 and h3 have a link with each other
+    assert found.notes == (
+        "h1 on the qbed kernel: the link to h3, a host too, needs it",
+        "h3 on the qbed kernel: the link to h1, a host too, needs it",
+    )
+    assert placed(tmp_path, "h2", "tcp: dctcp").host_kernel == ()
+    assert placed(tmp_path, "h2", "tcp: dctcp", controls="dctcp cubic").host_kernel == (1,)
+    assert placed(tmp_path, "h2", "kernel: qbed").host_kernel == ()
+    assert placed(tmp_path, "h2", "rto_min: 10 ms").host_kernel == (1,)
+    assert placed(tmp_path, "h2", "rto_min: 100 us").host_kernel == ()
+    assert "dilation 50" in placed(tmp_path, "h2", "tcp: cubic", 50).notes[0]
+    assert placed(tmp_path, "h2", "tcp: cubic", 50).host_kernel == ()
+
+
+def test_what_the_machines_kernel_cannot_do_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(LabError) as refused:
+        placed(tmp_path, "h2", "{tcp: dctcp, kernel: host}"[1:-1])
+    assert refused.value.messages == [
+        "lab.yml:10:28: hosts.h2.kernel: host h2: the machine's kernel has no dctcp; expected `kernel: qbed` or `auto`,"
+        " or load the module (`modprobe tcp_NAME`)"
+    ]
+    with pytest.raises(LabError, match=r"joins two hosts on the machine's kernel.*expected `kernel: qbed` for one"):
+        placed(tmp_path, '"*"', "kernel: host")
+    with pytest.raises(LabError, match="expected `auto`, `host` or `qbed`"):
+        placed(tmp_path, "h2", "kernel: mine")
+
+
+def test_dilation_on_the_machines_kernel_is_allowed_and_says_what_stays_undilated(tmp_path: Path) -> None:
+    found = placed(tmp_path, "h2", "kernel: host", 50)
+    assert found.host_kernel == (1,)
+    assert len(found.warnings) == 1
+    assert all(word in found.warnings[0] for word in ("h2", "delayed ACKs", "50 times", "kernel: qbed"))
+
+
+def test_the_kernel_of_hosts_changes_nothing_in_virtual_time(tmp_path: Path) -> None:
+    text = LAB.replace("HOST", "h2")
+    plans = [
+        compile_lab(lab_from_source(parse(text.replace("SETTING", f"kernel: {k}"), "x"))) for k in ("qbed", "auto")
+    ]
+    assert plans[0].dumps() == plans[1].dumps()
+
+
+@pytest.mark.parametrize("file", LABS, ids=lambda path: path.parent.name)
+def test_every_lab_becomes_a_topology(file: Path) -> None:
+    plan = compile_lab(load_lab(file))
+    made = topology(plan, IMAGES, plan.lab)["topology"]
+    assert list(made["nodes"]) == [node.name for node in plan.nodes]
+    ends = [end for link in made["links"] for end in link["endpoints"]]
+    assert sorted(ends) == sorted(f"{plan.nodes[q.node].name}:{q.interface}" for q in plan.queues)
+    assert {link["mtu"] for link in made["links"]} == {link.mtu for link in plan.links}
+
+
+def test_the_folder_holds_each_nodes_part(tmp_path: Path) -> None:
+    plan = compile_lab(load_lab(LABS[0].parent.parent / "dumbbell"))
+    file = write_folder(
+        tmp_path / "x", plan, Placement((0, 1), 50), IMAGES, name="other", file="l.clab.yml", start="on go"
+    )
+    made: dict[str, Any] = yaml.safe_load(file.read_text())
+    assert made["name"] == "other"
+    assert made["topology"]["kinds"]["linux"]["network-mode"] == "none"
+    assert made["topology"]["nodes"]["s1"]["image"] == "qbed/linux-switch:1"
+    own = tmp_path / "x/nodes/s1"
+    assert (own / "plan.json").samefile(tmp_path / "x/plan.json")
+    assert json.loads((own / "place.json").read_text()) == {
+        "version": 1, "node": 4, "host_kernel": [0, 1], "dilation": 50, "start": "on go",
+    }  # fmt: skip
+    assert (own / "out").is_dir() and (tmp_path / "x/shared").is_dir()
+
+
+def test_a_topology_becomes_a_lab(tmp_path: Path) -> None:
+    file = tmp_path / "x.clab.yml"
+    file.write_text("""\
+name: My_Lab
+topology:
+  kinds: {nokia_srlinux: {image: srl}}
+  defaults: {kind: linux}
+  nodes: {PC1: {}, pc2: {}, leaf_1: {kind: nokia_srlinux}, hub: {}, alone: {}}
+  links:
+    - endpoints: ["PC1:eth1", "leaf_1:e1-1"]
+    - {type: veth, endpoints: [{node: leaf_1, interface: e1-2}, {node: hub, interface: eth1}], mtu: 9000}
+    - endpoints: ["hub:eth2", "pc2:eth1"]
+    - endpoints: ["hub:eth3", "host:hub3"]
+    - {type: mgmt-net, endpoint: {node: hub, interface: eth4}, host-interface: x}
+""")
+    text = import_topology(file)
+    lab = lab_from_source(parse(text, "lab.yml"))
+    assert lab.name == "my-lab"
+    assert lab.network.nodes == {"pc1": "host", "pc2": "host", "leaf-1": "switch", "hub": "switch"}
+    assert [(link.a, link.b) for link in lab.network.links] == [("pc1", "leaf-1"), ("leaf-1", "hub"), ("hub", "pc2")]
+    assert [link.mtu for link in compile_lab(lab).links] == [1500, 9000, 1500]
+    assert "Left out: alone: it has no link" in text and "hub - host" in text
+    assert text.count("# fill in") == 4
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a: 1", "expected a Containerlab topology"),
+        ("topology: {nodes: {a: {}, b: {}}, links: [{endpoints: ['a:e', 'c:e']}]}", "no node is called `c`"),
+        ("topology: {nodes: {a: {}, b: {}}, links: [{endpoints: ['a:e']}, 3]}", "expected a link"),
+        ("topology: {nodes: {a: {}}, links: []}", "no two nodes have a link"),
+        ("name: {{ .x }}", "is a template"),
+        ("topology: {nodes: {" + 40 * "a" + ": {}, b: {}}, links: [{endpoints: [x, y]}]}", "cannot be a name"),
+    ],
+)
+def test_what_is_no_topology_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "x.clab.yml"
+    file.write_text(text)
+    with pytest.raises(LabError, match=message):
+        import_topology(file)
+
+
+def test_long_lists_of_names_are_shortened() -> None:
+    assert shorten(["a", "b"]) == "a, b"
+    assert shorten(f"h{i}" for i in range(1, 11)) == "h1, h2, h3, h4 and 6 more"

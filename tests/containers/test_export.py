@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real Containerlab accepts what qbed exports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from qbed.compile import compile_lab
+from qbed.lab import load_lab
+
+ROOT = Path(__file__).parents[2]
+LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))
+PLAIN = "host=debian:bookworm-slim,linux-switch=debian:bookworm-slim"
+
+
+def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def qbed(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-m", "qbed", *arguments, cwd=cwd, QBED_IMAGES=PLAIN)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_containerlab_reads_every_lab(lab: str, tmp_path: Path) -> None:
+    done = qbed(tmp_path, "export", str(ROOT / "labs" / lab), "-o", "x", "--dilate", "50")
+    assert done.returncode == 0, done.stderr
+    (file,) = (tmp_path / "x").glob("*.clab.yml")
+    drawn = run("containerlab", "graph", "--offline", "--mermaid", "-t", str(file), cwd=tmp_path / "x")
+    assert drawn.returncode == 0, drawn.stderr
+    (graph,) = (tmp_path / "x").glob("clab-*/graph/*.mermaid")
+    plan = compile_lab(load_lab(ROOT / "labs" / lab))
+    assert graph.read_text().count("---") - 2 == len(plan.links)  # two more are its frame
+
+
+def test_a_lab_is_deployed_with_the_plans_interfaces_and_destroyed(tmp_path: Path) -> None:
+    (tmp_path / "lab.yml").write_text("""\
+name: qbed-test-export
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 1 ms, mtu: 1400 B}}
+switches: {default: {buffer: 100 KB}}
+duration: 1 s
+""")
+    assert qbed(tmp_path, "export", "lab.yml", "-o", "x").returncode == 0
+    file = tmp_path / "x/qbed-test-export.clab.yml"
+    made = yaml.safe_load(file.read_text())
+    made["topology"]["kinds"]["linux"]["cmd"] = "sleep 60"  # the image has no agent
+    file.write_text(yaml.safe_dump(made))
+    try:
+        deployed = run("containerlab", "deploy", "-t", file.name, cwd=file.parent)
+        assert deployed.returncode == 0, deployed.stderr
+        script = "cd /sys/class/net && for i in eth*; do echo $i $(cat $i/mtu); done; ls /qbed"
+        shown = run("docker", "exec", "clab-qbed-test-export-s1", "sh", "-c", script, cwd=tmp_path)
+        assert shown.stdout.split() == ["eth0", "1400", "eth1", "1400", "out", "place.json", "plan.json"]
+        assert json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["start"] == "at once"
+        networks = run("docker", "network", "ls", "--format", "{{.Name}}", cwd=tmp_path).stdout.split()
+        assert "clab" not in networks
+    finally:
+        destroyed = run("containerlab", "destroy", "-t", file.name, "--cleanup", cwd=file.parent)
+    assert destroyed.returncode == 0, destroyed.stderr
+    assert "qbed-test-export" not in run("docker", "ps", "-a", cwd=tmp_path).stdout
