@@ -152,6 +152,8 @@ class Campaign(_Part):
     """Fields of the lab that hold in every cell."""
     profiles: dict[str, Profile] = {}
     """Smaller and larger versions of the matrix."""
+    views: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = {}
+    """By their names: DuckDB SELECTs over the views of `qbed.claims` and those above, for claims and figures."""
     claims: list[Claim] = []
     """What should come out."""
     figures: list[Figure] = []

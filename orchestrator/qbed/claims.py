@@ -2,8 +2,8 @@
 """Claims: SQL over a run's tables says whether a sentence of a paper holds here.
 
 The views `cells`, `flows`, `queues`, `queue_series`, `queue_events` and `tcp_info` hold complete cells only, each row
-with its cell's axes as columns. `all_cells` also has those that failed or are invalid. One thread: sums of floats
-come out equal each time.
+with its cell's axes as columns. `all_cells` also has those that failed or are invalid. A campaign's own views build
+on them, and `MACROS` are functions for all. One thread: sums of floats come out equal each time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,19 @@ from qbed.errors import QbedError
 from qbed.store import RunFolder, StoreError
 
 Connection = duckdb.DuckDBPyConnection
+
+STUDENT_95 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
+    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""The 97.5 % quantiles of Student's t distribution for 1 to 30 degrees of freedom."""
+MACROS = (
+    # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything
+    "jain_index(x) AS pow(sum(x), 2) / (count(x) * sum(pow(x, 2)))",
+    # half the width of the mean's 95 % confidence interval; NULL for a single value, beyond 31 values a little too wide
+    f"interval_95(x) AS {list(STUDENT_95)}[least(count(x) - 1, {len(STUDENT_95)})] * stddev(x) / sqrt(count(x))",
+)
+"""Aggregates for claims, figures and views."""
 
 
 class Verdict(BaseModel):
@@ -44,13 +57,16 @@ class Verdict(BaseModel):
 
 
 def connect(run: Path) -> Connection:
-    """DuckDB with the views of a merged run folder."""
+    """DuckDB with the macros and views of a merged run folder; `QbedError` if a view of the campaign's own fails."""
     store = RunFolder(run)
     if not store.table("cells").exists():
         raise StoreError(f"{run} has no merged tables: its run is not finished; `qbed run --out {run}` goes on with it")
-    axes = [axis["name"] for axis in store.identity()["matrix"]["axes"]]
+    identity = store.identity()
+    axes = [axis["name"] for axis in identity["matrix"]["axes"]]
     connection = duckdb.connect()
     connection.execute("SET threads TO 1; SET enable_progress_bar = false")
+    for macro in MACROS:
+        connection.execute(f"CREATE MACRO {macro}")
     _view(connection, "all_cells", f"SELECT * FROM {_file(store, 'cells')}")
     _view(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
     columns = ", ".join(f'c."{axis}"' for axis in axes)
@@ -60,6 +76,11 @@ def connect(run: Path) -> Connection:
         else:
             connection.register(f"empty_{name}", schema.empty_table())
             _view(connection, name, f"SELECT {columns}, t.* FROM empty_{name} t JOIN cells c USING (cell)")
+    for view in identity.get("views", ()):
+        try:
+            _view(connection, view["name"], view["sql"])
+        except duckdb.Error as error:
+            raise QbedError(f"the campaign's view `{view['name']}` is wrong: {error}") from error
     return connection
 
 

@@ -93,6 +93,7 @@ def prepare(
         "plans": plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
         "toolchain": manifest.model_dump(),
+        "views": [{"name": view, "sql": sql} for view, sql in campaign.views.items()],
         "claims": [claim.model_dump() for claim in campaign.claims],
         "figures": [figure.model_dump() for figure in campaign.figures],
     }

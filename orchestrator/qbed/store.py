@@ -28,7 +28,7 @@ SAME = {
     "plans": "the plans (the lab file or what compiles it)",
     "toolchain": "the kernel, modules and agent",
 }
-"""What must be equal for a run to be continued; questions, claims and figures may change."""
+"""What must be equal for a run to be continued; questions, views, claims and figures may change."""
 
 
 class StoreError(QbedError):

@@ -30,16 +30,19 @@ axes:
 profiles:
   quick:
     axes: {seed: [1], delay: [5 us]}
+views:
+  ended: SELECT * FROM flows WHERE status = 'complete'
+  shares: SELECT tcp, seed, jain_index(received_bytes) AS jain FROM ended GROUP BY ALL
 claims:
   - name: all-complete
     paper: Every flow completes.
     source: a test
-    sql: SELECT bool_and(status = 'complete') AS holds, count(*) AS flows FROM flows
+    sql: SELECT (SELECT count(*) FROM ended) = count(*) AS holds, count(*) AS flows FROM flows
 figures:
   - {kind: queue}
   - {kind: fct}
   - {kind: goodput}
-  - {kind: bar, name: own, title: Own, sql: "SELECT tcp AS x, count(*) AS y FROM flows GROUP BY 1 ORDER BY 1"}
+  - {kind: bar, name: own, title: Own, sql: "SELECT tcp AS x, avg(jain) AS y FROM shares GROUP BY 1 ORDER BY 1"}
 """
 
 

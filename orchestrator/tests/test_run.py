@@ -183,10 +183,10 @@ def test_two_runners_do_not_share_a_folder(bench: Bench) -> None:
 
 
 def test_a_claim_that_fails_is_the_exit_status(bench: Bench) -> None:
-    write_lab(bench.lab, CAMPAIGN.replace("status = 'complete') AS holds", "status = 'failed') AS holds"))
+    write_lab(bench.lab, CAMPAIGN.replace("= count(*) AS holds", "< count(*) AS holds"))
     status, text = bench.campaign("a", "--profile", "quick")
     assert (status, "refuted" in text) == (1, True)
-    refuted = CAMPAIGN.replace("status = 'complete') AS holds", "status = 'failed') AS holds")
+    refuted = CAMPAIGN.replace("= count(*) AS holds", "< count(*) AS holds")
     write_lab(bench.lab, refuted.replace("    sql:", "    expect: refuted\n    why: It was written so.\n    sql:"))
     status, text = bench.campaign("a", "--profile", "quick")
     assert (status, "refuted, as expected" in text) == (0, True)
@@ -232,6 +232,17 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(bench: Bench) -> None:
         assert bench.campaign("small/run")[0] == 0, "with room, it goes on"
     finally:
         subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_a_wrong_view_is_named_and_can_be_mended(bench: Bench) -> None:
+    campaign = bench.folder / "lab" / "campaign.yml"
+    good = campaign.read_text()
+    campaign.write_text(good.replace("FROM ended GROUP", "FROM endde GROUP"))
+    status, text = bench.campaign("a", "--profile", "quick")
+    assert status == 1
+    assert "the campaign's view `shares` is wrong" in text and "endde" in text and "Traceback" not in text
+    campaign.write_text(good)
+    assert bench.campaign("a", "--profile", "quick")[0] == 0
 
 
 def test_the_report_can_be_made_again_from_the_tables(bench: Bench) -> None:
