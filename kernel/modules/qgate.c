@@ -6,16 +6,25 @@
  * kernel: virtual time stands still until the host has answered. So a lab can
  * be asked, from the wall clock, without any virtual time passing unasked.
  *
+ * A kernel whose time follows the wall clock cannot wait like that: it opens the
+ * gate with O_NONBLOCK, and then polls it.
+ *
  * The descriptor is inherited and named on the kernel's command line (qgate=FD):
  * a guest cannot choose another.
  */
 #include <linux/errno.h>
 #include <linux/fs.h>
+#include <linux/interrupt.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/poll.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/wait.h>
+#include <irq_kern.h>
+#include <irq_user.h>
 #include <os.h>
 
 #define QGATE_CHUNK	65536
@@ -27,6 +36,52 @@ MODULE_PARM_DESC(fd, "host file descriptor of a stream socket (qgate= of the ker
 static DEFINE_MUTEX(qgate_lock);
 static char *qgate_buffer;
 
+/* Of a gate that is polled: -1, or its interrupt */
+static int qgate_irq = -1;
+/* The host may have said something since a read last found nothing. */
+static bool qgate_readable;
+static DECLARE_WAIT_QUEUE_HEAD(qgate_wait);
+
+static irqreturn_t qgate_interrupt(int irq, void *device)
+{
+	WRITE_ONCE(qgate_readable, true);
+	wake_up_interruptible(&qgate_wait);
+	return IRQ_HANDLED;
+}
+
+static int qgate_open(struct inode *inode, struct file *file)
+{
+	int irq;
+
+	if (!(file->f_flags & O_NONBLOCK))
+		return 0;
+	if (qgate_irq >= 0)
+		return -EBUSY;
+	qgate_readable = true;
+	irq = um_request_irq(UM_IRQ_ALLOC, qgate_fd, IRQ_READ, qgate_interrupt, 0,
+			     "qgate", &qgate_fd);
+	if (irq < 0)
+		return irq;
+	qgate_irq = irq;
+	return 0;
+}
+
+static int qgate_release(struct inode *inode, struct file *file)
+{
+	if (file->f_flags & O_NONBLOCK && qgate_irq >= 0) {
+		um_free_irq(qgate_irq, &qgate_fd);
+		qgate_irq = -1;
+	}
+	return 0;
+}
+
+static __poll_t qgate_poll(struct file *file, poll_table *wait)
+{
+	poll_wait(file, &qgate_wait, wait);
+	return EPOLLOUT | EPOLLWRNORM |
+	       (READ_ONCE(qgate_readable) ? EPOLLIN | EPOLLRDNORM : 0);
+}
+
 static ssize_t qgate_read(struct file *file, char __user *to, size_t count,
 			  loff_t *pos)
 {
@@ -34,9 +89,14 @@ static ssize_t qgate_read(struct file *file, char __user *to, size_t count,
 
 	count = min_t(size_t, count, QGATE_CHUNK);
 	mutex_lock(&qgate_lock);
+	/* First the flag: what comes after the read sets it again. */
+	if (qgate_irq >= 0)
+		WRITE_ONCE(qgate_readable, false);
 	do {
 		n = os_read_file(qgate_fd, qgate_buffer, count);
 	} while (n == -EINTR);
+	if (n > 0)
+		WRITE_ONCE(qgate_readable, true);
 	if (n > 0 && copy_to_user(to, qgate_buffer, n))
 		n = -EFAULT;
 	mutex_unlock(&qgate_lock);
@@ -54,6 +114,11 @@ static ssize_t qgate_write(struct file *file, const char __user *from,
 		n = -EFAULT;
 	while (n >= 0 && sent < count) {
 		n = os_write_file(qgate_fd, qgate_buffer + sent, count - sent);
+		if (n == -EAGAIN) {
+			/* The host is slow to take it. */
+			schedule_timeout_uninterruptible(1);
+			n = 0;
+		}
 		if (n == -EINTR)
 			n = 0;
 		if (n > 0)
@@ -65,6 +130,9 @@ static ssize_t qgate_write(struct file *file, const char __user *from,
 
 static const struct file_operations qgate_fops = {
 	.owner	= THIS_MODULE,
+	.open	= qgate_open,
+	.release = qgate_release,
+	.poll	= qgate_poll,
 	.read	= qgate_read,
 	.write	= qgate_write,
 	.llseek	= noop_llseek,

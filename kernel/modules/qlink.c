@@ -379,13 +379,15 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 	rcu_read_lock();
 	while ((top = qlink_heap_top(&clock->heap)) && top->time_ns <= now_ns) {
 		struct qlink_end *end = (struct qlink_end *)(top->owner & QLINK_OWNER_MASK);
+		u64 at_ns = top->time_ns;
 
+		/* Only a clock that follows the wall can be late; the wire is not. */
 		if (unlikely(now_ns - top->time_ns > late_ns))
 			late_ns = now_ns - top->time_ns;
 		if (top->owner & QLINK_ARRIVED)
 			qlink_arrived(end);
 		else
-			qlink_serialized(end, now_ns);
+			qlink_serialized(end, at_ns);
 	}
 	rcu_read_unlock();
 	clock->running = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What has to happen when: a heap of deadlines behind one timer.
 
+use crate::world::Paper;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::cmp::Reverse;
@@ -13,6 +14,8 @@ pub enum Action {
     TcpBegin(u32),
     TcpStop(u32),
     UdpSend(u32),
+    UdpDrain,
+    DrainTaps,
     SampleFlows,
     DrainCaptures,
     Progress(u32),
@@ -49,15 +52,16 @@ impl Agenda {
 /// An absolute timer, exact to the nanosecond. Watched edge-triggered, it never has to be read.
 pub struct Timer {
     pub descriptor: TimerFd,
+    paper: Paper,
     armed_ns: Option<u64>,
     fired: bool,
 }
 
 impl Timer {
-    pub fn new() -> nix::Result<Self> {
+    pub fn new(paper: Paper) -> nix::Result<Self> {
         let descriptor =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-        Ok(Self { descriptor, armed_ns: None, fired: false })
+        Ok(Self { descriptor, paper, armed_ns: None, fired: false })
     }
 
     pub fn arm(&mut self, time_ns: Option<u64>) -> nix::Result<()> {
@@ -69,7 +73,7 @@ impl Timer {
             return self.descriptor.unset();
         };
         // Zero would disarm the timer.
-        let time = std::time::Duration::from_nanos(time_ns.max(1));
+        let time = std::time::Duration::from_nanos(self.paper.to_monotonic(time_ns).max(1));
         let at = Expiration::OneShot(TimeSpec::from_duration(time));
         self.descriptor.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)
     }

@@ -41,7 +41,14 @@ impl Captures {
             file.write_all(&file_header(snaplen)).of(|| name.clone())?;
             Ok(Capture { name, socket, inbox: Inbox::new(snaplen as usize), file })
         };
-        world.plan.captures.iter().map(open).collect::<Result<_>>().map(Self)
+        world
+            .plan
+            .captures
+            .iter()
+            .filter(|plan| world.plan.carries(plan.node))
+            .map(open)
+            .collect::<Result<_>>()
+            .map(Self)
     }
 
     pub fn schedule(&mut self, world: &mut World<'_>) {

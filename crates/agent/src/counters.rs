@@ -91,7 +91,8 @@ fn arrange(
     nodes: &mut [NodeCounters],
     time_ns: i64,
 ) -> Counters {
-    let index = |node: usize, interface: &str| interfaces[node][interface];
+    // An end that is not here counts nothing here.
+    let index = |node: usize, interface: &str| interfaces[node].get(interface).copied().unwrap_or(0);
     let mut end =
         |end: &End| nodes[end.node].ends.remove(&index(end.node, &end.interface)).unwrap_or_default();
     let links = plan.links.iter().map(|link| LinkCounters { a: end(&link.a), b: end(&link.b) }).collect();
@@ -104,6 +105,9 @@ fn arrange(
 }
 
 fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters> {
+    if world.lab.interfaces[node].is_empty() {
+        return Ok(NodeCounters { ends: HashMap::new(), queues: HashMap::new(), mib: Mib::new() });
+    }
     world.lab.namespaces.enter(node)?;
     let here = || format!("node {}: its counters", world.lab.namespaces.name(node));
     let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
@@ -131,6 +135,9 @@ fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters>
         })
         .of(here)?;
     let mut mib = Mib::new();
+    if !world.plan.carries(node) {
+        return Ok(NodeCounters { ends, queues, mib });
+    }
     let mut file = |name: &str, parse: fn(&str, &mut Mib)| {
         let length = read_whole(&format!("/proc/thread-self/net/{name}"), text).of(here)?;
         parse(&String::from_utf8_lossy(&text[..length]), &mut mib);

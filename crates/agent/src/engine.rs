@@ -5,8 +5,9 @@
 use crate::agenda::{Action, Timer};
 use crate::capture::Captures;
 use crate::children::{Children, Notice};
-use crate::failure::{Of, Result};
+use crate::failure::{Failure, Of, Result};
 use crate::gate::{Event, Gate};
+use crate::lateness::Lateness;
 use crate::plan::Transport;
 use crate::queues::Taps;
 use crate::records;
@@ -15,9 +16,13 @@ use crate::tcp::Tcp;
 use crate::udp::Udp;
 use crate::world::{Token, World, READABLE};
 use nix::errno::Errno;
-use nix::sys::epoll::{EpollEvent, EpollTimeout};
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
 const EVENTS_A_WAIT: usize = 256;
+/// Stands for the gate where the id of a program that ended is expected.
+pub const GATE: u64 = u64::MAX;
+/// On the wall clock, taps are written out this often (real time), for those who follow them.
+const TAP_INTERVAL_NS: u64 = 100_000_000;
 /// Progress is told this often.
 const PROGRESS_STEPS: u32 = 100;
 
@@ -28,14 +33,17 @@ pub struct Engine<'a> {
     tcp: Tcp,
     udp: Udp,
     captures: Captures,
-    taps: TapStream,
+    /// None: the host's kernel has no taps.
+    taps: Option<TapStream>,
     timer: Timer,
+    lateness: Lateness,
 }
 
 impl<'a> Engine<'a> {
     pub fn new(world: World<'a>, gate: Option<Gate>) -> Result<Self> {
+        let mut world = world;
         let plan = world.plan;
-        let timer = Timer::new().of(|| "timer".into())?;
+        let timer = Timer::new(world.paper()).of(|| "timer".into())?;
         world.watch(&timer.descriptor, Token::Timer, READABLE).of(|| "timer".into())?;
         let flows: Vec<_> = (0..).zip(crate::schedule::flows(plan)).collect();
         let is_tcp =
@@ -44,11 +52,21 @@ impl<'a> Engine<'a> {
         let tcp = Tcp::new(&world, tcp.into_iter())?;
         let udp = Udp::new(&world, udp.into_iter())?;
         let taps = TapStream::open(&world)?;
+        if taps.is_some() && plan.place.is_some() {
+            world.agenda.add(plan.epoch_ns, Action::DrainTaps);
+        }
         let mut captures = Captures::open(&world)?;
         let children = Children::new(&world)?;
-        let mut world = world;
         captures.schedule(&mut world);
-        Ok(Self { world, gate, children, tcp, udp, captures, taps, timer })
+        let lateness = Lateness::default();
+        Ok(Self { world, gate, children, tcp, udp, captures, taps, timer, lateness })
+    }
+
+    /// From now on `run_until_exit(GATE)` ends when the host says something. A gate that is polled.
+    pub fn watch_gate(&mut self) -> Result<()> {
+        let gate = self.gate.as_ref().ok_or_else(|| Failure::new("mode lab: no gate"))?;
+        // Level-triggered: a read takes one piece only.
+        self.world.watch(gate, Token::Gate, EpollFlags::EPOLLIN).of(|| "gate".into())
     }
 
     /// Starts the workloads; their times count from `base_ns` (CLOCK_MONOTONIC).
@@ -97,11 +115,19 @@ impl<'a> Engine<'a> {
     /// Does all that is due. True at an alarm.
     fn act(&mut self) -> Result<bool> {
         while let Some((due_ns, action)) = self.world.agenda.take_due(self.world.now_ns()) {
+            self.lateness.count(self.world.now_ns() - due_ns);
             match action {
                 Action::TcpConnect(flow) => self.tcp.connect(&self.world, flow)?,
                 Action::TcpBegin(flow) => self.tcp.begin(flow),
                 Action::TcpStop(flow) => self.tcp.stop(flow),
                 Action::UdpSend(flow) => self.udp.send(&mut self.world, flow)?,
+                Action::UdpDrain => self.udp.drain_all(&mut self.world, due_ns)?,
+                Action::DrainTaps => {
+                    self.taps.as_mut().map_or(Ok(()), TapStream::take)?;
+                    let dilation =
+                        self.world.plan.place.as_ref().map_or(1, |place| u64::from(place.dilation));
+                    self.world.agenda.add(due_ns + TAP_INTERVAL_NS / dilation, action);
+                }
                 Action::SampleFlows => {
                     self.tcp.sample(&self.world)?;
                     self.world.agenda.add(due_ns + self.world.plan.flow_interval_ns, action);
@@ -121,7 +147,9 @@ impl<'a> Engine<'a> {
     fn dispatch(&mut self, event: &EpollEvent) -> Result<Option<u64>> {
         match Token::unpack(event.data()) {
             Token::Timer => self.timer.on_fired(),
-            Token::Taps => self.taps.take()?,
+            Token::Taps => self.taps.as_mut().map_or(Ok(()), TapStream::take)?,
+            // Commands are taken between waits (lab.rs).
+            Token::Gate => return Ok(Some(GATE)),
             Token::Listener(listener) => self.tcp.on_listener(&self.world, listener)?,
             Token::Sender(flow) => self.tcp.on_sender(&self.world, flow, event.events()),
             Token::Receiver(flow) => self.tcp.on_receiver(&self.world, flow, event.events()),
@@ -150,6 +178,9 @@ impl<'a> Engine<'a> {
     }
 
     fn tell_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {
+        if step == 0 {
+            self.lateness.reset()?;
+        }
         self.tell(&Event::Progress { time_ns: self.world.since_epoch(due_ns) })?;
         if step < PROGRESS_STEPS {
             let duration_ns = self.world.plan.duration_ns;
@@ -170,8 +201,11 @@ impl<'a> Engine<'a> {
         // First the books: what closes flows below sends packets of its own, at this very instant.
         crate::counters::write(&self.world)?;
         self.world.lab.namespaces.go_home()?;
-        Taps::find(self.world.plan)?.flush()?;
-        self.taps.finish()?;
+        if let Some(taps) = self.taps {
+            Taps::find(self.world.plan)?.flush()?;
+            taps.finish()?;
+        }
+        self.lateness.write(&self.world)?;
         self.captures.finish(&self.world)?;
         self.tcp.finish(&self.world)?;
         self.udp.finish(&self.world)?;

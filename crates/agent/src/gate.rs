@@ -6,7 +6,9 @@ use crate::failure::{Failure, Of, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 
 const DEVICE: &str = "/dev/qgate";
 
@@ -26,8 +28,16 @@ pub enum Event {
 pub enum Command {
     Exec(Program),
     Background(Program),
-    Advance { id: u64, ns: u64 },
-    Workloads { id: u64 },
+    Advance {
+        id: u64,
+        ns: u64,
+    },
+    /// `base_ns` (CLOCK_MONOTONIC): what their times count from, where several nodes have to agree.
+    Workloads {
+        id: u64,
+        #[serde(default)]
+        base_ns: Option<u64>,
+    },
     Stop,
 }
 
@@ -44,12 +54,48 @@ pub struct Program {
 
 pub struct Gate {
     lines: BufReader<File>,
+    /// Of a gate that is polled: the beginning of a line.
+    received: Vec<u8>,
+}
+
+impl AsFd for Gate {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lines.get_ref().as_fd()
+    }
 }
 
 impl Gate {
-    pub fn open() -> Result<Self> {
-        let device = OpenOptions::new().read(true).write(true).open(DEVICE).of(|| DEVICE.into())?;
-        Ok(Self { lines: BufReader::new(device) })
+    /// The gate of a guest. On the wall clock it is polled, in virtual time a read stops the guest.
+    pub fn open(polled: bool) -> Result<Self> {
+        let flags = if polled { libc::O_NONBLOCK } else { 0 };
+        let device = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open(DEVICE)
+            .of(|| DEVICE.into())?;
+        Ok(Self { lines: BufReader::new(device), received: Vec::new() })
+    }
+
+    /// A stream that was inherited.
+    pub fn from_descriptor(descriptor: OwnedFd) -> Self {
+        Self { lines: BufReader::new(descriptor.into()), received: Vec::new() }
+    }
+
+    /// Without waiting: the commands that have come (or why a line is none).
+    pub fn receive_waiting(&mut self) -> Result<Vec<std::result::Result<Command, String>>> {
+        let mut piece = [0; 1 << 16];
+        match self.lines.get_mut().read(&mut piece) {
+            Ok(0) => return Ok(vec![Ok(Command::Stop)]),
+            Ok(length) => self.received.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Vec::new()),
+            Err(error) => return Err(Failure::new(format!("{DEVICE}: reading: {error}"))),
+        }
+        let Some(end) = self.received.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
+        let rest = self.received.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.received, rest);
+        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        Ok(lines.map(parse).collect())
     }
 
     pub fn send(&mut self, event: &Event) -> Result<()> {
@@ -66,9 +112,13 @@ impl Gate {
         if length == 0 {
             return Ok(Ok(Command::Stop));
         }
-        Ok(serde_json::from_str(&line)
-            .map_err(|error| format!("not a command: {error}: {}", line.trim_end())))
+        Ok(parse(line.as_bytes()))
     }
+}
+
+fn parse(line: &[u8]) -> std::result::Result<Command, String> {
+    let said = || String::from_utf8_lossy(line).trim_end().to_owned();
+    serde_json::from_slice(line).map_err(|error| format!("not a command: {error}: {}", said()))
 }
 
 /// RFC 4648, section 4.

@@ -10,9 +10,28 @@ use std::convert::Infallible;
 use std::ffi::CString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the guest sees the cell folder.
-pub const CELL: &str = "/mnt";
+const CELL: &str = "/mnt";
+/// Where a container sees its node's.
+pub const NODE: &str = "/qbed";
+
+static ON_HOST_KERNEL: AtomicBool = AtomicBool::new(false);
+
+/// To be called first where the agent is no guest's.
+pub fn is_on_host_kernel() {
+    ON_HOST_KERNEL.store(true, Ordering::Relaxed);
+}
+
+/// The folder of the cell.
+pub fn cell() -> &'static str {
+    if ON_HOST_KERNEL.load(Ordering::Relaxed) {
+        NODE
+    } else {
+        CELL
+    }
+}
 
 /// fs.nr_open's default: the most descriptors that a process may ask for.
 const DESCRIPTORS: u64 = 1 << 20;
@@ -26,6 +45,15 @@ pub fn mount_kernel() -> Result<()> {
     mount_one("hostfs", CELL, Some("."))?;
     setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).of(|| "raising RLIMIT_NOFILE".into())?;
     allow_congestion_controls()
+}
+
+/// Devices in the first namespace carry frames between nodes, and nothing of their own.
+pub fn quiet_home() -> Result<()> {
+    for scope in ["all", "default"] {
+        let key = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
+        std::fs::write(&key, "1").of(|| key.clone())?;
+    }
+    Ok(())
 }
 
 /// Lets every node choose any congestion control that the kernel has: a network namespace other than the first may use

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Mode `lab`: the host's commands, one after the other. Between commands virtual time stands still.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, GATE};
 use crate::failure::{Failure, Result};
 use crate::gate::{Command, Event, Program};
 
@@ -33,13 +33,48 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
             Ok(Command::Workloads { .. }) if started => {
                 engine.tell(&Event::Error { error: "the workloads were started already".into() })?;
             }
-            Ok(Command::Workloads { id }) => {
+            Ok(Command::Workloads { id, base_ns }) => {
                 started = true;
-                engine.start_workloads(engine.world.now_ns() + BEFORE_WORKLOADS_NS);
+                start_workloads(engine, base_ns);
                 done(engine, id)?;
             }
         }
     }
+}
+
+/// On the wall clock: time passes by itself, and commands do not wait for one another. Serves until `stop`.
+pub fn serve_on_the_wall_clock(engine: &mut Engine<'_>) -> Result<()> {
+    let mut started = false;
+    engine.watch_gate()?;
+    loop {
+        engine.run_until_exit(GATE)?;
+        let gate = engine.gate.as_mut().ok_or_else(|| Failure::new("mode lab: no gate (qgate=FD)"))?;
+        for command in gate.receive_waiting()? {
+            match command {
+                Ok(Command::Stop) => return Ok(()),
+                Ok(Command::Exec(program) | Command::Background(program)) => {
+                    start(engine, &program)?;
+                }
+                Ok(Command::Workloads { id, base_ns }) if !started => {
+                    started = true;
+                    start_workloads(engine, base_ns);
+                    done(engine, id)?;
+                }
+                Ok(Command::Workloads { .. }) => {
+                    engine.tell(&Event::Error { error: "the workloads were started already".into() })?;
+                }
+                Ok(Command::Advance { .. }) => {
+                    engine.tell(&Event::Error { error: "time passes by itself on the wall clock".into() })?;
+                }
+                Err(error) => engine.tell(&Event::Error { error })?,
+            }
+        }
+    }
+}
+
+fn start_workloads(engine: &mut Engine<'_>, base_ns: Option<u64>) {
+    let base_ns = base_ns.unwrap_or_else(|| engine.world.now_ns() + BEFORE_WORKLOADS_NS);
+    engine.start_workloads(base_ns);
 }
 
 fn done(engine: &mut Engine<'_>, id: u64) -> Result<()> {

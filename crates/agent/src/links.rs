@@ -4,7 +4,7 @@
 use crate::failure::Result;
 use crate::namespaces::Namespaces;
 use crate::netlink::{Batch, Netlink};
-use crate::plan::{End, Link};
+use crate::plan::{End, Link, Plan};
 
 /// kernel/include/uapi/qbed/qlink.h
 mod qlink {
@@ -24,28 +24,54 @@ const INFO_DATA: u16 = 2;
 /// `struct ifinfomsg` for a request that goes by name.
 pub const IFINFO: [u8; 16] = [0; 16];
 
-pub fn create(netlink: &Netlink, links: &[Link], namespaces: &Namespaces) -> Result<()> {
+/// Creates those that have an end here. Of a link between agents, the end of the other one's node is a device at home
+/// that is bridged to the container's interface. It transmits as the plan says if that node has no qlink of its own
+/// (it is on the host's kernel), else at once: there it was done already.
+pub fn create(netlink: &Netlink, plan: &Plan, namespaces: &Namespaces) -> Result<()> {
     let mut batch = Batch::default();
-    for link in links {
-        request(&mut batch, link, |node| namespaces.descriptor(node));
+    for (index, link) in plan.links.iter().enumerate() {
+        if link.ends().iter().any(|end| plan.carries(end.node)) {
+            request(&mut batch, plan, index, |node| namespaces.descriptor(node));
+        }
     }
     netlink.run(batch)
 }
 
-fn request(batch: &mut Batch, link: &Link, descriptor: impl Fn(usize) -> i32) {
+/// The name of a link's far device.
+pub fn far_device(link: usize) -> String {
+    format!("far{link}")
+}
+
+/// Faster than anything that a guest can carry.
+const AT_ONCE_BPS: u64 = 1_000_000_000_000_000;
+
+fn request(batch: &mut Batch, plan: &Plan, index: usize, descriptor: impl Fn(usize) -> i32) {
+    let link = &plan.links[index];
+    let [a, b] = link.ends().map(|end| as_built(plan, index, end));
+    let (a, b) = (a.as_ref().unwrap_or(&link.a), b.as_ref().unwrap_or(&link.b));
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     batch.request(libc::RTM_NEWLINK, flags, &IFINFO, format!("link {}", link.name));
-    identity(batch, link, &link.a, &descriptor);
+    identity(batch, link, a, &descriptor);
     let info = batch.begin(libc::IFLA_LINKINFO);
     batch.text(INFO_KIND, "qlink");
     let data = batch.begin(INFO_DATA);
     let peer = batch.begin(qlink::PEER);
     batch.raw(&IFINFO);
-    identity(batch, link, &link.b, &descriptor);
+    identity(batch, link, b, &descriptor);
     batch.end(peer);
-    transmitter(batch, &link.a, 0);
-    transmitter(batch, &link.b, qlink::OF_PEER);
+    transmitter(batch, a, 0);
+    transmitter(batch, b, qlink::OF_PEER);
     batch.end(data).end(info);
+}
+
+/// None: as the plan has it.
+fn as_built(plan: &Plan, link: usize, end: &End) -> Option<End> {
+    let place = plan.place.as_ref().filter(|place| place.node != end.node)?;
+    let mut far = End { interface: far_device(link), ..end.clone() };
+    if !place.on_host_kernel(end.node) {
+        far = End { rate_bps: AT_ONCE_BPS, delay_ns: 0, overhead_bytes: 0, loss: 0.0, ..far };
+    }
+    Some(far)
 }
 
 fn identity(batch: &mut Batch, link: &Link, end: &End, descriptor: impl Fn(usize) -> i32) {

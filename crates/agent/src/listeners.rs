@@ -99,7 +99,7 @@ fn listen(world: &World<'_>, spec: &FlowSpec) -> std::io::Result<(OwnedFd, Water
     let fd = socket::open(socket::domain(address), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     // A receiver has its part in some congestion controls (DCTCP's echo of CE), so it has the sender's.
-    if let Some(name) = &workload.congestion_control {
+    if let Some(name) = world.plan.congestion_control(workload, spec.dst) {
         socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
     }
     socket::bind(&fd, SocketAddr::new(address, workload.port))?;

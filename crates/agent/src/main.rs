@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! PID 1 of a lab in virtual time (docs/formats.md §2): builds what `plan.json` describes, drives its workloads or
 //! serves its host, writes the results and powers off. Whatever fails, it says so in `done.json` and powers off.
+//! In a container (docs/formats.md §5) it is the entry point, which starts such a guest for one node of the plan, or
+//! itself again on the host's kernel.
 
 mod agenda;
 mod capture;
 mod children;
+mod client;
 mod counters;
 mod engine;
 mod exec;
@@ -12,17 +15,21 @@ mod failure;
 mod gate;
 mod init;
 mod lab;
+mod lateness;
 mod links;
 mod listeners;
 mod namespaces;
 mod netlink;
+mod place;
 mod plan;
 mod queues;
 mod records;
+mod relay;
 mod routes;
 mod sample;
 mod schedule;
 mod socket;
+mod supervisor;
 mod tap;
 mod tcp;
 mod tcpinfo;
@@ -37,10 +44,12 @@ mod world;
 use crate::engine::Engine;
 use crate::failure::{Failure, Of, Result};
 use crate::gate::{Event, Gate};
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::records::Done;
 use crate::topology::Lab;
-use crate::world::World;
+use crate::world::{Paper, World};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,48 +58,118 @@ enum Mode {
     Lab,
 }
 
+const USAGE: &str = "qbed-agent cell|lab      process 1 of a virtual-time kernel; `qbed` starts it there
+qbed-agent node          the entry point of a lab node's container
+qbed-agent exec -- ARGV  runs a program in the node of this container";
+
 fn main() -> ExitCode {
-    if std::process::id() != 1 {
-        eprintln!("qbed-agent is the first process of a virtual-time kernel; `qbed` starts it there");
-        return ExitCode::FAILURE;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["cell" | "lab", ..] if std::process::id() == 1 => guest(words[0]),
+        ["node"] => supervisor::main(),
+        ["native", mode, origin_ns] => native(mode, origin_ns),
+        ["exec", "--", ref argv @ ..] if !argv.is_empty() => client::main(argv),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// Process 1 of a kernel of our own.
+fn guest(mode: &str) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| conclude(&Done::Failed { error: format!("the agent: {panic}") })));
-    let done = match run() {
-        Ok(end_ns) => Done::Complete { end_ns },
-        Err(failure) => Done::Failed { error: failure.to_string() },
-    };
+    let done = done(run_guest(mode));
     conclude(&done);
     ExitCode::FAILURE
 }
 
+fn done(result: Result<i64>) -> Done {
+    match result {
+        Ok(end_ns) => Done::Complete { end_ns },
+        Err(failure) => Done::Failed { error: failure.to_string() },
+    }
+}
+
 /// Says how the lab ended and powers off.
 fn conclude(done: &Done) {
+    say(done);
+    let Err(error) = init::power_off();
+    eprintln!("qbed-agent: powering off: {error}");
+}
+
+fn say(done: &Done) {
     if let Done::Failed { error } = done {
         eprintln!("qbed-agent: {error}");
     }
     if let Err(error) = done.write() {
         eprintln!("qbed-agent: out/done.json: {error}");
     }
-    let Err(error) = init::power_off();
-    eprintln!("qbed-agent: powering off: {error}");
 }
 
-fn run() -> Result<i64> {
-    let mode = match std::env::args().nth(1).as_deref() {
-        Some("cell") => Mode::Cell,
-        Some("lab") => Mode::Lab,
-        other => return Err(Failure::new(format!("the mode is cell or lab, not {other:?}"))),
-    };
+/// A node on the host's kernel: the container's own namespace, interfaces and clock.
+fn native(mode: &str, origin_ns: &str) -> ExitCode {
+    init::is_on_host_kernel();
+    let done = done(run_native(mode, origin_ns));
+    say(&done);
+    match done {
+        Done::Complete { .. } => ExitCode::SUCCESS,
+        Done::Failed { .. } => ExitCode::FAILURE,
+    }
+}
+
+fn mode(name: &str) -> Result<Mode> {
+    match name {
+        "cell" => Ok(Mode::Cell),
+        "lab" => Ok(Mode::Lab),
+        other => Err(Failure::new(format!("the mode is cell or lab, not {other:?}"))),
+    }
+}
+
+fn run_guest(name: &str) -> Result<i64> {
+    let mode = mode(name)?;
     init::mount_kernel()?;
-    std::fs::create_dir_all(records::out("")).of(|| "out".into())?;
-    let text = std::fs::read_to_string(format!("{}/plan.json", init::CELL)).of(|| "plan.json".into())?;
-    let plan = Plan::parse(&text)?;
+    let plan = read_plan()?;
     let gate = load_modules(&plan)?;
     init::mount_scratch()?;
-    let end_ns = plan.epoch_ns.saturating_add(plan.duration_ns);
+    if plan.place.is_some() {
+        init::quiet_home()?;
+    }
     let lab = Lab::build(&plan)?;
-    let mut engine = Engine::new(World::new(&plan, &lab)?, gate)?;
-    if engine.world.now_ns() >= plan.epoch_ns {
+    drive(mode, &plan, &lab, gate, Paper::GUEST)
+}
+
+/// The supervisor's end of the gate.
+const NATIVE_GATE: &str = "QBED_GATE";
+
+fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
+    let mode = mode(name)?;
+    let here = || "native".to_owned();
+    let origin_ns = origin_ns.parse().of(here)?;
+    let plan = read_plan()?;
+    let place = plan.place.as_ref().ok_or_else(|| Failure::new("there is no place.json"))?;
+    let paper = Paper { origin_ns, dilation: place.dilation };
+    let descriptor: i32 = std::env::var(NATIVE_GATE).of(here)?.parse().of(here)?;
+    // SAFETY: the supervisor passes this descriptor for this use, and nothing else here has it.
+    let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let lab = Lab::join(&plan)?;
+    drive(mode, &plan, &lab, Some(gate), paper)
+}
+
+fn read_plan() -> Result<Plan> {
+    std::fs::create_dir_all(records::out("")).of(|| "out".into())?;
+    let text = std::fs::read_to_string(format!("{}/plan.json", init::cell())).of(|| "plan.json".into())?;
+    let mut plan = Plan::parse(&text)?;
+    plan.place = Place::read(init::cell(), plan.nodes.len())?;
+    Ok(plan)
+}
+
+fn drive(mode: Mode, plan: &Plan, lab: &Lab, gate: Option<Gate>, paper: Paper) -> Result<i64> {
+    let end_ns = plan.epoch_ns.saturating_add(plan.duration_ns);
+    let mut engine = Engine::new(World::new(plan, lab, paper)?, gate)?;
+    let wall_clock = plan.place.is_some();
+    if engine.world.now_ns() >= plan.epoch_ns && !(wall_clock && mode == Mode::Lab) {
         return Err(Failure::new(format!("lab {}: the epoch came before the lab was built", plan.lab)));
     }
     let ready = Event::Ready { setup_nodes: plan.nodes.len() };
@@ -103,7 +182,11 @@ fn run() -> Result<i64> {
         Mode::Lab => {
             engine.run_until(plan.epoch_ns)?;
             engine.tell(&ready)?;
-            lab::serve(&mut engine)?;
+            if wall_clock {
+                lab::serve_on_the_wall_clock(&mut engine)?;
+            } else {
+                lab::serve(&mut engine)?;
+            }
         }
     }
     engine.finish()
@@ -119,5 +202,5 @@ fn load_modules(plan: &Plan) -> Result<Option<Gate>> {
         return Ok(None);
     };
     init::load_module(&folder, "qgate", &format!("fd={}", descriptor.to_string_lossy()))?;
-    Gate::open().map(Some)
+    Gate::open(plan.place.is_some()).map(Some)
 }

@@ -3,7 +3,7 @@
 //! are also mounted under /run/netns, where `ip netns exec` looks.
 
 use crate::failure::{Of, Result};
-use crate::plan::{Node, Sysctls};
+use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
 use nix::mount::{mount, MsFlags};
 use nix::sched::{setns, unshare, CloneFlags};
 use std::cell::Cell;
@@ -24,12 +24,24 @@ pub struct Namespaces {
 impl Namespaces {
     /// Creates the nodes' namespaces and writes the sysctls that links inherit (`all`, `default`) or that have
     /// nothing to do with links.
-    pub fn create(nodes: &[Node]) -> Result<Self> {
-        fs::create_dir_all(NAMES).of(|| NAMES.into())?;
+    ///
+    /// Other agents' nodes stand for what this one has of them, the far ends of its links: they are at home.
+    /// On the host's kernel so is the agent's own node, whose namespace is the container's.
+    pub fn create(plan: &Plan, native: bool) -> Result<Self> {
         let home = File::open(OURS).of(|| OURS.into())?;
-        let mut created = Vec::with_capacity(nodes.len());
-        for node in nodes {
+        let mut created = Vec::with_capacity(plan.nodes.len());
+        for (index, node) in plan.nodes.iter().enumerate() {
             let here = || format!("node {}: its network namespace", node.name);
+            if native || !plan.carries(index) {
+                if plan.carries(index) {
+                    // The sockets are told themselves: see `Plan::congestion_control`.
+                    let wanted = |key: &str| interface_of(key).is_none() && key != CONGESTION_CONTROL;
+                    write_sysctls(&format!("node {}", node.name), &node.sysctls, wanted)?;
+                }
+                created.push((node.name.clone(), home.try_clone().of(here)?));
+                continue;
+            }
+            fs::create_dir_all(NAMES).of(|| NAMES.into())?;
             unshare(CloneFlags::CLONE_NEWNET).of(here)?;
             let path = format!("{NAMES}/{}", node.name);
             File::create(&path).of(here)?;

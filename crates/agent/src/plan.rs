@@ -2,6 +2,7 @@
 //! `plan.json`, version 1, as types (docs/formats.md §1). What the types cannot say is checked in `validate`.
 
 use crate::failure::{Failure, Of, Result};
+use crate::place::Place;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,6 +28,27 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
     pub captures: Vec<Capture>,
     pub flow_interval_ns: u64,
+    /// Which part of it is this agent's; None: all of it.
+    #[serde(skip)]
+    pub place: Option<Place>,
+}
+
+/// The default congestion control of a node's sockets.
+pub const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
+
+impl Plan {
+    /// What a workload's sockets at a node have to be told; None: the kernel's default is right. In a container the
+    /// host's kernel may not let a default be chosen (`tcp_allowed_congestion_control`), but each socket may.
+    pub fn congestion_control<'a>(&'a self, workload: &'a Workload, node: usize) -> Option<&'a str> {
+        let native = self.place.as_ref().is_some_and(|place| place.on_host_kernel(place.node));
+        let own = || self.nodes[node].sysctls.get(CONGESTION_CONTROL).filter(|_| native);
+        workload.congestion_control.as_ref().or_else(own).map(String::as_str)
+    }
+
+    /// Whether a node is this agent's.
+    pub fn carries(&self, node: usize) -> bool {
+        self.place.as_ref().is_none_or(|place| place.node == node)
+    }
 }
 
 /// Paths under /proc/sys, and their values.
@@ -96,7 +118,7 @@ impl Link {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
     pub node: usize,

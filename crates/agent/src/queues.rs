@@ -5,7 +5,8 @@ use crate::failure::{Failure, Of, Result};
 use crate::netlink::{attribute, u16_at, Batch, Netlink};
 use crate::plan::{Hex, Plan, Qdisc, Queue};
 use std::collections::HashMap;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 /// linux/rtnetlink.h
 const TCA_KIND: u16 = 1;
@@ -82,6 +83,23 @@ pub fn run_tc(queue: &Queue) -> Result<()> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(Failure::new(format!("{}: {}", here(), said.trim())))
+}
+
+/// Runs lines of `tc -batch`.
+pub fn tc_batch(lines: &str) -> Result<()> {
+    let here = || "tc -batch".to_owned();
+    let mut command = Command::new("tc");
+    command.args(["-batch", "-"]).env("PATH", crate::exec::PATH);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().of(here)?;
+    let mut stdin = child.stdin.take().ok_or_else(|| Failure::new("tc -batch: no stdin"))?;
+    stdin.write_all(lines.as_bytes()).of(here)?;
+    drop(stdin);
+    let output = child.wait_with_output().of(here)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("tc -batch: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
 /// The taps of a plan's queues.

@@ -2,7 +2,6 @@
 //! The files of results, but for counters and captures.
 
 use crate::failure::{Of, Result};
-use crate::init::CELL;
 use crate::plan::Plan;
 use crate::tcpinfo::TcpInfo;
 use serde::Serialize;
@@ -15,7 +14,7 @@ use std::path::PathBuf;
 const BUFFER: usize = 1 << 20;
 
 pub fn out(name: &str) -> PathBuf {
-    [CELL, "out", name].iter().collect()
+    [crate::init::cell(), "out", name].iter().collect()
 }
 
 pub fn create(name: &str) -> Result<BufWriter<File>> {

@@ -71,12 +71,26 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Opens the listening sockets of all flows.
+    /// Opens the listening sockets of all flows that end here.
     pub fn new(world: &World<'_>, flows: impl Iterator<Item = (u32, FlowSpec)>) -> Result<Self> {
-        let flows: Vec<Flow> = flows.map(|(id, spec)| Flow::new(id, spec)).collect();
+        let plan = world.plan;
+        let mut ports = Ports::default();
+        // Every agent numbers all flows, and keeps its own.
+        let flows =
+            flows.map(|(id, spec)| Flow { src_port: ports.next(plan, spec.src), ..Flow::new(id, spec) });
+        let flows: Vec<Flow> =
+            flows.filter(|flow| plan.carries(flow.spec.src) || plan.carries(flow.spec.dst)).collect();
         let series =
             (world.plan.flow_interval_ns > 0).then(|| records::create("tcpinfo.ndjson")).transpose()?;
-        let listeners = Listeners::open(world, flows.iter().map(|flow| &flow.spec))?;
+        let received = flows.iter().map(|flow| &flow.spec).filter(|spec| plan.carries(spec.dst));
+        let mut listeners = Listeners::open(world, received)?;
+        for (index, flow) in (0..).zip(&flows) {
+            if plan.place.is_some() && plan.carries(flow.spec.dst) {
+                let family = plan.workloads[flow.spec.workload].family;
+                let source = SocketAddr::new(address(plan, flow.spec.src, family), flow.src_port);
+                listeners.expect(world, &flow.spec, source, index);
+            }
+        }
         let bind = several_addresses(world.plan);
         Ok(Self { flows, listeners, active: BTreeSet::new(), series, controls: HashMap::new(), bind })
     }
@@ -89,6 +103,10 @@ impl Tcp {
         for (index, flow) in (0..).zip(&mut self.flows) {
             let start_ns = base_ns + flow.spec.start_ns;
             flow.start_ns = world.since_epoch(start_ns);
+            if !world.plan.carries(flow.spec.src) {
+                flow.phase = Phase::Quiet;
+                continue;
+            }
             if world.plan.workloads[flow.spec.workload].connect == Connect::Before {
                 world.agenda.add(connect_ns, Action::TcpConnect(index));
                 world.agenda.add(start_ns, Action::TcpBegin(index));
@@ -107,10 +125,16 @@ impl Tcp {
         let flow = &mut self.flows[index as usize];
         let workload = &world.plan.workloads[flow.spec.workload];
         world.lab.namespaces.enter(flow.spec.src)?;
-        match open_sender(world, workload, &flow.spec, self.bind[flow.spec.src], index) {
+        let bind = match flow.src_port {
+            0 => self.bind[flow.spec.src].then_some(0),
+            port => Some(port),
+        };
+        match open_sender(world, workload, &flow.spec, bind, index) {
             Ok((sender, source)) => {
                 flow.src_port = source.port();
-                self.listeners.expect(world, &flow.spec, source, index);
+                if world.plan.place.is_none() {
+                    self.listeners.expect(world, &flow.spec, source, index);
+                }
                 flow.sender = Some(sender);
                 self.active.insert(index);
             }
@@ -348,6 +372,27 @@ impl Flow {
     }
 }
 
+/// Source ports where sender and receiver have different agents: the receiver's has to know them.
+#[derive(Default)]
+struct Ports(HashMap<usize, u16>);
+
+impl Ports {
+    const FIRST: u16 = 10_000;
+    /// Below the kernel's own ephemeral ports.
+    const COUNT: u16 = 22_000;
+
+    /// 0: the kernel chooses.
+    fn next(&mut self, plan: &Plan, src: usize) -> u16 {
+        if plan.place.is_none() {
+            return 0;
+        }
+        let used = self.0.entry(src).or_default();
+        let port = Self::FIRST + *used;
+        *used = (*used + 1) % Self::COUNT;
+        port
+    }
+}
+
 /// Of each node: whether it has more than one address of a family, so that the kernel cannot know which one is meant.
 fn several_addresses(plan: &Plan) -> Vec<bool> {
     let mut addresses: Vec<BTreeSet<IpAddr>> =
@@ -364,7 +409,7 @@ fn open_sender(
     world: &World<'_>,
     workload: &Workload,
     spec: &FlowSpec,
-    bind: bool,
+    bind: Option<u16>,
     index: u32,
 ) -> Result<(OwnedFd, SocketAddr)> {
     let src = address(world.plan, spec.src, workload.family);
@@ -373,13 +418,18 @@ fn open_sender(
         let fd = socket::open(socket::domain(src), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
         // The last segment is not held back; MSG_MORE keeps all others full.
         socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        if let Some(name) = &workload.congestion_control {
+        if let Some(name) = world.plan.congestion_control(workload, spec.src) {
             socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
         }
-        if bind {
-            // The port is chosen at connect(), where only the four-tuple has to be free.
-            socket::set(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
-            socket::bind(&fd, SocketAddr::new(src, 0))?;
+        if let Some(port) = bind {
+            // A port of 0 is chosen at connect(), where only the four-tuple has to be free.
+            let option = if port == 0 {
+                (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)
+            } else {
+                (libc::SOL_SOCKET, libc::SO_REUSEADDR)
+            };
+            socket::set(&fd, option.0, option.1, 1)?;
+            socket::bind(&fd, SocketAddr::new(src, port))?;
         }
         socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
         let port = socket::local_port(&fd)?;

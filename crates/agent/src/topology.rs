@@ -21,9 +21,9 @@ pub struct Lab {
 impl Lab {
     pub fn build(plan: &Plan) -> Result<Self> {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
-        let namespaces = Namespaces::create(&plan.nodes)?;
+        let namespaces = Namespaces::create(plan, false)?;
         let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
-        links::create(&netlink, &plan.links, &namespaces)?;
+        links::create(&netlink, plan, &namespaces)?;
         let ends = ends_by_node(plan);
         let queues = queues_by_node(plan);
         let taps = queues::Taps::find(plan)?;
@@ -33,6 +33,14 @@ impl Lab {
             let here = || format!("node {}", plan.nodes[node].name);
             let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
             let found = interface_indexes(&netlink).of(here)?;
+            if !plan.carries(node) {
+                let far = far_interfaces(plan, node, &found);
+                if !far.is_empty() {
+                    bring_up_far(&netlink, plan, &far, &queues[node], &taps)?;
+                }
+                interfaces.push(far);
+                continue;
+            }
             let mut batch = Batch::default();
             for queue in &queues[node] {
                 queues::request(&mut batch, &plan.queues[*queue], found[&plan.queues[*queue].interface]);
@@ -47,8 +55,104 @@ impl Lab {
             interfaces.push(found);
         }
         namespaces.go_home()?;
+        if plan.place.is_some() {
+            bridge(plan)?;
+        }
         Ok(Self { namespaces, interfaces })
     }
+
+    /// The one node of a container whose kernel is the host's: its interfaces are there.
+    pub fn join(plan: &Plan) -> Result<Self> {
+        let namespaces = Namespaces::create(plan, true)?;
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
+        let found = interface_indexes(&netlink).of(|| "interfaces".into())?;
+        let ends = ends_by_node(plan);
+        let mut interfaces = vec![HashMap::new(); plan.nodes.len()];
+        for node in (0..plan.nodes.len()).filter(|node| plan.carries(*node)) {
+            let mut batch = Batch::default();
+            for (end, _) in &ends[node] {
+                if let Some(ifindex) = found.get(&end.interface) {
+                    hardware_address(&mut batch, *ifindex, end);
+                }
+            }
+            configure(&mut batch, plan, node, &ends[node], &found)?;
+            netlink.run(batch)?;
+            write_interface_sysctls(&plan.nodes[node])?;
+            interfaces[node].clone_from(&found);
+        }
+        Ok(Self { namespaces, interfaces })
+    }
+}
+
+/// What stands here for another agent's node: its ends of the links to ours.
+fn far_interfaces(plan: &Plan, node: usize, home: &HashMap<String, u32>) -> HashMap<String, u32> {
+    let links = plan.links.iter().enumerate();
+    let ends = links.flat_map(|(index, link)| link.ends().map(|end| (index, end)));
+    let far = ends.filter(|(_, end)| end.node == node);
+    far.filter_map(|(index, end)| {
+        let ifindex = home.get(&links::far_device(index))?;
+        Some((end.interface.clone(), *ifindex))
+    })
+    .collect()
+}
+
+/// The links of this container's node, in the order of their `vec` devices (one for each interface of the container).
+pub fn links_here(plan: &Plan) -> impl Iterator<Item = usize> + '_ {
+    let links = plan.links.iter().enumerate();
+    links.filter(|(_, link)| link.ends().iter().any(|end| plan.carries(end.node))).map(|(index, _)| index)
+}
+
+/// Joins each link's far device with the interface of the container that carries it.
+fn bridge(plan: &Plan) -> Result<()> {
+    let mut commands = String::new();
+    for (number, link) in links_here(plan).enumerate() {
+        let (outside, far) = (format!("vec{number}"), links::far_device(link));
+        for (from, to) in [(&outside, &far), (&far, &outside)] {
+            commands += &format!("qdisc add dev {from} ingress\n");
+            commands +=
+                &format!("filter add dev {from} ingress matchall action mirred egress redirect dev {to}\n");
+        }
+    }
+    let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
+    let found = interface_indexes(&netlink).of(|| "interfaces".into())?;
+    let mut batch = Batch::default();
+    for number in 0..links_here(plan).count() {
+        let name = format!("vec{number}");
+        let ifindex = found.get(&name).ok_or_else(|| Failure::new(format!("the guest has no {name}")))?;
+        up(&mut batch, *ifindex, name);
+    }
+    netlink.run(batch)?;
+    queues::tc_batch(&commands)
+}
+
+/// Its queues are here if it has no kernel of ours to have them.
+fn bring_up_far(
+    netlink: &Netlink,
+    plan: &Plan,
+    far: &HashMap<String, u32>,
+    queues: &[usize],
+    taps: &queues::Taps<'_>,
+) -> Result<()> {
+    let on_host_kernel =
+        |queue: usize| plan.place.as_ref().is_some_and(|place| place.on_host_kernel(plan.queues[queue].node));
+    let ours = |queue: &usize| on_host_kernel(*queue) && far.contains_key(&plan.queues[*queue].interface);
+    let ours: Vec<usize> = queues.iter().copied().filter(ours).collect();
+    let mut batch = Batch::default();
+    for queue in &ours {
+        queues::request(&mut batch, &plan.queues[*queue], far[&plan.queues[*queue].interface]);
+    }
+    for (interface, ifindex) in far {
+        up(&mut batch, *ifindex, format!("the far end of {interface}"));
+    }
+    netlink.run(batch)?;
+    taps.attach(&ours, far)
+}
+
+fn hardware_address(batch: &mut Batch, ifindex: u32, end: &End) {
+    let mut fixed = IFINFO;
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let object = format!("interface {}: its address", end.interface);
+    batch.request(libc::RTM_NEWLINK, 0, &fixed, object).attribute(libc::IFLA_ADDRESS, &end.mac.0);
 }
 
 /// Of each node: its ends of links, with the opposite ends.

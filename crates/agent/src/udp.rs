@@ -18,6 +18,11 @@ use std::os::fd::OwnedFd;
 const BUFFER_BYTES: i32 = 256 << 20;
 /// Datagrams sent to a receiver until it is drained.
 const DRAIN_EVERY: u32 = 512;
+/// Where the sender is elsewhere, receivers are drained this often.
+const DRAIN_INTERVAL_NS: u64 = 10_000_000;
+/// Source ports where sender and receiver have different agents.
+const FIRST_PLACED_PORT: u16 = 10_000;
+const PLACED_PORTS: u16 = 22_000;
 
 struct Flow {
     id: u32,
@@ -26,7 +31,8 @@ struct Flow {
     packet_bytes: u32,
     sender: Option<OwnedFd>,
     src_port: u16,
-    receiver: usize,
+    /// None: another agent has it.
+    receiver: Option<usize>,
     base_ns: u64,
     start_ns: i64,
     last_arrival_ns: Option<i64>,
@@ -63,11 +69,26 @@ impl Udp {
         let mut udp =
             Self { flows: Vec::new(), receivers: Vec::new(), inbox: Inbox::new(1), payload: Vec::new() };
         let mut index: HashMap<(usize, u16, Family), usize> = HashMap::new();
+        let mut ranks: HashMap<usize, u16> = HashMap::new();
         for (id, spec) in flows {
             let workload = &world.plan.workloads[spec.workload];
             let Transport::Udp { rate_bps, packet_bytes } = workload.transport else {
                 continue;
             };
+            let src_port = if world.plan.place.is_some() {
+                let rank = ranks.entry(spec.src).or_default();
+                *rank = (*rank + 1) % PLACED_PORTS;
+                FIRST_PLACED_PORT + *rank
+            } else {
+                0
+            };
+            if !world.plan.carries(spec.dst) {
+                if world.plan.carries(spec.src) {
+                    udp.payload.resize(udp.payload.len().max(packet_bytes as usize), 0x71);
+                    udp.flows.push(Flow { src_port, ..Flow::new(id, spec, rate_bps, packet_bytes, None) });
+                }
+                continue;
+            }
             let key = (spec.dst, workload.port, workload.family);
             let receiver = if let Some(known) = index.get(&key) {
                 *known
@@ -82,7 +103,11 @@ impl Udp {
                 udp.receivers.len() - 1
             };
             udp.payload.resize(udp.payload.len().max(packet_bytes as usize), 0x71);
-            udp.flows.push(Flow::new(id, spec, rate_bps, packet_bytes, receiver));
+            if src_port != 0 {
+                let source = SocketAddr::new(address(world.plan, spec.src, workload.family), src_port);
+                udp.receivers[receiver].flows.insert(source, udp.flows.len() as u32);
+            }
+            udp.flows.push(Flow { src_port, ..Flow::new(id, spec, rate_bps, packet_bytes, Some(receiver)) });
         }
         Ok(udp)
     }
@@ -92,7 +117,12 @@ impl Udp {
         for (index, flow) in (0..).zip(&mut self.flows) {
             flow.base_ns = base_ns;
             flow.start_ns = world.since_epoch(base_ns + flow.spec.start_ns);
-            world.agenda.add(base_ns + flow.spec.start_ns, Action::UdpSend(index));
+            if world.plan.carries(flow.spec.src) {
+                world.agenda.add(base_ns + flow.spec.start_ns, Action::UdpSend(index));
+            }
+        }
+        if world.plan.place.is_some() && !self.receivers.is_empty() {
+            world.agenda.add(base_ns, Action::UdpDrain);
         }
     }
 
@@ -100,11 +130,13 @@ impl Udp {
         let flow = &mut self.flows[index as usize];
         if flow.sender.is_none() && flow.error.is_none() {
             world.lab.namespaces.enter(flow.spec.src)?;
-            match open_sender(world, &flow.spec) {
+            match open_sender(world, &flow.spec, flow.src_port) {
                 Ok((socket, source)) => {
                     flow.src_port = source.port();
                     flow.sender = Some(socket);
-                    self.receivers[flow.receiver].flows.insert(source, index);
+                    if let Some(receiver) = flow.receiver {
+                        self.receivers[receiver].flows.insert(source, index);
+                    }
                 }
                 Err(error) => flow.error = Some(error.to_string().into()),
             }
@@ -125,12 +157,18 @@ impl Udp {
             flow.sender = None;
             flow.done = true;
         }
-        let receiver = flow.receiver;
+        let Some(receiver) = flow.receiver else { return Ok(()) };
         self.receivers[receiver].undrained += 1;
         if self.receivers[receiver].undrained >= DRAIN_EVERY {
             self.drain(world, receiver)?;
         }
         Ok(())
+    }
+
+    /// For receivers whose senders are elsewhere: a round, and the next one.
+    pub fn drain_all(&mut self, world: &mut World<'_>, due_ns: u64) -> Result<()> {
+        world.agenda.add(due_ns + DRAIN_INTERVAL_NS, Action::UdpDrain);
+        self.finish(world)
     }
 
     pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
@@ -155,6 +193,7 @@ impl Udp {
         let plan = world.plan;
         self.flows.iter().map(move |flow| {
             let workload = &plan.workloads[flow.spec.workload];
+            let elsewhere = !plan.carries(flow.spec.src);
             let status = match (&flow.error, flow.done) {
                 (Some(_), _) => Status::Failed,
                 (None, true) => Status::Complete,
@@ -175,7 +214,7 @@ impl Udp {
                 size_bytes: flow.spec.size_bytes,
                 start_ns: flow.start_ns,
                 connected_ns: None,
-                end_ns: flow.last_arrival_ns.filter(|_| flow.done),
+                end_ns: flow.last_arrival_ns.filter(|_| flow.done || elsewhere),
                 received_bytes: flow.received.bytes,
                 sent_bytes: flow.sent.bytes,
                 status,
@@ -188,7 +227,7 @@ impl Udp {
 }
 
 impl Flow {
-    fn new(id: u32, spec: FlowSpec, rate_bps: u64, packet_bytes: u32, receiver: usize) -> Self {
+    fn new(id: u32, spec: FlowSpec, rate_bps: u64, packet_bytes: u32, receiver: Option<usize>) -> Self {
         Self {
             id,
             spec,
@@ -238,13 +277,13 @@ fn open_receiver(at: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn open_sender(world: &World<'_>, spec: &FlowSpec) -> io::Result<(OwnedFd, SocketAddr)> {
+fn open_sender(world: &World<'_>, spec: &FlowSpec, port: u16) -> io::Result<(OwnedFd, SocketAddr)> {
     let workload = &world.plan.workloads[spec.workload];
     let src = address(world.plan, spec.src, workload.family);
     let dst = address(world.plan, spec.dst, workload.family);
     let fd = socket::open(socket::domain(src), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES)?;
-    socket::bind(&fd, SocketAddr::new(src, 0))?;
+    socket::bind(&fd, SocketAddr::new(src, port))?;
     socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
     let port = socket::local_port(&fd)?;
     Ok((fd, SocketAddr::new(src, port)))
@@ -257,7 +296,7 @@ mod tests {
 
     fn flow(rate_bps: u64, packet_bytes: u32, size_bytes: Option<u64>, stop_ns: Option<u64>) -> Flow {
         let spec = FlowSpec { workload: 0, src: 0, dst: 1, size_bytes, start_ns: 100, stop_ns };
-        Flow::new(0, spec, rate_bps, packet_bytes, 0)
+        Flow::new(0, spec, rate_bps, packet_bytes, None)
     }
 
     fn deadlines(mut flow: Flow) -> Vec<u64> {

@@ -16,6 +16,7 @@ pub enum Token {
     Timer,
     Taps,
     Children,
+    Gate,
     Pipe(u32),
     Listener(u32),
     Sender(u32),
@@ -28,6 +29,7 @@ impl Token {
             Self::Timer => (0, 0),
             Self::Taps => (1, 0),
             Self::Children => (2, 0),
+            Self::Gate => (7, 0),
             Self::Pipe(index) => (3, index),
             Self::Listener(index) => (4, index),
             Self::Sender(index) => (5, index),
@@ -45,6 +47,7 @@ impl Token {
             3 => Self::Pipe(index),
             4 => Self::Listener(index),
             5 => Self::Sender(index),
+            7 => Self::Gate,
             _ => Self::Receiver(index),
         }
     }
@@ -64,10 +67,14 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub fn new(plan: &'a Plan, lab: &'a Lab) -> Result<Self> {
+    pub fn new(plan: &'a Plan, lab: &'a Lab, paper: Paper) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).of(|| "epoll".into())?;
-        let clock = Clock::new().of(|| "clock".into())?;
+        let clock = Clock::new(paper).of(|| "clock".into())?;
         Ok(Self { plan, lab, agenda: Agenda::default(), epoll, clock })
+    }
+
+    pub fn paper(&self) -> Paper {
+        self.clock.paper
     }
 
     pub fn watch(&self, fd: impl AsFd, token: Token, flags: EpollFlags) -> nix::Result<()> {
@@ -93,26 +100,49 @@ impl<'a> World<'a> {
 
     /// Of a packet's time stamp (CLOCK_REALTIME).
     pub fn stamp_since_epoch(&self, realtime_ns: u64) -> i64 {
-        self.since_epoch(realtime_ns.wrapping_sub(self.clock.realtime_offset_ns))
+        let monotonic_ns = realtime_ns.wrapping_sub(self.clock.realtime_offset_ns);
+        self.since_epoch(self.clock.paper.at_monotonic(monotonic_ns))
+    }
+}
+
+/// Paper time as a function of CLOCK_MONOTONIC (docs/formats.md §5): the same in a guest, whose kernel sees to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Paper {
+    pub origin_ns: i64,
+    pub dilation: u32,
+}
+
+impl Paper {
+    pub const GUEST: Self = Self { origin_ns: 0, dilation: 1 };
+
+    pub fn at_monotonic(self, monotonic_ns: u64) -> u64 {
+        u64::try_from(monotonic_ns as i64 - self.origin_ns).unwrap_or(0) / u64::from(self.dilation)
+    }
+
+    pub fn to_monotonic(self, paper_ns: u64) -> u64 {
+        let real_ns = i128::from(paper_ns) * i128::from(self.dilation) + i128::from(self.origin_ns);
+        u64::try_from(real_ns.max(0)).unwrap_or(u64::MAX)
     }
 }
 
 /// CLOCK_MONOTONIC, read at most once between two waits: PID 1's own work takes no virtual time.
 struct Clock {
+    paper: Paper,
     cached_ns: Cell<Option<u64>>,
     realtime_offset_ns: u64,
 }
 
 impl Clock {
-    fn new() -> nix::Result<Self> {
+    fn new(paper: Paper) -> nix::Result<Self> {
         let realtime_ns = read_ns(ClockId::CLOCK_REALTIME)?;
         let realtime_offset_ns = realtime_ns.wrapping_sub(read_ns(ClockId::CLOCK_MONOTONIC)?);
-        Ok(Self { cached_ns: Cell::new(None), realtime_offset_ns })
+        Ok(Self { paper, cached_ns: Cell::new(None), realtime_offset_ns })
     }
 
     fn now_ns(&self) -> u64 {
         self.cached_ns.get().unwrap_or_else(|| {
             let now_ns = read_ns(ClockId::CLOCK_MONOTONIC).expect("Linux has CLOCK_MONOTONIC");
+            let now_ns = self.paper.at_monotonic(now_ns);
             self.cached_ns.set(Some(now_ns));
             now_ns
         })
@@ -130,7 +160,7 @@ mod tests {
 
     #[test]
     fn tokens_survive_the_kernel() {
-        let all = [Token::Timer, Token::Taps, Token::Children];
+        let all = [Token::Timer, Token::Taps, Token::Children, Token::Gate];
         let numbered = [Token::Pipe, Token::Listener, Token::Sender, Token::Receiver];
         let all = all.into_iter().chain(numbered.into_iter().map(|token| token(u32::MAX)));
         assert!(all.into_iter().all(|token| Token::unpack(token.pack()) == token));

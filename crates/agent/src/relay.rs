@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Between a node's control socket and its gate: several clients, each with ids of its own; an answer goes to the one
+//! that asked, everything else to all.
+
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Number of a client's connection.
+pub type Client = u64;
+
+#[derive(Default)]
+pub struct Relay {
+    /// What the gate calls a request: who asked, and their name for it.
+    asked: HashMap<u64, (Client, Value)>,
+    next: u64,
+}
+
+impl Relay {
+    /// A client's command, as the gate is to have it. Err: what the client did wrong.
+    pub fn command(&mut self, client: Client, mut command: Value) -> Result<Value, String> {
+        let Some(fields) = command.as_object_mut() else { return Err("a command is an object".into()) };
+        if let Some(id) = fields.get("id").cloned() {
+            self.next += 1;
+            self.asked.insert(self.next, (client, id));
+            fields.insert("id".into(), self.next.into());
+        }
+        Ok(command)
+    }
+
+    /// An event of the gate, as its clients are to have it. None: it is for all.
+    pub fn event(&mut self, mut event: Value) -> (Option<Client>, Value) {
+        let Some(number) = event.get("id").and_then(Value::as_u64) else { return (None, event) };
+        let Some((client, id)) = self.asked.get(&number).cloned() else { return (Some(0), event) };
+        if event["event"] == "exit" {
+            self.asked.remove(&number);
+        }
+        event["id"] = id;
+        (Some(client), event)
+    }
+}
+
+/// Splits what came on a stream into whole lines; keeps the rest.
+pub fn lines(received: &mut Vec<u8>) -> Vec<Vec<u8>> {
+    let Some(end) = received.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
+    let rest = received.split_off(end + 1);
+    let whole = std::mem::replace(received, rest);
+    whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn two_clients_with_the_same_id_get_their_own_answers() {
+        let mut relay = Relay::default();
+        let first = relay.command(1, json!({"command": "exec", "id": 7})).unwrap();
+        let second = relay.command(2, json!({"command": "exec", "id": 7})).unwrap();
+        let exit = |command: &Value| json!({"event": "exit", "id": command["id"], "code": 0});
+        assert_eq!(relay.event(exit(&second)), (Some(2), json!({"event": "exit", "id": 7, "code": 0})));
+        assert_eq!(relay.event(exit(&first)).0, Some(1));
+        assert_eq!(relay.event(json!({"event": "ready"})).0, None);
+        assert!(relay.command(1, json!(3)).is_err());
+    }
+
+    #[test]
+    fn a_line_is_whole_or_waits() {
+        let mut received = b"one\n\ntwo\nthr".to_vec();
+        assert_eq!(lines(&mut received), [b"one".to_vec(), b"two".to_vec()]);
+        assert_eq!(received, b"thr");
+        assert!(lines(&mut received).is_empty());
+    }
+}
