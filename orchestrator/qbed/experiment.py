@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,8 +24,8 @@ from qbed.errors import LabError
 from qbed.lab import load_lab
 from qbed.matrix import Matrix, build_matrix, fingerprint
 from qbed.runner import WALL_TIMES, Totals, Watcher, run_cells
-from qbed.store import RunFolder, write_json
-from qbed.substrates import DiskFullError, Limits
+from qbed.store import RunFolder, StoreError, write_json
+from qbed.substrates import VIRTUAL, DiskFullError, Limits
 from qbed.tables import VERSION
 from qbed.toolchain import find_toolchain
 from qbed.worker import Task
@@ -77,8 +78,15 @@ def prepare(
     settings: Mapping[str, Any] | None = None,
     keep: bool = False,
     limits: Limits | None = None,
+    on: str = VIRTUAL,
+    dilation: int | None = None,
+    several: bool = False,
 ) -> Experiment:
-    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
+    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`.
+
+    `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
+    campaign runs on several substrates, each in a folder of its own within `out`.
+    """
     campaign, lab = _find(path)
     matrix = build_matrix(campaign, profile, seeds=seeds, settings=settings)
     name, plans = _check_plans(lab, matrix)
@@ -100,8 +108,27 @@ def prepare(
     if out is None:
         mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
         out = Path("runs") / f"{name}-{profile or 'all'}-{mark}"
-    task = Task(lab.resolve(), out.resolve(), matrix, limits or Limits(), keep)
+        out = out if on == VIRTUAL or several else out.with_name(f"{out.name}-{on}")
+    out = out / on if several else out
+    factor = 1
+    if on != VIRTUAL:
+        factor = dilation or _dilation(lab, matrix, out)
+        identity["substrate"] = {"name": on, "dilation": factor}
+    task = Task(lab.resolve(), out.resolve(), matrix, limits or Limits(), keep, on, factor)
     return Experiment(campaign, profile, task, identity)
+
+
+def _dilation(lab: Path, matrix: Matrix, out: Path) -> int:
+    """That of the run which the folder holds already, otherwise found by calibration with the first cell."""
+    from qbed.substrates.containers.calibrate import calibrated
+
+    with suppress(StoreError):
+        known = RunFolder(out).identity().get("substrate")
+        if known is not None:
+            return int(known["dilation"])
+    cell = matrix.cell(0)
+    loaded = load_lab(lab, dict(cell.settings))
+    return calibrated(loaded, compile_lab(loaded, cell.seed))
 
 
 def _find(path: Path) -> tuple[Campaign, Path]:
@@ -187,6 +214,8 @@ def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
             "run_at": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "wall_clock_s": round(wall_s, 2),
             "qbed": __version__,
+            "substrate": experiment.task.on,
+            "dilation": experiment.task.dilation,
             "python": platform.python_version(),
             "host": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "cores": len(os.sched_getaffinity(0)),

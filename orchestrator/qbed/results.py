@@ -21,6 +21,7 @@ from qbed.ports import port_names
 from qbed.records import Counters, RecordError, Row, read_counters, read_done, read_rows
 from qbed.schemes import registry
 from qbed.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, read_taps
+from qbed.wall import read_wall
 
 BATCH_ROWS = 10_000
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
@@ -40,13 +41,14 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     counters = read_counters(out / "counters.json")
     taps = _Taps(plan, number)
     taps.store(out / "taps.bin", into)
-    flows = _Flows(plan, number, done.end_ns)
+    wall = read_wall(out)
+    flows = _Flows(plan, number, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
     tables.write_table(into / "flows.parquet", tables.FLOWS, flows.batches(out / "flows.ndjson"))
     tables.write_table(into / "queues.parquet", tables.QUEUES, [taps.queues(counters)])
     if plan.flow_interval_ns:
         series = _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson")
         tables.write_table(into / "tcp_info.parquet", tables.TCP_INFO, series)
-    evidence = examine(plan, taps.summaries, counters)
+    evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"plan_sha256": hashlib.sha256((folder / "plan.json").read_bytes()).hexdigest()}
@@ -81,10 +83,11 @@ def _batches(schema: Any, cell: int, rows: Iterator[Row], file: str) -> Iterator
 class _Flows:
     """The flow records with what follows from them."""
 
-    def __init__(self, plan: Plan, cell: int, end_ns: int) -> None:
+    def __init__(self, plan: Plan, cell: int, end_ns: int, rounding_ns: int = ROUNDING_NS) -> None:
         self._plan = plan
         self._cell = cell
         self._end_ns = end_ns
+        self._rounding_ns = rounding_ns
         self._paths: dict[tuple[int, int], Path] = {}
         self._one_path = all(len(route.via) == 1 for node in plan.nodes for route in node.routes)
         self._workloads = {workload.id: workload for workload in plan.workloads}
@@ -120,7 +123,7 @@ class _Flows:
         if (
             self._one_path
             and row["slowdown"] is not None
-            and row["fct_ns"] < row["ideal_fct_ns"] - ROUNDING_NS
+            and row["fct_ns"] < row["ideal_fct_ns"] - self._rounding_ns
             and len(self.contradictions) < 5
         ):
             self.contradictions.append(

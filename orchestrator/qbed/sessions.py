@@ -25,6 +25,8 @@ from qbed.errors import QbedError
 from qbed.plan import Plan
 
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
+IN_CONTAINERS = "containers.json"
+"""The record of a lab of that name in containers: qbed.substrates.containers.labs."""
 UP_S, DOWN_S = 120.0, 20.0
 
 
@@ -81,6 +83,13 @@ class Conversation:
         self._connection = connection
         self._lines = connection.makefile("rb")
 
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._connection.close()
+
     def send(self, message: dict[str, Any]) -> None:
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
@@ -133,7 +142,7 @@ def start(plan: Plan, lab: Path) -> Session:
     """Bring a lab up: returns when its nodes are ready. The keeper and the guest go on when this process ends."""
     one = session(plan.lab)
     one.folder.parent.mkdir(parents=True, exist_ok=True)
-    if one.is_up():
+    if one.is_up() or (one.folder / IN_CONTAINERS).exists():
         raise SessionError(f"the lab {plan.lab} is up already; `qbed down {plan.lab}` takes it down")
     one.clean()
     one.folder.mkdir(mode=0o700)

@@ -27,6 +27,7 @@ SAME = {
     "matrix": "the axes and their values",
     "plans": "the plans (the lab file or what compiles it)",
     "toolchain": "the kernel, modules and agent",
+    "substrate": "the substrate or its dilation",
 }
 """What must be equal for a run to be continued; questions, views, claims and figures may change."""
 
@@ -58,7 +59,7 @@ class RunFolder:
         known = self.path / IDENTITY
         if known.exists():
             before = self.identity()
-            names = [what for key, what in SAME.items() if before.get(key) != identity[key]]
+            names = [what for key, what in SAME.items() if before.get(key) != identity.get(key)]
             if names:
                 raise StoreError(
                     f"{self.path} holds another run: {' and '.join(names)} differ;"

@@ -24,7 +24,7 @@ from qbed.lab import load_lab
 from qbed.matrix import Cell, Matrix
 from qbed.results import store_cell
 from qbed.store import RunFolder
-from qbed.substrates import Limits, Substrate, SubstrateError
+from qbed.substrates import VIRTUAL, Limits, Substrate, SubstrateError
 from qbed.substrates.virtual import VirtualSubstrate
 
 PROGRESS_EVERY_S = 0.2
@@ -39,6 +39,8 @@ class Task:
     matrix: Matrix
     limits: Limits = field(default_factory=Limits)
     keep: bool = False
+    on: str = VIRTUAL
+    dilation: int = 1
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no worker outlives its runner
     if os.getppid() != parent:
         return
-    os.sched_setaffinity(0, {core})
+    if task.on == VIRTUAL:  # elsewhere the cells have the whole machine
+        os.sched_setaffinity(0, {core})
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     worker = Worker(task)
@@ -81,14 +84,14 @@ class Worker:
     def __init__(self, task: Task, substrate: Substrate | None = None) -> None:
         self._task = task
         self._store = RunFolder(task.out)
-        self._substrate = substrate or VirtualSubstrate()
+        self._substrate = substrate or _substrate_of(task)
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
         """Run one cell; whatever goes wrong with it is its outcome."""
         begun = time.monotonic()
         cell = self._task.matrix.cell(number)
         status, error, fatal = "failed", None, False
-        row = describe(cell)
+        row = describe(cell, self._task)
         try:
             folder = self._store.begin(cell)
             row = self._run(cell, row, folder, pipe)
@@ -115,8 +118,10 @@ class Worker:
 
     def _run(self, cell: Cell, row: dict[str, Any], folder: Path, pipe: Connection | None) -> dict[str, Any]:
         work = folder / "work"
-        plan = compile_lab(load_lab(self._task.lab, dict(cell.settings)), cell.seed)
+        lab = load_lab(self._task.lab, dict(cell.settings))
+        plan = compile_lab(lab, cell.seed)
         (work / "plan.json").write_text(plan.dumps())
+        self._substrate.prepare(work, lab, plan)
         told = time.monotonic()
 
         def progress(fraction: float) -> None:
@@ -141,7 +146,21 @@ class Worker:
         return f"{error}\n    kept: {folder}"
 
 
-def describe(cell: Cell) -> dict[str, Any]:
+def _substrate_of(task: Task) -> Substrate:
+    if task.on == VIRTUAL:
+        return VirtualSubstrate()
+    from qbed.substrates.containers.cell import ContainersSubstrate
+
+    return ContainersSubstrate(task.dilation)
+
+
+def describe(cell: Cell, task: Task) -> dict[str, Any]:
     """What is known of a cell before it ran."""
     settings: Mapping[str, Any] = cell.settings
-    return {"cell": cell.number, **cell.values, "settings": json.dumps(settings, sort_keys=True, default=str)}
+    return {
+        "cell": cell.number,
+        **cell.values,
+        "settings": json.dumps(settings, sort_keys=True, default=str),
+        "substrate": task.on,
+        "dilation": task.dilation,
+    }

@@ -22,11 +22,15 @@ from rich.progress import (
 from rich.table import Table
 
 from qbed.source import scalar
+from qbed.substrates import VIRTUAL
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
-    from qbed.experiment import Conclusion
+    from qbed.experiment import Conclusion, Experiment
     from qbed.worker import Outcome
 
+Dilate = Annotated[
+    str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
+]
 LabFolder = Annotated[Path, typer.Argument(metavar="LAB", help="The lab's folder, or its campaign file.")]
 
 
@@ -52,6 +56,10 @@ def run(
     ] = 300.0,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what the guests wrote (plans, tap streams).")] = False,
     images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+    on: Annotated[
+        str, typer.Option("--on", help="`virtual`, `containerlab`, or `virtual,containerlab` to compare the two.")
+    ] = VIRTUAL,
+    dilate: Dilate = "auto",
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
 
@@ -61,18 +69,25 @@ def run(
     from qbed.experiment import conduct, prepare
     from qbed.substrates import Limits
 
-    settings = parse_settings(set_ or [])
-    experiment = prepare(
-        lab, profile, out=out, seeds=parse_seeds(seeds) if seeds else None, settings=settings, keep=keep,
-        limits=Limits(cell_timeout, stall_timeout),
-    )  # fmt: skip
-    cores = sorted(os.sched_getaffinity(0))
-    hands = jobs or len(cores)
-    screen = _Screen(len(experiment.task.matrix))
-    with screen.bar:
-        outcome = conduct(experiment, [cores[i % len(cores)] for i in range(hands)], screen, images=images)
-    _tell(outcome, screen.console)
-    if outcome.bad:
+    substrates, dilation = parse_substrates(on), parse_dilation(dilate)
+    several = len(substrates) > 1
+
+    def conclude(substrate: str) -> tuple[Experiment, Conclusion]:
+        experiment = prepare(
+            lab, profile, out=out, seeds=parse_seeds(seeds) if seeds else None, settings=parse_settings(set_ or []),
+            keep=keep, limits=Limits(cell_timeout, stall_timeout), on=substrate, dilation=dilation, several=several,
+        )  # fmt: skip
+        cores = sorted(os.sched_getaffinity(0))
+        hands = (jobs or len(cores)) if substrate == VIRTUAL else 1
+        screen = _Screen(len(experiment.task.matrix), f"{substrate} cells" if several else "cells")
+        with screen.bar:
+            outcome = conduct(experiment, [cores[i % len(cores)] for i in range(hands)], screen, images=images)
+        _tell(outcome, screen.console)
+        return experiment, outcome
+
+    concluded = [conclude(substrate) for substrate in substrates]
+    bad = any(outcome.bad for _, outcome in concluded)
+    if bad:
         raise typer.Exit(1)
 
 
@@ -100,6 +115,25 @@ def parse_settings(texts: list[str]) -> dict[str, object]:
     return settings
 
 
+def parse_substrates(text: str, *, single: bool = False) -> list[str]:
+    """`virtual`, `containerlab`, or both with a comma."""
+    known = (VIRTUAL, "containerlab")
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not names or any(name not in known for name in names) or (single and len(names) > 1):
+        more = "" if single else ", or both with a comma"
+        raise typer.BadParameter(f"expected `virtual` or `containerlab`{more}, got `{text}`", param_hint="--on")
+    return names
+
+
+def parse_dilation(text: str) -> int | None:
+    """A whole number from 1; None: `auto`."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise typer.BadParameter(f"expected a whole number from 1, or `auto`, got `{text}`", param_hint="--dilate")
+    return int(text)
+
+
 def parse_seeds(text: str) -> list[int]:
     """`1,2,5` or `1..10`."""
     seeds: list[int] = []
@@ -119,13 +153,13 @@ def parse_seeds(text: str) -> list[int]:
 class _Screen:
     """Shows how the run goes: a bar on a terminal, a line for each bad cell anywhere."""
 
-    def __init__(self, cells: int) -> None:
+    def __init__(self, cells: int, name: str) -> None:
         self.console = Console(stderr=True)
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
             TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal,
         )  # fmt: skip
-        self._cells: TaskID = self.bar.add_task("cells", total=cells)
+        self._cells: TaskID = self.bar.add_task(name, total=cells)
         self._skipped = 0
         self._reasons: set[str] = set()
 

@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed up`, `exec`, `advance`, `down`, `ps`: a lab to try things in. Virtual time stands still between commands."""
+"""`qbed up`, `exec`, `advance`, `down`, `ps`: a lab to try things in. Virtual time stands still between commands; in
+containers it is the wall clock's.
+"""
 
 from __future__ import annotations
 
 import base64
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qbed.cli.run import parse_settings
+from qbed.cli.run import Dilate, parse_dilation, parse_settings, parse_substrates
+from qbed.errors import QbedError
 from qbed.sessions import Conversation, Session, SessionError, session, sessions, start, stop
+from qbed.substrates import VIRTUAL
 from qbed.units import parse_duration
+
+if TYPE_CHECKING:  # loading these takes longer than most commands
+    from qbed.lab import Lab
+    from qbed.plan import Plan
+    from qbed.substrates.containers.labs import Record
 
 LabName = Annotated[str, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")]
 
@@ -30,18 +40,40 @@ def up(
     lab: Annotated[Path, typer.Argument(metavar="LAB", help="The lab's folder or file.")],
     seed: Annotated[int | None, typer.Option(min=0, help="The seed of everything random.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab.")] = None,
+    on: Annotated[str, typer.Option("--on", help="`virtual`, or `containerlab`: in containers, on the wall clock.")] = (
+        VIRTUAL
+    ),
+    dilate: Dilate = "auto",
 ) -> None:
     """Bring a lab up: its nodes, links and queues, without its workload."""
     from qbed.compile import compile_lab
     from qbed.lab import load_lab
 
     file = _file(lab)
-    plan = compile_lab(load_lab(file, parse_settings(set_ or [])), seed)
-    start(plan, file)
+    (substrate,) = parse_substrates(on, single=True)
+    loaded = load_lab(file, parse_settings(set_ or []))
+    plan = compile_lab(loaded, seed)
+    if substrate == VIRTUAL:
+        start(plan, file)
+    else:
+        _up_in_containers(loaded, plan, file, parse_dilation(dilate))
     names = [node.name for node in plan.nodes]
     shown = " ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     print(f"{plan.lab} is up: {shown}")
     print(f"try: qbed exec {plan.lab} {names[0]} -- ip addr")
+
+
+def _up_in_containers(lab: Lab, plan: Plan, file: Path, dilation: int | None) -> None:
+    from qbed.substrates.containers.calibrate import calibrated
+    from qbed.substrates.containers.session import start as start_in_containers
+
+    placement = start_in_containers(lab, plan, file, dilation or calibrated(lab, plan))
+    for note in placement.notes:
+        print(note, file=sys.stderr)
+    for warning in placement.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if placement.dilation > 1:
+        print(f"its time goes {placement.dilation} times slower than the clock: `--dilate 1` changes that")
 
 
 def execute(
@@ -55,6 +87,8 @@ def execute(
     A background command runs only while another one does, or during `qbed advance`: virtual time stands still
     otherwise.
     """
+    if (record := _record(lab)) is not None:
+        raise typer.Exit(_execute_in_containers(record, node, command, background))
     request: dict[str, object] = {
         "command": "background" if background else "exec",
         "node": node,
@@ -70,6 +104,21 @@ def execute(
             conversation.send({"command": "interrupt"})
             status = _after_interrupt(conversation)
     raise typer.Exit(status)
+
+
+def _execute_in_containers(record: Record, node: str, command: list[str], background: bool) -> int:
+    from qbed.substrates.containers.session import converse, request
+
+    message, output = request(record, node, command, background=background)
+    with converse(record, node) as conversation:
+        conversation.send(message)
+        if output is not None:
+            print(f"started, output in {output}")
+            return 0
+        try:
+            return _follow(conversation)
+        except KeyboardInterrupt:
+            return 130  # the node ends what nobody listens to any more
 
 
 def _follow(conversation: Conversation) -> int:
@@ -104,6 +153,8 @@ def advance(
         ns = parse_duration(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="DURATION") from None
+    if _record(lab) is not None:
+        raise SessionError(f"{lab} is in containers: its time passes by itself")
     with _find(lab).connect() as conversation:
         conversation.send({"command": "advance", "ns": ns})
         for answer in conversation.answers():
@@ -119,23 +170,71 @@ def down(
     """Take a lab down."""
     if (lab is None) != every:
         raise typer.BadParameter("expected a lab or --all")
+    if lab is not None and (record := _record(lab)) is not None:
+        _take_down([record])
+        return
     for one in sessions() if lab is None else [_find(lab)]:
         stop(one)
         print(f"{one.name} is down")
+    if lab is None:
+        _take_down(_records())
+
+
+def _take_down(found: list[Record]) -> None:
+    """Take labs in containers down; what cannot be is said at the end, and does not keep the others up."""
+    from qbed.substrates.containers.labs import take_down
+
+    wrong: list[str] = []
+    for record in found:
+        try:
+            take_down(record)
+        except QbedError as error:
+            wrong.append(f"{record.name}: {error}")
+        else:
+            print(f"{record.name} is down")
+    if wrong:
+        raise SessionError("\n".join(wrong))
 
 
 def ps() -> None:
     """List the labs that are up."""
-    rows = [("LAB", "KEEPER", "VIRTUAL TIME", "RUNS", "FILE")]
+    rows = [("LAB", "KEEPER", "TIME", "RUNS", "ON", "FILE")]
     for one in sessions():
         with one.connect() as conversation:
             conversation.send({"command": "status"})
             status = next(conversation.answers())
         file, runs = (one.folder / "lab").read_text(), "; ".join(status["running"]) or "-"
-        rows.append((one.name, str(status["pid"]), _clock(status["time_ns"]), runs, file))
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        rows.append((one.name, str(status["pid"]), _clock(status["time_ns"]), runs, VIRTUAL, file))
+    rows.extend(_rows_in_containers())
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _rows_in_containers() -> Iterator[tuple[str, str, str, str, str, str]]:
+    found = _records()
+    if found:
+        from qbed.substrates.containers.session import paper_time_ns, running
+
+        for record in found:
+            what = "a cell of `qbed run`" if record.kind == "cell" else running(record)
+            yield record.name, "docker", _clock(paper_time_ns(record)), what, "containerlab", record.file
+
+
+def _records() -> list[Record]:
+    from qbed.substrates.containers.labs import records
+
+    return records()
+
+
+def _record(lab: str) -> Record | None:
+    """The record of a lab in containers by its name, or by the file or folder that it was brought up from."""
+    path = Path(lab)
+    file = str(_file(path).resolve()) if path.exists() else None
+    found = _records()
+    return next((one for one in found if one.name == lab), None) or next(
+        (one for one in found if one.file == file), None
+    )
 
 
 def _file(lab: Path) -> Path:

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from qbed.errors import QbedError
+from qbed.lab import Lab
 from qbed.plan import Plan
+
+VIRTUAL = "virtual"
+"""What `--on` calls the virtual substrate."""
 
 Progress = Callable[[float], None]
 """Takes the done fraction (0 to 1) of the cell's duration."""
@@ -37,6 +41,9 @@ class Limits:
 
 class Substrate(Protocol):
     """Runs cells one after the other."""
+
+    def prepare(self, folder: Path, lab: Lab, plan: Plan) -> None:
+        """Put into `folder` what the cell needs besides its plan; raises `QbedError` if it cannot run there."""
 
     def run_cell(self, folder: Path, plan: Plan, limits: Limits, progress: Progress) -> None:
         """Run `folder/plan.json` to the end of its duration; raises `CellError` or `DiskFullError`."""

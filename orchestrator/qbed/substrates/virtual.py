@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from qbed.lab import Lab
 from qbed.plan import Plan
 from qbed.records import read_done
 from qbed.substrates import CellError, DiskFullError, Limits, Progress
@@ -180,6 +181,9 @@ class VirtualSubstrate:
 
     def __init__(self, toolchain: Toolchain | None = None) -> None:
         self._toolchain = toolchain or find_toolchain()
+
+    def prepare(self, folder: Path, lab: Lab, plan: Plan) -> None:
+        """The plan is all that the guest needs."""
 
     def run_cell(self, folder: Path, plan: Plan, limits: Limits, progress: Progress) -> None:
         """Run `folder/plan.json`; the guest is gone when this returns or raises."""

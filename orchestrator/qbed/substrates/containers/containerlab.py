@@ -54,9 +54,9 @@ def _version(path: str) -> tuple[int, int, int]:
     return int(major), int(minor), int(patch)
 
 
-def deploy(topology: Path) -> None:
-    """Deploy a lab; returns when its containers run and have their links."""
-    _call("deploy", "-t", topology.name, "--skip-labdir-acl", folder=topology.parent)
+def deploy(topology: Path, *held: int) -> None:
+    """Deploy a lab; returns when its containers run and have their links. It keeps the descriptors `held` open."""
+    _call("deploy", "-t", topology.name, "--skip-labdir-acl", folder=topology.parent, held=held)
 
 
 def destroy(topology: Path) -> None:
@@ -99,10 +99,11 @@ def clear_traces(lab: str, nodes: list[str]) -> None:
         HOSTS.write_text(before.rstrip("\n") + "\n" + rest.split(end, 1)[1].lstrip("\n"))  # in place: it may be a mount
 
 
-def _call(*arguments: str, folder: Path) -> str:
+def _call(*arguments: str, folder: Path, held: tuple[int, ...] = ()) -> str:
     try:
         done = subprocess.run(
             [find(), *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            pass_fds=held,
             start_new_session=True,  # a Ctrl-C is for qbed, which then has Containerlab clean up
         )  # fmt: skip
     except OSError as error:
@@ -115,6 +116,7 @@ def _call(*arguments: str, folder: Path) -> str:
 def _explain(verb: str, said: str) -> str:
     lines = [_CLOCK.sub("", _COLOUR.sub("", line)).strip() for line in said.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("INFO", "DEBU"))]
+    lines = [line.removeprefix("ERRO ").removeprefix("Error: ") for line in lines]
     text = " ".join(lines)
     for pattern, remedy in _REMEDIES.items():
         if re.search(pattern, text, re.IGNORECASE):

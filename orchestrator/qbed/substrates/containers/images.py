@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,25 +32,35 @@ def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
     `$QBED_IMAGES` (`host=NAME,linux-switch=NAME`) names others.
     """
     wanted = sorted(set(roles))
-    named = dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
-    if all(one in named for one in wanted):
-        return {one: named[one] for one in wanted}
-    return {one: {**_ask(build), **named}.get(one) or _unknown(one) for one in wanted}
+    known = dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
+    if not all(one in known for one in wanted):
+        known = ({} if build else _built_before()) | known
+    if not all(one in known for one in wanted):
+        known = _make() | known
+    for one in wanted:
+        if one not in known:
+            raise ImageError(f"there is no image for the role {one}: expected a folder images/{one}")
+    return {one: known[one] for one in wanted}
 
 
-def _unknown(one: str) -> str:
-    raise ImageError(f"there is no image `{one}`: expected a folder images/{one}")
+def _built_before() -> dict[str, str]:
+    """What `tools/images` printed the last time."""
+    path = Path(sys.prefix) / "share" / "qbed" / "images"
+    return _pairs(path.read_text()) if path.exists() else {}
 
 
-def _ask(build: bool) -> dict[str, str]:
+def _make() -> dict[str, str]:
     """What `tools/images` prints: `ROLE IMAGE`, a line each."""
-    command = [str(BUILDER), *([] if build else ["--names"])]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run([BUILDER], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:
         raise ImageError(f"{BUILDER} cannot be run: {error.strerror}; it builds the nodes' images") from error
     if done.returncode:
         last = "".join(f"\n    | {line}" for line in done.stderr.strip().splitlines()[-8:])
         raise ImageError(f"the nodes' images cannot be built; `make images` shows it all:{last}")
-    pairs = (line.split() for line in done.stdout.splitlines())
+    return _pairs(done.stdout)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = (line.split() for line in text.splitlines())
     return {words[0]: words[1] for words in pairs if len(words) == 2}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells on the wall clock: a lab is deployed, its nodes start at one instant, what they wrote becomes one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from qbed.errors import QbedError
+from qbed.lab import Lab
+from qbed.plan import Plan
+from qbed.substrates import CellError, Limits, Progress
+from qbed.substrates.containers.folder import NODES, write_folder
+from qbed.substrates.containers.gather import gather
+from qbed.substrates.containers.images import images, role
+from qbed.substrates.containers.labs import (
+    TOPOLOGY,
+    Record,
+    check_machine,
+    deploy,
+    destroy,
+    ended_containers,
+    lock,
+    read_record,
+    up,
+)
+from qbed.substrates.containers.nodes import Nodes, nodes_of
+from qbed.substrates.containers.placement import Machine, Placement, place
+
+LEAD_NS, LEAD_A_NODE_NS = 1_500_000_000, 50_000_000
+"""Real time from the word to go to the epoch: every node must have booted by then."""
+READY_S, READY_A_NODE_S = 60.0, 1.0
+LATE_S = 60.0
+"""How long nodes may take to write their results."""
+
+
+def origin_for(plan: Plan, dilation: int) -> int:
+    """The CLOCK_MONOTONIC at which paper time is 0, so that the epoch comes when every node is up. It may be past."""
+    return time.monotonic_ns() + LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes) - plan.epoch_ns * dilation
+
+
+def ready_until(plan: Plan) -> float:
+    """By when (`time.monotonic`) the nodes of a lab that has just been deployed must wait for the word."""
+    return time.monotonic() + READY_S + READY_A_NODE_S * len(plan.nodes)
+
+
+@contextmanager
+def deployed(record: Record) -> Iterator[Nodes]:
+    """The lab of a record, whose folder is written: its nodes wait. At the end the caller decides what stays."""
+    with lock(record.name) as held:
+        record.write()
+        deploy(record, held)
+        with nodes_of(record.nodes, record.path, lambda: ended_containers(record)) as nodes:
+            yield nodes
+
+
+class ContainersSubstrate:
+    """Cells in containers, one after the other: each has the whole machine."""
+
+    def __init__(self, dilation: int = 1, machine: Machine | None = None) -> None:
+        self._dilation = dilation
+        self._machine = machine or Machine()
+        self._images: dict[str, str] = {}
+        self._placement = Placement((), dilation)
+
+    def prepare(self, folder: Path, lab: Lab, plan: Plan) -> None:
+        """Write the lab's folder; raises `LabError` where a host asks for what the machine's kernel lacks."""
+        self._placement = place(lab, plan, self._machine, self._dilation)
+        roles = {role(node) for node in plan.nodes}
+        if not roles <= set(self._images):
+            self._images = images(roles, build=True)
+        write_folder(
+            folder, plan, self._placement, self._images, name=cell_name(folder, plan), file=TOPOLOGY, start="on go"
+        )
+
+    def run_cell(self, folder: Path, plan: Plan, limits: Limits, progress: Progress) -> None:
+        """Run the lab of `prepare` from its epoch to its end; nothing of it is left when this returns or raises."""
+        record = Record(
+            name=cell_name(folder, plan),
+            folder=str(folder),
+            nodes=tuple(node.name for node in plan.nodes),
+            kind="cell",
+            file=str(folder / TOPOLOGY),
+            dilation=self._dilation,
+            host_kernel=tuple(plan.nodes[node].name for node in self._placement.host_kernel),
+        )
+        clear_the_way(record)
+        check_machine(record.name, set(self._images.values()))
+        try:
+            with deployed(record) as nodes:
+                up(record)
+                _run(nodes, plan, self._dilation, limits, progress)
+            gather(folder, plan, self._placement)
+        except BaseException:
+            # What went wrong first is what counts; if it cannot be taken away now, the record stays for `qbed down`.
+            with suppress(QbedError):
+                _remove(record)
+            raise
+        _remove(record)
+        for node in plan.nodes:
+            shutil.rmtree(folder / NODES / node.name, ignore_errors=True)
+
+
+def cell_name(folder: Path, plan: Plan) -> str:
+    """A name that no other cell on this machine has: of the lab and the cell's folder."""
+    return f"{plan.lab[:40]}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]}"
+
+
+def clear_the_way(record: Record) -> None:
+    """Take away what a crash left of the same lab; `SessionError` if somebody is at work on it."""
+    before = read_record(record.name)
+    if before is not None:
+        with lock(record.name):
+            destroy(before)
+            before.forget()
+
+
+def _remove(record: Record) -> None:
+    with lock(record.name):
+        destroy(record)
+        record.forget()
+
+
+def _run(nodes: Nodes, plan: Plan, dilation: int, limits: Limits, progress: Progress) -> None:
+    nodes.gather(ready_until(plan))
+    origin_ns = origin_for(plan, dilation)
+    begin_ns = origin_ns + plan.epoch_ns * dilation
+    lasts_ns = plan.duration_ns * dilation
+    if lasts_ns > limits.cell_s * 1e9:
+        raise CellError(
+            f"the cell would last {lasts_ns / 1e9:.0f} s of wall clock ({dilation} times its duration), longer than the"
+            f" {limits.cell_s:g} s that it may; --cell-timeout says more, a smaller --dilate makes it shorter"
+        )
+    nodes.go("cell", origin_ns)
+    nodes.wait(
+        {"ended"},
+        (begin_ns + lasts_ns) / 1e9 + LATE_S,
+        lambda: progress(min(1.0, max(0.0, (time.monotonic_ns() - begin_ns) / lasts_ns))),
+    )

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the nodes of a cell wrote becomes one cell folder, as if one agent had written it (docs/formats.md)."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qbed.plan import Plan
+from qbed.records import Row, read_done, read_rows
+from qbed.substrates import CellError
+from qbed.substrates.containers import NAME
+from qbed.substrates.containers.folder import NODES, OUT
+from qbed.substrates.containers.placement import Placement
+from qbed.substrates.virtual import console_tail
+from qbed.wall import FILE
+
+RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
+"""What of a flow only its receiver knows."""
+SHOWN = 3
+
+
+def gather(folder: Path, plan: Plan, placement: Placement) -> None:
+    """Merge `folder/nodes/*/out` into `folder/out`; `CellError` if a node did not come to its end."""
+    parts = [folder / NODES / node.name / OUT for node in plan.nodes]
+    out = folder / OUT
+    out.mkdir(exist_ok=True)
+    end_ns = _ends(folder, plan, parts)
+    _write(out / "flows.ndjson", merged_flows(plan, parts))
+    if plan.flow_interval_ns:
+        _write(
+            out / "tcpinfo.ndjson", heapq.merge(*map(_tcp_info, parts), key=lambda row: (row["time_ns"], row["flow"]))
+        )
+    with (out / "taps.bin").open("wb") as whole:
+        for part in parts:
+            if (part / "taps.bin").exists():
+                with (part / "taps.bin").open("rb") as stream:
+                    shutil.copyfileobj(stream, whole)
+    counters = merged_counters(plan, [_json(part / "counters.json") for part in parts])
+    (out / "counters.json").write_text(json.dumps(counters))
+    for part in parts:
+        for capture in part.glob("*.pcap"):
+            shutil.copyfile(capture, out / capture.name)
+    wall = {
+        "substrate": NAME,
+        "dilation": placement.dilation,
+        "host_kernel": [plan.nodes[node].name for node in placement.host_kernel],
+        "nodes": {node.name: _json(part / "host.json") for node, part in zip(plan.nodes, parts, strict=True)},
+    }
+    (out / FILE).write_text(json.dumps(wall))
+    (out / "done.json").write_text(json.dumps({"status": "complete", "end_ns": end_ns}))
+
+
+def _ends(folder: Path, plan: Plan, parts: list[Path]) -> int:
+    """When the last node ended; `CellError` names those that did not."""
+    wrong: list[str] = []
+    end_ns = 0
+    for node, part in zip(plan.nodes, parts, strict=True):
+        done = read_done(part / "done.json")
+        if done is not None and done.status == "complete" and done.end_ns is not None:
+            end_ns = max(end_ns, done.end_ns)
+        else:
+            last = console_tail(folder / NODES / node.name / "console.log")[-1:]
+            wrong.append(
+                f"{node.name}: {(done and done.error) or 'has left no result'}" + "".join(f" ({x})" for x in last)
+            )
+    if wrong:
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise CellError("; ".join(wrong[:SHOWN]) + more)
+    return end_ns
+
+
+def merged_flows(plan: Plan, parts: list[Path]) -> Iterator[Row]:
+    """One row a flow, in the order of their numbers: the sender's, with what only the receiver knows from its row."""
+    rows = heapq.merge(*(_flows(node, part) for node, part in enumerate(parts)), key=lambda item: item[1]["flow"])
+    pending: dict[str, Row] = {}
+    for node, row in rows:
+        if pending and next(iter(pending.values()))["flow"] != row["flow"]:
+            yield _one_flow(pending)
+            pending = {}
+        pending["sender" if row["src"] == node else "receiver"] = row
+    if pending:
+        yield _one_flow(pending)
+
+
+def _flows(node: int, part: Path) -> Iterator[tuple[int, Row]]:
+    return ((node, row) for row in read_rows(part / "flows.ndjson"))
+
+
+def _one_flow(rows: dict[str, Row]) -> Row:
+    """Complete is what both ends call so: the receiver has the last byte, the sender knows it."""
+    if "sender" not in rows:
+        return rows["receiver"] | {"status": "failed", "error": "its sender has no record of it"}
+    sender, receiver = rows["sender"], rows.get("receiver", {})
+    merged = sender | {name: receiver[name] for name in RECEIVERS_WORD if name in receiver}
+    if not receiver:
+        merged |= {"end_ns": None, "received_bytes": 0}
+    endless = sender["size_bytes"] is None
+    if merged["status"] == "complete" and merged["end_ns"] is None and sender["transport"] == "tcp" and not endless:
+        merged["status"] = "running"
+    return merged
+
+
+def _tcp_info(part: Path) -> Iterator[Row]:
+    return read_rows(part / "tcpinfo.ndjson")
+
+
+def merged_counters(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Each counter from the one node that has it: the others leave it out, null or zero."""
+    empty: dict[str, Any] = {
+        "time_ns": 0,
+        "links": [{"a": {}, "b": {}} for _ in plan.links],
+        "queues": [{"kind": "none"} for _ in plan.queues],
+        "nodes": [{} for _ in plan.nodes],
+    }
+    for part in parts:
+        empty["time_ns"] = max(empty["time_ns"], part.get("time_ns", 0))
+        for name in ("links", "queues", "nodes"):
+            for index, given in enumerate(part.get(name) or ()):
+                empty[name][index] = _union(empty[name][index], given)
+    return empty
+
+
+def _union(known: Any, given: Any) -> Any:
+    if isinstance(known, dict) and isinstance(given, dict):
+        return known | {name: _union(known.get(name), value) for name, value in given.items()}
+    return known if given in (None, 0, "", "none") and known is not None else given
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _write(path: Path, rows: Iterator[Row]) -> None:
+    with path.open("w") as stream:
+        for row in rows:
+            stream.write(json.dumps(row) + "\n")

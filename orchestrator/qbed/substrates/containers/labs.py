@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs in containers, from before their first container to after their last.
+
+A lab's *record* is written before anything of it is made, and removed after everything of it has gone. So whatever
+crashes in between, `qbed down` finds the record and takes away what it names. While a process brings a lab up or runs
+a cell, it holds the record's lock, and so does the Containerlab that it started: a lock that can be taken says that
+nobody is at work there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from qbed.errors import QbedError
+from qbed.sessions import IN_CONTAINERS, SessionError, state_folder
+from qbed.store import write_json
+from qbed.substrates import SubstrateError
+from qbed.substrates.containers import containerlab
+from qbed.substrates.containers.engine import Container, Engine
+from qbed.substrates.containers.folder import NODES, SHARED
+
+RECORD, LOCK, TOPOLOGY = IN_CONTAINERS, "containers.lock", "lab.clab.yml"
+BUSY_S = 60.0
+SMALLEST_FREE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a lab in containers consists of. `kind`: brought up by hand, or a cell of a run, whose folder stays."""
+
+    name: str
+    folder: str
+    nodes: tuple[str, ...]
+    kind: Literal["lab", "cell"]
+    file: str
+    dilation: int
+    state: Literal["deploying", "up"] = "deploying"
+    host_kernel: tuple[str, ...] = ()
+    origin_ns: int = 0
+    """The machine's CLOCK_MONOTONIC at the lab's time 0."""
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
+
+    @property
+    def topology(self) -> Path:
+        return self.path / TOPOLOGY
+
+    def write(self) -> None:
+        own = state_folder() / self.name
+        own.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_json(own / RECORD, asdict(self))
+
+    def forget(self) -> None:
+        """Remove the record: the last thing of a lab that goes."""
+        own = state_folder() / self.name
+        (own / RECORD).unlink(missing_ok=True)
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def read_record(name: str) -> Record | None:
+    """The record of a lab, or None."""
+    try:
+        values = json.loads((state_folder() / name / RECORD).read_bytes())
+        return Record(**values | {key: tuple(values.get(key, ())) for key in ("nodes", "host_kernel")})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        path = state_folder() / name / RECORD
+        raise SessionError(
+            f"{path} is damaged ({error}); `containerlab destroy --name {name}`, then remove it"
+        ) from None
+
+
+def records() -> list[Record]:
+    """Every lab in containers that qbed knows of, up or broken."""
+    folder = state_folder()
+    names = [path.parent.name for path in sorted(folder.glob(f"*/{RECORD}"))] if folder.is_dir() else []
+    return [record for name in names if (record := read_record(name)) is not None]
+
+
+@contextmanager
+def lock(name: str, wait_s: float = 0.0) -> Iterator[int]:
+    """Hold a lab's lock; yields its descriptor. `SessionError` if somebody else does for longer than `wait_s`."""
+    own = state_folder() / name
+    own.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(own / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + wait_s
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise SessionError(f"another qbed is at work on the lab {name}; stop that first") from None
+                time.sleep(0.05)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_busy(name: str) -> bool:
+    """Whether a process is at work on the lab: it comes up, or is a cell that runs."""
+    try:
+        with lock(name):
+            return False
+    except SessionError:
+        return True
+
+
+def check_machine(name: str, images: set[str]) -> None:
+    """What can be known before anything is made; raises what says what is missing and how to mend it."""
+    engine = Engine()
+    engine.check()
+    containerlab.find()
+    missing = sorted(image for image in images if not engine.has_image(image))
+    if missing:
+        raise SubstrateError(f"Docker has no image {', '.join(missing)}: `make images` builds the nodes' images")
+    if there := engine.containers(name):
+        raise SessionError(
+            f"the name {name} is taken: {len(there)} containers of a lab of that name are there"
+            f" ({there[0].name}, ...) that this qbed did not make; `containerlab destroy --name {name}` takes them away"
+        )
+    state_folder().mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(state_folder()).free < SMALLEST_FREE_BYTES:
+        raise SubstrateError(f"the disk is full: {state_folder()} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
+
+
+def deploy(record: Record, held: int) -> None:
+    """Let Containerlab make the lab; `held`: the descriptor of its lock. What it half made is taken away again."""
+    try:
+        containerlab.deploy(record.topology, held)
+    except BaseException:
+        with suppress(QbedError):
+            destroy(record)
+        raise
+
+
+def up(record: Record) -> None:
+    """Say in the record that the lab is complete."""
+    replace(record, state="up").write()
+
+
+def destroy(record: Record) -> None:
+    """Take everything of a lab away but its record. Safe to call again, and for what was only half made."""
+    engine = Engine()
+    engine.check()
+    trouble: QbedError | None = None
+    if record.topology.exists():
+        try:
+            containerlab.destroy(record.topology)
+        except QbedError as error:
+            trouble = error
+    for container in engine.containers(record.name):
+        engine.remove(container)
+    if left := engine.containers(record.name):
+        raise trouble or SubstrateError(f"{left[0].name} cannot be removed")
+    containerlab.clear_traces(record.name, list(record.nodes))
+    for part in (f"clab-{record.name}", SHARED):
+        shutil.rmtree(record.path / part, ignore_errors=True)
+    if record.kind == "lab":
+        shutil.rmtree(record.path, ignore_errors=True)
+
+
+def take_down(record: Record) -> None:
+    """Take a lab down, whatever state it is in; returns when nothing of it is left."""
+    with lock(record.name, 0.0 if record.kind == "cell" else BUSY_S):
+        destroy(record)
+        record.forget()
+
+
+def ended_containers(record: Record) -> str | None:
+    """Which container of a lab has ended, and what it said last; None: all run, or the engine does not answer."""
+    try:
+        engine = Engine()
+        found = engine.containers(record.name)
+        gone = [one for one in found if one.state != "running"]
+        missing = sorted(set(record.nodes) - {one.node for one in found})
+        if missing:
+            return f"the container of {missing[0]} has gone"
+        return _last_words(engine, gone[0], record.path) if gone else None
+    except QbedError as error:
+        return str(error)
+
+
+def _last_words(engine: Engine, container: Container, folder: Path) -> str:
+    from qbed.substrates.virtual import console_tail
+
+    lines = engine.logs(container) or console_tail(folder / NODES / container.node / "console.log")[-8:]
+    shown = "".join(f"\n    | {line}" for line in lines)
+    return f"the container of {container.node} has ended ({container.status})" + (
+        f"; it said last:{shown}" if shown else ""
+    )

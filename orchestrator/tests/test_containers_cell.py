@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells in containers, with nodes that are threads: from deployment to results, and what is left when things fail."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaigns import write_lab
+from fake_nodes import FakeContainerlab, clab
+
+from qbed.campaign import load_campaign
+from qbed.compile import compile_lab
+from qbed.lab import load_lab
+from qbed.matrix import build_matrix
+from qbed.records import read_counters
+from qbed.sessions import state_folder
+from qbed.store import RunFolder
+from qbed.substrates import Limits, SubstrateError
+from qbed.substrates.containers import cell, containerlab
+from qbed.substrates.containers.cell import cell_name
+from qbed.substrates.containers.engine import EngineError
+from qbed.substrates.containers.labs import read_record, records
+from qbed.worker import Outcome, Task, Worker
+
+__all__ = ["clab"]
+DILATION = 3
+
+
+def run(folder: Path, *, keep: bool = False, dilation: int = DILATION) -> tuple[Outcome, RunFolder]:
+    lab = write_lab(folder / "lab")
+    matrix = build_matrix(load_campaign(lab / "campaign.yml")[0], "quick")
+    task = Task(lab / "lab.yml", folder / "run", matrix, Limits(60, 60), keep, "containerlab", dilation)
+    store = RunFolder(folder / "run")
+    store.claim({"matrix": json.loads(json.dumps(matrix.describe()))})
+    return Worker(task).run(0), store
+
+
+def row(store: RunFolder) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((store.cells / "000000" / "cell.json").read_bytes())
+    return value
+
+
+def test_a_cell_in_containers_leaves_what_a_virtual_one_leaves(clab: FakeContainerlab, tmp_path: Path) -> None:
+    outcome, store = run(tmp_path, keep=True)
+    assert (outcome.status, outcome.error) == ("complete", None)
+    found = row(store)
+    assert (found["flows"], found["flows_complete"], found["received_bytes"]) == (2, 2, 200_000)
+    work = store.cells / "000000" / "work"
+    wall = json.loads((work / "out/wall.json").read_text())
+    assert (wall["substrate"], wall["dilation"], wall["host_kernel"]) == ("containerlab", DILATION, [])
+    assert set(wall["nodes"]) == {"h1", "h2", "h3", "h4", "s1", "s2"}
+    counters = read_counters(work / "out/counters.json")
+    assert all(queue.kind == "pfifo" for queue in counters.queues)
+    assert all(node["Ip"] for node in counters.nodes)
+    assert clab.calls == ["deploy", "destroy"]
+    assert not records() and not list(state_folder().iterdir())
+    assert not (work / "nodes/h1").exists()
+
+
+def test_all_nodes_start_at_one_origin_and_the_epoch_is_not_past(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    destroy = clab.destroy
+
+    def look(topology: Path) -> None:
+        seen.extend(node for nodes in clab.deployed.values() for node in nodes)
+        destroy(topology)
+
+    monkeypatch.setattr(containerlab, "destroy", look)
+    begun = time.monotonic_ns()
+    run(tmp_path)
+    (origin,) = {node.went["origin_ns"] for node in seen}
+    assert {node.went["mode"] for node in seen} == {"cell"}
+    epoch = origin + seen[0].plan.epoch_ns * DILATION
+    assert begun < epoch < time.monotonic_ns() + 10**9
+    assert origin < begun  # 2 s of set-up, dilated, are longer than the nodes need
+
+
+@pytest.mark.parametrize(
+    "behaviour, message",
+    [
+        ("fail", "node s1: no such qdisc"),
+        ("vanish", "the container of s1 has ended \\(Exited \\(1\\)\\); it said last:\n    \\| its last word"),
+    ],
+)
+def test_a_broken_node_fails_the_cell_and_nothing_is_left(
+    clab: FakeContainerlab, tmp_path: Path, behaviour: str, message: str
+) -> None:
+    clab.behaviour["s1"] = behaviour
+    outcome, store = run(tmp_path)
+    assert outcome.status == "failed" and not outcome.fatal
+    assert re.search(message, outcome.error or "")
+    assert (store.cells / "000000.failed" / "work").is_dir()
+    assert not clab.deployed and not records()
+
+
+def test_a_node_that_says_nothing_is_named(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell, "READY_S", 0.3)
+    monkeypatch.setattr(cell, "READY_A_NODE_S", 0.0)
+    clab.behaviour["h2"] = "deaf"
+    outcome, _ = run(tmp_path)
+    assert "1 of 6 nodes are not ready in time: h2 (absent)" in (outcome.error or "")
+
+
+def test_what_is_half_deployed_is_taken_away(clab: FakeContainerlab, tmp_path: Path) -> None:
+    clab.fail = SubstrateError("containerlab deploy has failed")
+    outcome, _ = run(tmp_path)
+    assert (outcome.status, outcome.fatal) == ("failed", True)
+    assert clab.calls == ["deploy", "destroy", "destroy"] or clab.calls == ["deploy", "destroy"]
+    assert not clab.deployed and not records()
+
+
+def test_an_engine_that_dies_leaves_the_record_for_down(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = clab.destroy
+
+    def die(topology: Path) -> None:
+        clab.engine_down = EngineError("Docker is not running")
+        real(topology)
+
+    monkeypatch.setattr(containerlab, "destroy", die)
+    outcome, _ = run(tmp_path)
+    assert outcome.fatal and "Docker is not running" in (outcome.error or "")
+    (record,) = records()
+    assert record.kind == "cell" and record.nodes == ("h1", "h2", "h3", "h4", "s1", "s2")
+    clab.engine_down = None
+    monkeypatch.setattr(containerlab, "destroy", real)
+    outcome, _ = run(tmp_path)  # the next run finds what the crash left, and clears it away
+    assert outcome.status == "complete"
+    assert not records() and not clab.deployed
+
+
+@pytest.mark.parametrize(
+    "behaviour, reason",
+    [
+        ("late", "deadlines of h1 ran late"),
+        ("drop", "h1:eth0 dropped 7 frames outside the plan"),
+        ("offload", "h1:eth0 has offloads on: tso"),
+        ("silent", "h1 does not say how faithful it was"),
+    ],
+)
+def test_a_run_that_was_not_faithful_is_invalid(
+    clab: FakeContainerlab, tmp_path: Path, behaviour: str, reason: str
+) -> None:
+    clab.behaviour["h1"] = behaviour
+    outcome, store = run(tmp_path)
+    assert outcome.status == "invalid" and reason in (outcome.error or ""), outcome
+    assert row(store)["contradictions"]
+
+
+def test_a_missing_image_and_a_taken_name_are_refused_before_anything_is_made(
+    clab: FakeContainerlab, tmp_path: Path
+) -> None:
+    clab.images = {"image-host"}
+    outcome, _ = run(tmp_path)
+    assert "Docker has no image image-switch: `make images`" in (outcome.error or "")
+    clab.images.add("image-switch")
+    work = tmp_path / "run/cells/000000.tmp/work"
+    name = cell_name(work, compile_lab(load_lab(tmp_path / "lab")))
+    clab.foreign = [name]
+    outcome, _ = run(tmp_path)
+    assert f"the name {name} is taken: 1 containers" in (outcome.error or "")
+    assert clab.calls == [] and read_record(name) is None
