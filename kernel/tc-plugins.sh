@@ -31,7 +31,7 @@ fetch_source() {
 }
 
 plugins=("$root"/schemes/*/q_*.c "$here"/iproute2/link_*.c)
-hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$root"/schemes/*/sch_*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
+hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$root"/schemes/*/sch_*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
 out=$cache/tc/$hash
 
 build() {
@@ -40,8 +40,8 @@ build() {
     rm -rf "$new"
     mkdir -p "$new"
     for plugin in "${plugins[@]}"; do
-        ${CC:-gcc} -O2 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror -fPIC -shared -D_GNU_SOURCE \
-            -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -isystem "$source/ip" -I"$(dirname "$plugin")" -I"$here/include/uapi/qbed" \
+        ${CC:-gcc} -O2 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Werror -fPIC -shared -D_GNU_SOURCE \
+            -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -isystem "$source/ip" -I"$(dirname "$plugin")" -I"$here/iproute2" -I"$here/include/uapi/qbed" \
             -o "$new/$(basename "$plugin" .c).so" "$plugin" >"$out.log" 2>&1 || { cat "$out.log" >&2; die "$(basename "$plugin") did not build"; }
     done
     rm -rf "$out"

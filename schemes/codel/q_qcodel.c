@@ -1,141 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * tc's words for the qdisc `qcodel`: a plugin, q_qcodel.so in the folder of TC_LIB_DIR
- * or where the system's iproute2 looks for them. An amount is a size (`128kb`, as
- * tc reads sizes) or a number of packets (`20p`).
- */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "utils.h"
-#include "tc_util.h"
-
+/* tc's words for the qdisc `qcodel`. */
+#include "scheme_plugin.h"
 #include "sch_qcodel.h"
-
-static void explain(void)
-{
-	fprintf(stderr,
-		"Usage: ... qcodel limit AMOUNT [ target TIME ] [ interval TIME ] [ ecn { on | off } ] [ mtu BYTES ]\n"
-		"AMOUNT: BYTES, or a number of packets such as 20p\n");
-}
-
-/* Adds @text as @bytes or as @packets, the attributes' numbers. */
-static int add_amount(struct nlmsghdr *n, int bytes, int packets, const char *text)
-{
-	unsigned int value;
-	char *end;
-
-	value = strtoul(text, &end, 10);
-	if (end != text && !strcmp(end, "p"))
-		return addattr32(n, 1024, packets, value);
-	if (get_size(&value, text))
-		return -1;
-	return addattr32(n, 1024, bytes, value);
-}
-
-static int add_number(struct nlmsghdr *n, int number, const char *text)
-{
-	unsigned int value;
-
-	return get_unsigned(&value, text, 0) || addattr32(n, 1024, number, value) ? -1 : 0;
-}
-
-static int add_time(struct nlmsghdr *n, int number, const char *text)
-{
-	__s64 ns;
-
-	return get_time64(&ns, text) || addattr64(n, 1024, number, ns) ? -1 : 0;
-}
-
-static int add_flag(struct nlmsghdr *n, int number, const char *text)
-{
-	if (strcmp(text, "on") && strcmp(text, "off"))
-		return -1;
-	return addattr32(n, 1024, number, !strcmp(text, "on"));
-}
-
-static int qcodel_option(struct nlmsghdr *n, const char *name, const char *value)
-{
-	if (!strcmp(name, "limit"))
-		return add_amount(n, TCA_QCODEL_LIMIT_BYTES, TCA_QCODEL_LIMIT_PACKETS, value);
-	if (!strcmp(name, "target"))
-		return add_time(n, TCA_QCODEL_TARGET_NS, value);
-	if (!strcmp(name, "interval"))
-		return add_time(n, TCA_QCODEL_INTERVAL_NS, value);
-	if (!strcmp(name, "ecn"))
-		return add_flag(n, TCA_QCODEL_ECN, value);
-	if (!strcmp(name, "mtu"))
-		return add_number(n, TCA_QCODEL_MTU, value);
-	return -1;
-}
-
-static int qcodel_parse_opt(const struct qdisc_util *qu, int argc, char **argv, struct nlmsghdr *n,
-			 const char *dev)
-{
-	struct rtattr *tail = addattr_nest(n, 1024, TCA_OPTIONS);
-
-	for (; argc > 0; argc -= 2, argv += 2) {
-		if (argc < 2 || qcodel_option(n, argv[0], argv[1])) {
-			if (strcmp(argv[0], "help"))
-				fprintf(stderr, "qcodel: what is \"%s %s\"?\n", argv[0],
-					argc < 2 ? "" : argv[1]);
-			explain();
-			return -1;
-		}
-	}
-	addattr_nest_end(n, tail);
-	return 0;
-}
-
-static void print_number(struct rtattr *attribute, const char *key, const char *format)
-{
-	if (attribute)
-		print_uint(PRINT_ANY, key, format, rta_getattr_u32(attribute));
-}
-
-static void print_bytes(struct rtattr *attribute, const char *key, const char *format)
-{
-	if (attribute)
-		print_size(PRINT_ANY, key, format, rta_getattr_u32(attribute));
-}
-
-static void print_time(struct rtattr *attribute, const char *key, const char *format)
-{
-	SPRINT_BUF(text);
-
-	if (!attribute)
-		return;
-	print_u64(PRINT_JSON, key, NULL, rta_getattr_u64(attribute));
-	print_string(PRINT_FP, NULL, format, sprint_time64(rta_getattr_u64(attribute), text));
-}
-
-static int qcodel_print_opt(const struct qdisc_util *qu, FILE *f, struct rtattr *opt)
-{
-	struct rtattr *tb[TCA_QCODEL_MAX + 1];
-
-	if (!opt)
-		return 0;
-	parse_rtattr_nested(tb, TCA_QCODEL_MAX, opt);
-	print_bytes(tb[TCA_QCODEL_LIMIT_BYTES], "limit_bytes", "limit %s ");
-	print_number(tb[TCA_QCODEL_LIMIT_PACKETS], "limit_packets", "limit %up ");
-	print_time(tb[TCA_QCODEL_TARGET_NS], "target", "target %s ");
-	print_time(tb[TCA_QCODEL_INTERVAL_NS], "interval", "interval %s ");
-	if (tb[TCA_QCODEL_ECN])
-		print_string(PRINT_ANY, "ecn", "ecn %s ", rta_getattr_u32(tb[TCA_QCODEL_ECN]) ? "on" : "off");
-	print_number(tb[TCA_QCODEL_MTU], "mtu", "mtu %u ");
-	return 0;
-}
 
 static int qcodel_print_xstats(const struct qdisc_util *qu, FILE *f, struct rtattr *xstats)
 {
 	struct tc_qcodel_xstats s = {};
-	size_t length;
 
-	if (!xstats)
+	if (!scheme_read_xstats(&s, sizeof(s), xstats))
 		return 0;
-	length = RTA_PAYLOAD(xstats);
-	memcpy(&s, RTA_DATA(xstats), length < sizeof(s) ? length : sizeof(s));
 	print_u64(PRINT_ANY, "marked", "  marked %llu", s.marked);
 	print_u64(PRINT_ANY, "dropped", " dropped %llu", s.dropped);
 	print_u64(PRINT_ANY, "overlimit", " overlimit %llu", s.overlimit);
@@ -148,10 +21,15 @@ static int qcodel_print_xstats(const struct qdisc_util *qu, FILE *f, struct rtat
 	return 0;
 }
 
-/* The first parameter is const in newer versions of iproute2 only; hence the casts. */
-struct qdisc_util qcodel_qdisc_util = {
-	.id = "qcodel",
-	.parse_qopt = (void *)qcodel_parse_opt,
-	.print_qopt = (void *)qcodel_print_opt,
-	.print_xstats = (void *)qcodel_print_xstats,
+struct scheme_plugin qcodel_qdisc_util = {
+	.util = SCHEME_UTIL("qcodel", qcodel_print_xstats),
+	.usage = "limit AMOUNT [ target TIME ] [ interval TIME ] [ ecn { on | off } ] [ mtu BYTES ]\n"
+		 "AMOUNT: BYTES, or a number of packets such as 20p",
+	.options = {
+		{ "limit", SCHEME_AMOUNT, TCA_QCODEL_LIMIT_BYTES, TCA_QCODEL_LIMIT_PACKETS },
+		{ "target", SCHEME_TIME, TCA_QCODEL_TARGET_NS },
+		{ "interval", SCHEME_TIME, TCA_QCODEL_INTERVAL_NS },
+		{ "ecn", SCHEME_FLAG, TCA_QCODEL_ECN },
+		{ "mtu", SCHEME_NUMBER, TCA_QCODEL_MTU },
+	},
 };

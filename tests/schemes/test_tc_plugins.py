@@ -29,6 +29,11 @@ SHOWN = {
         "limit 30p target 999us interval 20ms ecn off mtu 9000",
         "marked 0 dropped 0 overlimit 0",
     ),
+    "abq": (
+        "abq limit 60kb threshold 20p hold_limit 50 mtu 1000",
+        "limit 60Kb threshold 20p hold_limit 50 mtu 1000",
+        "state US x 0b 0p entries US 0 CS 0 LCS 0 held IPv4 0 IPv6 0 at most 0 integral 0 packet ns holds 0 releases 0",
+    ),
     "ecn": ("ecn limit 30p threshold 10p", "limit 30p threshold 10p", "marked 0 unmarked 0 dropped 0"),
 }
 
