@@ -273,8 +273,6 @@ def main(folder: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     lock = (folder / LOCK).open("wb")
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
     try:
         plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
         with boot(find_toolchain(), folder / CELL, plan, "lab") as guest:
