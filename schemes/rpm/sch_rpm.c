@@ -3,87 +3,27 @@
  * rpm: reverse path congestion marking. CoDel decides, and acknowledgements
  * carry its decisions to the senders.
  *
- * This is the output side, a FIFO under the kernel's own control law,
- * <net/codel_impl.h>, as in qcodel. Where CoDel marks CE, the mark is taken back
- * and registered; sch_rpm_registers.h has the input side, rpm_algorithm.h the
- * rules. CoDel's clock has a resolution of 1024 ns, so targets and intervals are
- * rounded down to that.
+ * This is the output side, the FIFO under CoDel of codel_fifo.h, as in qcodel.
+ * Where CoDel marks CE, the mark is taken back and registered;
+ * sch_rpm_registers.h has the input side, rpm_algorithm.h the rules.
  */
 #include <linux/log2.h>
 #include <linux/module.h>
-#include <linux/netdevice.h>
-#include <linux/skbuff.h>
-#include <net/codel.h>
-#include <net/codel_impl.h>
-#include <net/codel_qdisc.h>
 #include <net/inet_ecn.h>
-#include <net/netlink.h>
-#include <net/pkt_sched.h>
-#include <net/sch_generic.h>
 
+#include "codel_fifo.h"
 #include "queue_note.h"
 #include "sch_rpm.h"
 #include "sch_rpm_registers.h"
 
-#define RPM_NO_LIMIT U32_MAX
-#define RPM_MIN_NS (1ull << CODEL_SHIFT)
-/* codel_time_t is compared as s32, and codel_impl.h multiplies intervals by 16 */
-#define RPM_MAX_NS (100ull * NSEC_PER_SEC)
 #define RPM_DEFAULT_REGISTERS (1u << 16)
 #define RPM_MAX_REGISTERS (1u << 24)
 
-struct rpm_queue_params {
-	struct codel_params codel;
-	u32 limit_bytes;
-	u32 limit_packets;
-};
-
-struct rpm_queue_stats {
-	struct codel_stats codel;
-	u64 dropped;		/* the sum of what codel counts in one dequeue */
-	u64 overlimit;		/* packets that did not fit */
-};
-
 struct rpm_sched_data {
-	struct rpm_queue_params params;
-	struct codel_vars vars;
-	struct rpm_queue_stats stats;
-	int head_dsfield;	/* of the packet that was dequeued last, before CoDel saw it */
+	struct codel_fifo fifo;
 	u32 registers;		/* how many */
 	struct rpm_port port;
 };
-
-static int rpm_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
-{
-	struct rpm_sched_data *q = qdisc_priv(sch);
-
-	if (sch->q.qlen >= q->params.limit_packets ||
-	    (u64)sch->qstats.backlog + qdisc_pkt_len(skb) > q->params.limit_bytes) {
-		q->stats.overlimit++;
-		return qdisc_drop(skb, sch, to_free);
-	}
-	codel_set_enqueue_time(skb);
-	return qdisc_enqueue_tail(skb, sch);
-}
-
-static struct sk_buff *rpm_head(struct codel_vars *vars, void *context)
-{
-	struct Qdisc *sch = context;
-	struct rpm_sched_data *q = qdisc_priv(sch);
-	struct sk_buff *skb = __qdisc_dequeue_head(&sch->q);
-
-	if (skb) {
-		qdisc_qstats_backlog_dec(sch, skb);
-		q->head_dsfield = skb_get_dsfield(skb);
-	}
-	return skb;
-}
-
-static void rpm_drop(struct sk_buff *skb, void *context)
-{
-	kfree_skb(skb);
-	qdisc_qstats_drop(context);
-}
 
 /* The reverse of INET_ECN_set_ce(), which has just changed the packet. */
 static void rpm_restore_dsfield(struct sk_buff *skb, u8 dsfield)
@@ -105,36 +45,22 @@ static void rpm_restore_dsfield(struct sk_buff *skb, u8 dsfield)
 static struct sk_buff *rpm_dequeue(struct Qdisc *sch)
 {
 	struct rpm_sched_data *q = qdisc_priv(sch);
-	struct codel_stats *stats = &q->stats.codel;
 	struct sk_buff *skb;
+	bool marked;
+	int dsfield;
 
-	skb = codel_dequeue(sch, &sch->qstats.backlog, &q->params.codel, &q->vars, stats,
-			    qdisc_pkt_len, codel_get_enqueue_time, rpm_drop, rpm_head);
-	if (unlikely(stats->drop_count)) {
-		qdisc_tree_reduce_backlog(sch, stats->drop_count, stats->drop_len);
-		q->stats.dropped += stats->drop_count;
-		stats->drop_count = 0;
-		stats->drop_len = 0;
+	skb = codel_fifo_dequeue(sch, &marked);
+	if (likely(!marked))
+		return skb;
+	dsfield = q->fifo.vars.head_dsfield;
+	if (rpm_decided(&q->port, skb, INET_ECN_is_ce(dsfield))) {
+		rpm_restore_dsfield(skb, dsfield);
+		queue_note(skb)->signalled = true;
 	}
-	/* codel_dequeue() marks no packet but the one that it returns */
-	if (unlikely(stats->ecn_mark)) {
-		stats->ecn_mark = 0;
-		if (rpm_decided(&q->port, skb, INET_ECN_is_ce(q->head_dsfield))) {
-			rpm_restore_dsfield(skb, q->head_dsfield);
-			queue_note(skb)->signalled = true;
-		}
-	}
-	if (skb)
-		qdisc_bstats_update(sch, skb);
 	return skb;
 }
 
 /* not const: policies of Linux 6.1 point to what they could change */
-static struct netlink_range_validation rpm_codel_range = {
-	.min = RPM_MIN_NS,
-	.max = RPM_MAX_NS,
-};
-
 static struct netlink_range_validation rpm_registers_range = {
 	.min = 1,
 	.max = RPM_MAX_REGISTERS,
@@ -143,8 +69,8 @@ static struct netlink_range_validation rpm_registers_range = {
 static const struct nla_policy rpm_policy[TCA_RPM_MAX + 1] = {
 	[TCA_RPM_LIMIT_BYTES] = NLA_POLICY_MIN(NLA_U32, 1),
 	[TCA_RPM_LIMIT_PACKETS] = NLA_POLICY_MIN(NLA_U32, 1),
-	[TCA_RPM_TARGET_NS] = NLA_POLICY_FULL_RANGE(NLA_U64, &rpm_codel_range),
-	[TCA_RPM_INTERVAL_NS] = NLA_POLICY_FULL_RANGE(NLA_U64, &rpm_codel_range),
+	[TCA_RPM_TARGET_NS] = NLA_POLICY_FULL_RANGE(NLA_U64, &codel_fifo_range_ns),
+	[TCA_RPM_INTERVAL_NS] = NLA_POLICY_FULL_RANGE(NLA_U64, &codel_fifo_range_ns),
 	[TCA_RPM_PER_PORT] = NLA_POLICY_MAX(NLA_U32, 1),
 	[TCA_RPM_REGISTERS] = NLA_POLICY_FULL_RANGE(NLA_U32, &rpm_registers_range),
 	[TCA_RPM_REVERSE_TIMEOUT_NS] = NLA_POLICY_MIN(NLA_U64, 1),
@@ -171,49 +97,26 @@ static int rpm_parse(struct nlattr *opt, struct nlattr **tb, struct netlink_ext_
 	return 0;
 }
 
-static void rpm_read_params(struct nlattr **tb, struct net_device *dev,
-			    struct rpm_queue_params *queue, struct rpm_params *params)
-{
-	codel_params_init(&queue->codel);
-	queue->codel.ecn = true;
-	queue->codel.mtu = psched_mtu(dev);
-	queue->limit_bytes = RPM_NO_LIMIT;
-	queue->limit_packets = RPM_NO_LIMIT;
-	params->reverse_timeout_ns = NSEC_PER_SEC;
-	if (tb[TCA_RPM_LIMIT_BYTES])
-		queue->limit_bytes = nla_get_u32(tb[TCA_RPM_LIMIT_BYTES]);
-	if (tb[TCA_RPM_LIMIT_PACKETS])
-		queue->limit_packets = nla_get_u32(tb[TCA_RPM_LIMIT_PACKETS]);
-	if (tb[TCA_RPM_TARGET_NS])
-		queue->codel.target = nla_get_u64(tb[TCA_RPM_TARGET_NS]) >> CODEL_SHIFT;
-	if (tb[TCA_RPM_INTERVAL_NS])
-		queue->codel.interval = nla_get_u64(tb[TCA_RPM_INTERVAL_NS]) >> CODEL_SHIFT;
-	if (tb[TCA_RPM_REVERSE_TIMEOUT_NS])
-		params->reverse_timeout_ns = nla_get_u64(tb[TCA_RPM_REVERSE_TIMEOUT_NS]);
-}
-
 static void rpm_set_params(struct Qdisc *sch, struct nlattr **tb)
 {
 	struct rpm_sched_data *q = qdisc_priv(sch);
-	unsigned int dropped_packets = 0;
-	unsigned int dropped_bytes = 0;
+	struct rpm_params params = { .reverse_timeout_ns = NSEC_PER_SEC };
+	struct codel_fifo_params fifo_params;
+
+	if (tb[TCA_RPM_REVERSE_TIMEOUT_NS])
+		params.reverse_timeout_ns = nla_get_u64(tb[TCA_RPM_REVERSE_TIMEOUT_NS]);
+	codel_fifo_read_params(&fifo_params, qdisc_dev(sch), tb[TCA_RPM_LIMIT_BYTES],
+			       tb[TCA_RPM_LIMIT_PACKETS], tb[TCA_RPM_TARGET_NS],
+			       tb[TCA_RPM_INTERVAL_NS]);
+	fifo_params.codel.ecn = true;
 
 	sch_tree_lock(sch);
 	spin_lock_bh(&q->port.on->lock);
-	rpm_read_params(tb, qdisc_dev(sch), &q->params, &q->port.params);
+	q->port.params = params;
 	if (!q->port.per_port)
-		q->port.on->params = q->port.params;
+		q->port.on->params = params;
 	spin_unlock_bh(&q->port.on->lock);
-	while (sch->q.qlen > q->params.limit_packets ||
-	       sch->qstats.backlog > q->params.limit_bytes) {
-		struct sk_buff *skb = rpm_head(&q->vars, sch);
-
-		dropped_packets++;
-		dropped_bytes += qdisc_pkt_len(skb);
-		q->stats.overlimit++;
-		rtnl_qdisc_drop(skb, sch);
-	}
-	qdisc_tree_reduce_backlog(sch, dropped_packets, dropped_bytes);
+	codel_fifo_set_params(sch, &fifo_params);
 	sch_tree_unlock(sch);
 }
 
@@ -242,8 +145,7 @@ static int rpm_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ac
 	int err;
 
 	INIT_LIST_HEAD(&q->port.list);
-	codel_vars_init(&q->vars);
-	codel_stats_init(&q->stats.codel);
+	codel_fifo_init(sch);
 	err = rpm_parse(opt, tb, extack);
 	if (err)
 		return err;
@@ -264,8 +166,7 @@ static void rpm_reset(struct Qdisc *sch)
 {
 	struct rpm_sched_data *q = qdisc_priv(sch);
 
-	qdisc_reset_queue(sch);
-	codel_vars_init(&q->vars);
+	codel_fifo_reset(sch);
 	rpm_port_clear(&q->port);
 }
 
@@ -276,29 +177,19 @@ static void rpm_destroy(struct Qdisc *sch)
 	rpm_port_leave(&q->port);
 }
 
-static u64 rpm_codel_to_ns(codel_time_t time)
-{
-	return (u64)time << CODEL_SHIFT;
-}
-
-static int rpm_put_limit(struct sk_buff *skb, int attribute, u32 limit)
-{
-	return limit == RPM_NO_LIMIT ? 0 : nla_put_u32(skb, attribute, limit);
-}
-
 static int rpm_dump(struct Qdisc *sch, struct sk_buff *skb)
 {
 	const struct rpm_sched_data *q = qdisc_priv(sch);
-	const struct rpm_queue_params *params = &q->params;
+	const struct codel_fifo_params *params = &q->fifo.params;
 	struct nlattr *opts = nla_nest_start_noflag(skb, TCA_OPTIONS);
 
 	if (!opts)
 		return -EMSGSIZE;
-	if (rpm_put_limit(skb, TCA_RPM_LIMIT_BYTES, params->limit_bytes) ||
-	    rpm_put_limit(skb, TCA_RPM_LIMIT_PACKETS, params->limit_packets) ||
-	    nla_put_u64_64bit(skb, TCA_RPM_TARGET_NS, rpm_codel_to_ns(params->codel.target),
+	if (codel_fifo_put_limit(skb, TCA_RPM_LIMIT_BYTES, params->limit_bytes) ||
+	    codel_fifo_put_limit(skb, TCA_RPM_LIMIT_PACKETS, params->limit_packets) ||
+	    nla_put_u64_64bit(skb, TCA_RPM_TARGET_NS, codel_fifo_to_ns(params->codel.target),
 			      TCA_RPM_PAD) ||
-	    nla_put_u64_64bit(skb, TCA_RPM_INTERVAL_NS, rpm_codel_to_ns(params->codel.interval),
+	    nla_put_u64_64bit(skb, TCA_RPM_INTERVAL_NS, codel_fifo_to_ns(params->codel.interval),
 			      TCA_RPM_PAD) ||
 	    nla_put_u32(skb, TCA_RPM_PER_PORT, q->port.per_port) ||
 	    nla_put_u32(skb, TCA_RPM_REGISTERS, q->registers) ||
@@ -313,14 +204,16 @@ static int rpm_dump(struct Qdisc *sch, struct sk_buff *skb)
 static int rpm_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 {
 	struct rpm_sched_data *q = qdisc_priv(sch);
+	const struct codel_fifo *fifo = &q->fifo;
+	const struct codel_vars *vars = &fifo->vars.codel;
 	struct tc_rpm_xstats xstats = {
-		.dropped = q->stats.dropped,
-		.overlimit = q->stats.overlimit,
-		.ldelay_ns = rpm_codel_to_ns(q->vars.ldelay),
-		.count = q->vars.count,
-		.lastcount = q->vars.lastcount,
-		.dropping = q->vars.dropping,
-		.maxpacket = q->stats.codel.maxpacket,
+		.dropped = fifo->stats.dropped,
+		.overlimit = fifo->stats.overlimit,
+		.ldelay_ns = codel_fifo_to_ns(vars->ldelay),
+		.count = vars->count,
+		.lastcount = vars->lastcount,
+		.dropping = vars->dropping,
+		.maxpacket = fifo->stats.codel.maxpacket,
 	};
 	struct rpm_stats *stats = &q->port.stats;
 
@@ -342,7 +235,7 @@ static int rpm_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 static struct Qdisc_ops rpm_qdisc_ops __read_mostly = {
 	.id = "rpm",
 	.priv_size = sizeof(struct rpm_sched_data),
-	.enqueue = rpm_enqueue,
+	.enqueue = codel_fifo_enqueue,
 	.dequeue = rpm_dequeue,
 	.peek = qdisc_peek_dequeued,
 	.init = rpm_init,

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * One FIFO whose buffer is in bytes or packets, under the kernel's own CoDel
+ * (RFC 8289, <net/codel_impl.h>): what qcodel and rpm share. Its clock has a
+ * resolution of 1024 ns, so targets and intervals are rounded down to that.
+ */
+#ifndef _QBED_CODEL_FIFO_H
+#define _QBED_CODEL_FIFO_H
+
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <net/codel.h>
+#include <net/codel_impl.h>
+#include <net/codel_qdisc.h>
+#include <net/netlink.h>
+#include <net/pkt_sched.h>
+#include <net/sch_generic.h>
+
+#define CODEL_FIFO_NO_LIMIT U32_MAX
+
+struct codel_fifo_params {
+	struct codel_params codel;
+	u32 limit_bytes;
+	u32 limit_packets;
+};
+
+struct codel_fifo_vars {
+	struct codel_vars codel;
+	int head_dsfield;	/* of the packet that was dequeued last, before CoDel saw it */
+};
+
+struct codel_fifo_stats {
+	struct codel_stats codel;	/* of one dequeue, but for maxpacket */
+	u64 dropped;		/* by CoDel */
+	u64 overlimit;		/* packets that did not fit */
+};
+
+/* The first member of the qdisc's private data. */
+struct codel_fifo {
+	struct codel_fifo_params params;
+	struct codel_fifo_vars vars;
+	struct codel_fifo_stats stats;
+};
+
+static int codel_fifo_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
+{
+	struct codel_fifo *fifo = qdisc_priv(sch);
+
+	if (sch->q.qlen >= fifo->params.limit_packets ||
+	    (u64)sch->qstats.backlog + qdisc_pkt_len(skb) > fifo->params.limit_bytes) {
+		fifo->stats.overlimit++;
+		return qdisc_drop(skb, sch, to_free);
+	}
+	codel_set_enqueue_time(skb);
+	return qdisc_enqueue_tail(skb, sch);
+}
+
+static struct sk_buff *codel_fifo_head(struct codel_vars *vars, void *context)
+{
+	struct Qdisc *sch = context;
+	struct codel_fifo *fifo = qdisc_priv(sch);
+	struct sk_buff *skb = __qdisc_dequeue_head(&sch->q);
+
+	if (skb) {
+		qdisc_qstats_backlog_dec(sch, skb);
+		fifo->vars.head_dsfield = skb_get_dsfield(skb);
+	}
+	return skb;
+}
+
+static void codel_fifo_drop(struct sk_buff *skb, void *context)
+{
+	kfree_skb(skb);
+	qdisc_qstats_drop(context);
+}
+
+/* @marked: CoDel has signalled by the packet that is returned: it never marks another. */
+static struct sk_buff *codel_fifo_dequeue(struct Qdisc *sch, bool *marked)
+{
+	struct codel_fifo *fifo = qdisc_priv(sch);
+	struct codel_stats *stats = &fifo->stats.codel;
+	struct sk_buff *skb;
+
+	skb = codel_dequeue(sch, &sch->qstats.backlog, &fifo->params.codel, &fifo->vars.codel,
+			    stats, qdisc_pkt_len, codel_get_enqueue_time, codel_fifo_drop,
+			    codel_fifo_head);
+	if (unlikely(stats->drop_count)) {
+		qdisc_tree_reduce_backlog(sch, stats->drop_count, stats->drop_len);
+		fifo->stats.dropped += stats->drop_count;
+		stats->drop_count = 0;
+		stats->drop_len = 0;
+	}
+	*marked = stats->ecn_mark;
+	stats->ecn_mark = 0;
+	if (skb)
+		qdisc_bstats_update(sch, skb);
+	return skb;
+}
+
+/* Under sch_tree_lock(). What has no room any more is dropped, from the head. */
+static void codel_fifo_set_params(struct Qdisc *sch, const struct codel_fifo_params *params)
+{
+	struct codel_fifo *fifo = qdisc_priv(sch);
+	unsigned int dropped_packets = 0;
+	unsigned int dropped_bytes = 0;
+
+	fifo->params = *params;
+	while (sch->q.qlen > params->limit_packets || sch->qstats.backlog > params->limit_bytes) {
+		struct sk_buff *skb = codel_fifo_head(&fifo->vars.codel, sch);
+
+		dropped_packets++;
+		dropped_bytes += qdisc_pkt_len(skb);
+		fifo->stats.overlimit++;
+		rtnl_qdisc_drop(skb, sch);
+	}
+	qdisc_tree_reduce_backlog(sch, dropped_packets, dropped_bytes);
+}
+
+static void codel_fifo_init(struct Qdisc *sch)
+{
+	struct codel_fifo *fifo = qdisc_priv(sch);
+
+	codel_vars_init(&fifo->vars.codel);
+	codel_stats_init(&fifo->stats.codel);
+}
+
+static void codel_fifo_reset(struct Qdisc *sch)
+{
+	struct codel_fifo *fifo = qdisc_priv(sch);
+
+	qdisc_reset_queue(sch);
+	codel_vars_init(&fifo->vars.codel);
+}
+
+/* Attributes: u32 at least 1 the limits, u64 in this range the times; each may be absent. */
+
+/* codel_time_t is compared as s32, and codel_impl.h multiplies intervals by 16.
+ * Not const: policies of Linux 6.1 point to what they could change.
+ */
+static struct netlink_range_validation codel_fifo_range_ns = {
+	.min = 1ull << CODEL_SHIFT,
+	.max = 100ull * NSEC_PER_SEC,
+};
+
+static void codel_fifo_read_params(struct codel_fifo_params *params, struct net_device *dev,
+				   struct nlattr *limit_bytes, struct nlattr *limit_packets,
+				   struct nlattr *target_ns, struct nlattr *interval_ns)
+{
+	codel_params_init(&params->codel);
+	params->codel.mtu = psched_mtu(dev);
+	params->limit_bytes = CODEL_FIFO_NO_LIMIT;
+	params->limit_packets = CODEL_FIFO_NO_LIMIT;
+	if (limit_bytes)
+		params->limit_bytes = nla_get_u32(limit_bytes);
+	if (limit_packets)
+		params->limit_packets = nla_get_u32(limit_packets);
+	if (target_ns)
+		params->codel.target = nla_get_u64(target_ns) >> CODEL_SHIFT;
+	if (interval_ns)
+		params->codel.interval = nla_get_u64(interval_ns) >> CODEL_SHIFT;
+}
+
+static int codel_fifo_put_limit(struct sk_buff *skb, int attribute, u32 limit)
+{
+	return limit == CODEL_FIFO_NO_LIMIT ? 0 : nla_put_u32(skb, attribute, limit);
+}
+
+static u64 codel_fifo_to_ns(codel_time_t time)
+{
+	return (u64)time << CODEL_SHIFT;
+}
+
+#endif /* _QBED_CODEL_FIFO_H */
