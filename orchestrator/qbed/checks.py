@@ -35,12 +35,32 @@ def check(lab: Lab) -> Problems:
         resolver.directions(("observe", "ports", key), key)
     for entry, capture in enumerate(lab.capture):
         resolver.directions(("capture", entry), capture.end)
+    _check_routing(lab, problems)
     index = {name: i for i, name in enumerate(network.nodes)}
     routing = Routing([k == "host" for k in network.nodes.values()], [(index[e.a], index[e.b]) for e in network.links])
     for number, workload in enumerate(lab.workload):
         path: FieldPath = ("workload", number, workload.kind)
         _Workloads(lab, problems, routing, index).check(path, workload.content)
     return problems
+
+
+def _check_routing(lab: Lab, problems: Problems) -> None:
+    if lab.routing == "frr" and lab.frr.protocol == "ospf" and lab.addressing != "ipv4":
+        text = f"`ospf` is OSPFv2, which routes IPv4, but the lab's addressing is `{lab.addressing}`; expected `bgp`"
+        problems.error(("frr", "protocol"), text)
+    if lab.routing == "frr" and lab.frr.hold <= lab.frr.keepalive:
+        text = f"expected more than the keepalive of {format_duration(lab.frr.keepalive)}"
+        problems.error(("frr", "hold"), text)
+    if lab.routing == "static" and "frr" in lab.model_fields_set:
+        problems.warn(("frr",), "has no effect: `routing` is `static`")
+    names = [link.name for link in lab.network.links]
+    for number, event in enumerate(lab.events):
+        path: FieldPath = ("events", number)
+        if not problems.select((*path, "link"), event.link, names):
+            problems.error((*path, "link"), f"no link is called `{event.link}`{nearest(event.link, names)}")
+        if event.at >= lab.duration:
+            text = f"{format_duration(event.at)} is after the lab's end at {format_duration(lab.duration)}"
+            problems.error((*path, "at"), text)
 
 
 def _check_nodes(lab: Lab, problems: Problems) -> bool:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: SQL over a run's tables says whether a sentence of a paper holds here.
 
-The views `cells`, `flows`, `queues`, `queue_series`, `queue_events` and `tcp_info` hold complete cells only, each row
-with its cell's axes as columns. `all_cells` also has those that failed or are invalid. A campaign's own views build
-on them, and `MACROS` are functions for all. One thread: sums of floats come out equal each time.
+The views `cells`, `flows`, `queues`, `queue_series`, `queue_events`, `tcp_info`, `routes` and `convergence` hold
+complete cells only, each row with its cell's axes as columns. `all_cells` also has those that failed or are invalid.
+A campaign's own views build on them, and `MACROS` are functions for all. One thread: sums of floats come out equal
+each time.
 """
 
 from __future__ import annotations
@@ -34,6 +35,19 @@ MACROS = (
     f"interval_95(x) AS {list(STUDENT_95)}[least(count(x) - 1, {len(STUDENT_95)})] * stddev(x) / sqrt(count(x))",
 )
 """Aggregates for claims, figures and views."""
+# Of each instant at which links went down or came up: how long routes went on changing, until the next such instant.
+_CONVERGENCE = """
+WITH events AS (
+    SELECT cell{axes}, time_ns AS at_ns, list_sort(list(DISTINCT link)) AS links, change AS state
+    FROM routes e WHERE link IS NOT NULL AND change IN ('down', 'up') GROUP BY ALL),
+  spans AS (
+    SELECT *, lead(at_ns) OVER (PARTITION BY cell ORDER BY at_ns) AS until_ns FROM events)
+SELECT e.cell{axes}, e.at_ns, e.links, e.state, count(r.time_ns) AS changes,
+  coalesce(max(r.time_ns - e.at_ns), 0) AS convergence_ns
+FROM spans e LEFT JOIN routes r ON r.cell = e.cell AND r.change IN ('set', 'removed') AND r.protocol <> 'kernel'
+  AND r.time_ns >= e.at_ns AND r.time_ns < coalesce(e.until_ns, 9223372036854775807)
+GROUP BY ALL
+"""
 
 
 class Verdict(BaseModel):
@@ -76,6 +90,7 @@ def connect(run: Path) -> Connection:
         else:
             connection.register(f"empty_{name}", schema.empty_table())
             _view(connection, name, f"SELECT {columns}, t.* FROM empty_{name} t JOIN cells c USING (cell)")
+    _view(connection, "convergence", _CONVERGENCE.format(axes="".join(f', e."{axis}"' for axis in axes)))
     for view in identity.get("views", ()):
         try:
             _view(connection, view["name"], view["sql"])

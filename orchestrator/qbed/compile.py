@@ -3,11 +3,14 @@
 
 import zlib
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Literal
 
+from qbed import frr
 from qbed import plan as p
 from qbed.addresses import Addresses, Family, Number, Side
 from qbed.demand import Demand
+from qbed.frr.systems import systems
 from qbed.lab import EVERY_PACKET, Lab
 from qbed.link_settings import LinkEnd
 from qbed.plan import ETHERNET_BYTES
@@ -15,6 +18,7 @@ from qbed.queue_settings import QueueSpec
 from qbed.resolve import Resolver
 from qbed.routes import Out, Routing
 from qbed.schemes import registry
+from qbed.selectors import select
 from qbed.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.traffic import compile_workloads
 
@@ -37,6 +41,7 @@ class _Compiler:
         pairs = [(self.index[link.a], self.index[link.b]) for link in self.network.links]
         self.routing = Routing([kind == "host" for kind in self.network.nodes.values()], pairs)
         self.addresses = Addresses(self.network)
+        self.is_frr = lab.routing == "frr"
         self.families: tuple[Family, ...] = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}[lab.addressing]  # type: ignore[assignment]
         self.interfaces: dict[Out, str] = {
             out: f"eth{position}" for outs in self.routing.outs for position, out in enumerate(outs)
@@ -46,11 +51,12 @@ class _Compiler:
         workloads = compile_workloads(self.lab, self.resolver, self.index)
         queues = self.queues()
         links = self.links()
-        demand = Demand(self.routing, links, queues, workloads, self.resolver, self.lab.duration)
+        programs = self.routing.is_host.count(False) * len(frr.programs(self.lab.frr)) if self.is_frr else 0
+        demand = Demand(self.routing, links, queues, workloads, self.resolver, self.lab.duration, programs)
         return p.Plan(
             lab=self.lab.name,
             seed=self.seed,
-            epoch_ns=_EPOCH_NS + 10 * demand.longest_rtt_ns,
+            epoch_ns=_EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0),
             duration_ns=self.lab.duration,
             memory_bytes=self.lab.memory or demand.memory_bytes,
             modules=self.modules(),
@@ -60,6 +66,7 @@ class _Compiler:
             queues=queues,
             workloads=workloads,
             captures=self.captures(),
+            events=self.events(),
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
         )
 
@@ -142,11 +149,22 @@ class _Compiler:
                 found[name] = p.Capture(name=name, node=node, interface=interface, snaplen=capture.snaplen)
         return list(found.values())
 
+    def events(self) -> list[p.LinkEvent]:
+        """In the order of their times."""
+        names = [link.name for link in self.network.links]
+        index = {name: i for i, name in enumerate(names)}
+        found = [
+            p.LinkEvent(at_ns=event.at, link=index[name], state=event.state)
+            for event in self.lab.events
+            for name in select(event.link, names)
+        ]
+        return sorted(found, key=lambda event: event.at_ns)
+
     # --- nodes -------------------------------------------------------------------------------------------------
 
     def nodes(self, socket_buffer_bytes: int) -> list[p.Node]:
         return [
-            self.host(i, socket_buffer_bytes) if is_host else self.switch(i)
+            self.host(i, socket_buffer_bytes) if is_host else self.router(i) if self.is_frr else self.switch(i)
             for i, is_host in enumerate(self.routing.is_host)
         ]
 
@@ -194,8 +212,47 @@ class _Compiler:
             kind="switch",
             addresses=self.node_addresses(node),
             sysctls=switch_sysctls(self.lab.addressing, hash_seed),
-            routes=list(self.switch_routes(node)),
+            routes=[] if self.is_frr else list(self.switch_routes(node)),
         )
+
+    def router(self, node: int) -> p.Node:
+        """A switch whose routes FRR finds."""
+        settings, switch = self.lab.frr, self.switch(node)
+        outs = self.routing.outs[node]
+        own = self.addresses.blocks.get(self.names[node])
+        primary = self.routing.primary(node)
+        router = frr.Router(
+            name=switch.name,
+            identifier=self.number(primary).text(4) if primary else "0.0.0.1",
+            system=self.systems[node],
+            ports=tuple(
+                frr.Port(self.interfaces[out], self.names[peer], fabric=not self.routing.is_host[peer])
+                for out in outs
+                for peer in [self.routing.peer(out)]
+            ),
+            prefixes={f"ipv{family}": [own.prefix(family)] if own else [] for family in self.families},
+        )
+        return switch.model_copy(
+            update={
+                "sysctls": dict(sorted((switch.sysctls | frr.sysctls(settings, router)).items())),
+                "environment": frr.environment(),
+                "folders": [frr.OWN],
+                "files": frr.files(settings, router),
+                "programs": frr.programs(settings),
+                "expects": list(self.expectations(node)),
+            }
+        )
+
+    @cached_property
+    def systems(self) -> dict[int, int]:
+        return systems(self.routing)
+
+    def expectations(self, node: int) -> Iterable[p.Expectation]:
+        """What the compiler's own routes would give."""
+        for edge in self.routing.edges:
+            hops = min(len(self.routing.next_hops(node, edge)), self.lab.frr.maximum_paths)
+            for family in self.families if hops else ():
+                yield p.Expectation(to=self.addresses.blocks[self.names[edge]].prefix(family), hops=hops)
 
     def switch_routes(self, node: int) -> Iterable[p.Route]:
         for edge in self.routing.edges:

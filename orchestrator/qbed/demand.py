@@ -15,6 +15,7 @@ from qbed.routes import Out, Routing
 
 _MIB = 1 << 20
 _BASE = 192 * _MIB
+_PER_PROGRAM = 24 * _MIB
 _PER_NODE, _PER_LINK, _PER_FLOW, _PER_CLOSED_FLOW = 768 << 10, 64 << 10, 16 << 10, 1 << 10
 # Open-loop flows are assumed to last at most this long on average, and to linger (TIME-WAIT) for the rest of the lab.
 _ARRIVAL_LIFE_NS = 50_000_000
@@ -37,9 +38,11 @@ class Demand:
         workloads: Sequence[p.Flows | p.Arrivals],
         resolver: Resolver,
         duration_ns: int,
+        programs: int = 0,
     ) -> None:
         self.routing, self.links = routing, links
         self.duration_ns = duration_ns
+        self.programs = programs
         specs = resolver.switch_queues | resolver.host_queues
         self.buffers = [
             specs[i, side].buffer_bytes(link.mtu + ETHERNET_BYTES)
@@ -121,6 +124,7 @@ class Demand:
         buffers = sum(min(size, 4 * _MIB) for size in self.buffers) // 8
         total = (
             _BASE
+            + _PER_PROGRAM * self.programs
             + _PER_NODE * len(self.routing.is_host)
             + _PER_LINK * len(self.links)
             + sockets

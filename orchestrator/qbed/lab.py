@@ -23,12 +23,13 @@ from pydantic import (
 )
 
 from qbed.errors import LabError
+from qbed.frr.settings import FrrSettings
 from qbed.messages import explain
 from qbed.overrides import apply_overrides
 from qbed.settings import HostSettings, LinkSettings, SwitchSettings
 from qbed.source import Source, read
 from qbed.topology import Network, Strict, generators
-from qbed.units import DURATIONS, PositiveDuration, Size, between, format_size, parse_duration, pattern
+from qbed.units import DURATIONS, Duration, PositiveDuration, Size, between, format_size, parse_duration, pattern
 from qbed.workloads import Workload
 
 
@@ -131,6 +132,17 @@ class Capture(Strict):
     """The most bytes of each packet."""
 
 
+class LinkEvent(Strict):
+    """A link that goes down or comes up while the lab runs, both ends at once."""
+
+    at: Duration = Field(examples=["500 ms"])
+    """When, after the lab's epoch."""
+    link: str
+    """The link's name (`rack1-spine1`), or a glob or range of names."""
+    state: Literal["down", "up"]
+    """What it becomes. Links are up at first."""
+
+
 class Lab(Strict):
     """A lab: its network, its hosts and switches, and what happens in it."""
 
@@ -148,8 +160,14 @@ class Lab(Strict):
     """By `default`, or a host's name, glob or range; names win over globs."""
     addressing: Literal["ipv4", "ipv6", "both"] = "ipv4"
     """Which addresses the nodes have."""
+    routing: Literal["static", "frr"] = "static"
+    """Who finds the switches' routes: the compiler, once (`static`), or FRR's daemons, while the lab runs."""
+    frr: FrrSettings = Field(default_factory=FrrSettings)
+    """How FRR routes, with `routing: frr`."""
     workload: list[Workload] = Field(default_factory=list, max_length=10_000)
     """What the hosts send."""
+    events: list[LinkEvent] = Field(default_factory=list, max_length=10_000)
+    """Links that fail, and that come back."""
     observe: Observe = Field(default_factory=Observe)
     """What is recorded."""
     capture: list[Annotated[Capture, BeforeValidator(_capture, json_schema_input_type=str | Capture)]] = Field(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from qbed.routes import Routing
 
@@ -39,14 +39,38 @@ class Route(Part):
     metrics: dict[str, int | str] = {}
 
 
+class Program(Part):
+    """A program that runs as long as the lab; the next one of its node is started when the file `ready` exists."""
+
+    argv: list[str]
+    ready: str | None = None
+
+
+class Expectation(Part):
+    """What a forwarding table must hold before the workloads begin: so many next hops to every host of a prefix."""
+
+    to: str
+    hops: int
+
+
 class Node(Part):
-    """A network namespace."""
+    """A network namespace. What programs need (`environment` and what follows it) is only there where it is used."""
 
     name: str
     kind: Literal["host", "switch"]
     addresses: list[str]
     sysctls: dict[str, str]
     routes: list[Route]
+    environment: dict[str, str] = {}
+    folders: list[str] = []
+    files: dict[str, str] = {}
+    programs: list[Program] = []
+    expects: list[Expectation] = []
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        optional = {name for name, field in Node.model_fields.items() if not field.is_required()}
+        return {name: value for name, value in handler(self).items() if value or name not in optional}
 
 
 class End(Part):
@@ -146,6 +170,14 @@ class Capture(Part):
     snaplen: int
 
 
+class LinkEvent(Part):
+    """Both ends of a link, by its index, go down or come up."""
+
+    at_ns: int
+    link: int
+    state: Literal["up", "down"]
+
+
 @dataclass(frozen=True)
 class Path:
     """The links from one host to another, in order: for each the end that sends, and the link's MTU."""
@@ -189,6 +221,7 @@ class Plan(Part):
     queues: list[Queue]
     workloads: list[Flows | Arrivals]
     captures: list[Capture]
+    events: list[LinkEvent] = []
     flow_interval_ns: int
 
     def dumps(self) -> str:

@@ -48,6 +48,9 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     if plan.flow_interval_ns:
         series = _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson")
         tables.write_table(into / "tcp_info.parquet", tables.TCP_INFO, series)
+    if (out / "routes.ndjson").exists():
+        changes = map(_route_change, read_rows(out / "routes.ndjson"))
+        tables.write_table(into / "routes.parquet", tables.ROUTES, _batches(tables.ROUTES, number, changes, "routes"))
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
@@ -80,6 +83,21 @@ def _batches(schema: Any, cell: int, rows: Iterator[Row], file: str) -> Iterator
             raise RecordError(f"{file}: a field has the wrong type: {error}") from error
 
 
+def _route_change(record: Row) -> Row:
+    """A row of routes.ndjson as the table has it."""
+    via = record.get("via", [])
+    return {
+        "time_ns": record["time_ns"],
+        "node": record["node"],
+        "change": record["change"],
+        "link": record.get("link"),
+        "destination": record.get("to"),
+        "protocol": record.get("protocol"),
+        "interfaces": [hop["interface"] for hop in via],
+        "gateways": [hop.get("gateway") for hop in via],
+    }
+
+
 class _Flows:
     """The flow records with what follows from them."""
 
@@ -89,7 +107,8 @@ class _Flows:
         self._end_ns = end_ns
         self._rounding_ns = rounding_ns
         self._paths: dict[tuple[int, int], Path] = {}
-        self._one_path = all(len(route.via) == 1 for node in plan.nodes for route in node.routes)
+        ways = [len(route.via) for node in plan.nodes for route in node.routes]
+        self._one_path = all(n == 1 for n in [*ways, *(e.hops for node in plan.nodes for e in node.expects)])
         self._workloads = {workload.id: workload for workload in plan.workloads}
         self.contradictions: list[str] = []
         names = ("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts")

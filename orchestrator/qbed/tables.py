@@ -123,6 +123,20 @@ TCP_INFO = _schema(
     },
 )
 
+ROUTES = _schema(
+    "routes",
+    {
+        "time_ns": pa.int64(),
+        "node": pa.string(),
+        "change": pa.string(),
+        "link": pa.string(),
+        "destination": pa.string(),
+        "protocol": pa.string(),
+        "interfaces": pa.list_(pa.string()),
+        "gateways": pa.list_(pa.string()),
+    },
+)
+
 _CELLS: dict[str, Any] = {
     "seed": pa.int64(),
     "status": pa.string(),
@@ -146,6 +160,7 @@ SCHEMAS: dict[str, Any] = {
     "queue_series": QUEUE_SERIES,
     "queue_events": QUEUE_EVENTS,
     "tcp_info": TCP_INFO,
+    "routes": ROUTES,
 }
 RESERVED_COLUMNS = frozenset({"cell", *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}) - {
     "seed"

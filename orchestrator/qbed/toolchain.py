@@ -28,6 +28,7 @@ class Manifest(BaseModel):
     kernel_hash: str = ""
     modules_hash: str = ""
     agent_hash: str = ""
+    frr_version: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,12 @@ class Toolchain:
     @property
     def kernel(self) -> Path:
         return self.folder / "linux"
+
+    @property
+    def toolboxes(self) -> dict[str, Path]:
+        """Folders of programs that guests see in /run/qbed/tools, by their names there."""
+        links = sorted(path for path in self.folder.iterdir() if path.is_symlink() and path.is_dir())
+        return {path.name: path.resolve() for path in links}
 
 
 def find_toolchain() -> Toolchain:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import struct
 from collections import defaultdict
 from collections.abc import Callable
@@ -90,16 +91,18 @@ def test_every_packet_is_accounted_for(run_cell: Callable[..., Any], addressing:
     assert sum(end.lost for link in counters.links for end in (link.a, link.b)) > 0
 
 
-def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("routing", ["routing: static", "routing: frr", "routing: frr\nfrr: {protocol: ospf}"])
+def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Any], routing: str) -> None:
     """Three tiers: two layers choose one after the other; all paths are used, each flow keeps to one."""
-    cell = run_cell("""
+    cell = run_cell(f"""
 name: ecmp
-topology: {clos: {hosts: 8, racks: 4, leaves: 2, pods: 2, spines: 4}}
-links: {default: {rate: 10 Gbit/s, delay: 1 us}}
-switches: {default: {scheme: droptail, buffer: 1 MB}}
-hosts: {default: {tcp: cubic}}
+{routing}
+topology: {{clos: {{hosts: 8, racks: 4, leaves: 2, pods: 2, spines: 4}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 1 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 1 MB}}}}
+hosts: {{default: {{tcp: cubic}}}}
 workload:
-  - flows: {from: h1..h16, to: h17..h32, size: 20 KB, count: 4}
+  - flows: {{from: h1..h16, to: h17..h32, size: 20 KB, count: 4}}
 capture: [spine1>*, spine2>*, spine3>*, spine4>*]
 duration: 20 ms
 """)
@@ -111,6 +114,8 @@ duration: 20 ms
             source, destination = struct.unpack_from("!HH", packet.data, 34)
             forward = destination < 10_000
             key = (packet.data[26:30], source) if forward else (packet.data[30:34], destination)
+            if (str(ipaddress.ip_address(key[0])), key[1]) not in ports:
+                continue  # of the routing protocol
             paths[key]["there" if forward else "back"].add(path.stem)
     assert len(paths) == 64
     for ways in paths.values():

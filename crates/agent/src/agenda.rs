@@ -19,6 +19,11 @@ pub enum Action {
     SampleFlows,
     DrainCaptures,
     Progress(u32),
+    /// Of a node: its next program is started, or waited for.
+    StartPrograms(u32),
+    CheckForwarding,
+    /// Number: of the plan's events.
+    Link(u32),
     /// Ends `Engine::run`.
     Alarm,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that the host runs in the lab: started in a node's namespace, their output relayed, their end told.
 
-use crate::exec;
+use crate::exec::{self, Place};
 use crate::failure::{Of, Result};
 use crate::gate::{base64, Event, Program};
 use crate::world::{Token, World, READABLE};
@@ -20,7 +20,15 @@ const PIECE: usize = 32 * 1024;
 
 pub enum Notice {
     Output(Output),
-    Exit { id: u64, code: i32 },
+    Exit {
+        id: u64,
+        code: i32,
+    },
+    /// Of no program that the host knows.
+    Other {
+        pid: i32,
+        code: i32,
+    },
 }
 
 pub struct Output {
@@ -46,10 +54,12 @@ impl Output {
 }
 
 impl Notice {
-    pub fn event(&self, time_ns: i64) -> Event {
+    /// What the host is told.
+    pub fn event(&self, time_ns: i64) -> Option<Event> {
         match self {
-            Self::Output(output) => output.event(),
-            Self::Exit { id, code } => Event::Exit { id: *id, code: *code, time_ns },
+            Self::Output(output) => Some(output.event()),
+            Self::Exit { id, code } => Some(Event::Exit { id: *id, code: *code, time_ns }),
+            Self::Other { .. } => None,
         }
     }
 }
@@ -83,7 +93,8 @@ impl Children {
             return Ok(Err(format!("no node {:?}", program.node)));
         };
         world.lab.namespaces.enter(node)?;
-        match exec::spawn(program) {
+        let environment = &world.plan.nodes[node].environment;
+        match exec::spawn(program, &Place { environment, view: &world.lab.views[node] }) {
             Err(error) => Ok(Err(error)),
             Ok(started) => {
                 self.running.insert(started.pid, program.id);
@@ -144,6 +155,8 @@ impl Children {
                     }
                 }
                 notices.push(Notice::Exit { id, code });
+            } else {
+                notices.push(Notice::Other { pid: pid.as_raw(), code });
             }
         }
     }

@@ -6,13 +6,17 @@ use crate::agenda::{Action, Timer};
 use crate::capture::Captures;
 use crate::children::{Children, Notice};
 use crate::failure::{Failure, Of, Result};
+use crate::forwarding;
 use crate::gate::{Event, Gate};
 use crate::lateness::Lateness;
+use crate::linkstate;
 use crate::plan::Transport;
+use crate::programs::Programs;
 use crate::queues::Taps;
 use crate::records;
+use crate::routelog::RouteLog;
 use crate::tap::TapStream;
-use crate::tcp::Tcp;
+use crate::tcp::{Tcp, CONNECT_AHEAD_NS};
 use crate::udp::Udp;
 use crate::world::{Token, World, READABLE};
 use nix::errno::Errno;
@@ -33,6 +37,10 @@ pub struct Engine<'a> {
     tcp: Tcp,
     udp: Udp,
     captures: Captures,
+    /// Whether somebody plays with the lab.
+    pub interactive: bool,
+    programs: Programs,
+    routes: RouteLog,
     /// None: the host's kernel has no taps.
     taps: Option<TapStream>,
     timer: Timer,
@@ -59,7 +67,25 @@ impl<'a> Engine<'a> {
         let children = Children::new(&world)?;
         captures.schedule(&mut world);
         let lateness = Lateness::default();
-        Ok(Self { world, gate, children, tcp, udp, captures, taps, timer, lateness })
+        let routes = RouteLog::open(&world)?;
+        let programs = Programs::schedule(&mut world);
+        // Some flows connect ahead of the epoch; by then their way must be there.
+        world.agenda.add(plan.epoch_ns.saturating_sub(CONNECT_AHEAD_NS), Action::CheckForwarding);
+        let interactive = false;
+        Ok(Self {
+            world,
+            gate,
+            children,
+            tcp,
+            udp,
+            captures,
+            interactive,
+            programs,
+            routes,
+            taps,
+            timer,
+            lateness,
+        })
     }
 
     /// From now on `run_until_exit(GATE)` ends when the host says something. A gate that is polled.
@@ -75,6 +101,9 @@ impl<'a> Engine<'a> {
         self.udp.schedule(&mut self.world, base_ns);
         if self.world.plan.flow_interval_ns > 0 {
             self.world.agenda.add(base_ns, Action::SampleFlows);
+        }
+        for (index, event) in (0..).zip(&self.world.plan.events) {
+            self.world.agenda.add(base_ns + event.at_ns, Action::Link(index));
         }
         self.world.agenda.add(base_ns, Action::Progress(0));
     }
@@ -137,6 +166,12 @@ impl<'a> Engine<'a> {
                     self.captures.schedule(&mut self.world);
                 }
                 Action::Progress(step) => self.tell_progress(due_ns, step)?,
+                Action::StartPrograms(node) => self.programs.go_on(&mut self.world, node)?,
+                Action::CheckForwarding => {
+                    self.programs.check(&self.world)?;
+                    forwarding::check(&self.world)?;
+                }
+                Action::Link(event) => self.set_link(event as usize)?,
                 Action::Alarm => return Ok(true),
             }
         }
@@ -158,6 +193,7 @@ impl<'a> Engine<'a> {
                     self.tell(&output.event())?;
                 }
             }
+            Token::Routes(node) => self.routes.take(&self.world, node)?,
             Token::Children => return self.bury(),
         }
         Ok(None)
@@ -168,13 +204,32 @@ impl<'a> Engine<'a> {
         let time_ns = self.world.now_since_epoch();
         let mut last = None;
         for notice in self.children.reap()? {
-            if let Notice::Exit { id, .. } = notice {
-                last = Some(id);
+            match notice {
+                Notice::Exit { id, .. } => last = Some(id),
+                Notice::Other { pid, code } => self.mourn(pid, code)?,
+                Notice::Output(_) => {}
             }
-            let event = notice.event(time_ns);
-            self.tell(&event)?;
+            if let Some(event) = notice.event(time_ns) {
+                self.tell(&event)?;
+            }
         }
         Ok(last)
+    }
+
+    /// A program of the plan must not end before the lab does; only a lab that somebody plays with goes on without it.
+    fn mourn(&mut self, pid: i32, code: i32) -> Result<()> {
+        let failure = self.programs.bury(&self.world, pid, code);
+        let played_with = self.interactive && self.world.now_ns() >= self.world.plan.epoch_ns;
+        failure.filter(|_| !played_with).map_or(Ok(()), Err)
+    }
+
+    fn set_link(&mut self, event: usize) -> Result<()> {
+        let event = &self.world.plan.events[event];
+        let link = &self.world.plan.links[event.link];
+        for end in link.ends().into_iter().filter(|end| self.world.plan.carries(end.node)) {
+            self.routes.link(&self.world, end.node, &link.name, event.state)?;
+        }
+        linkstate::set(&self.world, event)
     }
 
     fn tell_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {
@@ -207,6 +262,7 @@ impl<'a> Engine<'a> {
         }
         self.lateness.write(&self.world)?;
         self.captures.finish(&self.world)?;
+        self.routes.finish(&self.world)?;
         self.tcp.finish(&self.world)?;
         self.udp.finish(&self.world)?;
         records::write_flows(self.tcp.records(&self.world).chain(self.udp.records(&self.world)).collect())?;

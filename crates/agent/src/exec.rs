@@ -2,8 +2,18 @@
 //! Starts a program of the host inside the lab, in the network namespace where the thread is.
 
 use crate::gate::Program;
+use crate::view::View;
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+
+/// Where a program runs, besides the network namespace: what its node gives to all of them.
+pub struct Place<'a> {
+    pub environment: &'a BTreeMap<String, String>,
+    pub view: &'a View,
+}
 
 /// Debian's, for root.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -14,16 +24,34 @@ pub struct Started {
     pub stderr: OwnedFd,
 }
 
-pub fn spawn(program: &Program) -> Result<Started, String> {
-    let (name, arguments) = program.argv.split_first().ok_or("argv is empty")?;
-    let mut command = Command::new(name);
-    command.args(arguments).env_clear().env("PATH", PATH).envs(&program.env);
+pub fn spawn(program: &Program, place: &Place<'_>) -> Result<Started, String> {
+    let mut command = command(&program.argv, place)?;
+    command.envs(&program.env);
     command.current_dir(program.cwd.as_deref().unwrap_or("/"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.argv[0]))?;
     let stdout = child.stdout.take().ok_or("no stdout")?.into();
     let stderr = child.stderr.take().ok_or("no stderr")?.into();
     Ok(Started { pid: child.id() as i32, stdout, stderr })
+}
+
+/// Starts a program that nobody listens to: what it says goes to a file. Returns its process id.
+pub fn spawn_resident(argv: &[String], place: &Place<'_>, log: File) -> Result<i32, String> {
+    let mut command = command(argv, place)?;
+    let copy = log.try_clone().map_err(|error| format!("its log: {error}"))?;
+    command.current_dir("/").stdout(copy).stderr(log);
+    let child = command.spawn().map_err(|error| format!("{}: {error}", argv[0]))?;
+    Ok(child.id() as i32)
+}
+
+fn command(argv: &[String], place: &Place<'_>) -> Result<Command, String> {
+    let (name, arguments) = argv.split_first().ok_or("argv is empty")?;
+    let mut command = Command::new(name);
+    command.args(arguments).env_clear().env("PATH", PATH).envs(place.environment).stdin(Stdio::null());
+    let view = place.view.clone();
+    // SAFETY: what runs between fork and exec makes system calls only, and allocates nothing.
+    unsafe { command.pre_exec(move || view.enter()) };
+    Ok(command)
 }
 
 #[cfg(test)]
@@ -36,8 +64,10 @@ mod tests {
         let argv = ["sh", "-c", "echo $GREETING $HOME; pwd"].map(String::from).to_vec();
         let env = [("GREETING".to_owned(), "hello".to_owned())].into();
         let program = Program { id: 1, node: "h1".into(), argv, env, cwd: Some("/usr".into()) };
+        let environment = [("HOME".to_owned(), "/root".to_owned())].into();
+        let place = Place { environment: &environment, view: &View::default() };
         let mut output = String::new();
-        std::fs::File::from(spawn(&program).unwrap().stdout).read_to_string(&mut output).unwrap();
-        assert_eq!(output, "hello\n/usr\n");
+        File::from(spawn(&program, &place).unwrap().stdout).read_to_string(&mut output).unwrap();
+        assert_eq!(output, "hello /root\n/usr\n");
     }
 }

@@ -7,8 +7,10 @@ use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
 use nix::sys::resource::{setrlimit, Resource};
 use std::convert::Infallible;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,6 +34,9 @@ pub fn cell() -> &'static str {
         CELL
     }
 }
+
+/// Where the guest sees the toolboxes.
+const TOOLS: &str = "/run/qbed/tools";
 
 /// fs.nr_open's default: the most descriptors that a process may ask for.
 const DESCRIPTORS: u64 = 1 << 20;
@@ -64,10 +69,43 @@ fn allow_congestion_controls() -> Result<()> {
     std::fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", available).of(here)
 }
 
-/// Mounts room to write. What the host has in these folders is hidden from then on, kernel modules for example.
-pub fn mount_scratch() -> Result<()> {
+/// A folder of programs that the host lends, wherever it has it.
+pub struct Toolbox {
+    name: OsString,
+    folder: File,
+}
+
+/// The toolboxes: what the links beside the folder of modules lead to, opened before it may be hidden.
+pub fn toolboxes() -> Result<Vec<Toolbox>> {
+    let modules = module_folder()?;
+    let guest = modules.parent().unwrap_or(&modules);
+    let here = || format!("the toolboxes in {}", guest.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(guest).of(here)? {
+        let entry = entry.of(here)?;
+        if entry.file_type().of(here)?.is_symlink() && entry.path().is_dir() {
+            let mut options = File::options();
+            options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
+            let folder = options.open(entry.path()).of(here)?;
+            found.push(Toolbox { name: entry.file_name(), folder });
+        }
+    }
+    Ok(found)
+}
+
+/// Mounts room to write. What the host has in these folders is hidden from then on, kernel modules for example; the
+/// toolboxes are seen in /run/qbed/tools.
+pub fn mount_scratch(toolboxes: &[Toolbox]) -> Result<()> {
     mount_one("tmpfs", "/tmp", None)?;
-    mount_one("tmpfs", "/run", None)
+    mount_one("tmpfs", "/run", None)?;
+    for toolbox in toolboxes {
+        let target = Path::new(TOOLS).join(&toolbox.name);
+        let here = || format!("mounting {}", target.display());
+        std::fs::create_dir_all(&target).of(here)?;
+        let source = format!("/proc/self/fd/{}", toolbox.folder.as_raw_fd());
+        mount(Some(source.as_str()), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
+    }
+    Ok(())
 }
 
 fn mount_one(kind: &str, target: &str, options: Option<&str>) -> Result<()> {

@@ -12,19 +12,23 @@ mod counters;
 mod engine;
 mod exec;
 mod failure;
+mod forwarding;
 mod gate;
 mod init;
 mod lab;
 mod lateness;
 mod links;
+mod linkstate;
 mod listeners;
 mod namespaces;
 mod netlink;
 mod place;
 mod plan;
+mod programs;
 mod queues;
 mod records;
 mod relay;
+mod routelog;
 mod routes;
 mod sample;
 mod schedule;
@@ -38,6 +42,7 @@ mod testing;
 mod topology;
 mod udp;
 mod validate;
+mod view;
 mod watermark;
 mod world;
 
@@ -132,7 +137,7 @@ fn run_guest(name: &str) -> Result<i64> {
     init::mount_kernel()?;
     let plan = read_plan()?;
     let gate = load_modules(&plan)?;
-    init::mount_scratch()?;
+    init::mount_scratch(&init::toolboxes()?)?;
     if plan.place.is_some() {
         init::quiet_home()?;
     }
@@ -180,6 +185,7 @@ fn drive(mode: Mode, plan: &Plan, lab: &Lab, gate: Option<Gate>, paper: Paper) -
             engine.run_until(end_ns)?;
         }
         Mode::Lab => {
+            engine.interactive = true;
             engine.run_until(plan.epoch_ns)?;
             engine.tell(&ready)?;
             if wall_clock {

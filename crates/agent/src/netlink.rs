@@ -5,7 +5,7 @@
 use crate::failure::{Failure, Result};
 use crate::socket;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub const HEADER_LEN: usize = 16;
 /// Largest datagram that a batch is cut into; below the default SO_SNDBUF.
@@ -169,6 +169,22 @@ impl Netlink {
         Ok(())
     }
 
+    /// Sends a query that asks for an acknowledgement; what answers it goes to `each`. The error is the kernel's own.
+    pub fn query(&self, mut query: Batch, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        query.finish();
+        socket::send(&self.0, &query.bytes)?;
+        loop {
+            for message in messages(&socket::receive(&self.0)?) {
+                if message.kind != libc::NLMSG_ERROR as u16 {
+                    each(message.payload);
+                    continue;
+                }
+                let code = u32_at(message.payload, 0).map_or(-libc::EBADMSG, |code| code as i32);
+                return if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) };
+            }
+        }
+    }
+
     /// Sends a dump request (or a single query) and hands every message of the answer to `each`.
     pub fn dump(&self, mut query: Batch, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         query.finish();
@@ -185,6 +201,36 @@ impl Netlink {
                 }
             }
         }
+    }
+}
+
+/// A socket to which the kernel tells of changes in the caller's network namespace.
+pub struct Subscription(OwnedFd);
+
+impl Subscription {
+    pub fn open(protocol: i32, groups: &[u32]) -> io::Result<Self> {
+        const BUFFER_BYTES: i32 = 16 << 20;
+        let fd = socket::open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
+        socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES)?;
+        socket::bind_netlink(&fd)?;
+        for group in groups {
+            socket::set(&fd, libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, *group as i32)?;
+        }
+        Ok(Self(fd))
+    }
+
+    /// Hands all messages that wait to `each`.
+    pub fn drain(&self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        while let Some(datagram) = socket::receive_waiting(&self.0)? {
+            messages(&datagram).for_each(|message| each(message.kind, message.payload));
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Subscription {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -3,8 +3,9 @@
 
 use crate::failure::{Failure, Of, Result};
 use crate::place::Place;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -27,6 +28,8 @@ pub struct Plan {
     pub queues: Vec<Queue>,
     pub workloads: Vec<Workload>,
     pub captures: Vec<Capture>,
+    #[serde(default)]
+    pub events: Vec<LinkEvent>,
     pub flow_interval_ns: u64,
     /// Which part of it is this agent's; None: all of it.
     #[serde(skip)]
@@ -58,11 +61,43 @@ pub type Sysctls = BTreeMap<String, String>;
 #[serde(deny_unknown_fields)]
 pub struct Node {
     pub name: String,
-    #[serde(rename = "kind")]
-    pub _kind: NodeKind,
+    pub kind: NodeKind,
     pub addresses: Vec<IpAddr>,
     pub sysctls: Sysctls,
     pub routes: Vec<Route>,
+    /// Environment variables of every program that runs in the node.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Of each of these folders, the node's programs see one of their own, empty at first.
+    #[serde(default)]
+    pub folders: Vec<String>,
+    /// What the node's programs read at these paths, in its folders or in place of the machine's files.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// Started one after the other once the links are up.
+    #[serde(default)]
+    pub programs: Vec<Resident>,
+    /// What the node's forwarding table must hold before the workloads begin.
+    #[serde(default)]
+    pub expects: Vec<Expectation>,
+}
+
+/// A program that runs as long as the lab.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resident {
+    pub argv: Vec<String>,
+    /// The next program is started when this file exists.
+    #[serde(default)]
+    pub ready: Option<String>,
+}
+
+/// Every host's address within the prefix is reached by so many next hops.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    pub to: Prefix,
+    pub hops: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -207,6 +242,22 @@ pub struct Capture {
     pub node: usize,
     pub interface: String,
     pub snaplen: u32,
+}
+
+/// A link's both ends go down or come up.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkEvent {
+    pub at_ns: u64,
+    pub link: usize,
+    pub state: LinkState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkState {
+    Up,
+    Down,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -408,6 +459,29 @@ pub struct Prefix {
     pub length: u8,
 }
 
+impl Prefix {
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let length = u32::from(self.length);
+        match (self.address, address) {
+            (IpAddr::V4(prefix), IpAddr::V4(other)) => {
+                let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+                (prefix.to_bits() ^ other.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(prefix), IpAddr::V6(other)) => {
+                let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+                (prefix.to_bits() ^ other.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
 impl FromStr for Prefix {
     type Err = String;
 
@@ -476,5 +550,27 @@ impl Plan {
         }
         crate::validate::check(&plan)?;
         Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prefix;
+
+    #[test]
+    fn a_prefix_contains_its_addresses() {
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let address = |text: &str| text.parse().unwrap();
+        assert!(prefix("10.0.0.4/30").contains(address("10.0.0.7")));
+        assert!(!prefix("10.0.0.4/30").contains(address("10.0.0.8")));
+        assert!(prefix("0.0.0.0/0").contains(address("192.0.2.1")));
+        assert!(!prefix("0.0.0.0/0").contains(address("::1")));
+        assert!(
+            prefix("fd00::4/126").contains(address("fd00::5")) && prefix("::/0").contains(address("fd00::5"))
+        );
+        assert!(
+            prefix("10.0.0.1/32").contains(address("10.0.0.1"))
+                && !prefix("10.0.0.1/32").contains(address("10.0.0.0"))
+        );
     }
 }

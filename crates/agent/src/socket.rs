@@ -178,6 +178,18 @@ pub fn bind_link(fd: &OwnedFd, ifindex: u32) -> io::Result<()> {
     checked(result as isize).map(drop)
 }
 
+/// Binds a netlink socket to an address of the kernel's choice: one without is told nothing.
+pub fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: plain integers, zero where the kernel chooses.
+    let result = unsafe {
+        let mut address: libc::sockaddr_nl = MaybeUninit::zeroed().assume_init();
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        let length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length)
+    };
+    checked(result as isize).map(drop)
+}
+
 /// Starts to connect a non-blocking socket (or sets a datagram socket's peer).
 pub fn connect(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     let (raw, length) = Address::new(address);
@@ -233,6 +245,19 @@ pub fn receive(fd: &OwnedFd) -> io::Result<Vec<u8>> {
     let length = checked(unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) })?;
     bytes.truncate(length);
     Ok(bytes)
+}
+
+/// The same where there may be none. ENOBUFS says that some were lost.
+pub fn receive_waiting(fd: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = vec![0; 64 * 1024];
+    // SAFETY: the kernel writes at most `bytes.len()` bytes.
+    let received = checked(unsafe {
+        libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+    });
+    Ok(ready(received)?.map(|length| {
+        bytes.truncate(length);
+        bytes
+    }))
 }
 
 /// What flows carry: the same small block again and again, so that it stays in the processor's first cache.

@@ -55,7 +55,7 @@ enum Phase {
 
 /// `connect: before` flows connect within this time ahead of the workloads' start, evenly spaced so that their SYNs
 /// meet no queue.
-const CONNECT_AHEAD_NS: u64 = 1_000_000_000;
+pub const CONNECT_AHEAD_NS: u64 = 1_000_000_000;
 const CONNECT_WINDOW_NS: u64 = 500_000_000;
 
 pub struct Tcp {

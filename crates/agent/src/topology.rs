@@ -6,7 +6,8 @@ use crate::failure::{Failure, Of, Result};
 use crate::links::{self, IFINFO};
 use crate::namespaces::{write_interface_sysctls, write_sysctls, Namespaces};
 use crate::netlink::{attribute, u32_at, Batch, Netlink};
-use crate::plan::{End, Plan};
+use crate::plan::{End, Node, Plan, Route};
+use crate::view::View;
 use crate::{queues, routes};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,6 +17,8 @@ pub struct Lab {
     pub namespaces: Namespaces,
     /// Of each node: the index of each interface.
     pub interfaces: Vec<HashMap<String, u32>>,
+    /// Of each node: what its programs see of the file system.
+    pub views: Vec<View>,
 }
 
 impl Lab {
@@ -58,7 +61,8 @@ impl Lab {
         if plan.place.is_some() {
             bridge(plan)?;
         }
-        Ok(Self { namespaces, interfaces })
+        let views = views(plan)?;
+        Ok(Self { namespaces, interfaces, views })
     }
 
     /// The one node of a container whose kernel is the host's: its interfaces are there.
@@ -80,8 +84,17 @@ impl Lab {
             write_interface_sysctls(&plan.nodes[node])?;
             interfaces[node].clone_from(&found);
         }
-        Ok(Self { namespaces, interfaces })
+        let views = views(plan)?;
+        Ok(Self { namespaces, interfaces, views })
     }
+}
+
+/// Other agents' nodes have nothing of their own here.
+fn views(plan: &Plan) -> Result<Vec<View>> {
+    let nodes = plan.nodes.iter().enumerate();
+    nodes
+        .map(|(index, node)| if plan.carries(index) { View::create(node) } else { Ok(View::default()) })
+        .collect()
 }
 
 /// What stands here for another agent's node: its ends of the links to ours.
@@ -205,16 +218,7 @@ fn configure(
         up(batch, index(&end.interface)?, format!("node {name}: interface {}", end.interface));
     }
     for (end, peer) in ends {
-        let ifindex = index(&end.interface)?;
-        for prefix in &end.addresses {
-            let object =
-                format!("node {name}: address {}/{} on {}", prefix.address, prefix.length, end.interface);
-            address(batch, ifindex, prefix.address, prefix.length, object);
-        }
-        for prefix in &peer.addresses {
-            let object = format!("node {name}: neighbour {} on {}", prefix.address, end.interface);
-            neighbour(batch, ifindex, prefix.address, peer.mac.0, object);
-        }
+        address_ends(batch, name, end, peer, index(&end.interface)?);
     }
     // An address that belongs to no link is the node's own: it lives on the loopback interface.
     let on_a_link = |a: &IpAddr| ends.iter().any(|(end, _)| end.addresses.iter().any(|p| p.address == *a));
@@ -222,17 +226,44 @@ fn configure(
         let length = if own.is_ipv4() { 32 } else { 128 };
         address(batch, lo, *own, length, format!("node {name}: address {own} on lo"));
     }
-    for route in &plan.nodes[node].routes {
-        let object = format!("node {name}: route to {}/{}", route.to.address, route.to.length);
-        routes::request(batch, route, interfaces, object);
-    }
+    routes_of(batch, &plan.nodes[node], interfaces, |_| true);
     Ok(())
 }
 
+/// The addresses of one end of a link, and its peer's as neighbours.
+pub fn address_ends(batch: &mut Batch, node: &str, end: &End, peer: &End, ifindex: u32) {
+    for prefix in &end.addresses {
+        let object = format!("node {node}: address {prefix} on {}", end.interface);
+        address(batch, ifindex, prefix.address, prefix.length, object);
+    }
+    for prefix in &peer.addresses {
+        let object = format!("node {node}: neighbour {} on {}", prefix.address, end.interface);
+        neighbour(batch, ifindex, prefix.address, peer.mac.0, object);
+    }
+}
+
+/// Those of a node's routes that are wanted.
+pub fn routes_of(
+    batch: &mut Batch,
+    node: &Node,
+    interfaces: &HashMap<String, u32>,
+    wanted: impl Fn(&Route) -> bool,
+) {
+    for route in node.routes.iter().filter(|route| wanted(route)) {
+        let object = format!("node {}: route to {}", node.name, route.to);
+        routes::request(batch, route, interfaces, object);
+    }
+}
+
 fn up(batch: &mut Batch, ifindex: u32, object: String) {
+    flags(batch, ifindex, libc::IFF_UP as u32, object);
+}
+
+/// Sets IFF_UP, or clears it.
+pub fn flags(batch: &mut Batch, ifindex: u32, flags: u32, object: String) {
     let mut fixed = IFINFO;
     fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    fixed[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    fixed[8..12].copy_from_slice(&flags.to_ne_bytes());
     fixed[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
     batch.request(libc::RTM_NEWLINK, 0, &fixed, object);
 }
@@ -251,7 +282,7 @@ pub fn family(address: IpAddr) -> u8 {
 fn address(batch: &mut Batch, ifindex: u32, address: IpAddr, length: u8, object: String) {
     let mut fixed = [family(address), length, 0, 0, 0, 0, 0, 0]; // ifaddrmsg
     fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
     batch
         .request(libc::RTM_NEWADDR, flags, &fixed, object)
         .attribute(libc::IFA_LOCAL, &octets(address))

@@ -2,7 +2,7 @@
 //! What a plan promises beyond its types. Every refusal names the object.
 
 use crate::failure::{Failure, Result};
-use crate::plan::{Family, Interarrival, Pairs, Pattern, Plan, Size, Sysctls, Transport, Workload};
+use crate::plan::{Family, Interarrival, Node, Pairs, Pattern, Plan, Size, Sysctls, Transport, Workload};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// IFNAMSIZ less the terminating zero.
@@ -36,6 +36,7 @@ pub fn check(plan: &Plan) -> Result<()> {
         require(is_file_name(&capture.name), || format!("capture {:?} is not a file name", capture.name))?;
         require(capture.snaplen > 0, || format!("capture {}: snaplen is 0", capture.name))?;
     }
+    check_events(plan)?;
     let mut listeners = BTreeMap::new();
     for (index, workload) in plan.workloads.iter().enumerate() {
         require(workload.id as usize == index, || {
@@ -83,6 +84,7 @@ fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
             let inside = !key.starts_with('/') && !key.split('/').any(|part| part == "..");
             require(inside, || format!("node {}: sysctl {key:?} is not a path under /proc/sys", node.name))?;
         }
+        check_programs(node)?;
         for route in &node.routes {
             let here = || format!("node {}: route to {}/{}", node.name, route.to.address, route.to.length);
             require(!route.via.is_empty(), || format!("{}: no next hop", here()))?;
@@ -93,6 +95,29 @@ fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn check_programs(node: &Node) -> Result<()> {
+    let plain = |path: &str| path.starts_with('/') && !path.split('/').any(|part| part == "..");
+    for path in node.folders.iter().chain(node.files.keys()) {
+        require(plain(path), || format!("node {}: {path:?} is not an absolute path", node.name))?;
+    }
+    for program in &node.programs {
+        let named = program.argv.first().is_some_and(|name| !name.is_empty() && !name.ends_with('/'));
+        require(named, || format!("node {}: a program has no name", node.name))?;
+        require(program.ready.as_deref().is_none_or(plain), || {
+            format!("node {}: {}: `ready` is not an absolute path", node.name, program.argv[0])
+        })?;
+    }
+    node.expects.iter().try_for_each(|e| {
+        require(e.hops > 0, || format!("node {}: 0 next hops are expected to {}", node.name, e.to))
+    })
+}
+
+fn check_events(plan: &Plan) -> Result<()> {
+    plan.events.iter().enumerate().try_for_each(|(index, event)| {
+        require(event.link < plan.links.len(), || format!("event {index}: no link {}", event.link))
+    })
 }
 
 fn check_sysctls(owner: &str, sysctls: &Sysctls) -> Result<()> {
@@ -257,6 +282,12 @@ mod tests {
             (
                 refusal(|p| p["captures"][0]["interface"] = json!("eth7")),
                 "capture h1:eth0: no interface eth7",
+            ),
+            (refusal(|p| p["nodes"][1]["folders"] = json!(["run"])), "\"run\" is not an absolute path"),
+            (refusal(|p| p["nodes"][1]["programs"] = json!([{"argv": []}])), "a program has no name"),
+            (
+                refusal(|p| p["events"] = json!([{"at_ns": 1, "link": 9, "state": "down"}])),
+                "event 0: no link 9",
             ),
             (refusal(|p| p["surprise"] = json!(1)), "unknown field `surprise`"),
         ] {

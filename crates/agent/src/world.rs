@@ -10,7 +10,7 @@ use nix::time::{clock_gettime, ClockId};
 use std::cell::Cell;
 use std::os::fd::AsFd;
 
-/// Whom an event is for. Numbers are indexes: of a flow, a listener, an open pipe.
+/// Whom an event is for. Numbers are indexes: of a flow, a listener, an open pipe, a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
     Timer,
@@ -21,6 +21,7 @@ pub enum Token {
     Listener(u32),
     Sender(u32),
     Receiver(u32),
+    Routes(u32),
 }
 
 impl Token {
@@ -34,6 +35,7 @@ impl Token {
             Self::Listener(index) => (4, index),
             Self::Sender(index) => (5, index),
             Self::Receiver(index) => (6, index),
+            Self::Routes(index) => (8, index),
         };
         (kind << 32) | u64::from(index)
     }
@@ -47,8 +49,9 @@ impl Token {
             3 => Self::Pipe(index),
             4 => Self::Listener(index),
             5 => Self::Sender(index),
+            6 => Self::Receiver(index),
             7 => Self::Gate,
-            _ => Self::Receiver(index),
+            _ => Self::Routes(index),
         }
     }
 }
@@ -161,7 +164,7 @@ mod tests {
     #[test]
     fn tokens_survive_the_kernel() {
         let all = [Token::Timer, Token::Taps, Token::Children, Token::Gate];
-        let numbered = [Token::Pipe, Token::Listener, Token::Sender, Token::Receiver];
+        let numbered = [Token::Pipe, Token::Listener, Token::Sender, Token::Receiver, Token::Routes];
         let all = all.into_iter().chain(numbered.into_iter().map(|token| token(u32::MAX)));
         assert!(all.into_iter().all(|token| Token::unpack(token.pack()) == token));
     }

@@ -130,10 +130,10 @@ def _dicts(connection: Connection, sql: str) -> list[dict[str, Any]]:
 
 def _cells(connection: Connection, axes: list[str]) -> list[dict[str, Any]]:
     """The cells of the table: those that are not complete first."""
-    columns = ", ".join(f'"{name}"' for name in axes)
+    columns = "".join(f', "{name}"' for name in axes)
     return _dicts(
         connection,
-        f"""SELECT cell, {columns}, status, error, contradictions, warnings, bottleneck, flows, flows_complete,
+        f"""SELECT cell{columns}, status, error, contradictions, warnings, bottleneck, flows, flows_complete,
             goodput_bps, dropped_packets, marked_packets, lost_packets, retransmits, timeouts
             FROM all_cells ORDER BY status = 'complete', cell LIMIT {MOST_CELLS}""",
     )

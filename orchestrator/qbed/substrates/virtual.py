@@ -32,6 +32,7 @@ from qbed.toolchain import MODULES, Toolchain, find_toolchain
 VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: what the guest's wall clock says at boot
 GATE_FD = 200
 TOOLS = "guest"
+TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
 CONSOLE_LINES = 8
 DISK_FULL_BYTES = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -123,7 +124,20 @@ def _provide(toolchain: Toolchain, folder: Path, plan: Plan) -> Path:
         if not source.exists():
             raise CellError(f"the kernel module {name} is not built; run `make setup`")
         shutil.copyfile(source, tools / "modules" / source.name)
+    for name, box in toolchain.toolboxes.items():
+        (tools / name).symlink_to(box)
+    _find_programs(toolchain, plan)
     return tools
+
+
+def _find_programs(toolchain: Toolchain, plan: Plan) -> None:
+    """Say it now if a program of the plan is nowhere: in no toolbox, and not on this machine."""
+    for node in plan.nodes:
+        path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
+        for program in node.programs:
+            if shutil.which(program.argv[0], path=here) is None:
+                raise CellError(f"node {node.name} runs {program.argv[0]}, which is not here; run `make setup`")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from qbed.wall import FILE
 RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
 """What of a flow only its receiver knows."""
 SHOWN = 3
+ROUTES = "routes.ndjson"
 
 
 def gather(folder: Path, plan: Plan, placement: Placement) -> None:
@@ -35,6 +36,8 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
         _write(
             out / "tcpinfo.ndjson", heapq.merge(*map(_tcp_info, parts), key=lambda row: (row["time_ns"], row["flow"]))
         )
+    if any((part / ROUTES).exists() for part in parts):
+        _write(out / ROUTES, heapq.merge(*(read_rows(part / ROUTES) for part in parts), key=lambda row: row["time_ns"]))
     with (out / "taps.bin").open("wb") as whole:
         for part in parts:
             if (part / "taps.bin").exists():

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FRR's daemons in virtual time: they find the routes, find others when a link fails, and do so alike every time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from qbed.plan import Expectation, Plan
+from qbed.results import store_cell
+from qbed.substrates import CellError
+from qbed.substrates.virtual import VirtualSubstrate
+
+from cells import LIMITS, Live, Observed, plan_of
+
+CLOS = """
+name: clos
+topology: {clos: {hosts: 2, racks: 2, spines: 2}}
+links: {default: {rate: 10 Gbit/s, delay: 1 us}}
+switches: {default: {scheme: droptail, buffer: 1 MB}}
+hosts: {default: {tcp: cubic, rto_min: 10 ms}}
+"""
+FRR = {"bgp": "routing: frr\n", "ospf": "routing: frr\nfrr: {protocol: ospf}\n"}
+FAILURE = """
+workload:
+  - flows: {from: h1..h2, to: h3..h4, size: 10 KB, count: 4, start: 1 ms, label: before}
+  - flows: {from: h1..h2, to: h3..h4, size: 10 KB, count: 4, start: 900 ms, label: rerouted}
+  - flows: {from: h1..h2, to: h3..h4, size: 10 KB, count: 4, start: 5900 ms, label: after}
+events:
+  - {at: 100 ms, link: rack1-spine1, state: down}
+  - {at: 1 s, link: rack1-spine1, state: up}
+duration: 6 s
+"""
+
+
+def changes(cell: Observed) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (cell.out / "routes.ndjson").open()]
+
+
+def table(rows: list[dict[str, Any]], node: str, until_ns: int) -> dict[str, list[str]]:
+    """A node's learnt routes at a time, by replaying its changes: prefix -> interfaces."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row["node"] == node and row["time_ns"] < until_ns and row.get("protocol") in ("bgp", "ospf"):
+            if row["change"] == "removed":
+                found.pop(row["to"], None)
+            else:
+                found[row["to"]] = [hop["interface"] for hop in row["via"]]
+    return found
+
+
+@pytest.mark.parametrize("protocol", FRR)
+def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Path, protocol: str) -> None:
+    cell = run_cell(CLOS + FRR[protocol] + FAILURE)
+    flows = cell.flows()
+    assert [flow["status"] for flow in flows] == ["complete"] * 24
+    rows = changes(cell)
+    ms = 1_000_000
+    remote = lambda node, at_ns: {  # noqa: E731
+        tuple(ways) for to, ways in table(rows, node, at_ns).items() if to.startswith("10.0.0.")
+    }
+    # At the epoch: as many next hops as the compiler's ECMP; then the way that is left; then all again.
+    for node, up, left in (("rack1", ("eth2", "eth3"), ("eth3",)), ("rack2", ("eth2", "eth3"), ("eth3",))):
+        assert up in remote(node, 0)
+        assert left in remote(node, 900 * ms) and up not in remote(node, 900 * ms)
+        assert up in remote(node, 5900 * ms)
+    (cell.folder / "results").mkdir()
+    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, cell.folder / "results")
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    down = duckdb.sql(
+        f"SELECT max(time_ns) FROM '{cell.folder}/results/routes.parquet' "
+        "WHERE protocol = $p AND time_ns BETWEEN 100000000 AND 999999999",
+        params={"p": protocol},
+    ).fetchall()[0][0]
+    assert 100 * ms < down < 900 * ms
+
+
+@pytest.mark.parametrize("protocol", FRR)
+def test_two_runs_are_one(run_cell: Callable[..., Any], protocol: str) -> None:
+    first, second = (run_cell(CLOS + FRR[protocol] + FAILURE).digest() for _ in range(2))
+    assert first == second and "rack1-zebra.log" in first and "routes.ndjson" in first
+
+
+def test_the_compilers_routes_outlive_a_link(run_cell: Callable[..., Any]) -> None:
+    """Static routes: a rack turns to the other spine by itself, but nobody tells the spine."""
+    cell = run_cell(CLOS + FAILURE.replace("rack1-spine1", "h1-rack1"))
+    done = {(flow["label"], flow["src"]): flow["status"] for flow in cell.flows()}
+    assert {status for (label, _), status in done.items() if label in ("before", "after")} == {"complete"}
+    rows = [row for row in changes(cell) if "link" in row]
+    assert [(row["time_ns"], row["node"], row["change"]) for row in rows] == [
+        (at, node, state) for at, state in ((100_000_000, "down"), (10**9, "up")) for node in ("h1", "rack1")
+    ]
+
+
+def run_changed(folder: Path, change: Callable[[Plan], None]) -> None:
+    plan = plan_of(folder, CLOS + FRR["bgp"] + "duration: 1 ms\n")
+    change(plan)
+    (folder / "plan.json").write_text(plan.dumps())
+    VirtualSubstrate().run_cell(folder, plan, LIMITS, lambda _: None)
+
+
+def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
+    def want_more(plan: Plan) -> None:
+        node = plan.nodes[plan.node_index("rack1")]
+        node.expects = [Expectation(to="10.0.0.4/30", hops=3), Expectation(to="10.9.0.0/16", hops=1)]
+
+    says = r"not converged at \d+ ms .*: rack1 reaches h3 \(10.0.0.4/30\) by 2 of 3 next hops; rack1 reaches h4"
+    with pytest.raises(CellError, match=says):
+        run_changed(tmp_path / "few", want_more)
+
+    def break_bgp(plan: Plan) -> None:
+        plan.nodes[plan.node_index("spine2")].programs[1].argv += ["--no-such-option"]
+
+    with pytest.raises(CellError, match=r"spine2: bgpd ended with status 1; out/spine2-bgpd\.log says last: "):
+        run_changed(tmp_path / "broken", break_bgp)
+
+    def never_ready(plan: Plan) -> None:
+        plan.nodes[plan.node_index("rack2")].programs[0].ready = "/run/frr/never"
+
+    with pytest.raises(CellError, match="node rack2: zebra is not ready: there is no /run/frr/never"):
+        run_changed(tmp_path / "waits", never_ready)
+
+    def elsewhere(plan: Plan) -> None:
+        plan.nodes[plan.node_index("rack2")].programs[0].argv[0] = "zebra-of-mars"
+
+    with pytest.raises(CellError, match="node rack2 runs zebra-of-mars, which is not here; run `make setup`"):
+        run_changed(tmp_path / "lost", elsewhere)
+
+
+def test_vtysh_speaks_with_the_daemons_of_its_node(
+    live_lab: Callable[[str], AbstractContextManager[Live]],
+) -> None:
+    with live_lab(CLOS + FRR["bgp"] + "duration: 1 ms\n") as lab:
+        for node, peers in (("spine1", ("rack1", "rack2")), ("rack2", ("spine1", "spine2"))):
+            status, output = lab.run(node, "vtysh", "-c", "show bgp summary json")
+            assert status == 0, output
+            found = json.loads(output)["ipv4Unicast"]
+            assert {peer["desc"] for peer in found["peers"].values()} == set(peers)
+            assert {peer["state"] for peer in found["peers"].values()} == {"Established"}
+        # A node's files are its own; nobody else sees them.
+        assert lab.run("h1", "ls", "/run/frr")[0] != 0 or lab.run("h1", "ls", "/run/frr")[1] == ""
+        assert "frrvty" in lab.run("rack1", "cat", "/etc/group")[1]
+        assert "frrvty" not in lab.run("h1", "cat", "/etc/group")[1]
+        status, output = lab.run("h1", "ping", "-c", "1", "10.0.0.5")
+        assert status == 0, output
