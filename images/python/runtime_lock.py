@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The locked Python packages that qbed needs to run: those of requirements.lock without its development tools.
+
+.venv/bin/python images/orchestrator/runtime_lock.py orchestrator/requirements.lock
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def canonical(requirement: str) -> str:
+    """The normalised name (PEP 503) at the beginning of a requirement."""
+    found = NAME.match(requirement)
+    assert found is not None, requirement
+    return re.sub(r"[-_.]+", "-", found.group()).lower()
+
+
+def runtime_names(package: str) -> set[str]:
+    """Everything that the installed `package` requires, however indirectly, leaving extras out."""
+    found: set[str] = set()
+    waiting = [package]
+    while waiting:
+        try:
+            wanted = requires(waiting.pop()) or []
+        except PackageNotFoundError:  # of another platform or Python: not installed here
+            continue
+        names = {canonical(line) for line in wanted if "extra ==" not in line}
+        waiting.extend(names - found)
+        found |= names
+    return found
+
+
+def blocks(lock: str) -> list[str]:
+    """The lines of each pinned version in a lock file."""
+    starts = [match.start() for match in re.finditer(r"^[A-Za-z0-9]", lock, re.MULTILINE)]
+    return [lock[start:end] for start, end in zip(starts, [*starts[1:], len(lock)], strict=True)]
+
+
+if __name__ == "__main__":
+    wanted = runtime_names("qbed")
+    pinned = blocks(Path(sys.argv[1]).read_text())
+    print("".join(block for block in pinned if canonical(block) in wanted), end="")
