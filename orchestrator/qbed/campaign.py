@@ -12,8 +12,18 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from qbed.bands import METRICS, Band, parse_band
 from qbed.errors import LabError, nearest
 from qbed.messages import explain
 from qbed.source import Source, read
@@ -158,6 +168,8 @@ class Campaign(_Part):
     """What should come out."""
     figures: list[Figure] = []
     """What the report shows; the usual figures without it."""
+    gap: dict[str, Annotated[Band, PlainValidator(parse_band)]] = {}
+    """By metric: how far its value in containers may be from that in virtual time: `10 %`, `3`, or `10 % or 3`."""
 
     @field_validator("claims")
     @classmethod
@@ -195,6 +207,11 @@ def _check(campaign: Campaign, source: Source) -> None:
     twice = sorted({column for column in columns if columns.count(column) > 1})
     wrong.extend(source.message(("axes",), f"two axes have the column `{column}`") for column in twice)
     wrong += _wrong_profiles(campaign, source)
+    for name in campaign.gap:
+        if name not in METRICS:
+            wrong.append(
+                source.message(("gap", name), f"no metric is called `{name}`{nearest(name, METRICS)}", at_key=True)
+            )
     for index, claim in enumerate(campaign.claims):
         wrong.extend(
             source.message(("claims", index, "profiles"), f"no profile `{name}`{nearest(name, campaign.profiles)}")

@@ -59,7 +59,7 @@ def test_a_cell_in_containers_leaves_what_a_virtual_one_leaves(clab: FakeContain
     assert all(node["Ip"] for node in counters.nodes)
     assert clab.calls == ["deploy", "destroy"]
     assert not records() and not list(state_folder().iterdir())
-    assert not (work / "nodes/h1").exists()
+    assert sorted(path.name for path in (work / "nodes/h1").iterdir()) == ["out", "place.json", "plan.json"]
 
 
 def test_all_nodes_start_at_one_origin_and_the_epoch_is_not_past(

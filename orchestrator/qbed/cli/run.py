@@ -63,8 +63,8 @@ def run(
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
 
-    Exit status: 0, all as expected; 1, a cell failed or is invalid, or a claim did not come out; 2, a mistake in the
-    files.
+    Exit status: 0, all as expected; 1, a cell failed or is invalid, a claim did not come out, or (on two substrates) a
+    metric's gap is wider than the campaign's `gap:` tolerates; 2, a mistake in the files.
     """
     from qbed.experiment import conduct, prepare
     from qbed.substrates import Limits
@@ -87,8 +87,24 @@ def run(
 
     concluded = [conclude(substrate) for substrate in substrates]
     bad = any(outcome.bad for _, outcome in concluded)
+    if several:
+        bad = _tell_gap([experiment for experiment, _ in concluded]) or bad
     if bad:
         raise typer.Exit(1)
+
+
+def _tell_gap(experiments: list[Experiment]) -> bool:
+    """Compare two runs of a campaign; whether a band is broken."""
+    from qbed.gap import compare, write_gap
+
+    virtual, other = sorted(experiments, key=lambda experiment: experiment.task.on != VIRTUAL)
+    gap = compare(virtual.task.out, other.task.out, virtual.campaign.gap)
+    for row in gap.broken:
+        where = f" ({row.setting})" if row.setting else ""
+        seen = f"{row.virtual} in virtual time, {row.other} in containers; tolerated {row.band}"
+        print(f"gap: {row.metric}{where}: {seen}; {row.cause}", file=sys.stderr)
+    print(write_gap(virtual.task.out.parent, gap))
+    return bool(gap.broken)
 
 
 def report(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from qbed.errors import QbedError
 from qbed.lab import Lab
 from qbed.plan import Plan
 from qbed.substrates import CellError, Limits, Progress
-from qbed.substrates.containers.folder import NODES, write_folder
+from qbed.substrates.containers.folder import NODES, SOCKET, write_folder
 from qbed.substrates.containers.gather import gather
 from qbed.substrates.containers.images import images, role
 from qbed.substrates.containers.labs import (
@@ -102,7 +101,7 @@ class ContainersSubstrate:
             raise
         _remove(record)
         for node in plan.nodes:
-            shutil.rmtree(folder / NODES / node.name, ignore_errors=True)
+            (folder / NODES / node.name / SOCKET).unlink(missing_ok=True)
 
 
 def cell_name(folder: Path, plan: Plan) -> str:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import heapq
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from qbed.plan import Plan
+from qbed.plan import End, Plan
 from qbed.records import Row, read_done, read_rows
 from qbed.substrates import CellError
 from qbed.substrates.containers import NAME
@@ -43,7 +43,7 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
             if (part / "taps.bin").exists():
                 with (part / "taps.bin").open("rb") as stream:
                     shutil.copyfileobj(stream, whole)
-    counters = merged_counters(plan, [_json(part / "counters.json") for part in parts])
+    counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:
         for capture in part.glob("*.pcap"):
@@ -95,16 +95,15 @@ def _flows(node: int, part: Path) -> Iterator[tuple[int, Row]]:
 
 
 def _one_flow(rows: dict[str, Row]) -> Row:
-    """Complete is what both ends call so: the receiver has the last byte, the sender knows it."""
+    """A flow with a size is complete when its receiver has the last byte, any other when its sender has stopped."""
     if "sender" not in rows:
         return rows["receiver"] | {"status": "failed", "error": "its sender has no record of it"}
-    sender, receiver = rows["sender"], rows.get("receiver", {})
+    sender, receiver = rows["sender"], rows.get("receiver", {"end_ns": None, "received_bytes": 0, "status": "running"})
     merged = sender | {name: receiver[name] for name in RECEIVERS_WORD if name in receiver}
-    if not receiver:
-        merged |= {"end_ns": None, "received_bytes": 0}
-    endless = sender["size_bytes"] is None
-    if merged["status"] == "complete" and merged["end_ns"] is None and sender["transport"] == "tcp" and not endless:
-        merged["status"] = "running"
+    if sender["status"] != "failed" and receiver["status"] == "failed":
+        return merged | {"status": "failed", "error": receiver.get("error")}
+    if sender["status"] != "failed" and sender["size_bytes"] is not None and sender["transport"] == "tcp":
+        merged["status"] = "running" if merged["end_ns"] is None else "complete"
     return merged
 
 
@@ -112,26 +111,31 @@ def _tcp_info(part: Path) -> Iterator[Row]:
     return read_rows(part / "tcpinfo.ndjson")
 
 
-def merged_counters(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Each counter from the one node that has it: the others leave it out, null or zero."""
-    empty: dict[str, Any] = {
-        "time_ns": 0,
-        "links": [{"a": {}, "b": {}} for _ in plan.links],
-        "queues": [{"kind": "none"} for _ in plan.queues],
-        "nodes": [{} for _ in plan.nodes],
+def merged_counters(plan: Plan, parts: list[dict[str, Any]], host_kernel: Collection[int]) -> dict[str, Any]:
+    """Each end of a link, each queue and each stack from the node that has it.
+
+    A node's guest also has the far end of each of its links. What it counts there counts only where that far end's
+    node is on the machine's kernel: then the planned queue is there (docs/formats.md section 5).
+    """
+
+    def keeper(end: End, peer: End) -> dict[str, Any]:
+        return parts[peer.node if end.node in host_kernel else end.node]
+
+    links: list[dict[str, Any]] = []
+    queues: list[dict[str, Any]] = [{"kind": "none"} for _ in plan.queues]
+    for index, link in enumerate(plan.links):
+        pair = {}
+        for side, end, peer in (("a", link.a, link.b), ("b", link.b, link.a)):
+            counted = keeper(end, peer)
+            pair[side] = counted["links"][index][side] if counted else {}
+            queues[end.queue] = counted["queues"][end.queue] if counted else {"kind": "none"}
+        links.append(pair)
+    return {
+        "time_ns": max((part.get("time_ns", 0) for part in parts), default=0),
+        "links": links,
+        "queues": queues,
+        "nodes": [part["nodes"][index] if part else {} for index, part in enumerate(parts)],
     }
-    for part in parts:
-        empty["time_ns"] = max(empty["time_ns"], part.get("time_ns", 0))
-        for name in ("links", "queues", "nodes"):
-            for index, given in enumerate(part.get(name) or ()):
-                empty[name][index] = _union(empty[name][index], given)
-    return empty
-
-
-def _union(known: Any, given: Any) -> Any:
-    if isinstance(known, dict) and isinstance(given, dict):
-        return known | {name: _union(known.get(name), value) for name, value in given.items()}
-    return known if given in (None, 0, "", "none") and known is not None else given
 
 
 def _json(path: Path) -> dict[str, Any]:
