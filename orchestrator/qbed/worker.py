@@ -70,7 +70,7 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
         while True:
             pipe.send(worker.run(int(pipe.recv()), pipe))
     except EOFError:
-        pass
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is left to tidy up
 
 
 def _stop(*_: object) -> None:
