@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks: all, or those named.  python -m bench.run [--rounds N] [versus_ns3 scale agent parallel]"""
+"""Runs the benchmarks: all, or those named.
+
+python -m bench.run [--rounds N] [versus_ns3 scale agent parallel containers]
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import typer
 
 from bench.harness import machine, write
 
-ALL = ("versus_ns3", "scale", "agent", "parallel")
+ALL = ("versus_ns3", "scale", "agent", "parallel", "containers")
 
 
 def main(

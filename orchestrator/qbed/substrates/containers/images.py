@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,34 +32,21 @@ def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
     """
     wanted = sorted(set(roles))
     known = dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
-    if not all(one in known for one in wanted):
-        known = ({} if build else _built_before()) | known
-    if not all(one in known for one in wanted):
-        known = _make() | known
-    for one in wanted:
-        if one not in known:
-            raise ImageError(f"there is no image for the role {one}: expected a folder images/{one}")
+    asked = [one for one in wanted if one not in known]
+    if asked:
+        known |= _ask(asked, build)
     return {one: known[one] for one in wanted}
 
 
-def _built_before() -> dict[str, str]:
-    """What `tools/images` printed the last time."""
-    path = Path(sys.prefix) / "share" / "qbed" / "images"
-    return _pairs(path.read_text()) if path.exists() else {}
-
-
-def _make() -> dict[str, str]:
-    """What `tools/images` prints: `ROLE IMAGE`, a line each."""
+def _ask(roles: list[str], build: bool) -> dict[str, str]:
+    """What `tools/images` prints: `ROLE IMAGE`, a line each. It refuses roles that have no folder under images/."""
+    command = [str(BUILDER), *([] if build else ["--names"]), *roles]
     try:
-        done = subprocess.run([BUILDER], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:
         raise ImageError(f"{BUILDER} cannot be run: {error.strerror}; it builds the nodes' images") from error
     if done.returncode:
         last = "".join(f"\n    | {line}" for line in done.stderr.strip().splitlines()[-8:])
         raise ImageError(f"the nodes' images cannot be built; `make images` shows it all:{last}")
-    return _pairs(done.stdout)
-
-
-def _pairs(text: str) -> dict[str, str]:
-    pairs = (line.split() for line in text.splitlines())
+    pairs = (line.split() for line in done.stdout.splitlines())
     return {words[0]: words[1] for words in pairs if len(words) == 2}

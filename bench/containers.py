@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs in containers: up and down against plain Containerlab, one switch's rate and idle RTT, the dilation a lab needs.
+
+Nothing is pinned: a lab on the wall clock has the whole machine, and so has its peer. Needs root, Docker and
+Containerlab (`make containers`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.harness import Figure
+from qbed.compile import compile_lab
+from qbed.errors import QbedError
+from qbed.lab import load_lab
+from qbed.substrates.containers.calibrate import calibrated
+from qbed.substrates.containers.containerlab import find
+from qbed.substrates.containers.engine import Engine
+
+ROOT = Path(__file__).parents[1]
+LAB = """
+name: {name}
+topology: {topology}
+links: {{default: {{rate: {rate}, delay: {delay}}}}}
+switches: {{default: {{scheme: droptail, buffer: 512 KB}}}}
+hosts: {{default: {{tcp: cubic}}}}
+workload: [flow: {{from: h1, to: h2, size: 1 KB}}]
+duration: 10 ms
+"""
+SIZES = {3: "{star: {hosts: 2}}", 20: "{dumbbell: {left: 9, right: 9}}"}
+DILATED = ("dumbbell", "fairness", "incast")
+PACKET_BYTES, HEADER_BYTES = 1500, 28
+LEAST_BPS, MOST_BPS = 20e6, 4e9
+"""Where the search for the largest rate begins and ends."""
+TOLERATED_LOSS = 0.001
+STEP = 1.1
+"""The search ends when it knows the rate within this factor."""
+TRIAL_S = 2
+
+
+class Labs:
+    """`qbed` with sessions and files of its own, all gone in the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "state")}
+        (folder / "state").mkdir()
+
+    def run(self, *arguments: str | Path) -> str:
+        """A command's output; its own words if it fails."""
+        command = [sys.executable, "-m", "qbed", *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"qbed {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def background(self, lab: str, node: str, *argv: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "qbed", "exec", lab, node, "--", *argv]
+        return subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def write(self, name: str, topology: str, rate: str, delay: str) -> Path:
+        file = self.folder / f"{name}.yml"
+        file.write_text(LAB.format(name=name, topology=topology, rate=rate, delay=delay))
+        return file
+
+    @contextmanager
+    def up(self, name: str, file: Path) -> Iterator[None]:
+        self.run("up", file, "--on", "containerlab", "--dilate", "1")
+        try:
+            yield
+        finally:
+            self.run("down", name)
+
+
+def measure(rounds: int) -> list[Figure]:
+    try:
+        find()
+        Engine().check()
+    except QbedError as error:
+        print(f"containers: skipped: {error}", flush=True)
+        return []
+    with ExitStack() as stack:
+        labs = Labs(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qbed-bench-"))))
+        figures = []
+        for nodes, topology in SIZES.items():
+            figures += up_and_down(labs, rounds, nodes, topology)
+        return figures + one_switch(labs, rounds) + dilations()
+
+
+# --- up and down --------------------------------------------------------------------------------
+
+
+def up_and_down(labs: Labs, rounds: int, nodes: int, topology: str) -> list[Figure]:
+    """qbed and plain Containerlab with the same images, nodes and links, in turn; the smallest time of each counts."""
+    name = f"bench-{nodes}"
+    file = labs.write(name, topology, "100 Mbit/s", "1 ms")
+    plain = plain_topology(labs, name, file)
+    actions: dict[str, Callable[[], object]] = {
+        "qbed up": lambda: labs.run("up", file, "--on", "containerlab", "--dilate", "1"),
+        "qbed down": lambda: labs.run("down", name),
+        "containerlab deploy": lambda: containerlab("deploy", plain),
+        "containerlab destroy": lambda: containerlab("destroy", plain, "--cleanup"),
+    }
+    least = dict.fromkeys(actions, float("inf"))
+    for _ in range(rounds + 1):  # the first warms caches; if it was slower, the least takes no notice of it
+        for what, action in actions.items():
+            begun = time.monotonic()
+            action()
+            least[what] = min(least[what], time.monotonic() - begun)
+    figures = [Figure(f"{nodes} nodes: {what}", seconds, "s") for what, seconds in least.items()]
+    for ours, theirs in (("qbed up", "containerlab deploy"), ("qbed down", "containerlab destroy")):
+        figures.append(Figure(f"{nodes} nodes: {ours} / {theirs}", least[ours] / least[theirs], "", 1.3))
+    return figures
+
+
+def plain_topology(labs: Labs, name: str, file: Path) -> Path:
+    """The same images, nodes and links without anything of qbed's: containers that sleep."""
+    folder = labs.folder / f"{name}-plain"
+    labs.run("export", file, "-o", folder)
+    path = folder / f"{name}.clab.yml"
+    topology = yaml.safe_load(path.read_text())
+    topology["name"] = f"{name}-plain"
+    for node in topology["topology"]["nodes"].values():
+        kept = {key: node[key] for key in ("kind", "image")}
+        node.clear()
+        node.update(kept, entrypoint="sleep", cmd="3600")
+    path.write_text(yaml.safe_dump(topology))
+    return path
+
+
+def containerlab(verb: str, topology: Path, *options: str) -> None:
+    command = ["containerlab", verb, "--topo", str(topology), *options]
+    done = subprocess.run(command, cwd=topology.parent, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+# --- one switch ---------------------------------------------------------------------------------
+
+
+def one_switch(labs: Labs, rounds: int) -> list[Figure]:
+    """Two hosts on the machine's kernel and a switch between them; its links are as fast as links here come."""
+    name = "bench-switch"
+    file = labs.write(name, SIZES[3], "10 Gbit/s", "0 ns")
+    with labs.up(name, file):
+        address = (
+            labs.run("exec", name, "h2", "--", "ip", "-4", "-o", "address", "show", "eth0").split()[3].split("/")[0]
+        )
+        rtts = [idle_rtt_ms(labs, name, address) for _ in range(rounds)]
+        datagrams = max(largest_rate(labs, name, address) for _ in range(rounds))
+        tcp = max(
+            transfer(labs, name, address, "--time", "4")["end"]["sum_received"]["bits_per_second"]
+            for _ in range(rounds)
+        )
+    return [
+        Figure("one switch: idle RTT, mean of 300", min(mean for mean, _ in rtts), "ms", 0.3),
+        Figure("one switch: idle RTT, least", min(least for _, least in rtts), "ms"),
+        Figure(
+            f"one switch: {PACKET_BYTES}-byte packets, {TOLERATED_LOSS:.1%} lost", datagrams / 1e9, "Gbit/s", 1.0, ">="
+        ),
+        Figure("one switch: TCP goodput, one flow", tcp / 1e9, "Gbit/s"),
+    ]
+
+
+def idle_rtt_ms(labs: Labs, lab: str, address: str) -> tuple[float, float]:
+    """Mean and least."""
+    shown = labs.run("exec", lab, "h1", "--", "ping", "-q", "-c", "300", "-i", "0.01", address)
+    found = re.search(r"= ([0-9.]+)/([0-9.]+)/", shown)
+    assert found is not None, shown
+    return float(found.group(2)), float(found.group(1))
+
+
+def largest_rate(labs: Labs, lab: str, address: str) -> float:
+    """The largest rate of IP packets, in bit/s, that arrives but for the tolerated loss: bisection on a log scale."""
+    passes, fails, best = LEAST_BPS, MOST_BPS, 0.0
+    while fails / passes > STEP:
+        offered = (passes * fails) ** 0.5
+        payload = PACKET_BYTES - HEADER_BYTES
+        bitrate = str(int(offered * payload / PACKET_BYTES))
+        datagrams = ("--udp", "--bitrate", bitrate, "--length", str(payload), "--time", str(TRIAL_S))
+        report = transfer(labs, lab, address, *datagrams)
+        total = report["end"]["sum"]
+        arrived = (total["packets"] - total["lost_packets"]) * PACKET_BYTES * 8 / total["seconds"]
+        if total["lost_packets"] <= TOLERATED_LOSS * total["packets"]:
+            passes, best = offered, max(best, arrived)
+            if arrived < offered / STEP:  # the sender has no more
+                break
+        else:
+            fails = offered
+    return best
+
+
+def transfer(labs: Labs, lab: str, address: str, *options: str) -> dict[str, Any]:
+    """One iperf3 transfer from h1 to h2: its report. A client that an overloaded switch cuts off tries again."""
+    for _ in range(5):
+        server = labs.background(lab, "h2", "iperf3", "--server", "--one-off")
+        try:
+            wait_for_server(labs, lab)
+            report = labs.run("exec", lab, "h1", "--", "iperf3", "--client", address, "--json", *options)
+            return dict(json.loads(report))
+        except RuntimeError:
+            continue
+        finally:
+            server.terminate()
+            server.wait()
+    raise RuntimeError(f"iperf3 {' '.join(options)} failed five times")
+
+
+def wait_for_server(labs: Labs, lab: str) -> None:
+    for _ in range(50):
+        if "5201" in labs.run("exec", lab, "h2", "--", "ss", "-Hltn", "sport = 5201"):
+            return
+        time.sleep(0.1)
+    raise RuntimeError("iperf3's server does not listen")
+
+
+# --- dilation -----------------------------------------------------------------------------------
+
+
+def dilations() -> list[Figure]:
+    """What `--dilate auto` finds for labs of the repository, and the link rate that they could have undilated."""
+    figures = []
+    for name in DILATED:
+        lab = load_lab(ROOT / "labs" / name / "lab.yml", {})
+        plan = compile_lab(lab)
+        fastest = max(max(link.a.rate_bps, link.b.rate_bps) for link in plan.links)
+        dilation = calibrated(lab, plan)
+        figures.append(Figure(f"{name}: smallest dilation", dilation, ""))
+        figures.append(Figure(f"{name}: largest undilated link rate", fastest / dilation / 1e6, "Mbit/s"))
+    return figures
