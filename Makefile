@@ -6,11 +6,13 @@
 # make images-clean   removes the images
 # make bench  measures (bench/), writes JSON to bench/results/
 # make setup  only the set-up: leaves .venv/bin/qbed
+# make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)
+# make playbooks-test  checks the playbooks and plays them against a container
 
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test check lint unit e2e e2e-containers headers bench generate clean containers images images-clean
+.PHONY: setup demo test check lint unit e2e e2e-containers headers bench generate clean containers images images-clean machine playbooks-test
 
 setup:
 	@tools/setup
@@ -32,12 +34,12 @@ unit:
 	$(PY) -m pytest -q orchestrator/tests -n 2
 
 e2e: setup
-	$(PY) -m pytest -q tests --ignore tests/containers --ignore tests/images
+	$(PY) -m pytest -q tests --ignore tests/containers --ignore tests/images --ignore tests/playbooks
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).
 e2e-containers: setup
 	@tools/containers --or-skip; case $$? in \
-	    0) tools/images && $(PY) -m pytest -q tests/images tests/containers ;; \
+	    0) tools/images && $(PY) -m pytest -q tests/images tests/containers tests/playbooks ;; \
 	    3) ;; \
 	    *) exit 1 ;; \
 	esac
@@ -62,6 +64,13 @@ bench: setup
 generate: setup
 	$(QBED) reference > docs/lab-file.md
 	$(QBED) schema > docs/lab.schema.json
+	$(PY) playbooks/reference.py
+
+machine:
+	tools/ansible ansible-playbook -i localhost, -c local playbooks/prepare.yml -e toolchain_folder=$(CURDIR) $(if $(VARS),-e '$(VARS)')
+
+playbooks-test: setup
+	$(PY) -m pytest -q tests/playbooks
 
 clean:
 	rm -rf .venv runs

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The playbooks' own filters. The roles' argument specs are where all variables are written down."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+def options_of(playbooks: str | Path) -> dict[str, dict[str, Any]]:
+    """By role: its variables as the argument spec has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(Path(playbooks).glob("roles/*/meta/argument_specs.yml")):
+        specs = yaml.safe_load(path.read_text())["argument_specs"]
+        found[path.parent.parent.name] = specs["main"]["options"]
+    return found
+
+
+def unknown_variables(given: Iterable[str], playbooks: str | Path) -> list[str]:
+    """A message for each variable that is named as if it belonged to a role, and that no role knows."""
+    specs = options_of(playbooks)
+    known = [name for options in specs.values() for name in options]
+    messages = []
+    for name in sorted(given):
+        role = name.partition("_")[0]
+        if role in specs and name not in known:
+            nearest = difflib.get_close_matches(name, known, 1)
+            hint = f"is it {nearest[0]}?" if nearest else f"the role {role} knows {', '.join(sorted(specs[role]))}"
+            messages.append(f"{name}: no role has this variable; {hint}")
+    return messages
+
+
+def containerlab_version_of(said: str) -> str:
+    """The version in what `containerlab version` says; `0` if there is none in it."""
+    found = re.search(r"version: *(\d[\w.]*)", said)
+    return found[1] if found else "0"
+
+
+class FilterModule:
+    """Ansible finds filters by this name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"unknown_variables": unknown_variables, "containerlab_version_of": containerlab_version_of}
