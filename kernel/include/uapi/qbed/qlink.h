@@ -10,6 +10,9 @@
 
 #define QLINK_KIND "qlink"
 
+/* A rate: no transmitter and no wire, a frame is at the other end at once. */
+#define QLINK_RATE_NONE (~0ULL)
+
 enum {
 	IFLA_QLINK_UNSPEC,
 	/* nested: struct ifinfomsg, then IFLA_* of the other end (creation only) */
