@@ -113,6 +113,25 @@ def read_taps(stream: BinaryIO, queues: int, *, chunk_bytes: int = CHUNK_BYTES) 
             return
 
 
+class TapTail:
+    """A tap stream that is still being written: takes it piece by piece."""
+
+    def __init__(self, queues: int) -> None:
+        self._queues = queues
+        self._rest = b""
+        self._offset = 0
+
+    def feed(self, data: bytes) -> Iterator[Batch]:
+        """The runs of equal records that are complete with `data`. Raises `TapError`."""
+        data = self._rest + data
+        used = 0
+        while (batch := _take(data, used, self._offset, self._queues)) is not None:
+            used, result = batch
+            yield result
+        self._offset += used
+        self._rest = data[used:]
+
+
 def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
     """Take one run of equal records from `data[start:]`; None: not even one is complete."""
     if len(data) - start < HEADER_DTYPE.itemsize:

@@ -79,11 +79,11 @@ def graph(
     from qbed.compile import compile_lab
     from qbed.substrates.containers.containerlab import draw
     from qbed.substrates.containers.folder import write_folder
-    from qbed.substrates.containers.images import ROLES
+    from qbed.substrates.containers.images import role as role_of
     from qbed.substrates.containers.placement import Placement
 
     plan = compile_lab(load(lab, sets))
-    names = {role: f"qbed/{role}" for role in ROLES.values()}
+    names = {role: f"qbed-{role}" for role in map(role_of, plan.nodes)}
     with tempfile.TemporaryDirectory(prefix="qbed-graph-") as name:
         file = write_folder(
             Path(name) / plan.lab, plan, Placement((), 1), names, name=plan.lab, file="lab.clab.yml", start="on go"

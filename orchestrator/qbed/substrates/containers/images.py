@@ -14,6 +14,7 @@ from qbed.plan import Node
 BUILDER = Path(__file__).parents[4] / "tools" / "images"
 ROLES = {"host": "host", "switch": "linux-switch"}
 """The role of an image by the kind of node."""
+ROUTER = "router"
 
 
 class ImageError(QbedError):
@@ -21,8 +22,8 @@ class ImageError(QbedError):
 
 
 def role(node: Node) -> str:
-    """The image's folder under images/."""
-    return ROLES[node.kind]
+    """The image's folder under images/: a node with programs of its own (routing daemons) needs one that has them."""
+    return ROUTER if node.programs else ROLES[node.kind]
 
 
 def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stream of samples, from one folder and from many, while it grows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from campaigns import write_lab
+from fake_nodes import write_part
+from synthetic import sample, write_out
+
+from qbed.compile import compile_lab
+from qbed.lab import load_lab
+from qbed.plan import Plan
+from qbed.samples import Running, find, stream
+from qbed.sessions import SessionError
+from qbed.substrates.containers.folder import write_folder
+from qbed.substrates.containers.placement import Placement
+
+IMAGES = {"host": "a", "linux-switch": "b"}
+
+
+def plan_of(folder: Path) -> Plan:
+    return compile_lab(load_lab(write_lab(folder / "lab")))
+
+
+def test_a_virtual_cells_samples_come_in_order_after_the_clock(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    (tmp_path / "plan.json").write_text(plan.dumps())
+    write_out(plan, tmp_path)
+    (tmp_path / "out/tcpinfo.ndjson").write_text(json.dumps({"flow": 0, "time_ns": 3, "cwnd": 10}) + "\n")
+    clock, *rows = stream(Running(tmp_path, lambda: False), follow=True)
+    assert (clock["event"], clock["error_ns"], clock["substrate"]) == ("clock", 0, "virtual")
+    assert [row["time_ns"] for row in rows] == sorted(row["time_ns"] for row in rows)
+    assert rows[0] == {"sample": "flow", "flow": 0, "time_ns": 3, "cwnd": 10}
+    switches = [queue for queue in plan.queues if queue.role == "switch"]
+    assert len(rows) - 1 == len(switches) * 20  # 20 ms in samples of 1 ms
+    assert {row["port"] for row in rows[1:]} >= {"s1>s2", "s2>h3"}
+    assert rows[-1]["interval_ns"] == 1_000_000 and 0 <= rows[-1]["mean_packets"] <= 50
+
+
+def test_nodes_samples_are_one_stream_with_the_dilation(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    folder = tmp_path / "x"
+    write_folder(folder, plan, Placement((), 20), IMAGES, name="x", file="l.clab.yml", start="on go")
+    for index, node in enumerate(plan.nodes):
+        write_part(plan, index, folder / "nodes" / node.name)
+    clock, *rows = stream(Running(folder, lambda: False), follow=False)
+    assert (clock["substrate"], clock["dilation"], clock["error_ns"]) == ("containerlab", 20, None)
+    assert {row["port"].partition(">")[0] for row in rows} == {"s1", "s2"}
+
+
+def test_a_stream_follows_a_file_that_grows_in_the_middle_of_a_record(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    (tmp_path / "plan.json").write_text(plan.dumps())
+    taps = tmp_path / "out/taps.bin"
+    taps.parent.mkdir()
+    pieces = [sample(3, t * 10, 10, byte_ns=15140, packet_ns=10, max_packets=t) for t in (1, 2)]
+    data = b"".join(pieces)
+    steps = [data[:70], data[70:100], data[100:], b""]
+
+    def alive() -> bool:
+        with taps.open("ab") as stream:
+            stream.write(steps.pop(0))
+        return bool(steps)
+
+    _, *rows = stream(Running(tmp_path, alive), follow=True)
+    assert [(row["time_ns"], row["max_packets"], row["mean_bytes"]) for row in rows] == [(10, 1, 1514), (20, 2, 1514)]
+
+
+def test_what_has_no_samples_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(SessionError, match="nowhere has no samples: `qbed ps` lists"):
+        find("nowhere")
+    (tmp_path / "run/cells").mkdir(parents=True)
+    with pytest.raises(SessionError, match="no cell runs there"):
+        find(str(tmp_path / "run"))
+    work = tmp_path / "run/cells/000001.tmp/work"
+    work.mkdir(parents=True)
+    assert find(str(tmp_path / "run")).folder == work
