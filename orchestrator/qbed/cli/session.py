@@ -66,10 +66,6 @@ def up(
 def _up_in_containers(lab: Lab, plan: Plan, file: Path, dilation: int | None) -> None:
     from qbed.substrates.containers.session import start as start_in_containers
 
-    if dilation is None:  # what the search needs to judge its cells takes long to import
-        from qbed.substrates.containers.calibrate import calibrated
-
-        dilation = calibrated(lab, plan)
     placement = start_in_containers(lab, plan, file, dilation)
     for note in placement.notes:
         print(note, file=sys.stderr)

@@ -34,14 +34,21 @@ CELL = "cell"
 BOOT_S = 60.0
 
 
-def start(lab: Lab, plan: Plan, file: Path, dilation: int = 1) -> Placement:
-    """Bring a lab up: returns when its nodes run. What a crash left of it is taken away first."""
+def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Placement:
+    """Bring a lab up: returns when its nodes run. What a crash left of it is taken away first.
+
+    `dilation` None: the smallest at which this machine keeps up.
+    """
     name = plan.lab
     if session(name).is_up():
         raise SessionError(f"the lab {name} is up already, in virtual time; `qbed down {name}` takes it down")
     before = read_record(name)
     if before is not None and before.state == "up":
         raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
+    if dilation is None:  # what judges the cells of the calibration takes long to import
+        from qbed.substrates.containers.calibrate import calibrated
+
+        dilation = calibrated(lab, plan)
     placement = place(lab, plan, Machine(), dilation)
     names = images({role(node) for node in plan.nodes}, build=True)
     folder = state_folder() / name / CELL
