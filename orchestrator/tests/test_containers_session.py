@@ -235,3 +235,19 @@ def test_what_containerlab_says_becomes_one_message(
         containerlab.deploy(tmp_path / "lab.clab.yml")
     assert isinstance(refused.value, SubstrateError) and "INFO" not in str(refused.value)
     containerlab.find.cache_clear()
+
+
+def test_a_container_that_goes_while_containerlab_looks_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = 'could not list containers: container "35ce" cannot be found'
+    script(
+        tmp_path,
+        f"[ $1 = version ] && echo 'version: 0.69.3' && exit; echo x >>{tmp_path}/calls\n"
+        f"[ $(wc -l <{tmp_path}/calls) -ge 3 ] || {{ echo '{said}' >&2; exit 1; }}",
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    containerlab.find.cache_clear()
+    containerlab.deploy(tmp_path / "lab.clab.yml")
+    assert (tmp_path / "calls").read_text().count("x") == 3
+    containerlab.find.cache_clear()

@@ -15,9 +15,9 @@ links: {default: {rate: 10 Mbit/s, delay: 2 ms}}
 switches: {default: {scheme: droptail, buffer: 64 KB}}
 hosts: {default: {tcp: cubic, kernel: qbed}}
 workload:
-  - flows: {pairs: [[h1, h2]], size: 200 KB, label: bulk}
+  - flows: {pairs: [[h1, h2]], size: 50 KB, label: bulk}
 observe: {queues: 10 ms, flows: 10 ms}
-duration: 400 ms
+duration: 150 ms
 """
 
 

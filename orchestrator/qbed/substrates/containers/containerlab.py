@@ -21,6 +21,9 @@ NAMESPACES = Path("/run/netns")
 SSH_CONFIG = Path("/etc/ssh/ssh_config.d")
 HOSTS = Path("/etc/hosts")
 GRAPHS = {"mermaid": ("--mermaid", "mermaid"), "dot": ("--dot", "dot")}
+ATTEMPTS = 5
+_GONE = re.compile(r"could not list containers: container .* cannot be found|No such container")
+"""What it says when a container of another lab was removed while it looked: nothing of its own lab exists yet."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CLOCK = re.compile(r"^\d\d:\d\d:\d\d ")
 
@@ -100,17 +103,26 @@ def clear_traces(lab: str, nodes: list[str]) -> None:
 
 
 def _call(*arguments: str, folder: Path, held: tuple[int, ...] = ()) -> str:
+    """Run Containerlab. It looks at all containers of the machine, and stumbles over one that just goes: then again."""
+    for attempt in range(ATTEMPTS):
+        done = _run(arguments, folder, held)
+        said = done.stderr or done.stdout
+        if not done.returncode or attempt + 1 == ATTEMPTS or not _GONE.search(said):
+            break
+    if done.returncode:
+        raise ContainerlabError(_explain(arguments[0], said))
+    return done.stdout
+
+
+def _run(arguments: tuple[str, ...], folder: Path, held: tuple[int, ...]) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [find(), *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
             pass_fds=held,
             start_new_session=True,  # a Ctrl-C is for qbed, which then has Containerlab clean up
         )  # fmt: skip
     except OSError as error:
         raise ContainerlabError(f"Containerlab cannot be run: {error.strerror}") from error
-    if done.returncode:
-        raise ContainerlabError(_explain(arguments[0], done.stderr or done.stdout))
-    return done.stdout
 
 
 def _explain(verb: str, said: str) -> str:

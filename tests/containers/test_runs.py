@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns on real containers: cells, evidence, the gap to virtual time, and what a crash leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from real_labs import docker, environment, left_of, qbed, write
+
+DILATION = "20"
+CAMPAIGN = """\
+question: Is it the same on the wall clock?
+axes: {seed: [1, 2]}
+claims:
+  - name: complete
+    paper: Every flow completes.
+    sql: SELECT bool_and(status = 'complete') AS holds, count(*) AS flows FROM flows
+gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0, timeouts: 0}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
+    folder = write(tmp_path, "qbed-t-run")
+    (folder / "campaign.yml").write_text(CAMPAIGN)
+    return folder
+
+
+def containers() -> str:
+    return docker("ps", "-a", "--filter", "label=containerlab", "--format", "{{.Names}}")
+
+
+def test_a_campaign_on_both_substrates_and_the_gap_between_them(lab: Path, tmp_path: Path) -> None:
+    arguments = ("--on", "virtual,containerlab", "--dilate", DILATION, "--out", "out", "--no-images")
+    done = qbed(tmp_path, "run", str(lab), *arguments)
+    assert done.returncode == 0, done.stderr
+    rows = duckdb.sql(
+        f"SELECT substrate, dilation, status, flows_complete FROM '{tmp_path}/out/*/cells.parquet' ORDER BY ALL"
+    ).fetchall()
+    assert rows == [("containerlab", int(DILATION), "complete", 1)] * 2 + [("virtual", 1, "complete", 1)] * 2
+    gap = json.loads((tmp_path / "out/gap.json").read_text())
+    assert gap["broken"] == 0 and {row["metric"] for row in gap["rows"]} >= {"goodput_bps", "fct_mean_ns"}
+    evidence = json.loads(
+        duckdb.sql(f"SELECT evidence FROM '{tmp_path}/out/containerlab/cells.parquet'").fetchall()[0][0]
+    )
+    assert set(evidence["wall"]["nodes"]) == {"h1", "h2", "s1"} and evidence["wall"]["late_share_of_rtt"] < 0.1
+    series = duckdb.sql(f"SELECT max(time_ns) FROM '{tmp_path}/out/containerlab/queue_series.parquet'").fetchall()
+    assert series == [(150_000_000,)]  # in the lab's time
+    assert left_of("qbed-t-run", tmp_path) == []
+
+
+def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp_path: Path) -> None:
+    arguments = ["run", str(lab), "--on", "containerlab", "--dilate", DILATION, "--out", "out", "--no-images"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "qbed", *arguments], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 90
+    while not ((tmp_path / "out/cells/000000/cell.json").exists() and "qbed-t-run" in containers()):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.1)
+    streamed = qbed(tmp_path, "samples", "out")  # of the second cell, which is coming up
+    assert json.loads(streamed.stdout.splitlines()[0])["dilation"] == int(DILATION)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(0.5)  # the worker dies with its runner
+    assert re.search(r"qbed-t-run-[0-9a-f]{8} .*a cell of `qbed run`", qbed(tmp_path, "ps").stdout)
+    done = qbed(tmp_path, "down", "--all")
+    assert done.returncode == 0, done.stderr
+    assert left_of("qbed-t-run", tmp_path) == []
+    before = (tmp_path / "out/cells/000000/cell.json").stat().st_mtime_ns
+    done = qbed(tmp_path, *arguments)
+    assert done.returncode == 0 and "1 cells are finished already" in done.stderr, done.stderr
+    assert (tmp_path / "out/cells/000000/cell.json").stat().st_mtime_ns == before
+    assert qbed(tmp_path, *arguments[:5], "7", *arguments[6:]).returncode == 2  # another dilation is another run
