@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest whose virtual time follows the wall clock (`wall-clock=ORIGIN:DILATION`): every event still happens at its own
-instant, so that a lab that nothing outside disturbs gives the same results; it only takes its real time."""
+"""A guest whose virtual time follows the wall clock (`wall-clock=ORIGIN:DILATION`): every event still happens at its
+own instant, so that a lab that nothing outside disturbs gives the same results; it only takes its real time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from qbed.plan import Plan
 from qbed.substrates import virtual
 
