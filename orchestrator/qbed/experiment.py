@@ -21,10 +21,11 @@ from qbed.campaign import Campaign, load_campaign
 from qbed.claims import Verdict, connect, judge_all
 from qbed.compile import compile_lab
 from qbed.errors import LabError
+from qbed.json_files import write_json
 from qbed.lab import load_lab
 from qbed.matrix import Matrix, build_matrix, fingerprint
 from qbed.runner import WALL_TIMES, Totals, Watcher, run_cells
-from qbed.store import RunFolder, StoreError, write_json
+from qbed.store import RunFolder, StoreError
 from qbed.substrates import VIRTUAL, DiskFullError, Limits
 from qbed.tables import VERSION
 from qbed.toolchain import find_toolchain

@@ -13,7 +13,8 @@ from typing import Any
 
 from qbed.bands import METRICS, Band
 from qbed.claims import Connection, connect
-from qbed.store import RunFolder, write_json
+from qbed.json_files import write_json
+from qbed.store import RunFolder
 
 FILE, TEXT = "gap.json", "gap.md"
 LATE_SHARE_OF_RTT = 0.02

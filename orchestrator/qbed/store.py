@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from qbed import tables
 from qbed.errors import QbedError
+from qbed.json_files import write_json
 from qbed.matrix import Cell, Matrix
 
 IDENTITY = "campaign.json"
@@ -36,13 +37,6 @@ class StoreError(QbedError):
     """The run folder cannot be used for this run."""
 
     exit_status = 2
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file beside its place and rename it: it is there completely or not at all."""
-    beside = path.with_name(f".{path.name}.tmp")
-    beside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
-    beside.replace(path)
 
 
 class RunFolder:

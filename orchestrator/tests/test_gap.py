@@ -14,7 +14,8 @@ from qbed import tables
 from qbed.bands import METRICS, Band, parse_band
 from qbed.campaign import CampaignError, load_campaign
 from qbed.gap import compare, write_gap
-from qbed.store import RunFolder, write_json
+from qbed.json_files import write_json
+from qbed.store import RunFolder
 
 AXES = [{"name": "tcp", "values": ["reno", "cubic"]}, {"name": "seed", "values": [1, 2]}]
 

@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from qbed.json_files import write_json
 from qbed.lab import Lab
 from qbed.plan import Plan
 from qbed.results import store_cell
-from qbed.store import write_json
 from qbed.substrates import CellError, Limits
 from qbed.substrates.containers.cell import ContainersSubstrate
 from qbed.substrates.containers.folder import OUT

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Literal
 
 from qbed.errors import QbedError
+from qbed.json_files import write_json
 from qbed.sessions import IN_CONTAINERS, SessionError, state_folder
-from qbed.store import write_json
 from qbed.substrates import SubstrateError
 from qbed.substrates.containers import containerlab
 from qbed.substrates.containers.engine import Container, Engine
