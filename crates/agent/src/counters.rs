@@ -2,10 +2,10 @@
 //! `counters.json`: what the kernel counted at links, queues and nodes, all at one instant.
 
 use crate::failure::{Of, Result};
-use crate::links::IFINFO;
+use crate::links::{IFINFO, INFO_DATA};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
 use crate::plan::{End, Plan};
-use crate::queues::{ROOT, TCMSG_LEN};
+use crate::queues::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::records;
 use crate::world::World;
 use serde::Serialize;
@@ -13,13 +13,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-/// IFLA_INFO_DATA of qlink: IFLA_QLINK_SENT and on.
-const INFO_DATA: u16 = 2;
+/// IFLA_QLINK_SENT and on.
 const SENT: u16 = 10;
 const DELIVERED: u16 = 11;
 const LOST: u16 = 12;
 /// linux/rtnetlink.h, linux/gen_stats.h
-const TCA_KIND: u16 = 1;
 const TCA_XSTATS: u16 = 4;
 const TCA_STATS2: u16 = 7;
 const STATS_BASIC: u16 = 1;

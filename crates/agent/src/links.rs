@@ -19,7 +19,7 @@ mod qlink {
 
 /// linux/if_link.h: IFLA_INFO_*
 const INFO_KIND: u16 = 1;
-const INFO_DATA: u16 = 2;
+pub const INFO_DATA: u16 = 2;
 
 /// `struct ifinfomsg` for a request that goes by name.
 pub const IFINFO: [u8; 16] = [0; 16];

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// linux/rtnetlink.h
-const TCA_KIND: u16 = 1;
+pub const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 /// `struct tcmsg`
 pub const TCMSG_LEN: usize = 20;
