@@ -15,7 +15,7 @@ from synthetic import write_out
 from qbed.compile import compile_lab
 from qbed.evidence import Evidence, QueueSummary, examine
 from qbed.lab import load_lab
-from qbed.plan import Plan
+from qbed.plan import LinkEvent, Plan
 from qbed.records import Counters
 from qbed.taps import SUMMARY_FIELDS, Run, read_taps
 
@@ -74,6 +74,20 @@ def test_a_queue_that_lost_a_packet(books: Books) -> None:
 def test_a_qdisc_that_counts_other_drops(books: Books) -> None:
     books.counters["queues"][0]["drops"] = 3
     assert "the tap saw 0 dropped packets, the qdisc (pfifo) counts 3" in only(books)
+
+
+def test_what_a_link_forgets_as_it_goes_down(books: Books) -> None:
+    index = next(i for i, values in books.summaries.items() if values["max_packets"] > 0)
+    link = next(i for i, link in enumerate(books.plan.links) if index in (link.a.queue, link.b.queue))
+    waiting = books.summaries[index]["max_packets"]
+    books.summaries[index]["offered_packets"] += waiting
+    books.summaries[index]["dropped_packets"] += waiting
+    says = f"the tap saw {books.summaries[index]['dropped_packets']} dropped packets, the qdisc"
+    assert any(says in one for one in books.examine().contradictions)
+    books.plan.events = [LinkEvent(at_ns=1, link=link, state="down")]
+    assert not any(says in one for one in books.examine().contradictions)
+    books.counters["queues"][index]["drops"] = waiting + 1
+    assert any("dropped packets, the qdisc" in one for one in books.examine().contradictions)
 
 
 def test_a_link_that_delivers_more_than_it_sends(books: Books) -> None:
