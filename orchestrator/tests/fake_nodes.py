@@ -132,6 +132,8 @@ def write_part(plan: Plan, node: int, folder: Path, behaviour: str = "") -> None
         counters["nodes"] = [given if index == node else {} for index, given in enumerate(counters["nodes"])]
         (out / "counters.json").write_text(json.dumps(counters))
     late = {"max": 10_000, "p99": 2_000, "p50": 100, "events": 1000}
+    if behaviour == "slow":
+        late |= {"max": 10**6, "p99": 10**6}
     if behaviour == "late":
         late |= {"max": 10**9, "p99": 10**8}
     interface = {

@@ -23,6 +23,7 @@ from qbed.substrates.containers.calibrate import LADDER, calibrated, search
 from qbed.substrates.containers.containerlab import ContainerlabError
 from qbed.substrates.containers.engine import Engine, EngineError
 from qbed.substrates.containers.labs import lock, read_record, records
+from qbed.wall import shortest_rtt_ns
 
 __all__ = ["clab"]
 
@@ -139,6 +140,23 @@ def test_the_smallest_faithful_dilation_is_found_and_remembered(
     assert len(tried) == len(set(tried)) <= len(LADDER)
     before = len(tried)
     assert calibrated(lab, plan, attempt) == smallest and len(tried) == before
+
+
+def test_the_evidence_of_short_cells_decides(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    lab = load_lab(write_lab(tmp_path / "lab"), {"hosts.default.kernel": "qbed"})
+    plan = compile_lab(lab)
+    clab.behaviour["s1"] = "slow"  # late by 1 ms, which is a tenth of the shortest round trip at this dilation or above
+    found = calibrated(lab, plan)
+    smaller = LADDER[LADDER.index(found) - 1]
+    assert smaller * shortest_rtt_ns(plan) < 10**7 <= found * shortest_rtt_ns(plan)
+    assert clab.calls.count("deploy") == clab.calls.count("destroy") > 1 and not records()
+    (tmp_path / "cache/dilation.json").unlink()
+    clab.behaviour["s1"] = "drop"
+    with pytest.raises(CellError, match="even 1000 times slower: s1:eth0 dropped 7 frames"):
+        calibrated(lab, plan)
 
 
 def test_a_machine_that_never_keeps_up_says_why(tmp_path: Path) -> None:

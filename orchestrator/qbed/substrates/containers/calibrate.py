@@ -87,8 +87,9 @@ def _attempt(lab: Lab, plan: Plan, dilation: int) -> str | None:
         substrate.prepare(folder, lab, short)
         substrate.run_cell(folder, short, Limits(), lambda fraction: None)
         row = store_cell(folder, short, {"cell": 0}, tables)
+        wall = read_wall(folder / OUT)
     wrong: list[str] = row["contradictions"]
-    unfaithful, _, _ = examine_wall(short, wall) if (wall := read_wall(folder / OUT)) is not None else ([], [], {})
+    unfaithful = examine_wall(short, wall)[0] if wall is not None else []
     if wrong and not unfaithful:
         raise CellError(f"at dilation {dilation} the machine keeps up, but the cell contradicts itself: {wrong[0]}")
     return unfaithful[0] if unfaithful else None
