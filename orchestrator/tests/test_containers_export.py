@@ -19,7 +19,7 @@ from qbed.substrates.containers.importing import import_topology
 from qbed.substrates.containers.placement import Machine, Placement, place, shorten
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
-IMAGES = {"host": "qbed/host:1", "linux-switch": "qbed/linux-switch:1"}
+IMAGES = {"host": "qbed/host:1", "linux-switch": "qbed/linux-switch:1", "router": "qbed/router:1"}
 LAB = """\
 name: small
 topology:

@@ -2,6 +2,7 @@
 """What a lab with FRR compiles to: configuration, autonomous systems, what the tables must hold."""
 
 import re
+import time
 from collections import defaultdict
 
 import pytest
@@ -13,6 +14,7 @@ from qbed.lab import lab_from_source
 from qbed.plan import Node, Plan
 from qbed.routes import Routing
 from qbed.source import parse
+from qbed.substrates.containers.cell import origin_for
 
 CLOS = "topology: {clos: {hosts: 2, racks: 2, spines: 2}}"
 PODS = "topology: {clos: {hosts: 1, racks: 4, leaves: 2, pods: 2, spines: 2}}"
@@ -122,6 +124,15 @@ def test_events_are_in_the_order_of_time_and_mean_links_by_name_or_glob() -> Non
     assert names == [
         (1_000_000, "rack1-spine2", "down"), (2_000_000, "rack1-spine1", "up"), (2_000_000, "rack1-spine2", "up"),
     ]  # fmt: skip
+
+
+def test_on_the_wall_clock_daemons_have_the_time_that_the_plan_gives_them() -> None:
+    for routing, whole in (("frr", True), ("static", False)):
+        plan = compiled(CLOS, routing=routing)
+        begun = time.monotonic_ns()
+        origin_ns = origin_for(plan, 3)
+        assert (begun <= origin_ns <= time.monotonic_ns()) == whole
+        assert origin_ns + 3 * plan.epoch_ns > begun + 1_000_000_000
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -17,7 +17,7 @@ from qbed.lab import load_lab
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))
-PLAIN = "host=debian:bookworm-slim,linux-switch=debian:bookworm-slim"
+PLAIN = "host=debian:bookworm-slim,linux-switch=debian:bookworm-slim,router=debian:bookworm-slim"
 
 
 def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

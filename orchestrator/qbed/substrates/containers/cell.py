@@ -38,8 +38,15 @@ LATE_S = 60.0
 
 
 def origin_for(plan: Plan, dilation: int) -> int:
-    """The CLOCK_MONOTONIC at which paper time is 0, so that the epoch comes when every node is up. It may be past."""
-    return time.monotonic_ns() + LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes) - plan.epoch_ns * dilation
+    """The CLOCK_MONOTONIC at which paper time is 0, so that the epoch comes when every node is up. It may be past.
+
+    Programs of the plan (routing daemons) have all the time that the plan gives them before the epoch.
+    """
+    epoch_ns = plan.epoch_ns * dilation
+    lead_ns = LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes)
+    if any(node.programs for node in plan.nodes):
+        lead_ns = max(lead_ns, epoch_ns)
+    return time.monotonic_ns() + lead_ns - epoch_ns
 
 
 def ready_until(plan: Plan) -> float:

@@ -70,7 +70,7 @@ def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Plac
             nodes.gather(ready_until(plan))
             origin_ns = origin_for(plan, dilation)
             nodes.go("lab", origin_ns)
-            nodes.wait({"running"}, time.monotonic() + BOOT_S)
+            nodes.wait({"running"}, (origin_ns + plan.epoch_ns * dilation) / 1e9 + BOOT_S)
             replace(record, state="up", origin_ns=origin_ns).write()
     except BaseException:
         with suppress(QbedError), lock(name):
