@@ -194,24 +194,15 @@ static void qlink_start_frame(struct qlink_end *end, struct sk_buff *skb, u64 no
 		qlink_clock_arm(clock, now_ns);
 }
 
-static void qlink_receive(struct sk_buff *skb, struct net_device *dev);
+static void qlink_deliver(struct qlink_end *end, struct sk_buff *skb);
 
 /* No transmitter and no wire: the frame is at the other end. */
 static void qlink_pass(struct qlink_end *end, struct sk_buff *skb)
 {
-	struct qlink_end *peer = end->peer;
-
 	end->stats.sent++;
 	end->stats.sent_bytes += skb->len;
 	skb_orphan(skb);
-	if (unlikely(!peer || !netif_running(peer->dev))) {
-		end->stats.lost++;
-		kfree_skb(skb);
-		return;
-	}
-	end->stats.delivered++;
-	end->stats.delivered_bytes += skb->len;
-	qlink_receive(skb, peer->dev);
+	qlink_deliver(end, skb);
 }
 
 static netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev)
@@ -364,12 +355,26 @@ static void qlink_receive(struct sk_buff *skb, struct net_device *dev)
 	netif_receive_skb(skb);
 }
 
+/* A frame of @end is at the other one, if there is still one. */
+static void qlink_deliver(struct qlink_end *end, struct sk_buff *skb)
+{
+	struct qlink_end *peer = end->peer;
+
+	if (unlikely(!peer || !netif_running(peer->dev))) {
+		end->stats.lost++;
+		kfree_skb(skb);
+		return;
+	}
+	end->stats.delivered++;
+	end->stats.delivered_bytes += skb->len;
+	qlink_receive(skb, peer->dev);
+}
+
 /* The top of the heap says that @end's first frame in flight has arrived. */
 static void qlink_arrived(struct qlink_end *end)
 {
 	struct qlink_clock *clock = &qlink_clock;
 	struct sk_buff *skb = end->flight_head;
-	struct qlink_end *peer = end->peer;
 	struct sk_buff *next = skb->next;
 
 	end->flight_head = next;
@@ -384,15 +389,7 @@ static void qlink_arrived(struct qlink_end *end)
 		qlink_heap_pop(&clock->heap);
 	}
 	skb_mark_not_on_list(skb);
-
-	if (unlikely(!peer || !netif_running(peer->dev))) {
-		end->stats.lost++;
-		kfree_skb(skb);
-		return;
-	}
-	end->stats.delivered++;
-	end->stats.delivered_bytes += skb->len;
-	qlink_receive(skb, peer->dev);
+	qlink_deliver(end, skb);
 }
 
 static void qlink_clock_run(struct tasklet_struct *tasklet)
