@@ -22,8 +22,8 @@ from qbed.substrates.containers.folder import OUT
 from qbed.wall import examine_wall, read_wall, shortest_rtt_ns
 
 LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-SHORT_NS = 1_500_000_000
-"""Real time of a cell of the calibration."""
+SHORT_NS = 4_000_000_000
+"""Real time of a cell of the calibration: of a shorter one the first packets, which find cold memory, decide."""
 ROUND_TRIPS = 5
 USUAL_LATENESS_NS = 1_000_000
 """Where the search begins: a round trip of so much real time is usually kept."""
