@@ -73,33 +73,26 @@ pub fn run_tc(queue: &Queue) -> Result<()> {
     let Qdisc::Tc(tc) = &queue.qdisc else {
         return Ok(());
     };
-    let here =
-        || format!("queue {} (tc qdisc replace dev {} root {})", queue.name, queue.interface, tc.join(" "));
-    let mut command = Command::new("tc");
-    command.args(["qdisc", "replace", "dev", &queue.interface, "root"]).args(tc);
-    let output = command.env("PATH", crate::exec::PATH).output().of(here)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(format!("{}: {}", here(), said.trim())))
+    let root = ["qdisc", "replace", "dev", &queue.interface, "root"];
+    let arguments: Vec<&str> = root.into_iter().chain(tc.iter().map(String::as_str)).collect();
+    run("tc", &arguments, "").map_err(|failure| Failure::new(format!("queue {}: {failure}", queue.name)))
 }
 
-/// Runs lines of `tc -batch`.
-pub fn tc_batch(lines: &str) -> Result<()> {
-    let here = || "tc -batch".to_owned();
-    let mut command = Command::new("tc");
-    command.args(["-batch", "-"]).env("PATH", crate::exec::PATH);
+/// Runs a program of the machine to its end, in the namespace where the thread is.
+pub fn run(program: &str, arguments: &[&str], input: &str) -> Result<()> {
+    let here = || format!("{program} {}", arguments.join(" "));
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", crate::exec::PATH);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().of(here)?;
-    let mut stdin = child.stdin.take().ok_or_else(|| Failure::new("tc -batch: no stdin"))?;
-    stdin.write_all(lines.as_bytes()).of(here)?;
+    let mut stdin = child.stdin.take().ok_or_else(|| Failure::new(format!("{}: no stdin", here())))?;
+    stdin.write_all(input.as_bytes()).of(here)?;
     drop(stdin);
     let output = child.wait_with_output().of(here)?;
     if output.status.success() {
         return Ok(());
     }
-    Err(Failure::new(format!("tc -batch: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    Err(Failure::new(format!("{}: {}", here(), String::from_utf8_lossy(&output.stderr).trim())))
 }
 
 /// The taps of a plan's queues.

@@ -135,7 +135,11 @@ fn bridge(plan: &Plan) -> Result<()> {
         up(&mut batch, *ifindex, name);
     }
     netlink.run(batch)?;
-    queues::tc_batch(&commands)
+    for number in 0..links_here(plan).count() {
+        // Frames that came together stay apart: joined, they would be one packet to a queue. (Opening sets it anew.)
+        queues::run("ethtool", &["-K", &format!("vec{number}"), "gro", "off"], "")?;
+    }
+    queues::run("tc", &["-batch", "-"], &commands)
 }
 
 /// Its queues are here if it has no kernel of ours to have them.

@@ -30,7 +30,7 @@ from qbed.substrates.containers.labs import (
 from qbed.substrates.containers.nodes import Nodes, nodes_of
 from qbed.substrates.containers.placement import Machine, Placement, place
 
-LEAD_NS, LEAD_A_NODE_NS = 1_500_000_000, 50_000_000
+LEAD_NS, LEAD_A_NODE_NS = 1_500_000_000, 200_000_000
 """Real time from the word to go to the epoch: every node must have booted by then."""
 READY_S, READY_A_NODE_S = 60.0, 1.0
 LATE_S = 60.0
