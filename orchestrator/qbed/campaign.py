@@ -8,6 +8,7 @@ some axes and set fields.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -236,7 +237,7 @@ def _wrong_profiles(campaign: Campaign, source: Source) -> list[str]:
             elif isinstance(given, list) and isinstance(given[0], Alternative):
                 known = [alternative.name for alternative in given if isinstance(alternative, Alternative)]
                 wrong.extend(
-                    source.message((*place, i), f"`{value}` is no alternative{nearest(str(value), map(str, known))}")
+                    source.message((*place, i), f"`{json.dumps(value)}` is no alternative{nearest(str(value), map(str, known))}")
                     for i, value in enumerate(values)
                     if value not in known
                 )

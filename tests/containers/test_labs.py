@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs of the repository, deployed, run, measured and destroyed: within the bands that their campaigns set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from real_labs import left_of, qbed
+
+LABS = Path(__file__).parents[2] / "labs"
+
+
+@pytest.mark.parametrize(
+    "campaign, dilation, settings",
+    [
+        ("dumbbell", 300, ["--set", "duration=40 ms"]),
+        ("incast/containers.yml", 1000, []),
+        ("fairness/containers.yml", 10, []),
+    ],
+)
+def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
+    campaign: str, dilation: int, settings: list[str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
+    arguments = ["--on", "virtual,containerlab", "--dilate", str(dilation), "--out", "out", "--no-images", *settings]
+    done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=400)
+    assert done.returncode == 0, done.stderr + (tmp_path / "out/gap.md").read_text()
+    found = duckdb.sql(
+        f"SELECT substrate, count(*), bool_and(status = 'complete') FROM '{tmp_path}/out/*/cells.parquet' GROUP BY ALL"
+    ).fetchall()
+    assert {(substrate, complete) for substrate, _, complete in found} == {("virtual", True), ("containerlab", True)}
+    assert len({cells for _, cells, _ in found}) == 1
+    gap = json.loads((tmp_path / "out/gap.json").read_text())
+    judged = [row for row in gap["rows"] if row["band"] is not None]
+    assert judged and gap["broken"] == 0
+    assert left_of(campaign.partition("/")[0], tmp_path) == []
