@@ -236,8 +236,9 @@ def _wrong_profiles(campaign: Campaign, source: Source) -> list[str]:
                 wrong.append(source.message(place, "an axis needs at least one value"))
             elif isinstance(given, list) and isinstance(given[0], Alternative):
                 known = [alternative.name for alternative in given if isinstance(alternative, Alternative)]
+                hints = [nearest(str(value), map(str, known)) for value in values]
                 wrong.extend(
-                    source.message((*place, i), f"`{json.dumps(value)}` is no alternative{nearest(str(value), map(str, known))}")
+                    source.message((*place, i), f"`{json.dumps(value)}` is no alternative{hints[i]}")
                     for i, value in enumerate(values)
                     if value not in known
                 )
