@@ -76,14 +76,14 @@ class FakeNode(threading.Thread):
     def go(self, client: socket.socket, message: dict[str, Any]) -> None:
         self.went, self.state = message, "running"
         self.hello(client)
-        if message["mode"] == "lab":
-            self.tell(client, event="ready", setup_nodes=1)
-            return
         if self.behaviour == "vanish":
             self.end()
             return
         if self.behaviour == "fail":
             self.hello(client, "no such qdisc")
+            return
+        if message["mode"] == "lab":
+            self.tell(client, event="ready", setup_nodes=1)
             return
         write_part(self.plan, self.place["node"], self.folder, self.behaviour)
         self.state = "ended"

@@ -66,7 +66,8 @@ def test_what_does_not_come_up_leaves_nothing(clab: FakeContainerlab, tmp_path: 
     clab.fail = ContainerlabError("containerlab deploy has failed")
     assert "has failed" in str(up(tmp_path).exception)
     clab.fail = None
-    clab.behaviour["s2"] = "vanish"
+    clab.behaviour["s2"] = "fail"  # when it has started
+    assert "node s2: no such qdisc" in str(up(tmp_path).exception)
     clab.images = set()
     assert "Docker has no image image-host, image-switch" in str(up(tmp_path).exception)
     assert not clab.deployed and not records() and not list(state_folder().iterdir())

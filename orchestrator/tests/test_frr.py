@@ -130,7 +130,7 @@ def test_on_the_wall_clock_daemons_have_the_time_that_the_plan_gives_them() -> N
     for routing, whole in (("frr", True), ("static", False)):
         plan = compiled(CLOS, routing=routing)
         begun = time.monotonic_ns()
-        origin_ns = origin_for(plan, 3)
+        origin_ns = origin_for(plan, 3, 1_500_000_000)
         assert (begun <= origin_ns <= time.monotonic_ns()) == whole
         assert origin_ns + 3 * plan.epoch_ns > begun + 1_000_000_000
 

@@ -37,13 +37,12 @@ LATE_S = 60.0
 """How long nodes may take to write their results."""
 
 
-def origin_for(plan: Plan, dilation: int) -> int:
-    """The CLOCK_MONOTONIC at which paper time is 0, so that the epoch comes when every node is up. It may be past.
+def origin_for(plan: Plan, dilation: int, lead_ns: int) -> int:
+    """The CLOCK_MONOTONIC at which paper time is 0, so that the epoch comes after `lead_ns`. It may be past.
 
     Programs of the plan (routing daemons) have all the time that the plan gives them before the epoch.
     """
     epoch_ns = plan.epoch_ns * dilation
-    lead_ns = LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes)
     if any(node.programs for node in plan.nodes):
         lead_ns = max(lead_ns, epoch_ns)
     return time.monotonic_ns() + lead_ns - epoch_ns
@@ -133,7 +132,7 @@ def _remove(record: Record) -> None:
 
 def _run(nodes: Nodes, plan: Plan, dilation: int, limits: Limits, progress: Progress) -> None:
     nodes.gather(ready_until(plan))
-    origin_ns = origin_for(plan, dilation)
+    origin_ns = origin_for(plan, dilation, LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes))
     begin_ns = origin_ns + plan.epoch_ns * dilation
     lasts_ns = plan.duration_ns * dilation
     if lasts_ns > limits.cell_s * 1e9:

@@ -78,6 +78,8 @@ class Node:
             if message.get("event") == "hello":
                 self.state = str(message.get("state"))
                 self.error = message.get("error") or self.error
+            elif message.get("event") == "ready":
+                self.state = "ready"
             elif message.get("event") == "error":
                 self.error = str(message.get("error"))
         return messages
