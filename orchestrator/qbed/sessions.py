@@ -19,10 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbed.errors import QbedError
-from qbed.plan import Plan
+
+if TYPE_CHECKING:
+    from qbed.plan import Plan
 
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
 IN_CONTAINERS = "containers.json"

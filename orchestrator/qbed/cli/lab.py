@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`qbed compile`, `inspect`, `schema`, `reference`: what a lab file says, what it becomes, what it can say."""
 
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from qbed.compile import compile_lab
 from qbed.errors import LabError
-from qbed.inspection import summary, tables
-from qbed.lab import Lab, load_lab
-from qbed.reference import page, schema
 from qbed.source import scalar
+
+if TYPE_CHECKING:
+    from qbed.lab import Lab
 
 LabPath = Annotated[Path, typer.Argument(metavar="LAB", help="A lab's folder, or its lab.yml.")]
 Sets = Annotated[
@@ -37,6 +38,8 @@ def parse_sets(sets: list[str] | None) -> dict[str, Any]:
 
 def load(lab: Path, sets: list[str] | None) -> Lab:
     """The lab; its warnings go to stderr."""
+    from qbed.lab import load_lab
+
     loaded = load_lab(lab, parse_sets(sets))
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -45,6 +48,8 @@ def load(lab: Path, sets: list[str] | None) -> Lab:
 
 def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None) -> None:
     """Print a lab's plan (plan.json)."""
+    from qbed.compile import compile_lab
+
     sys.stdout.write(compile_lab(load(lab, sets), seed).dumps())
 
 
@@ -55,6 +60,9 @@ def inspect_command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
     """Show a lab's nodes, links, addresses, queues and workloads as they will be."""
+    from qbed.compile import compile_lab
+    from qbed.inspection import summary, tables
+
     plan = compile_lab(load(lab, sets), seed)
     if as_json:
         print(json.dumps(summary(plan), indent=1))
@@ -66,11 +74,15 @@ def inspect_command(
 
 def schema_command() -> None:
     """Print the lab file's JSON Schema (docs/lab.schema.json)."""
+    from qbed.reference import schema
+
     print(json.dumps(schema(), indent=1, ensure_ascii=False))
 
 
 def reference_command() -> None:
     """Print the lab file's reference (docs/lab-file.md)."""
+    from qbed.reference import page
+
     sys.stdout.write(page())
 
 

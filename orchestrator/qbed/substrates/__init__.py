@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qbed.errors import QbedError
-from qbed.lab import Lab
-from qbed.plan import Plan
+
+if TYPE_CHECKING:
+    from qbed.lab import Lab
+    from qbed.plan import Plan
 
 VIRTUAL = "virtual"
 """What `--on` calls the virtual substrate."""

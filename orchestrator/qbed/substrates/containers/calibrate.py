@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from qbed.json_files import write_json
 from qbed.lab import Lab
 from qbed.plan import Plan
+from qbed.remembered import recall, remember
 from qbed.results import store_cell
 from qbed.substrates import CellError, Limits
 from qbed.substrates.containers.cell import ContainersSubstrate
@@ -41,13 +41,11 @@ def calibrated(lab: Lab, plan: Plan, attempt: Attempt | None = None) -> int:
     if not plan.workloads:
         return 1
     key = _key(lab, plan)
-    known = _remembered()
-    if key in known:
-        return known[key]
+    known = recall(CACHE).get(key)
+    if isinstance(known, int):
+        return known
     found = search(plan, attempt or (lambda dilation: _attempt(lab, plan, dilation)))
-    path = _cache()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, _remembered() | {key: found})
+    remember(CACHE, key, found)
     return found
 
 
@@ -107,16 +105,3 @@ def _processor() -> str:
     except OSError:
         return platform.machine()
     return next((line for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _cache() -> Path:
-    named = os.environ.get("QBED_CACHE")
-    return Path(named or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qbed") / CACHE
-
-
-def _remembered() -> dict[str, int]:
-    try:
-        value = json.loads(_cache().read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {key: n for key, n in value.items() if isinstance(n, int)} if isinstance(value, dict) else {}

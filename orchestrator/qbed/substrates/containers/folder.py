@@ -7,13 +7,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from qbed.plan import Link, Plan
 from qbed.substrates.containers.images import role
-from qbed.substrates.containers.placement import Placement
+
+if TYPE_CHECKING:
+    from qbed.plan import Link, Plan
+    from qbed.substrates.containers.placement import Placement
 
 NODES, SHARED, PLAN, PLACE, SOCKET, OUT = "nodes", "shared", "plan.json", "place.json", "control.sock", "out"
 LABEL = "qbed"

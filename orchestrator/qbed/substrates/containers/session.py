@@ -68,7 +68,7 @@ def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Plac
         write_folder(folder, plan, placement, names, name=name, file=TOPOLOGY, start="on go")
         with deployed(record) as nodes:
             nodes.gather(ready_until(plan))
-            origin_ns = origin_for(plan, dilation, 0)  # nobody waits for a common beginning: each is ready when it can be
+            origin_ns = origin_for(plan, dilation, 0)  # no common beginning to wait for: ready is who has booted
             nodes.go("lab", origin_ns)
             nodes.wait({"ready"}, (origin_ns + plan.epoch_ns * dilation) / 1e9 + BOOT_S)
             replace(record, state="up", origin_ns=origin_ns).write()
