@@ -34,7 +34,7 @@ def test_bgp_finds_both_ways_and_vtysh_speaks_with_it(tmp_path: Path, request: p
     assert {(peer["desc"], peer["state"]) for peer in peers} == {("rack1", "Established"), ("rack2", "Established")}
     route = qbed(tmp_path, "exec", NAME, "rack1", "--", "ip", "route", "show", "10.0.0.2/31").stdout
     assert route.count("nexthop via 169.254.0.1") == 2, route
-    ping = qbed(tmp_path, "exec", NAME, "h1", "--", "ping", "-c", "2", "10.0.0.3")
+    ping = qbed(tmp_path, "exec", NAME, "h1", "--", "ping", "-c", "2", "h2")
     assert ping.returncode == 0 and " 0% packet loss" in ping.stdout, ping.stdout + ping.stderr
     assert qbed(tmp_path, "down", NAME).returncode == 0
     assert left_of(NAME, tmp_path) == []

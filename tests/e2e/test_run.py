@@ -123,7 +123,7 @@ def guests_in(folder: Path) -> list[str]:
 def test_a_lab_stays_up_and_time_stands_still_between_commands(folder: Path) -> None:
     assert (done := qbed(folder, "up", "lab")).returncode == 0, done.stderr
     try:
-        ping = qbed(folder, "exec", "e2e", "h1", "--", "ping", "-c", "2", "10.0.0.5")
+        ping = qbed(folder, "exec", "e2e", "h1", "--", "ping", "-c", "2", "h3")
         assert ping.returncode == 0 and "2 received" in ping.stdout
         failing = qbed(folder, "exec", "e2e", "h1", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
         assert (failing.returncode, failing.stdout, failing.stderr) == (7, "out\n", "err\n")

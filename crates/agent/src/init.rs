@@ -2,6 +2,7 @@
 //! What PID 1 owes its kernel: mounts, modules, limits, and at the end the power button.
 
 use crate::failure::{Failure, Of, Result};
+use crate::plan::Plan;
 use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
@@ -37,6 +38,9 @@ pub fn cell() -> &'static str {
 
 /// Where the guest sees the toolboxes.
 const TOOLS: &str = "/run/qbed/tools";
+/// Where programs look names up, and what a guest puts in its place.
+const HOSTS: &str = "/etc/hosts";
+const NAMES: &str = "/run/qbed/hosts";
 
 /// fs.nr_open's default: the most descriptors that a process may ask for.
 const DESCRIPTORS: u64 = 1 << 20;
@@ -106,6 +110,31 @@ pub fn mount_scratch(toolboxes: &[Toolbox]) -> Result<()> {
         mount(Some(source.as_str()), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
     }
     Ok(())
+}
+
+/// Lets programs in an interactive lab call nodes by name: `ping h3`. A node's container has a file of its own, a guest
+/// covers the machine's.
+pub fn name_nodes(plan: &Plan) -> Result<()> {
+    let names = hosts_file(plan);
+    if ON_HOST_KERNEL.load(Ordering::Relaxed) {
+        return std::fs::write(HOSTS, names).of(|| HOSTS.into());
+    }
+    let here = || format!("naming nodes in {HOSTS}");
+    let ours = Path::new(NAMES);
+    std::fs::create_dir_all(ours.parent().unwrap_or(ours)).of(here)?;
+    std::fs::write(ours, names).of(here)?;
+    if !Path::new(HOSTS).exists() {
+        return Ok(());
+    }
+    mount(Some(ours), HOSTS, None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)
+}
+
+fn hosts_file(plan: &Plan) -> String {
+    let known = [("127.0.0.1".into(), "localhost"), ("::1".into(), "localhost")];
+    let nodes = plan.nodes.iter().flat_map(|node| {
+        node.addresses.iter().map(|address| (address.to_string(), node.name.as_str()))
+    });
+    known.into_iter().chain(nodes).map(|(address, name)| format!("{address} {name}\n")).collect()
 }
 
 fn mount_one(kind: &str, target: &str, options: Option<&str>) -> Result<()> {

@@ -141,6 +141,9 @@ fn run_guest(name: &str) -> Result<i64> {
     if plan.place.is_some() {
         init::quiet_home()?;
     }
+    if mode == Mode::Lab {
+        init::name_nodes(&plan)?;
+    }
     let lab = Lab::build(&plan)?;
     drive(mode, &plan, &lab, gate, Paper::GUEST)
 }
@@ -158,6 +161,9 @@ fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
     let descriptor: i32 = std::env::var(NATIVE_GATE).of(here)?.parse().of(here)?;
     // SAFETY: the supervisor passes this descriptor for this use, and nothing else here has it.
     let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    if mode == Mode::Lab {
+        init::name_nodes(&plan)?;
+    }
     let lab = Lab::join(&plan)?;
     drive(mode, &plan, &lab, Some(gate), paper)
 }
