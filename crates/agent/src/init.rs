@@ -131,9 +131,10 @@ pub fn name_nodes(plan: &Plan) -> Result<()> {
 
 fn hosts_file(plan: &Plan) -> String {
     let known = [("127.0.0.1".into(), "localhost"), ("::1".into(), "localhost")];
-    let nodes = plan.nodes.iter().flat_map(|node| {
-        node.addresses.iter().map(|address| (address.to_string(), node.name.as_str()))
-    });
+    let nodes = plan
+        .nodes
+        .iter()
+        .flat_map(|node| node.addresses.iter().map(|address| (address.to_string(), node.name.as_str())));
     known.into_iter().chain(nodes).map(|(address, name)| format!("{address} {name}\n")).collect()
 }
 
