@@ -82,3 +82,15 @@ def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp
     assert done.returncode == 0 and "1 cells are finished already" in done.stderr, done.stderr
     assert (tmp_path / "out/cells/000000/cell.json").stat().st_mtime_ns == before
     assert qbed(tmp_path, *arguments[:5], "7", *arguments[6:]).returncode == 2  # another dilation is another run
+
+
+def test_hosts_on_the_machines_own_kernel_undilated(lab: Path, tmp_path: Path) -> None:
+    settings = ("--set", "hosts.default.kernel=host", "--set", "links.default.delay=5 ms", "--set", "duration=1 s")
+    arguments = ("--on", "virtual,containerlab", "--dilate", "1", "--out", "out", "--no-images")
+    done = qbed(tmp_path, "run", str(lab), *arguments, *settings)
+    assert done.returncode == 0, done.stderr
+    evidence = json.loads(
+        duckdb.sql(f"SELECT evidence FROM '{tmp_path}/out/containerlab/cells.parquet'").fetchall()[0][0]
+    )
+    assert evidence["wall"]["host_kernel"] == ["h1", "h2"]
+    assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0

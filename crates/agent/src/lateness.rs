@@ -17,7 +17,7 @@ pub struct Lateness {
     max_ns: u64,
 }
 
-/// Real nanoseconds; percentiles are the upper bounds of their bins.
+/// Real nanoseconds; within a bin those that were late count as evenly spread.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 struct Late {
     max: u64,
@@ -68,12 +68,16 @@ fn read_kernel() -> Option<Late> {
 fn summary(bins: &[u64], max: u64) -> Late {
     let events: u64 = bins.iter().sum();
     let percentile = |percent: u64| {
-        let mut seen = 0;
-        let reached = |(_, count): &(usize, &u64)| {
-            seen += **count;
-            seen * 100 >= events * percent
-        };
-        bins.iter().enumerate().find(reached).map_or(0, |(bin, _)| (1u64 << bin).min(max))
+        let wanted = (events * percent).div_ceil(100);
+        let mut before = 0;
+        for (bin, &count) in bins.iter().enumerate() {
+            if count > 0 && before + count >= wanted {
+                let (low, high) = ((1u64 << bin) >> 1, (1u64 << bin).min(max));
+                return low + high.saturating_sub(low) * (wanted - before) / count;
+            }
+            before += count;
+        }
+        0
     };
     Late { max, p99: percentile(99), p50: percentile(50), events }
 }
@@ -83,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_bounds_of_their_bins() {
+    fn percentiles_count_into_their_bins() {
         let mut late = Lateness::default();
         (0..98).for_each(|_| late.count(100));
         late.count(5_000);
         late.count(70_000);
-        assert_eq!(summary(&late.bins, late.max_ns), Late { max: 70_000, p99: 8_192, p50: 128, events: 100 });
+        assert_eq!(summary(&late.bins, late.max_ns), Late { max: 70_000, p99: 8_192, p50: 96, events: 100 });
         assert_eq!(summary(&[], 0), Late { max: 0, p99: 0, p50: 0, events: 0 });
     }
 }

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which lateness on the wall clock makes a cell invalid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from campaigns import write_lab
+
+from qbed.compile import compile_lab
+from qbed.lab import load_lab
+from qbed.plan import Plan
+from qbed.wall import LATE_SHARE, Late, NodeWall, Wall, examine_wall, shortest_rtt_ns
+
+DILATION = 100
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return compile_lab(load_lab(write_lab(tmp_path / "lab") / "lab.yml", {}))
+
+
+def wall(plan: Plan, late_ns: int, host_kernel: list[str]) -> Wall:
+    """Every node is faithful but h1, which is late."""
+    nodes: dict[str, NodeWall | None] = {node.name: NodeWall(wall_ns=10**9) for node in plan.nodes}
+    nodes["h1"] = NodeWall(wall_ns=10**9, late_ns=Late(max=late_ns, p99=late_ns, events=1000))
+    return Wall(substrate="containerlab", dilation=DILATION, host_kernel=host_kernel, nodes=nodes)
+
+
+def test_lateness_is_measured_by_the_shortest_round_trip(plan: Plan) -> None:
+    tolerated = int(LATE_SHARE * shortest_rtt_ns(plan) * DILATION)
+    assert examine_wall(plan, wall(plan, tolerated, []))[0] == []
+    (wrong,) = examine_wall(plan, wall(plan, tolerated + 1000, []))[0]
+    assert wrong.startswith("deadlines of h1 ran late by") and "a dilation above 100 would be" in wrong
+
+
+def test_a_host_on_the_machines_kernel_is_late_without_moving_packets(plan: Plan) -> None:
+    late_ns = int(LATE_SHARE * shortest_rtt_ns(plan) * DILATION) + 1000
+    wrong, warnings, details = examine_wall(plan, wall(plan, late_ns, ["h1"]))
+    assert wrong == [] and details["late_share_of_rtt"] == 0
+    assert any(text.startswith("h1, on the machine's kernel, began and sampled flows") for text in warnings)
+    assert not any("machine's kernel" in text for text in examine_wall(plan, wall(plan, late_ns // 2, ["h1"]))[1])
