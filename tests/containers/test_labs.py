@@ -30,7 +30,9 @@ def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
     before = left_of(name, tmp_path)
     arguments = ["--on", "virtual,containerlab", "--dilate", str(dilation), "--out", "out", "--no-images", *settings]
     done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=400)
-    assert done.returncode == 0, done.stderr + (tmp_path / "out/gap.md").read_text()
+    # What the campaign claims is judged in virtual time; in containers it is the gap that counts.
+    claims = json.loads((tmp_path / "out/virtual/claims.json").read_text())
+    assert done.returncode in (0, 1) and all(claim["verdict"] == "holds" for claim in claims), done.stderr
     found = duckdb.sql(
         f"SELECT substrate, count(*), bool_and(status = 'complete') FROM '{tmp_path}/out/*/cells.parquet' GROUP BY ALL"
     ).fetchall()
@@ -38,5 +40,5 @@ def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
     assert len({cells for _, cells, _ in found}) == 1
     gap = json.loads((tmp_path / "out/gap.json").read_text())
     judged = [row for row in gap["rows"] if row["band"] is not None]
-    assert judged and gap["broken"] == 0
+    assert judged and gap["broken"] == 0, (tmp_path / "out/gap.md").read_text()
     assert left_of(name, tmp_path) == before

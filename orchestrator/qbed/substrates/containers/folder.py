@@ -34,7 +34,13 @@ def topology(plan: Plan, images: Mapping[str, str], name: str) -> dict[str, Any]
         "mgmt": {"network": "bridge"},
         "topology": {
             "kinds": {
-                "linux": {"network-mode": "none", "image-pull-policy": "Never", "labels": {LABEL: name}},
+                "linux": {
+                    "network-mode": "none",
+                    "image-pull-policy": "Never",
+                    # A node that ended has ended: after a crash of the engine, links and clock are not what they were.
+                    "restart-policy": "no",
+                    "labels": {LABEL: name},
+                },
             },
             "nodes": {
                 node.name: {
