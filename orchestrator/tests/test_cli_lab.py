@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from qbed import __version__
+
 LABS = Path(__file__).parents[2] / "labs"
 
 
@@ -23,6 +27,16 @@ def test_inspect_shows_tables_and_json() -> None:
     assert "s1:eth2" in qbed("inspect", str(LABS / "dumbbell")).stdout
     data = json.loads(qbed("inspect", str(LABS / "dumbbell"), "--json").stdout)
     assert data["queues"][1]["parameters"] == "buffer 128 KB"
+
+
+def test_version_names_what_results_depend_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(tmp_path))
+    assert qbed("--version").stdout == f"qbed {__version__}, no kernel yet: make setup\n"
+    for name in ("linux", "qbed-agent", "modules/qlink.ko", "modules/qtap.ko", "modules/qgate.ko"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "manifest.json").write_text('{"kernel_version": "6.1.2", "kernel_hash": "abc", "frr_version": "8"}')
+    assert qbed("--version").stdout == f"qbed {__version__}, kernel 6.1.2 (abc), FRR 8\n"
 
 
 def test_mistakes_have_status_2_and_no_traceback() -> None:

@@ -4,9 +4,11 @@
 import importlib
 import pkgutil
 import sys
+from typing import Annotated
 
 import typer
 
+from qbed import __version__
 from qbed.errors import LabError, QbedError
 
 app = typer.Typer(
@@ -18,8 +20,27 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from qbed.toolchain import ToolchainError, find_toolchain
+
+    try:
+        manifest = find_toolchain().manifest
+        guest = f"kernel {manifest.kernel_version} ({manifest.kernel_hash})"
+        frr = f", FRR {manifest.frr_version}" if manifest.frr_version else ""
+    except ToolchainError:
+        guest, frr = "no kernel yet: make setup", ""
+    print(f"qbed {__version__}, {guest}{frr}")
+    raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the versions and end.")
+    ] = False,
+) -> None:
     """A lab bench for in-network congestion signals."""
 
 
