@@ -40,10 +40,14 @@ class Route(Part):
 
 
 class Program(Part):
-    """A program that runs as long as the lab; the next one of its node is started when the file `ready` exists."""
+    """A program that runs as long as the lab; the next one of its node is started when the file `ready` exists.
+
+    `optional`: a node that has no such program does without.
+    """
 
     argv: list[str]
     ready: str | None = None
+    optional: bool = False
 
 
 class Expectation(Part):

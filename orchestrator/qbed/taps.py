@@ -188,7 +188,7 @@ def _take_histogram(data: bytes, start: int, base: int, queues: int, length: int
 
 
 def _check_ids(ids: npt.NDArray[np.uint32], queues: int, offset: int) -> None:
-    highest = int(ids.max())
+    highest = int(np.max(ids))
     if highest >= queues:
         raise TapError(
             f"a tap record at or after byte {offset} is of queue {highest}, but the plan has {queues} queues"

@@ -51,7 +51,7 @@ def test_a_racks_bgp_speaks_with_every_spine_and_offers_its_hosts() -> None:
     assert [line for line in bgpd if line.startswith("network ")] == ["network 10.0.0.4/30"]
     assert not [line for line in bgpd if "eth0" in line or "eth1" in line], "hosts speak no BGP"
     assert "no zebra nexthop kernel enable" in statements(rack.files["/run/frr/zebra.conf"])
-    assert rack.routes == [] and [program.argv[0] for program in rack.programs] == ["zebra", "bgpd"]
+    assert rack.routes == [] and [program.argv[0] for program in rack.programs] == ["mgmtd", "zebra", "bgpd"]
     assert (
         rack.sysctls["net/ipv6/conf/eth2/disable_ipv6"] == "0" and "net/ipv6/conf/eth0/disable_ipv6" not in rack.sysctls
     )
@@ -106,7 +106,8 @@ def test_ospf_has_point_to_point_links_and_passive_hosts() -> None:
     assert "ip ospf passive" in ports["eth0"] and "ip ospf network point-to-point" not in ports["eth0"]
     assert {"ip ospf network point-to-point", "ip ospf dead-interval 4"} <= set(ports["eth2"])
     assert "timers throttle spf 20 20 200" in statements(text)
-    assert [program.argv[0] for program in rack.programs] == ["zebra", "ospfd"]
+    assert [program.argv[0] for program in rack.programs] == ["mgmtd", "zebra", "ospfd"]
+    assert [program.argv[0] for program in rack.programs if program.optional] == ["mgmtd"]
 
 
 def test_both_families_are_routed_by_bgp() -> None:

@@ -115,19 +115,19 @@ def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
         run_changed(tmp_path / "few", want_more)
 
     def break_bgp(plan: Plan) -> None:
-        plan.nodes[plan.node_index("spine2")].programs[1].argv += ["--no-such-option"]
+        plan.nodes[plan.node_index("spine2")].programs[2].argv += ["--no-such-option"]
 
     with pytest.raises(CellError, match=r"spine2: bgpd ended with status 1; out/spine2-bgpd\.log says last: "):
         run_changed(tmp_path / "broken", break_bgp)
 
     def never_ready(plan: Plan) -> None:
-        plan.nodes[plan.node_index("rack2")].programs[0].ready = "/run/frr/never"
+        plan.nodes[plan.node_index("rack2")].programs[1].ready = "/run/frr/never"
 
     with pytest.raises(CellError, match="node rack2: zebra is not ready: there is no /run/frr/never"):
         run_changed(tmp_path / "waits", never_ready)
 
     def elsewhere(plan: Plan) -> None:
-        plan.nodes[plan.node_index("rack2")].programs[0].argv[0] = "zebra-of-mars"
+        plan.nodes[plan.node_index("rack2")].programs[1].argv[0] = "zebra-of-mars"
 
     with pytest.raises(CellError, match="node rack2 runs zebra-of-mars, which is not here; run `make setup`"):
         run_changed(tmp_path / "lost", elsewhere)

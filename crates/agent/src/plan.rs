@@ -90,6 +90,9 @@ pub struct Resident {
     /// The next program is started when this file exists.
     #[serde(default)]
     pub ready: Option<String>,
+    /// A node that has no such program does without.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// Every host's address within the prefix is reached by so many next hops.

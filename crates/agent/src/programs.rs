@@ -53,8 +53,8 @@ impl Programs {
                 return Ok(());
             };
             let pid = start(world, index, program)?;
-            self.running.push((pid, index, started));
-            self.nodes[index] = (started + 1, program.ready.is_some());
+            self.running.extend(pid.map(|pid| (pid, index, started)));
+            self.nodes[index] = (started + 1, pid.is_some() && program.ready.is_some());
         }
     }
 
@@ -83,14 +83,23 @@ impl Programs {
     }
 }
 
-fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<i32> {
+/// None: it is optional, and the node does not have it.
+fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<Option<i32>> {
     let plan = &world.plan.nodes[node];
     world.lab.namespaces.enter(node)?;
     let log = log_name(&plan.name, program);
     let file =
         File::options().append(true).create(true).open(records::out(&log)).of(|| format!("out/{log}"))?;
     let place = Place { environment: &plan.environment, view: &world.lab.views[node] };
-    exec::spawn_resident(&program.argv, &place, file).of(|| format!("node {}", plan.name))
+    let here = || format!("node {}", plan.name);
+    let pid = exec::spawn_resident(&program.argv, &place, file).of(here)?;
+    if pid.is_none() {
+        if !program.optional {
+            return Err(Failure::new(format!("{}: there is no program {}", here(), program.argv[0])));
+        }
+        fs::remove_file(records::out(&log)).of(|| format!("out/{log}"))?;
+    }
+    Ok(pid)
 }
 
 fn name(program: &Resident) -> &str {

@@ -62,16 +62,26 @@ class Router:
 
 
 def programs(settings: FrrSettings) -> list[Program]:
-    """The daemons, in the order of their start: zebra first, since a protocol's daemon that misses it waits long."""
-    return [_daemon("zebra", "zserv.api"), _daemon(_DAEMONS[settings.protocol], f"{_DAEMONS[settings.protocol]}.vty")]
+    """The daemons, in the order of their start: zebra first, since a protocol's daemon that misses it waits long.
+
+    Before it FRR 9 and later have mgmtd. They do without as far as labs go, but zebra then looks for it every 5 ms.
+    """
+    protocol = _DAEMONS[settings.protocol]
+    return [
+        Program(argv=["mgmtd", *_usual("mgmtd")], ready=f"{OWN}/mgmtd_be.sock", optional=True),
+        _daemon("zebra", "zserv.api"),
+        _daemon(protocol, f"{protocol}.vty"),
+    ]
 
 
 def _daemon(name: str, ready: str) -> Program:
-    argv = [name, "--user", "root", "--group", "root"]
-    argv += ["--config_file", f"{OWN}/{name}.conf", "--pid_file", f"{OWN}/{name}.pid"]
+    return Program(argv=[name, "--config_file", f"{OWN}/{name}.conf", *_usual(name)], ready=f"{OWN}/{ready}")
+
+
+def _usual(name: str) -> list[str]:
+    argv = ["--user", "root", "--group", "root", "--pid_file", f"{OWN}/{name}.pid"]
     argv += ["--socket", f"{OWN}/zserv.api", "--vty_socket", OWN, "--vty_addr", "127.0.0.1", "--vty_port", "0"]
-    argv += ["--log", "stdout", "--log-level", "notifications"]
-    return Program(argv=argv, ready=f"{OWN}/{ready}")
+    return [*argv, "--log", "stdout", "--log-level", "notifications"]
 
 
 def environment() -> dict[str, str]:

@@ -136,7 +136,7 @@ def _find_programs(toolchain: Toolchain, plan: Plan) -> None:
         path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
         for program in node.programs:
-            if shutil.which(program.argv[0], path=here) is None:
+            if not program.optional and shutil.which(program.argv[0], path=here) is None:
                 raise CellError(f"node {node.name} runs {program.argv[0]}, which is not here; run `make setup`")
 
 
