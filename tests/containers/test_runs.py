@@ -85,7 +85,7 @@ def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp
 
 
 def test_hosts_on_the_machines_own_kernel_undilated(lab: Path, tmp_path: Path) -> None:
-    settings = ("--set", "hosts.default.kernel=host", "--set", "links.default.delay=5 ms", "--set", "duration=1 s")
+    settings = ("--set", "hosts.default.kernel=host", "--set", "links.default.delay=50 ms", "--set", "duration=3 s")
     arguments = ("--on", "virtual,containerlab", "--dilate", "1", "--out", "out", "--no-images")
     done = qbed(tmp_path, "run", str(lab), *arguments, *settings)
     assert done.returncode == 0, done.stderr
