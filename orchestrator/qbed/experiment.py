@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import yaml
+
 from qbed import __version__
 from qbed.campaign import Campaign, load_campaign
 from qbed.claims import Verdict, connect, judge_all
@@ -134,12 +136,24 @@ def _dilation(lab: Path, matrix: Matrix, out: Path) -> int:
 
 def _find(path: Path) -> tuple[Campaign, Path]:
     file = path / "campaign.yml" if path.is_dir() else path
-    if path.is_dir() and not file.exists() and (path / "lab.yml").exists():
-        return Campaign(question=f"What does the lab {path.resolve().name} do?"), path / "lab.yml"
+    lab = path / "lab.yml" if path.is_dir() and not file.exists() else path
+    if lab.is_file() and _is_lab(lab):
+        return Campaign(question=f"What does the lab {lab.resolve().parent.name} do?"), lab
     if not file.exists():
         raise LabError([f"{path}: there is no {file.name}" if path.is_dir() else f"{path}: there is no such file"])
     campaign, _ = load_campaign(file)
     return campaign, file.parent / campaign.lab
+
+
+def _is_lab(file: Path) -> bool:
+    """Whether a file is a lab's and no campaign's; one that cannot be read is left to those who say why."""
+    if file.name == "lab.yml":
+        return True
+    try:
+        found = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    return isinstance(found, dict) and "topology" in found
 
 
 def _check_plans(lab: Path, matrix: Matrix) -> tuple[str, str]:

@@ -98,6 +98,14 @@ def test_the_tables_hold_every_cell_with_its_axes(bench: Bench) -> None:
     assert "http://" not in page.partition("<script>/**")[0], "the page needs no network"
 
 
+@pytest.mark.parametrize("name", ["lab.yml", "other.yml"])
+def test_a_lab_file_is_a_campaign_of_one_cell(bench: Bench, name: str) -> None:
+    (bench.lab / "lab.yml").rename(bench.lab / name)
+    status, text = bench.run("run", f"lab/{name}", "--out", "a", "--no-images", "--seeds", "2")
+    assert (status, "1 of 1 cells complete" in text) == (0, True), text
+    assert "What does the lab lab do?" in (bench.folder / "a" / "report.html").read_text()
+
+
 def test_a_finished_run_is_not_run_again_and_another_is_refused(bench: Bench) -> None:
     assert bench.campaign("a", "--profile", "quick")[0] == 0
     before = hashes(bench.folder / "a")
