@@ -14,25 +14,35 @@ from real_labs import left_of, qbed
 LABS = Path(__file__).parents[2] / "labs"
 
 
+def claims_that_fail(run: Path) -> set[str]:
+    claims = json.loads((run / "claims.json").read_text())
+    return {claim["name"] for claim in claims if claim["verdict"] != "holds"}
+
+
 @pytest.mark.parametrize(
-    "campaign, dilation, settings",
+    "campaign, dilation, settings, may_fail",
     [
-        ("dumbbell", 300, ["--set", "duration=40 ms"]),
-        ("incast/containers.yml", 1000, []),
-        ("fairness/containers.yml", 10, []),
+        ("dumbbell", 300, ["--set", "duration=40 ms"], {"one-bottleneck"}),  # late packets wait at other ports
+        ("incast/containers.yml", 1000, [], set()),
+        ("fairness/containers.yml", 10, [], set()),
     ],
 )
 def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
-    campaign: str, dilation: int, settings: list[str], tmp_path: Path, request: pytest.FixtureRequest
+    campaign: str,
+    dilation: int,
+    settings: list[str],
+    may_fail: set[str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
     name = campaign.partition("/")[0]
     before = left_of(name, tmp_path)
     arguments = ["--on", "virtual,containerlab", "--dilate", str(dilation), "--out", "out", "--no-images", *settings]
     done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=400)
-    # What the campaign claims is judged in virtual time; in containers it is the gap that counts.
-    claims = json.loads((tmp_path / "out/virtual/claims.json").read_text())
-    assert done.returncode in (0, 1) and all(claim["verdict"] == "holds" for claim in claims), done.stderr
+    refuted = {one: claims_that_fail(tmp_path / "out" / one) for one in ("virtual", "containerlab")}
+    assert refuted["virtual"] == set() and refuted["containerlab"] <= may_fail, done.stderr
+    assert done.returncode == (1 if refuted["containerlab"] else 0), done.stderr
     found = duckdb.sql(
         f"SELECT substrate, count(*), bool_and(status = 'complete') FROM '{tmp_path}/out/*/cells.parquet' GROUP BY ALL"
     ).fetchall()

@@ -5,7 +5,6 @@ use crate::gate::Program;
 use crate::view::View;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -36,17 +35,13 @@ pub fn spawn(program: &Program, place: &Place<'_>) -> Result<Started, String> {
     Ok(Started { pid: child.id() as i32, stdout, stderr })
 }
 
-/// Starts a program that nobody listens to: what it says goes to a file. Returns its process id; None: there is no such
-/// program.
-pub fn spawn_resident(argv: &[String], place: &Place<'_>, log: File) -> Result<Option<i32>, String> {
+/// Starts a program that nobody listens to: what it says goes to a file. Returns its process id.
+pub fn spawn_resident(argv: &[String], place: &Place<'_>, log: File) -> Result<i32, String> {
     let mut command = command(argv, place)?;
     let copy = log.try_clone().map_err(|error| format!("its log: {error}"))?;
     command.current_dir("/").stdout(copy).stderr(log);
-    match command.spawn() {
-        Ok(child) => Ok(Some(child.id() as i32)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("{}: {error}", argv[0])),
-    }
+    let child = command.spawn().map_err(|error| format!("{}: {error}", argv[0]))?;
+    Ok(child.id() as i32)
 }
 
 fn command(argv: &[String], place: &Place<'_>) -> Result<Command, String> {
@@ -74,13 +69,5 @@ mod tests {
         let mut output = String::new();
         File::from(spawn(&program, &place).unwrap().stdout).read_to_string(&mut output).unwrap();
         assert_eq!(output, "hello /root\n/usr\n");
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_told_from_one_that_fails_to_start() {
-        let place = Place { environment: &BTreeMap::new(), view: &View::default() };
-        let start = |name: &str| spawn_resident(&[name.to_owned()], &place, File::open("/dev/null").unwrap());
-        assert_eq!(start("no-such-program"), Ok(None));
-        assert!(start("/etc/passwd").unwrap_err().contains("/etc/passwd: "));
     }
 }

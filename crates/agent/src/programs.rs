@@ -7,7 +7,9 @@ use crate::exec::{self, Place};
 use crate::failure::{Failure, Of, Result};
 use crate::plan::Resident;
 use crate::records;
+use crate::view::View;
 use crate::world::World;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -52,9 +54,13 @@ impl Programs {
                 self.nodes[index].1 = false;
                 return Ok(());
             };
+            if program.optional && !is_there(&program.argv[0], &plan.environment, &world.lab.views[index]) {
+                self.nodes[index] = (started + 1, false);
+                continue;
+            }
             let pid = start(world, index, program)?;
-            self.running.extend(pid.map(|pid| (pid, index, started)));
-            self.nodes[index] = (started + 1, pid.is_some() && program.ready.is_some());
+            self.running.push((pid, index, started));
+            self.nodes[index] = (started + 1, program.ready.is_some());
         }
     }
 
@@ -83,23 +89,20 @@ impl Programs {
     }
 }
 
-/// None: it is optional, and the node does not have it.
-fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<Option<i32>> {
+/// Whether a node has a program in one of the folders of its `PATH`.
+fn is_there(name: &str, environment: &BTreeMap<String, String>, view: &View) -> bool {
+    let path = environment.get("PATH").map_or(exec::PATH, String::as_str);
+    path.split(':').any(|folder| view.place(&format!("{folder}/{name}")).exists())
+}
+
+fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<i32> {
     let plan = &world.plan.nodes[node];
     world.lab.namespaces.enter(node)?;
     let log = log_name(&plan.name, program);
     let file =
         File::options().append(true).create(true).open(records::out(&log)).of(|| format!("out/{log}"))?;
     let place = Place { environment: &plan.environment, view: &world.lab.views[node] };
-    let here = || format!("node {}", plan.name);
-    let pid = exec::spawn_resident(&program.argv, &place, file).of(here)?;
-    if pid.is_none() {
-        if !program.optional {
-            return Err(Failure::new(format!("{}: there is no program {}", here(), program.argv[0])));
-        }
-        fs::remove_file(records::out(&log)).of(|| format!("out/{log}"))?;
-    }
-    Ok(pid)
+    exec::spawn_resident(&program.argv, &place, file).of(|| format!("node {}", plan.name))
 }
 
 fn name(program: &Resident) -> &str {
@@ -119,5 +122,18 @@ fn last_words(log: &str) -> String {
         String::new()
     } else {
         format!("; out/{log} says last: {end}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_where_the_nodes_path_says() {
+        let there = |name: &str, environment| is_there(name, &environment, &View::default());
+        let path = |folders: &str| BTreeMap::from([("PATH".to_owned(), folders.to_owned())]);
+        assert!(there("sh", BTreeMap::new()) && there("sh", path("/nowhere:/bin")));
+        assert!(!there("sh", path("/nowhere")) && !there("no-such-program", BTreeMap::new()));
     }
 }
