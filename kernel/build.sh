@@ -49,7 +49,7 @@ fetch_source() {
 
 find_source
 compiler=$(${CC:-gcc} -dumpfullversion)
-kernel_hash=$({ echo "$version $compiler"; cat "$here/config.fragment" "$here/patches/$series"/*.patch; } | sha256sum | cut -c1-16)
+kernel_hash=$({ echo "$version $compiler"; cat "$here/config.fragment" "$here/uml"/*.h "$here/patches/$series"/*.patch; } | sha256sum | cut -c1-16)
 kernel=$cache/kernel/$series-$kernel_hash
 mkdir -p "$cache/kernel"
 
@@ -68,6 +68,7 @@ build_kernel() {
         for patch in "$here/patches/$series"/*.patch; do
             patch --batch --fuzz=0 -p1 -d "$work/source" <"$patch"
         done
+        cp "$here/uml"/*.h "$work/source/arch/um/include/shared/"
         cp "$here/config.fragment" "$work/build/fragment"
         make -C "$work/source" ARCH=um O="$work/build" KCONFIG_ALLCONFIG="$work/build/fragment" allnoconfig
         make -C "$work/build" ARCH=um KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' \

@@ -14,7 +14,7 @@ check: $(TESTS:%=run-%)
 run-%: $(OUT)/%
 	$<
 
-$(OUT)/%: %.c $(wildcard ../*.h $(TESTS_HERE)/*.h $(TESTS_HERE)/../modules/*.h)
+$(OUT)/%: %.c $(wildcard ../*.h $(TESTS_HERE)/*.h $(TESTS_HERE)/../modules/*.h $(TESTS_HERE)/../uml/*.h)
 	@mkdir -p $(OUT)
 	$(CC) $(CFLAGS) -o $@ $<
 
