@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from qbed.machine import has_huge_pages, xstate_bytes
 from qbed.plan import Plan
 from qbed.substrates import CellError, Limits
 from qbed.substrates.virtual import VirtualSubstrate, memory_folder
@@ -38,7 +39,9 @@ class Finding:
 
 def examine_machine() -> Iterator[Finding]:
     """Every check, one after the other."""
-    checks: tuple[Callable[[], Iterator[Finding]], ...] = (_toolchain, _memory, _boot, _cores, _disk, _tools)
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+        _toolchain, _processor, _memory, _boot, _cores, _disk, _tools,
+    )  # fmt: skip
     for check in checks:
         yield from check()
 
@@ -53,6 +56,14 @@ def _toolchain() -> Iterator[Finding]:
     yield Finding("toolchain", "good", f"kernel {version} in {toolchain.folder}")
 
 
+def _processor() -> Iterator[Finding]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    size = xstate_bytes()
+    registers = "no XSTATE: 512 bytes of registers" if size is None else f"{size} bytes of registers (XSTATE)"
+    yield Finding("processor", "good", f"{model}, {registers}")
+
+
 def _memory() -> Iterator[Finding]:
     place = memory_folder(MEMORY_BYTES)
     size = f"{MEMORY_BYTES >> 20} MB"
@@ -64,6 +75,11 @@ def _memory() -> Iterator[Finding]:
         yield Finding("guest memory", "optional", text, "mount -o remount,exec,size=2G /dev/shm")
     else:
         yield Finding("guest memory", "good", f"{place} has {size} free and allows executable mappings")
+    if place is not None and has_huge_pages(place):
+        yield Finding("huge pages", "good", f"guest memory in {place} can be in huge pages")
+    elif place is not None:
+        text = f"guest memory in {place} stays in small pages: labs of hundreds of nodes take up to twice as long"
+        yield Finding("huge pages", "optional", text, "Linux 6.1 or later, and memory in /dev/shm")
 
 
 def _boot() -> Iterator[Finding]:
@@ -80,8 +96,7 @@ def _boot() -> Iterator[Finding]:
         try:
             substrate.run_cell(folder, TRIVIAL, Limits(60.0, 30.0), lambda _: None)
         except CellError as error:
-            mend = "if the kernel says nothing, User-Mode Linux may not know this CPU's registers: try another machine"
-            yield Finding("boot", "missing", f"the guest does not run: {error}", mend)
+            yield Finding("boot", "missing", f"the guest does not run: {error}")
         else:
             yield Finding(
                 "boot", "good", f"the guest boots, runs an empty lab and powers off in {time.monotonic() - begun:.2f} s"

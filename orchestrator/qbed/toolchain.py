@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from qbed.errors import QbedError
 
 MODULES = ("qlink", "qtap", "qgate")
+_SHARE = Path(sys.prefix) / "share" / "qbed"
 
 
 class ToolchainError(QbedError):
@@ -25,6 +26,7 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kernel_version: str = ""
+    kernel_series: str = ""
     kernel_hash: str = ""
     modules_hash: str = ""
     agent_hash: str = ""
@@ -55,14 +57,24 @@ def find_toolchain() -> Toolchain:
     `make setup` links it there: two checkouts share the cache, but not the version that each of them needs.
     """
     named = os.environ.get("QBED_TOOLCHAIN")
-    folder = Path(named) if named else Path(sys.prefix) / "share" / "qbed" / "toolchain"
+    if named:
+        return toolchain_in(Path(named), "QBED_TOOLCHAIN names an incomplete folder")
+    return toolchain_in(_SHARE / "toolchain")
+
+
+def built_toolchains() -> dict[str, Toolchain]:
+    """By kernel series: the toolchains that `tools/setup` built for this virtual environment."""
+    return {path.name.partition("-")[2]: toolchain_in(path) for path in sorted(_SHARE.glob("toolchain-*"))}
+
+
+def toolchain_in(folder: Path, hint: str = "run `make setup`") -> Toolchain:
+    """The toolchain in a folder."""
     wanted = [folder / "linux", folder / "qbed-agent", *(folder / "modules" / f"{name}.ko" for name in MODULES)]
     try:
         missing = next((path for path in wanted if not path.is_file()), None)
     except PermissionError as error:
         raise ToolchainError(f"the virtual-time guest cannot be read: {error.filename}: {error.strerror}") from error
     if missing is not None:
-        hint = "QBED_TOOLCHAIN names an incomplete folder" if named else "run `make setup`"
         raise ToolchainError(f"the virtual-time guest is not built: {missing} is missing; {hint}")
     path = folder / "manifest.json"
     try:
