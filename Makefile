@@ -4,6 +4,7 @@
 # make check  the fast part of the tests (no kernel boots)
 # make containers     gives this machine Docker, Containerlab and the images that labs in containers run on
 # make images-clean   removes the images
+# make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
 # make bench  measures (bench/), writes JSON to bench/results/
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)
@@ -12,7 +13,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test check lint unit e2e e2e-containers headers bench generate clean containers images images-clean machine playbooks-test
+.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench generate clean containers images images-clean machine playbooks-test
 
 setup:
 	@tools/setup
@@ -21,7 +22,10 @@ demo: setup
 	$(QBED) run labs/dumbbell --profile quick --out runs/demo
 	@echo "The report: runs/demo/report.html"
 
-test: check headers e2e e2e-containers
+test: check headers e2e test-kernels e2e-containers
+
+test-kernels: setup
+	tools/test-kernels
 
 check: setup lint unit
 

@@ -365,6 +365,7 @@ impl Supervisor {
         command.arg(format!("init={TOOLCHAIN}/qbed-agent"));
         command.args(["time-travel=inf-cpu", &format!("time-travel-start={VIRTUAL_EPOCH_NS}")]);
         command.arg(format!("wall-clock={origin_ns}:{}", self.place.dilation));
+        command.arg("seccomp=auto");
         // Nodes draw apart: what one draws is nothing to another.
         command.arg(format!("seed={}", self.plan.seed.wrapping_add(self.place.node as u64)));
         for (number, (end, mtu)) in self.ends().enumerate() {
