@@ -14,6 +14,7 @@ from typing import Literal
 
 from qbed.machine import has_huge_pages, xstate_bytes
 from qbed.plan import Plan
+from qbed.rebuild import changed_sources, shown
 from qbed.substrates import CellError, Limits
 from qbed.substrates.virtual import VirtualSubstrate, memory_folder
 from qbed.toolchain import ToolchainError, find_toolchain
@@ -54,6 +55,10 @@ def _toolchain() -> Iterator[Finding]:
         return
     version = toolchain.manifest.kernel_version or "of unknown version"
     yield Finding("toolchain", "good", f"kernel {version} in {toolchain.folder}")
+    changed = changed_sources()
+    if changed:
+        text = f"{shown(changed)} changed after the set-up: `qbed run` and `qbed up` build it again first"
+        yield Finding("sources", "optional", text, "make setup")
 
 
 def _processor() -> Iterator[Finding]:

@@ -6,7 +6,6 @@ fields of a C structure; `Scheme.decode(xstats)` unpacks the statistics. Both ar
 needs no code here.
 """
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import ValidationError, model_validator
 
 from qbed.errors import QbedError
 from qbed.messages import explain
+from qbed.places import schemes_folder
 from qbed.scheme_options import (
     Field,
     Number,
@@ -265,11 +265,6 @@ class Scheme(Strict):
     def decode(self, xstats: bytes) -> dict[str, int]:
         """The statistics of a TCA_STATS_APP payload; a shorter payload (older module) leaves its last fields out."""
         return {s.name: unpack(s, xstats[s.offset :]) for s in self.statistics if s.offset + s.size <= len(xstats)}
-
-
-def schemes_folder() -> Path:
-    """`schemes/` of the repository, or what the environment's QBED_SCHEMES says."""
-    return Path(os.environ.get("QBED_SCHEMES") or Path(__file__).parents[2] / "schemes")
 
 
 def load_scheme(folder: Path) -> Scheme:

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the built guest is: the kernel, its modules and the agent, as `make setup` built them for this checkout."""
+"""The built guest: the kernel, its modules and the agent, as `make setup` built them for this checkout or a wheel has
+them.
+"""
 
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from qbed.errors import QbedError
+from qbed.places import checkout, setup_folder, toolchain_folder
 
 MODULES = ("qlink", "qtap", "qgate")
-_SHARE = Path(sys.prefix) / "share" / "qbed"
+
+
+REPAIR = "install the wheel of this machine's kind again" if checkout() is None else "run `make setup`"
 
 
 class ToolchainError(QbedError):
@@ -52,22 +56,19 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """The toolchain of `$QBED_TOOLCHAIN`, or that of this virtual environment; `ToolchainError` says what is missing.
-
-    `make setup` links it there: two checkouts share the cache, but not the version that each of them needs.
-    """
+    """The toolchain of `$QBED_TOOLCHAIN`, or qbed's own; `ToolchainError` says what is missing."""
     named = os.environ.get("QBED_TOOLCHAIN")
     if named:
         return toolchain_in(Path(named), "QBED_TOOLCHAIN names an incomplete folder")
-    return toolchain_in(_SHARE / "toolchain")
+    return toolchain_in(toolchain_folder())
 
 
 def built_toolchains() -> dict[str, Toolchain]:
     """By kernel series: the toolchains that `tools/setup` built for this virtual environment."""
-    return {path.name.partition("-")[2]: toolchain_in(path) for path in sorted(_SHARE.glob("toolchain-*"))}
+    return {path.name.partition("-")[2]: toolchain_in(path) for path in sorted(setup_folder().glob("toolchain-*"))}
 
 
-def toolchain_in(folder: Path, hint: str = "run `make setup`") -> Toolchain:
+def toolchain_in(folder: Path, hint: str = REPAIR) -> Toolchain:
     """The toolchain in a folder."""
     wanted = [folder / "linux", folder / "qbed-agent", *(folder / "modules" / f"{name}.ko" for name in MODULES)]
     try:
@@ -80,5 +81,5 @@ def toolchain_in(folder: Path, hint: str = "run `make setup`") -> Toolchain:
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise ToolchainError(f"{path} is missing or damaged; run `make setup`") from error
+        raise ToolchainError(f"{path} is missing or damaged; {REPAIR}") from error
     return Toolchain(folder.resolve(), manifest)

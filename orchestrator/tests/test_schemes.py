@@ -12,7 +12,8 @@ import pytest
 from qbed.compile import compile_lab
 from qbed.errors import QbedError
 from qbed.lab import lab_from_source
-from qbed.schemes import Scheme, load_scheme, registry, schemes_folder
+from qbed.places import schemes_folder
+from qbed.schemes import Scheme, load_scheme, registry
 from qbed.source import parse
 from qbed.units import Amount
 

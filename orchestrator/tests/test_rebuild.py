@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources that changed after the set-up are noticed, by a scratch checkout with the real `tools/sources`."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from qbed import rebuild
+from qbed.rebuild import build_changed, changed_sources
+from qbed.toolchain import ToolchainError
+
+ROOT = Path(__file__).parents[2]
+ECN = Path("schemes/ecn/sch_ecn.c")
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout's sources, and a record of them as `make setup` leaves it."""
+    root, place = tmp_path / "checkout", tmp_path / "setup"
+    for name in ("kernel", "schemes", "crates"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("target", "*.o", "__pycache__"))
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy2(ROOT / name, root / name)
+    (root / "tools").mkdir()
+    shutil.copy2(ROOT / "tools" / "sources", root / "tools")
+    place.mkdir()
+    command = [root / "tools" / "sources", "--record"]
+    (place / "sources").write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    monkeypatch.delenv("QBED_TOOLCHAIN", raising=False)
+    monkeypatch.setattr(rebuild, "checkout", lambda: root)
+    monkeypatch.setattr(rebuild, "setup_folder", lambda: place)
+    return root
+
+
+def set_up(scratch: Path, script: str) -> None:
+    tool = scratch / "tools" / "setup"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+
+
+def test_unchanged_sources_are_only_looked_at(scratch: Path) -> None:
+    (scratch / "tools" / "sources").unlink()  # nobody reads them
+    assert changed_sources() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["schemes/ecn/sch_ecn.c", "kernel/modules/qlink.c", "kernel/config.fragment", "crates/agent/src/main.rs"]
+)
+def test_a_change_is_noticed(scratch: Path, name: str) -> None:
+    with (scratch / name).open("a") as file:
+        file.write("/* another line */\n")
+    assert changed_sources() == [name]
+
+
+def test_a_change_of_the_same_size_is_noticed(scratch: Path) -> None:
+    text = (scratch / ECN).read_text()
+    (scratch / ECN).write_text(text.replace("Copyright", "copyright").replace("static", "STATIC", 1))
+    assert changed_sources() == [str(ECN)]
+
+
+def test_new_and_lost_sources_are_noticed(scratch: Path) -> None:
+    (scratch / "schemes" / "mine").mkdir()
+    (scratch / "schemes" / "mine" / "sch_mine.c").write_text("/* mine */\n")
+    (scratch / "crates" / "agent" / "src" / "udp.rs").unlink()
+    (scratch / "schemes" / "README.md").write_text("no source\n")
+    assert changed_sources() == ["crates/agent/src/udp.rs", "schemes/mine/sch_mine.c"]
+
+
+def test_the_same_content_at_another_time_is_no_change(scratch: Path) -> None:
+    os.utime(scratch / ECN)
+    (scratch / "schemes" / ".swap").touch()
+    assert changed_sources() == []
+    (scratch / "tools" / "sources").unlink()
+    assert changed_sources() == []  # and the record has the new times
+
+
+def test_what_was_built_elsewhere_has_nothing_to_compare(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (scratch / ECN).write_text("")
+    assert changed_sources() == [str(ECN)]
+    monkeypatch.setenv("QBED_TOOLCHAIN", "/somewhere")
+    assert changed_sources() == []
+    monkeypatch.delenv("QBED_TOOLCHAIN")
+    (rebuild.setup_folder() / "sources").unlink()
+    assert changed_sources() == []
+
+
+def test_it_is_built_again_once(scratch: Path) -> None:
+    (scratch / ECN).write_text("")
+    record = rebuild.setup_folder() / "sources"
+    set_up(scratch, f'[ "$*" = --build ] && echo x >>built && "$(dirname "$0")/sources" --record >{record}')
+    said: list[str] = []
+    here = Path.cwd()
+    os.chdir(scratch)
+    try:
+        build_changed(said.append)
+        build_changed(said.append)
+    finally:
+        os.chdir(here)
+    assert said == ["schemes/ecn/sch_ecn.c changed after the set-up: building again"]
+    assert (scratch / "built").read_text() == "x\n"
+
+
+def test_what_cannot_be_built_is_refused(scratch: Path) -> None:
+    (scratch / ECN).write_text("")
+    set_up(scratch, "exit 1")
+    with pytest.raises(ToolchainError, match=r"^schemes/ecn/sch_ecn.c changed after the set-up, .*: run `make setup`"):
+        build_changed(lambda _: None)

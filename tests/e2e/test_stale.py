@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scheme's source that changes after the set-up does not run in its old build: in a scratch checkout, with its own
+environment beside this one's packages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("Cargo.lock", "Cargo.toml", "crates", "kernel", "labs", "orchestrator", "schemes", "tools")
+LAB = """\
+name: stale
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: ecn, buffer: 64 KB, threshold: 10 packets}}
+hosts: {default: {tcp: dctcp}}
+workload:
+  - flow: {from: h1, to: h2, size: 100 KB}
+duration: 10 ms
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout that is set up: what it builds comes out of the cache."""
+    root = tmp_path_factory.mktemp("stale") / "checkout"
+    root.mkdir()
+    for name in NAMES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("target", "__pycache__"))
+        else:
+            shutil.copy2(ROOT / name, root / name)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(root / ".venv")}))
+    (packages / "qbed.pth").write_text(f"{root / 'orchestrator'}\n{sysconfig.get_path('purelib')}\n")
+    (root / "lab.yml").write_text(LAB)
+    done = subprocess.run([root / "tools" / "setup", "--build"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root
+
+
+def qbed(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [root / ".venv" / "bin" / "python", "-m", "qbed", *arguments]
+    everything = {key: value for key, value in os.environ.items() if key != "QBED_TOOLCHAIN"} | environment
+    return subprocess.run(command, cwd=root, env=everything, capture_output=True, text=True, check=False)
+
+
+def test_a_changed_scheme_is_built_before_it_runs(checkout: Path) -> None:
+    first = qbed(checkout, "run", "lab.yml", "--out", "runs/first", "--no-images")
+    assert first.returncode == 0 and "changed" not in first.stderr, first.stderr
+    source = checkout / "schemes" / "ecn" / "sch_ecn.c"
+    whole = source.read_text()
+
+    # Its description is in the module.
+    changed = whole.replace('MODULE_DESCRIPTION("', 'MODULE_DESCRIPTION("changed: ')
+    assert changed != whole
+    source.write_text(changed)
+    assert "schemes/ecn/sch_ecn.c changed after the set-up" in qbed(checkout, "doctor").stdout
+    second = qbed(checkout, "run", "lab.yml", "--out", "runs/second", "--no-images")
+    assert second.returncode == 0, second.stderr
+    assert "schemes/ecn/sch_ecn.c changed after the set-up: building again" in second.stderr
+    module = checkout / ".venv" / "share" / "qbed" / "toolchain" / "modules" / "sch_ecn.ko"
+    assert b"description=changed: " in module.read_bytes()
+    identities = [json.loads((checkout / "runs" / run / "campaign.json").read_bytes()) for run in ("first", "second")]
+    assert identities[0]["toolchain"]["modules_hash"] != identities[1]["toolchain"]["modules_hash"]
+    assert "changed" not in qbed(checkout, "doctor").stdout
+
+    # What does not compile is refused, as is what cannot be compiled here.
+    source.write_text(whole + "\nthis is no C\n")
+    for environment in ({}, {"CC": "no-such-compiler"}):
+        refused = qbed(checkout, "run", "lab.yml", "--out", "runs/third", **environment)
+        assert refused.returncode == 1 and not (checkout / "runs" / "third").exists(), refused.stderr
+        assert "building it again failed" in refused.stderr and "Traceback" not in refused.stderr
+    assert "changed after the set-up" in qbed(checkout, "up", "lab.yml").stderr
+
+    # The first state again: its build is in the cache.
+    source.write_text(whole)
+    assert qbed(checkout, "run", "lab.yml", "--out", "runs/first", "--no-images").returncode == 0
