@@ -25,7 +25,7 @@ from typing import Any
 
 from qbed.errors import QbedError
 from qbed.plan import Plan
-from qbed.sessions import CELL, DOWN_S, LOCK, UP_S, listen
+from qbed.sessions import CELL, DOWN_S, LAB, LOCK, UP_S, listen
 from qbed.substrates.virtual import Guest, boot, console_tail
 from qbed.toolchain import find_toolchain
 
@@ -275,7 +275,8 @@ def main(folder: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
-        with boot(find_toolchain(), folder / CELL, plan, "lab") as guest:
+        lab = Path((folder / LAB).read_text())
+        with boot(find_toolchain(), folder / CELL, plan, "lab", lab) as guest:
             _become_ready(guest, folder)
             with listen(folder) as listener:
                 _say("ready")

@@ -26,7 +26,7 @@ from qbed.errors import QbedError
 if TYPE_CHECKING:
     from qbed.plan import Plan
 
-SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
+SOCKET, LOCK, LOG, CELL, LAB = "keeper.sock", "keeper.lock", "keeper.log", "cell", "lab"
 IN_CONTAINERS = "containers.json"
 """The record of a lab of that name in containers: qbed.substrates.containers.labs."""
 UP_S, DOWN_S = 120.0, 20.0
@@ -150,7 +150,7 @@ def start(plan: Plan, lab: Path) -> Session:
     one.folder.mkdir(mode=0o700)
     (one.folder / CELL).mkdir()
     (one.folder / CELL / "plan.json").write_text(plan.dumps())
-    (one.folder / "lab").write_text(str(lab.resolve()))
+    (one.folder / LAB).write_text(str(lab.resolve()))
     with (one.folder / LOG).open("wb") as log:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "qbed.keeper", str(one.folder)],

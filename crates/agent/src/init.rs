@@ -38,6 +38,8 @@ pub fn cell() -> &'static str {
 
 /// Where the guest sees the toolboxes.
 const TOOLS: &str = "/run/qbed/tools";
+/// Beside the folder of modules: links to what an interactive lab sees where the host has it.
+const SEEN: &str = "seen";
 /// Where programs look names up, and what a guest puts in its place.
 const HOSTS: &str = "/etc/hosts";
 const NAMES: &str = "/run/qbed/hosts";
@@ -73,41 +75,60 @@ fn allow_congestion_controls() -> Result<()> {
     std::fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", available).of(here)
 }
 
-/// A folder of programs that the host lends, wherever it has it.
-pub struct Toolbox {
-    name: OsString,
+/// A folder that the host lends, and where the guest sees it.
+pub struct Lent {
     folder: File,
+    target: PathBuf,
 }
 
-/// The toolboxes: what the links beside the folder of modules lead to, opened before it may be hidden.
-pub fn toolboxes() -> Result<Vec<Toolbox>> {
+/// The toolboxes, folders of programs: what the links beside the folder of modules lead to, wherever the host has it,
+/// opened before it may be hidden.
+pub fn toolboxes() -> Result<Vec<Lent>> {
     let modules = module_folder()?;
-    let guest = modules.parent().unwrap_or(&modules);
-    let here = || format!("the toolboxes in {}", guest.display());
+    lent(modules.parent().unwrap_or(&modules), |name, _| Path::new(TOOLS).join(name))
+}
+
+/// The folders that an interactive lab sees where the host has them, though that is hidden.
+pub fn seen() -> Result<Vec<Lent>> {
+    let folder = module_folder()?.with_file_name(SEEN);
+    if folder.exists() {
+        lent(&folder, |_, place| place)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+/// What the links in a folder lead to; `target` says where it will be, from a link's name and where it leads.
+fn lent(links: &Path, target: impl Fn(OsString, PathBuf) -> PathBuf) -> Result<Vec<Lent>> {
+    let here = || format!("the host's folders in {}", links.display());
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(guest).of(here)? {
+    for entry in std::fs::read_dir(links).of(here)? {
         let entry = entry.of(here)?;
         if entry.file_type().of(here)?.is_symlink() && entry.path().is_dir() {
             let mut options = File::options();
             options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
             let folder = options.open(entry.path()).of(here)?;
-            found.push(Toolbox { name: entry.file_name(), folder });
+            let place = std::fs::read_link(entry.path()).of(here)?;
+            found.push(Lent { folder, target: target(entry.file_name(), place) });
         }
     }
     Ok(found)
 }
 
-/// Mounts room to write. What the host has in these folders is hidden from then on, kernel modules for example; the
-/// toolboxes are seen in /run/qbed/tools.
-pub fn mount_scratch(toolboxes: &[Toolbox]) -> Result<()> {
-    mount_one("tmpfs", "/tmp", None)?;
-    mount_one("tmpfs", "/run", None)?;
-    for toolbox in toolboxes {
-        let target = Path::new(TOOLS).join(&toolbox.name);
+/// Mounts room to write. What the host has in these folders is hidden from then on, kernel modules for example, but for
+/// what it lends.
+///
+/// A new file of tmpfs draws a random number, one of ramfs does not: where the host has what an interactive lab sees
+/// must not change what is drawn later.
+pub fn mount_scratch(lent: &[Lent], interactive: bool) -> Result<()> {
+    let (kind, options) = if interactive { ("ramfs", Some("mode=1777")) } else { ("tmpfs", None) };
+    mount_one(kind, "/tmp", options)?;
+    mount_one(kind, "/run", options)?;
+    for Lent { folder, target } in lent {
         let here = || format!("mounting {}", target.display());
-        std::fs::create_dir_all(&target).of(here)?;
-        let source = format!("/proc/self/fd/{}", toolbox.folder.as_raw_fd());
-        mount(Some(source.as_str()), &target, None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
+        std::fs::create_dir_all(target).of(here)?;
+        let source = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        mount(Some(source.as_str()), target, None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
     }
     Ok(())
 }

@@ -137,7 +137,11 @@ fn run_guest(name: &str) -> Result<i64> {
     init::mount_kernel()?;
     let plan = read_plan()?;
     let gate = load_modules(&plan)?;
-    init::mount_scratch(&init::toolboxes()?)?;
+    let mut lent = init::toolboxes()?;
+    if mode == Mode::Lab {
+        lent.extend(init::seen()?);
+    }
+    init::mount_scratch(&lent, mode == Mode::Lab)?;
     if plan.place.is_some() {
         init::quiet_home()?;
     }

@@ -18,21 +18,25 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from qbed.lab import Lab
+from qbed.places import checkout
 from qbed.plan import Plan
 from qbed.records import read_done
 from qbed.substrates import CellError, DiskFullError, Limits, Progress
-from qbed.toolchain import MODULES, Toolchain, find_toolchain
+from qbed.toolchain import MODULES, REPAIR, Toolchain, find_toolchain
 
 VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: what the guest's wall clock says at boot
 GATE_FD = 200
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
+EVERY_TOOLBOX = ("frr",)
+HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
+SEEN = "seen"
 CONSOLE_LINES = 8
 DISK_FULL_BYTES = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -114,7 +118,17 @@ def _message(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def _provide(toolchain: Toolchain, folder: Path, plan: Plan) -> Path:
+def seen_folders(lab: Path | None = None) -> list[Path]:
+    """What an interactive lab sees of the machine's /tmp and /run: the folders where somebody works with it.
+
+    The one where it is brought up, that of its file, and this checkout.
+    """
+    places = (path.resolve() for path in (Path.cwd(), lab and lab.parent, checkout()) if path is not None)
+    hidden = {path for path in places if any(scratch in path.parents for scratch in HIDDEN)}
+    return sorted(path for path in hidden if not hidden.intersection(path.parents))
+
+
+def _provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
     """Put what the guest loads into its cell folder: the toolchain may be where the guest mounts something else."""
     tools = folder / TOOLS
     shutil.rmtree(tools, ignore_errors=True)
@@ -123,10 +137,15 @@ def _provide(toolchain: Toolchain, folder: Path, plan: Plan) -> Path:
     for name in (*MODULES, *plan.modules):
         source = toolchain.folder / "modules" / f"{name}.ko"
         if not source.exists():
-            raise CellError(f"the kernel module {name} is not built; run `make setup`")
+            raise CellError(f"the kernel module {name} is not built; {REPAIR}")
         shutil.copyfile(source, tools / "modules" / source.name)
-    for name, box in toolchain.toolboxes.items():
+    # An empty one for what is not here: a mount point draws a random number, and the results must be the same.
+    (tools / "none").mkdir()
+    for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolchain.toolboxes).items():
         (tools / name).symlink_to(box)
+    (tools / SEEN).mkdir()
+    for number, path in enumerate(seen):
+        (tools / SEEN / str(number)).symlink_to(path)
     _find_programs(toolchain, plan)
     return tools
 
@@ -138,19 +157,28 @@ def _find_programs(toolchain: Toolchain, plan: Plan) -> None:
         here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
         for program in node.programs:
             if not program.optional and shutil.which(program.argv[0], path=here) is None:
-                raise CellError(f"node {node.name} runs {program.argv[0]}, which is not here; run `make setup`")
+                mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
+                raise CellError(f"node {node.name} runs {program.argv[0]}, which is not here; {mend}")
+    given = next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
+    if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
+        raise CellError(f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2")
 
 
 @contextmanager
-def boot(toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"]) -> Iterator[Guest]:
-    """Start a guest in `folder`, on one of the cores of the calling thread; at the end nothing of it is left."""
+def boot(
+    toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"], lab: Path | None = None
+) -> Iterator[Guest]:
+    """Start a guest in `folder`, on one of the cores of the calling thread; at the end nothing of it is left.
+
+    `lab`: the file of an interactive lab.
+    """
     place = memory_folder(plan.memory_bytes)
     if place is None:
         size = f"{plan.memory_bytes >> 20} MB"
         raise CellError(
             f"no place for the guest's memory: /dev/shm, /tmp and /var/tmp have no {size} free or are mounted noexec"
         )
-    tools = _provide(toolchain, folder, plan)
+    tools = _provide(toolchain, folder, plan, seen_folders(lab) if mode == "lab" else ())
     (folder / "out").mkdir(exist_ok=True)
     ours, theirs = socket.socketpair()
     gate_fd = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
