@@ -11,6 +11,9 @@ import typer
 from qbed import __version__
 from qbed.errors import LabError, QbedError
 
+ORDER = ("labs", "run", "lab", "session", "samples", "doctor", "containers")
+"""How `qbed --help` lists the groups; those that it does not name come last."""
+
 app = typer.Typer(
     name="qbed",
     help="A lab bench for in-network congestion signals.",
@@ -46,8 +49,9 @@ def _root(
 
 def load_commands() -> typer.Typer:
     """The app with the commands of every module of this package."""
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        register = getattr(importlib.import_module(f"{__name__}.{module.name}"), "register", None)
+    found = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+        register = getattr(importlib.import_module(f"{__name__}.{name}"), "register", None)
         if register is not None:
             register(app)
     return app

@@ -12,12 +12,15 @@ import typer
 from rich.console import Console
 
 from qbed.errors import LabError
+from qbed.library import find
 from qbed.source import scalar
 
 if TYPE_CHECKING:
     from qbed.lab import Lab
 
-LabPath = Annotated[Path, typer.Argument(metavar="LAB", help="A lab's folder, or its lab.yml.")]
+LabPath = Annotated[
+    Path, typer.Argument(metavar="LAB", help="A lab's folder, its lab.yml, or a name of `qbed labs`.", callback=find)
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Set a field of the lab file; may be given several times."),

@@ -21,6 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from qbed.library import find
 from qbed.source import scalar
 from qbed.substrates import VIRTUAL
 
@@ -31,7 +32,10 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
 ]
-LabFolder = Annotated[Path, typer.Argument(metavar="LAB", help="The lab's folder, or its campaign file.")]
+LabFolder = Annotated[
+    Path,
+    typer.Argument(metavar="LAB", help="The lab's folder, its campaign file, or a name of `qbed labs`.", callback=find),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -67,8 +71,10 @@ def run(
     metric's gap is wider than the campaign's `gap:` tolerates; 2, a mistake in the files.
     """
     from qbed.experiment import conduct, prepare
+    from qbed.rebuild import build_changed
     from qbed.substrates import Limits
 
+    build_changed(lambda text: print(text, file=sys.stderr))
     substrates, dilation = parse_substrates(on), parse_dilation(dilate)
     several = len(substrates) > 1
 

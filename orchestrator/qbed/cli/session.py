@@ -16,7 +16,8 @@ import typer
 
 from qbed.cli.run import Dilate, parse_dilation, parse_settings, parse_substrates
 from qbed.errors import QbedError
-from qbed.sessions import Conversation, Session, SessionError, session, sessions, start, stop
+from qbed.library import find
+from qbed.sessions import CELL, LAB, Conversation, Session, SessionError, session, sessions, start, stop
 from qbed.substrates import VIRTUAL
 from qbed.units import parse_duration
 
@@ -37,7 +38,9 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    lab: Annotated[Path, typer.Argument(metavar="LAB", help="The lab's folder or file.")],
+    lab: Annotated[
+        Path, typer.Argument(metavar="LAB", help="The lab's folder, its file, or a name of `qbed labs`.", callback=find)
+    ],
     seed: Annotated[int | None, typer.Option(min=0, help="The seed of everything random.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab.")] = None,
     on: Annotated[str, typer.Option("--on", help="`virtual`, or `containerlab`: in containers, on the wall clock.")] = (
@@ -48,7 +51,9 @@ def up(
     """Bring a lab up: its nodes, links and queues, without its workload."""
     from qbed.compile import compile_lab
     from qbed.lab import load_lab
+    from qbed.rebuild import build_changed
 
+    build_changed(lambda text: print(text, file=sys.stderr))
     file = _file(lab)
     (substrate,) = parse_substrates(on, single=True)
     loaded = load_lab(file, parse_settings(set_ or []))
@@ -95,7 +100,9 @@ def execute(
         "env": {},
         "cwd": "/",
     }
-    with _find(lab).connect() as conversation:
+    one = _find(lab)
+    _check_seen(one, command[0])
+    with one.connect() as conversation:
         conversation.send(request)
         try:
             status = _follow(conversation)
@@ -103,6 +110,21 @@ def execute(
             conversation.send({"command": "interrupt"})
             status = _after_interrupt(conversation)
     raise typer.Exit(status)
+
+
+def _check_seen(one: Session, program: str) -> None:
+    """Say it if the program is one that the lab does not see, though this machine has it."""
+    from qbed.substrates.virtual import HIDDEN, SEEN, TOOLS
+
+    path = Path(program)
+    if one.is_up() and any(scratch in path.parents for scratch in HIDDEN) and path.exists():
+        seen = sorted(link.readlink() for link in (one.folder / CELL / TOOLS / SEEN).glob("*"))
+        if not any(folder in path.parents for folder in seen):
+            what = ", ".join(map(str, seen)) or "nothing"
+            raise SessionError(
+                f"{program}: of this machine's /tmp and /run the lab {one.name} sees {what};"
+                f" it sees the folder where it is brought up: `qbed up` it in {path.parent}"
+            )
 
 
 def _execute_in_containers(record: Record, node: str, command: list[str], background: bool) -> int:
@@ -202,7 +224,7 @@ def ps() -> None:
         with one.connect() as conversation:
             conversation.send({"command": "status"})
             status = next(conversation.answers())
-        file, runs = (one.folder / "lab").read_text(), "; ".join(status["running"]) or "-"
+        file, runs = (one.folder / LAB).read_text(), "; ".join(status["running"]) or "-"
         rows.append((one.name, str(status["pid"]), _clock(status["time_ns"]), runs, VIRTUAL, file))
     rows.extend(_rows_in_containers())
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -246,7 +268,7 @@ def _find(lab: str) -> Session:
     if path.exists() and not session(lab).is_up():
         file = str(_file(path).resolve())
         for one in sessions():
-            if (one.folder / "lab").read_text() == file:
+            if (one.folder / LAB).read_text() == file:
                 return one
         raise SessionError(f"the lab of {path} is not up; `qbed ps` lists what is up")
     if not lab or "/" in lab or lab.startswith("."):

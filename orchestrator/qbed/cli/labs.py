@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed labs` and `qbed new`: the labs that come with qbed, and one's own like them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from qbed.library import create, entries, find
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(labs)
+    app.command()(new)
+
+
+def labs() -> None:
+    """List the labs that come with qbed, and what they ask: `qbed run NAME` runs one."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("LAB", "ASKS", "PROFILES", "NEEDS"):
+        table.add_column(title, no_wrap=title == "LAB", ratio=1 if title == "ASKS" else None)
+    for entry in entries():
+        others = "".join(f"\nalso {entry.name}/{name}" for name in entry.others)
+        table.add_row(entry.name, entry.question, " ".join(entry.profiles) + others, " ".join(entry.needs) or "-")
+    Console(highlight=False).print(table)
+
+
+def new(
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The lab's name, and the folder to write.")],
+    like: Annotated[Path, typer.Option("--like", metavar="LAB", help="The lab that it starts from.")] = Path(
+        "dumbbell"
+    ),
+) -> None:
+    """Write a lab folder to start from. Nothing is overwritten."""
+    create(name, find(like))
+    print(f"{name} is written: qbed run {name}")
