@@ -7,13 +7,15 @@
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
 # make bench  measures (bench/), writes JSON to bench/results/
 # make setup  only the set-up: leaves .venv/bin/qbed
+# make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
 # make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)
 # make playbooks-test  checks the playbooks and plays them against a container
 
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench generate clean containers images images-clean machine playbooks-test
+.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench generate clean containers images images-clean machine playbooks-test \
+    wheel wheel-test
 
 setup:
 	@tools/setup
@@ -22,7 +24,7 @@ demo: setup
 	$(QBED) run labs/dumbbell --profile quick --out runs/demo
 	@echo "The report: runs/demo/report.html"
 
-test: check headers e2e test-kernels e2e-containers
+test: check headers e2e wheel-test test-kernels e2e-containers
 
 test-kernels: setup
 	tools/test-kernels
@@ -47,6 +49,13 @@ e2e-containers: setup
 	    3) ;; \
 	    *) exit 1 ;; \
 	esac
+
+wheel: setup
+	@tools/wheel
+
+# Status 3 says that this machine cannot; the reason stands there as a skip.
+wheel-test: wheel
+	@tools/wheel-test || [ $$? = 3 ]
 
 # Every qdisc against the stock kernels of Debian 12 and 13.
 headers: setup
@@ -77,4 +86,4 @@ playbooks-test: setup
 	$(PY) -m pytest -q tests/playbooks
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv runs dist

@@ -6,12 +6,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 
 from qbed.errors import QbedError
+from qbed.places import checkout
 from qbed.plan import Node
 
-BUILDER = Path(__file__).parents[4] / "tools" / "images"
 ROLES = {"host": "host", "switch": "linux-switch"}
 """The role of an image by the kind of node."""
 ROUTER = "router"
@@ -41,11 +40,15 @@ def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
 
 def _ask(roles: list[str], build: bool) -> dict[str, str]:
     """What `tools/images` prints: `ROLE IMAGE`, a line each. It refuses roles that have no folder under images/."""
-    command = [str(BUILDER), *([] if build else ["--names"]), *roles]
+    root = checkout()
+    if root is None:
+        raise ImageError("the nodes' images are built from a checkout of qbed: labs in containers need one")
+    builder = root / "tools" / "images"
+    command = [str(builder), *([] if build else ["--names"]), *roles]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise ImageError(f"{BUILDER} cannot be run: {error.strerror}; it builds the nodes' images") from error
+        raise ImageError(f"{builder} cannot be run: {error.strerror}; it builds the nodes' images") from error
     if done.returncode:
         last = "".join(f"\n    | {line}" for line in done.stderr.strip().splitlines()[-8:])
         raise ImageError(f"the nodes' images cannot be built; `make images` shows it all:{last}")

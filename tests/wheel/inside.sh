@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What tools/wheel-test does in a bare root, as an ordinary user: /wheel has the wheel and the numbers that must come out.
+set -eu
+fail() { echo "wheel: $*" >&2; exit 1; }
+
+[ "$(id -u)" != 0 ] || fail "expected an ordinary user"
+for program in gcc make ip tc ping sudo; do ! command -v $program >/dev/null || fail "the root is not bare: it has $program"; done
+cd "$HOME"
+python3 -m venv venv
+venv/bin/pip install --quiet --disable-pip-version-check /wheel/qbed-*.whl
+PATH=$HOME/venv/bin:$PATH
+
+qbed --version
+qbed labs | grep -q dumbbell || fail "qbed labs does not list dumbbell"
+qbed doctor | grep -v '^ok' || true
+
+# A campaign, by the lab's name: the same numbers as in the checkout.
+qbed run dumbbell --profile quick --out runs/dumbbell
+python3 - <<'PYTHON' || fail "the claims' numbers differ from the checkout's"
+import json
+here, there = (json.load(open(name)) for name in ("runs/dumbbell/claims.json", "/wheel/claims.json"))
+assert here == there and all(claim["verdict"] == "holds" for claim in here), (here, there)
+PYTHON
+[ -s runs/dumbbell/report.html ] || fail "there is no report"
+
+# One's own lab, and a program of this machine in it.
+qbed new my-lab --like dumbbell
+qbed up my-lab
+printf '#!/bin/sh\necho "from $0 on $(cat /proc/sys/kernel/ostype)"\n' >"$HOME/program"
+chmod +x "$HOME/program"
+[ "$(qbed exec my-lab h1 -- "$HOME/program")" = "from $HOME/program on Linux" ] || fail "qbed exec does not run a program"
+qbed down my-lab
+
+# What is missing here is said.
+refused() { # WORDS COMMAND...
+    words=$1; shift
+    ! "$@" >said 2>&1 || fail "not refused: $*"
+    grep -q "$words" said || { cat said >&2; fail "expected \`$words\` of: $*"; }
+}
+refused "FRR" qbed run bgp-clos --profile quick --out runs/bgp-clos
+qbed new with-tc
+sed -i 's/{scheme: droptail, buffer: 128 KB}/{qdisc: fq_codel}/' with-tc/lab.yml
+refused "iproute2" qbed run with-tc/lab.yml --out runs/tc
+refused "checkout" qbed up my-lab --on containerlab
+sources=$(python3 -c 'import qbed.places; print(qbed.places.BUNDLE)')
+[ -s "$sources/sources/README.md" ] && [ -s "$sources/licenses/GPL-2.0-only.txt" ] || fail "there are no sources or licences"
