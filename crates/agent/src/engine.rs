@@ -119,7 +119,7 @@ impl<'a> Engine<'a> {
         self.run(Some(id))
     }
 
-    fn run(&mut self, child: Option<u64>) -> Result<()> {
+    fn run(&mut self, awaited: Option<u64>) -> Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS_A_WAIT];
         loop {
             // Only the timer makes something due; so the clock is not read after other events.
@@ -132,11 +132,13 @@ impl<'a> Engine<'a> {
                 result => result.of(|| "epoll".into())?,
             };
             self.world.time_has_passed();
+            // All of them, whatever comes first: most are told only once.
+            let mut over = false;
             for event in &events[..count] {
-                let ended = self.dispatch(event)?;
-                if ended.is_some() && ended == child {
-                    return Ok(());
-                }
+                over |= self.dispatch(event, awaited)?;
+            }
+            if over {
+                return Ok(());
             }
         }
     }
@@ -178,13 +180,13 @@ impl<'a> Engine<'a> {
         Ok(false)
     }
 
-    /// Returns the id of a child that ended.
-    fn dispatch(&mut self, event: &EpollEvent) -> Result<Option<u64>> {
+    /// Returns whether this is what is waited for.
+    fn dispatch(&mut self, event: &EpollEvent, awaited: Option<u64>) -> Result<bool> {
         match Token::unpack(event.data()) {
             Token::Timer => self.timer.on_fired(),
             Token::Taps => self.taps.as_mut().map_or(Ok(()), TapStream::take)?,
             // Commands are taken between waits (lab.rs).
-            Token::Gate => return Ok(Some(GATE)),
+            Token::Gate => return Ok(awaited == Some(GATE)),
             Token::Listener(listener) => self.tcp.on_listener(&self.world, listener)?,
             Token::Sender(flow) => self.tcp.on_sender(&self.world, flow, event.events()),
             Token::Receiver(flow) => self.tcp.on_receiver(&self.world, flow, event.events()),
@@ -194,18 +196,18 @@ impl<'a> Engine<'a> {
                 }
             }
             Token::Routes(node) => self.routes.take(&self.world, node)?,
-            Token::Children => return self.bury(),
+            Token::Children => return self.bury(awaited),
         }
-        Ok(None)
+        Ok(false)
     }
 
-    /// Tells of the children that ended; returns the last one that the host knows.
-    fn bury(&mut self) -> Result<Option<u64>> {
+    /// Tells of the children that ended; returns whether one of them is waited for.
+    fn bury(&mut self, awaited: Option<u64>) -> Result<bool> {
         let time_ns = self.world.now_since_epoch();
-        let mut last = None;
+        let mut over = false;
         for notice in self.children.reap()? {
             match notice {
-                Notice::Exit { id, .. } => last = Some(id),
+                Notice::Exit { id, .. } => over |= awaited == Some(id),
                 Notice::Other { pid, code } => self.mourn(pid, code)?,
                 Notice::Output(_) => {}
             }
@@ -213,7 +215,7 @@ impl<'a> Engine<'a> {
                 self.tell(&event)?;
             }
         }
-        Ok(last)
+        Ok(over)
     }
 
     /// A program of the plan must not end before the lab does; only a lab that somebody plays with goes on without it.
