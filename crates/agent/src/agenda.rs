@@ -24,6 +24,8 @@ pub enum Action {
     CheckForwarding,
     /// Number: of the plan's events.
     Link(u32),
+    /// Number: of a process that was asked to end.
+    Kill(u32),
     /// Ends `Engine::run`.
     Alarm,
 }

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that the host runs in the lab: started in a node's namespace, their output relayed, their end told.
 
+use crate::agenda::Action;
 use crate::exec::{self, Place};
 use crate::failure::{Of, Result};
 use crate::gate::{base64, Event, Program};
 use crate::world::{Token, World, READABLE};
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{killpg, SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
-use std::collections::BTreeMap;
+use nix::unistd::Pid;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 
 /// Largest piece of output in one event.
 const PIECE: usize = 32 * 1024;
+/// A program that was asked to end is killed after this time (real time).
+const PATIENCE_NS: u64 = 1_000_000_000;
 
 pub enum Notice {
     Output(Output),
@@ -73,6 +77,8 @@ struct Pipe {
 pub struct Children {
     signals: SignalFd,
     running: BTreeMap<i32, u64>,
+    /// Those that were asked to end.
+    ending: BTreeSet<i32>,
     pipes: BTreeMap<u32, Pipe>,
     next_pipe: u32,
 }
@@ -84,7 +90,13 @@ impl Children {
         mask.thread_block().of(here)?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).of(here)?;
         world.watch(&signals, Token::Children, READABLE).of(here)?;
-        Ok(Self { signals, running: BTreeMap::new(), pipes: BTreeMap::new(), next_pipe: 0 })
+        Ok(Self {
+            signals,
+            running: BTreeMap::new(),
+            ending: BTreeSet::new(),
+            pipes: BTreeMap::new(),
+            next_pipe: 0,
+        })
     }
 
     /// Starts a program. An error is one of the program, not of the lab.
@@ -94,7 +106,9 @@ impl Children {
         };
         world.lab.namespaces.enter(node)?;
         let environment = &world.plan.nodes[node].environment;
-        match exec::spawn(program, &Place { environment, view: &world.lab.views[node] }) {
+        // On the wall clock only: in virtual time a program pays for the system call that it takes.
+        let own_group = world.plan.place.is_some();
+        match exec::spawn(program, &Place { environment, view: &world.lab.views[node], own_group }) {
             Err(error) => Ok(Err(error)),
             Ok(started) => {
                 self.running.insert(started.pid, program.id);
@@ -102,6 +116,22 @@ impl Children {
                 self.relay(world, program.id, Stream::Stderr, started.stderr)?;
                 Ok(Ok(()))
             }
+        }
+    }
+
+    /// Asks a program to end, and all that it started. One that has ended already is no error.
+    pub fn end(&mut self, world: &mut World<'_>, id: u64) {
+        let Some((pid, _)) = self.running.iter().find(|(_, running)| **running == id) else { return };
+        let _ = killpg(Pid::from_raw(*pid), Signal::SIGTERM);
+        self.ending.insert(*pid);
+        let dilation = world.plan.place.as_ref().map_or(1, |place| u64::from(place.dilation));
+        world.agenda.add(world.now_ns() + PATIENCE_NS / dilation, Action::Kill(*pid as u32));
+    }
+
+    /// Ends a program that was asked to end and did not.
+    pub fn kill(&mut self, pid: i32) {
+        if self.ending.remove(&pid) {
+            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
 
@@ -146,6 +176,7 @@ impl Children {
                 Ok(_) => continue,
                 Err(error) => return Err(error).of(|| "waiting for programs".into()),
             };
+            self.ending.remove(&pid.as_raw());
             if let Some(id) = self.running.remove(&pid.as_raw()) {
                 let numbers: Vec<u32> =
                     self.pipes.iter().filter(|(_, p)| p.id == id).map(|(n, _)| *n).collect();

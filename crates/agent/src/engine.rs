@@ -174,6 +174,7 @@ impl<'a> Engine<'a> {
                     forwarding::check(&self.world)?;
                 }
                 Action::Link(event) => self.set_link(event as usize)?,
+                Action::Kill(pid) => self.children.kill(pid as i32),
                 Action::Alarm => return Ok(true),
             }
         }

@@ -3,6 +3,7 @@
 
 use crate::gate::Program;
 use crate::view::View;
+use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,6 +14,8 @@ use std::process::{Command, Stdio};
 pub struct Place<'a> {
     pub environment: &'a BTreeMap<String, String>,
     pub view: &'a View,
+    /// Whether all that it starts can be ended with it.
+    pub own_group: bool,
 }
 
 /// Debian's, for root.
@@ -29,10 +32,20 @@ pub fn spawn(program: &Program, place: &Place<'_>) -> Result<Started, String> {
     command.envs(&program.env);
     command.current_dir(program.cwd.as_deref().unwrap_or("/"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if place.own_group {
+        command.process_group(0);
+        // SAFETY: it makes a system call only.
+        unsafe { command.pre_exec(end_with_agent) };
+    }
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.argv[0]))?;
     let stdout = child.stdout.take().ok_or("no stdout")?.into();
     let stderr = child.stderr.take().ok_or("no stderr")?.into();
     Ok(Started { pid: child.id() as i32, stdout, stderr })
+}
+
+/// Who is in the agent's group ends with it anyway.
+fn end_with_agent() -> std::io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into)
 }
 
 /// Starts a program that nobody listens to: what it says goes to a file. Returns its process id.
@@ -65,7 +78,7 @@ mod tests {
         let env = [("GREETING".to_owned(), "hello".to_owned())].into();
         let program = Program { id: 1, node: "h1".into(), argv, env, cwd: Some("/usr".into()) };
         let environment = [("HOME".to_owned(), "/root".to_owned())].into();
-        let place = Place { environment: &environment, view: &View::default() };
+        let place = Place { environment: &environment, view: &View::default(), own_group: true };
         let mut output = String::new();
         File::from(spawn(&program, &place).unwrap().stdout).read_to_string(&mut output).unwrap();
         assert_eq!(output, "hello /root\n/usr\n");

@@ -3,6 +3,7 @@
 //! until the host answers; no virtual time passes meanwhile.
 
 use crate::failure::{Failure, Of, Result};
+use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -37,6 +38,10 @@ pub enum Command {
         id: u64,
         #[serde(default)]
         base_ns: Option<u64>,
+    },
+    /// Nobody listens any more to the program that was started under this number.
+    End {
+        id: u64,
     },
     Stop,
 }
@@ -77,9 +82,10 @@ impl Gate {
         Ok(Self { lines: BufReader::new(device), received: Vec::new() })
     }
 
-    /// A stream that was inherited.
-    pub fn from_descriptor(descriptor: OwnedFd) -> Self {
-        Self { lines: BufReader::new(descriptor.into()), received: Vec::new() }
+    /// A stream that was inherited; programs do not inherit it in their turn: it ends with this process.
+    pub fn from_descriptor(descriptor: OwnedFd) -> Result<Self> {
+        fcntl(&descriptor, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).of(|| "the gate".into())?;
+        Ok(Self { lines: BufReader::new(descriptor.into()), received: Vec::new() })
     }
 
     /// Without waiting: the commands that have come (or why a line is none).

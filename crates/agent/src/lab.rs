@@ -26,6 +26,9 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
             Ok(Command::Background(program)) => {
                 start(engine, &program)?;
             }
+            Ok(Command::End { .. }) => {
+                engine.tell(&Event::Error { error: "programs are ended by a program: kill".into() })?;
+            }
             Ok(Command::Advance { id, ns }) => {
                 engine.run_until(engine.world.now_ns() + ns)?;
                 done(engine, id)?;
@@ -63,6 +66,7 @@ pub fn serve_on_the_wall_clock(engine: &mut Engine<'_>) -> Result<()> {
                 Ok(Command::Workloads { .. }) => {
                     engine.tell(&Event::Error { error: "the workloads were started already".into() })?;
                 }
+                Ok(Command::End { id }) => engine.children.end(&mut engine.world, id),
                 Ok(Command::Advance { .. }) => {
                     engine.tell(&Event::Error { error: "time passes by itself on the wall clock".into() })?;
                 }

@@ -164,7 +164,7 @@ fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
     let paper = Paper { origin_ns, dilation: place.dilation };
     let descriptor: i32 = std::env::var(NATIVE_GATE).of(here)?.parse().of(here)?;
     // SAFETY: the supervisor passes this descriptor for this use, and nothing else here has it.
-    let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) })?;
     if mode == Mode::Lab {
         init::name_nodes(&plan)?;
     }

@@ -101,7 +101,7 @@ fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<i32> {
     let log = log_name(&plan.name, program);
     let file =
         File::options().append(true).create(true).open(records::out(&log)).of(|| format!("out/{log}"))?;
-    let place = Place { environment: &plan.environment, view: &world.lab.views[node] };
+    let place = Place { environment: &plan.environment, view: &world.lab.views[node], own_group: false };
     exec::spawn_resident(&program.argv, &place, file).of(|| format!("node {}", plan.name))
 }
 

@@ -10,8 +10,8 @@ pub type Client = u64;
 
 #[derive(Default)]
 pub struct Relay {
-    /// What the gate calls a request: who asked, and their name for it.
-    asked: HashMap<u64, (Client, Value)>,
+    /// What the gate calls a request: who asked, their name for it, and whether nobody else wants it.
+    asked: HashMap<u64, (Client, Value, bool)>,
     next: u64,
 }
 
@@ -21,7 +21,8 @@ impl Relay {
         let Some(fields) = command.as_object_mut() else { return Err("a command is an object".into()) };
         if let Some(id) = fields.get("id").cloned() {
             self.next += 1;
-            self.asked.insert(self.next, (client, id));
+            let own = fields.get("command").is_some_and(|command| command == "exec");
+            self.asked.insert(self.next, (client, id, own));
             fields.insert("id".into(), self.next.into());
         }
         Ok(command)
@@ -30,12 +31,20 @@ impl Relay {
     /// An event of the gate, as its clients are to have it. None: it is for all.
     pub fn event(&mut self, mut event: Value) -> (Option<Client>, Value) {
         let Some(number) = event.get("id").and_then(Value::as_u64) else { return (None, event) };
-        let Some((client, id)) = self.asked.get(&number).cloned() else { return (Some(0), event) };
+        let Some((client, id, _)) = self.asked.get(&number).cloned() else { return (Some(0), event) };
         if event["event"] == "exit" {
             self.asked.remove(&number);
         }
         event["id"] = id;
         (Some(client), event)
+    }
+
+    /// A client has gone: what the gate calls the programs that nobody listens to any more.
+    pub fn left(&mut self, gone: Client) -> Vec<u64> {
+        let own = |(_, (client, _, own)): &(&u64, &(Client, Value, bool))| *client == gone && *own;
+        let numbers: Vec<u64> = self.asked.iter().filter(own).map(|(number, _)| *number).collect();
+        self.asked.retain(|_, (client, _, _)| *client != gone);
+        numbers
     }
 }
 
@@ -62,6 +71,20 @@ mod tests {
         assert_eq!(relay.event(exit(&first)).0, Some(1));
         assert_eq!(relay.event(json!({"event": "ready"})).0, None);
         assert!(relay.command(1, json!(3)).is_err());
+    }
+
+    #[test]
+    fn who_leaves_takes_along_what_still_runs_but_in_the_background() {
+        let mut relay = Relay::default();
+        let mut ask =
+            |client, what| relay.command(client, json!({"command": what, "id": 1})).unwrap()["id"].clone();
+        let (over, runs) = (ask(1, "exec"), ask(1, "exec"));
+        ask(1, "background");
+        ask(2, "exec");
+        relay.event(json!({"event": "exit", "id": over, "code": 0}));
+        assert_eq!(relay.left(1), [runs.as_u64().unwrap()]);
+        assert!(relay.left(1).is_empty());
+        assert_eq!(relay.event(json!({"event": "exit", "id": runs, "code": 0})).0, Some(0));
     }
 
     #[test]

@@ -167,7 +167,9 @@ impl Supervisor {
                             return Ok(());
                         }
                     }
-                    CHILD => self.on_gate(),
+                    CHILD => {
+                        self.on_gate();
+                    }
                     client => self.on_client(client)?,
                 }
             }
@@ -235,7 +237,17 @@ impl Supervisor {
         let Some(connection) = self.clients.get_mut(&client) else { return };
         let line = format!("{event}\n");
         if connection.stream.write_all(line.as_bytes()).is_err() {
-            self.clients.remove(&client);
+            self.part(client);
+        }
+    }
+
+    /// A client that has gone takes along what it has running.
+    fn part(&mut self, client: Client) {
+        self.clients.remove(&client);
+        for id in self.relay.left(client) {
+            if let Some(child) = &mut self.child {
+                let _ = writeln!(child.gate, "{}", json!({"command": "end", "id": id}));
+            }
         }
     }
 
@@ -252,7 +264,7 @@ impl Supervisor {
             Ok(length) if length > 0 => connection.received.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             _ => {
-                self.clients.remove(&client);
+                self.part(client);
                 return Ok(());
             }
         }
@@ -377,16 +389,17 @@ impl Supervisor {
         command
     }
 
-    fn on_gate(&mut self) {
-        let Some(child) = &mut self.child else { return };
+    /// Returns whether there may be more.
+    fn on_gate(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return false };
         let mut piece = [0; 1 << 16];
         match child.gate.read(&mut piece) {
             Ok(length) if length > 0 => child.received.extend_from_slice(&piece[..length]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => return,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return true,
             // The end of the stream: SIGCHLD tells the rest.
             _ => {
                 let _ = self.epoll.delete(&child.gate);
-                return;
+                return false;
             }
         }
         for line in lines(&mut child.received) {
@@ -396,6 +409,7 @@ impl Supervisor {
                 (None, event) => self.broadcast(&event),
             }
         }
+        true
     }
 
     /// Returns whether to end.
@@ -418,10 +432,13 @@ impl Supervisor {
     }
 
     fn on_end(&mut self) {
-        self.on_gate();
+        if let Some(child) = &self.child {
+            // A guest's processes are in its group. Whoever lives on may hold its end of the gate: that is not waited for.
+            let _ = killpg(child.pid, Signal::SIGKILL);
+            let _ = child.gate.set_nonblocking(true);
+        }
+        while self.on_gate() {}
         let Some(child) = self.child.take() else { return };
-        // A guest's processes are in its group.
-        let _ = killpg(child.pid, Signal::SIGKILL);
         let _ = fs::remove_dir_all(Path::new(NODE).join("uml"));
         let mut error = self.failure();
         if let Err(failure) = self.write_evidence(&child) {
