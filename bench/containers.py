@@ -49,6 +49,9 @@ STEP = 1.1
 """The search ends when it knows the rate within this factor."""
 TRIAL_S = 2
 TRIALS = 3
+PATIENCE_S = 60.0
+"""A command that takes longer hangs: the longest of them, a transfer, takes seconds."""
+ATTEMPTS = 5
 
 
 class Labs:
@@ -61,13 +64,7 @@ class Labs:
 
     def run(self, *arguments: str | Path) -> str:
         """A command's output; its own words if it fails."""
-        command = [sys.executable, "-m", "qbed", *map(str, arguments)]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"qbed {' '.join(map(str, arguments))}: {done.stderr.strip()}")
-        return done.stdout
+        return output_of([sys.executable, "-m", "qbed", *map(str, arguments)], self.folder, self.environment)
 
     def background(self, lab: str, node: str, *argv: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "qbed", "exec", lab, node, "--", *argv]
@@ -85,6 +82,21 @@ class Labs:
             yield
         finally:
             self.run("down", name)
+
+
+def output_of(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
+    """What a command prints; `RuntimeError` with its last words if it fails, or does not end."""
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            said, error = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # what `qbed exec` has started ends with it
+            raise RuntimeError(f"{' '.join(command)}: has not ended after {PATIENCE_S:g} s") from None
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {error.strip() or said.strip()}")
+    return said
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -144,10 +156,7 @@ def plain_topology(labs: Labs, name: str, file: Path) -> Path:
 
 
 def containerlab(verb: str, topology: Path, *options: str) -> None:
-    command = ["containerlab", verb, "--topo", str(topology), *options]
-    done = subprocess.run(command, cwd=topology.parent, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    output_of(["containerlab", verb, "--topo", str(topology), *options], topology.parent)
 
 
 # --- one switch ---------------------------------------------------------------------------------
@@ -229,18 +238,18 @@ def sent_and_received(labs: Labs, lab: str) -> tuple[int, int]:
 
 def transfer(labs: Labs, lab: str, address: str, *options: str) -> dict[str, Any]:
     """One iperf3 transfer from h1 to h2: its report. A client that an overloaded switch cuts off tries again."""
-    for _ in range(5):
+    client = ("iperf3", "--client", address, "--json", "--connect-timeout", "5000")
+    for attempt in range(1, ATTEMPTS + 1):
         server = labs.background(lab, "h2", "iperf3", "--server", "--one-off")
         try:
             wait_for_server(labs, lab)
-            report = labs.run("exec", lab, "h1", "--", "iperf3", "--client", address, "--json", *options)
-            return dict(json.loads(report))
-        except RuntimeError:
-            continue
+            return dict(json.loads(labs.run("exec", lab, "h1", "--", *client, *options)))
+        except RuntimeError as error:
+            print(f"transfer {' '.join(options)}, attempt {attempt} of {ATTEMPTS}: {error}", flush=True)
         finally:
             server.terminate()
-            server.wait()
-    raise RuntimeError(f"iperf3 {' '.join(options)} failed five times")
+            server.wait(PATIENCE_S)
+    raise RuntimeError(f"iperf3 {' '.join(options)} failed {ATTEMPTS} times")
 
 
 def wait_for_server(labs: Labs, lab: str) -> None:
