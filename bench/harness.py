@@ -81,14 +81,17 @@ def smallest(costs: list[Cost]) -> Cost:
     return Cost(min(cost.wall_s for cost in costs), min(cost.cpu_s for cost in costs))
 
 
-def side_by_side(rounds: int, *actions: Callable[[], object]) -> list[Cost]:
-    """The smallest cost of each action over `rounds`, run in turn on one core, after one round that does not count."""
+def side_by_side(rounds: int, *actions: Callable[[], object], warm: bool = True) -> list[Cost]:
+    """The smallest cost of each action over `rounds`, run in turn on one core.
+
+    `warm`: after one round that does not count.
+    """
     costs: list[list[Cost]] = [[] for _ in actions]
     with pinned(cores()[-1]):
-        for number in range(rounds + 1):
+        for number in range(rounds + warm):
             for action, own in zip(actions, costs, strict=True):
                 cost = measured(action)
-                if number:
+                if number >= warm:
                     own.append(cost)
     return [smallest(own) for own in costs]
 

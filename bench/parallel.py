@@ -7,7 +7,7 @@ import threading
 import time
 
 from bench.harness import Cell, Figure, cores, pinned
-from bench.versus_ns3 import LAB
+from bench.versus_ns3 import SCENARIOS
 
 CELLS = 4
 
@@ -31,7 +31,7 @@ def batch(core_list: list[int], cells: dict[int, list[Cell]]) -> float:
 
 def measure(rounds: int) -> list[Figure]:
     every = cores()
-    text = LAB.replace("100 MB", "300 MB").replace("100 ms", "300 ms")
+    text = SCENARIOS[0].lab().replace("100 MB", "300 MB").replace("100 ms", "300 ms")
     cells = {core: [Cell(text) for _ in range(CELLS)] for core in every}
     one, many = [], []
     for _ in range(rounds):
