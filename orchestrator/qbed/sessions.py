@@ -95,6 +95,10 @@ class Conversation:
     def send(self, message: dict[str, Any]) -> None:
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
+    def patience(self, seconds: float | None) -> None:
+        """How long each answer may take from now on (`TimeoutError`); None, as in the beginning: without end."""
+        self._connection.settimeout(seconds)
+
     def answers(self) -> Iterator[dict[str, Any]]:
         """The keeper's messages; `SessionError` if it ends before the last of them."""
         for line in self._lines:

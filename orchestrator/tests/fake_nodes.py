@@ -26,7 +26,7 @@ from qbed.taps import Histogram, read_taps
 
 
 class FakeNode(threading.Thread):
-    """One node. `behaviour`: `""`, `fail` (an error instead of an end), `vanish` (its socket closes), `deaf`."""
+    """One node. `behaviour`: `""`, `fail` (an error, no end), `vanish` (its socket closes), `deaf`, `stuck` (no exec)."""
 
     def __init__(self, folder: Path, behaviour: str = "") -> None:
         super().__init__(daemon=True)
@@ -70,7 +70,7 @@ class FakeNode(threading.Thread):
             message = json.loads(line)
             if message["command"] == "go":
                 self.go(client, message)
-            elif message["command"] == "exec":
+            elif message["command"] == "exec" and self.behaviour != "stuck":
                 self.execute(client, message)
 
     def go(self, client: socket.socket, message: dict[str, Any]) -> None:
@@ -90,6 +90,7 @@ class FakeNode(threading.Thread):
         self.hello(client)
 
     def execute(self, client: socket.socket, message: dict[str, Any]) -> None:
+        self.tell(client, event="running", id=message["id"])
         done = subprocess.run(message["argv"], capture_output=True, check=False)
         for stream in ("stdout", "stderr"):
             data = base64.b64encode(getattr(done, stream)).decode()

@@ -19,6 +19,7 @@ from qbed.lab import load_lab
 from qbed.sessions import SessionError, state_folder
 from qbed.substrates import CellError, SubstrateError
 from qbed.substrates.containers import containerlab
+from qbed.substrates.containers import session as containers_session
 from qbed.substrates.containers.calibrate import LADDER, calibrated, search
 from qbed.substrates.containers.containerlab import ContainerlabError
 from qbed.substrates.containers.engine import Engine, EngineError
@@ -52,6 +53,18 @@ def test_up_exec_ps_down(clab: FakeContainerlab, tmp_path: Path) -> None:
     assert qbed("down", "tiny").output == "tiny is down\n"
     assert not clab.deployed and not list(state_folder().iterdir())
     assert "tiny" not in qbed("ps").output
+
+
+def test_a_node_that_hangs_is_not_waited_for_without_end(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clab.behaviour["h1"] = "stuck"
+    assert up(tmp_path).exit_code == 0
+    monkeypatch.setattr(containers_session, "ANSWER_S", 0.3)
+    assert "h1 of tiny has not started the command within 0.3 s" in str(
+        qbed("exec", "tiny", "h1", "--", "true").exception
+    )
+    assert qbed("exec", "tiny", "h2", "--", "sleep", "0.5").exit_code == 0  # a command itself may take its time
 
 
 def test_a_lab_is_up_once(clab: FakeContainerlab, tmp_path: Path) -> None:

@@ -16,12 +16,32 @@ const DEVICE: &str = "/dev/qgate";
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    Progress { time_ns: i64 },
-    Ready { setup_nodes: usize },
-    Stdout { id: u64, data: String },
-    Stderr { id: u64, data: String },
-    Exit { id: u64, code: i32, time_ns: i64 },
-    Error { error: String },
+    Progress {
+        time_ns: i64,
+    },
+    Ready {
+        setup_nodes: usize,
+    },
+    Stdout {
+        id: u64,
+        data: String,
+    },
+    Stderr {
+        id: u64,
+        data: String,
+    },
+    /// The program was started.
+    Running {
+        id: u64,
+    },
+    Exit {
+        id: u64,
+        code: i32,
+        time_ns: i64,
+    },
+    Error {
+        error: String,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]

@@ -56,7 +56,9 @@ pub fn serve_on_the_wall_clock(engine: &mut Engine<'_>) -> Result<()> {
             match command {
                 Ok(Command::Stop) => return Ok(()),
                 Ok(Command::Exec(program) | Command::Background(program)) => {
-                    start(engine, &program)?;
+                    if start(engine, &program)? {
+                        engine.tell(&Event::Running { id: program.id })?;
+                    }
                 }
                 Ok(Command::Workloads { id, base_ns }) if !started => {
                     started = true;

@@ -128,26 +128,34 @@ def _check_seen(one: Session, program: str) -> None:
 
 
 def _execute_in_containers(record: Record, node: str, command: list[str], background: bool) -> int:
-    from qbed.substrates.containers.session import converse, request
+    from qbed.substrates.containers.session import ANSWER_S, converse, request
 
     message, output = request(record, node, command, background=background)
     with converse(record, node) as conversation:
+        conversation.patience(ANSWER_S)  # until it runs
         conversation.send(message)
-        if output is not None:
-            print(f"started, output in {output}")
-            return 0
         try:
-            return _follow(conversation)
+            return _follow(conversation, output)
+        except TimeoutError:
+            raise SessionError(
+                f"node {node} of {record.name} has not started the command within {ANSWER_S:g} s: it hangs, or the"
+                f" machine has far too much to do; `qbed down {record.name}` takes the lab down"
+            ) from None
         except KeyboardInterrupt:
             return 130  # the node ends what nobody listens to any more
 
 
-def _follow(conversation: Conversation) -> int:
-    """Pass on what a command says; returns its exit status."""
+def _follow(conversation: Conversation, output: Path | None = None) -> int:
+    """Pass on what a command says; returns its exit status. `output`: where it says it in the background instead."""
     for answer in conversation.answers():
         match answer.get("event"):
             case "stdout" | "stderr" as stream:
                 os.write(1 if stream == "stdout" else 2, base64.b64decode(answer["data"]))
+            case "running" if output is not None:
+                print(f"started, output in {output}")
+                return 0
+            case "running":
+                conversation.patience(None)
             case "started":
                 print(f"started, output in {answer['output']}")
                 return 0

@@ -32,6 +32,8 @@ from qbed.substrates.containers.placement import Machine, Placement, place
 
 CELL = "cell"
 BOOT_S = 60.0
+ANSWER_S = 30.0
+"""A node that runs has started a program long before."""
 
 
 def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Placement:
