@@ -26,7 +26,7 @@ from qbed.taps import Histogram, read_taps
 
 
 class FakeNode(threading.Thread):
-    """One node. `behaviour`: `""`, `fail` (an error, no end), `vanish` (its socket closes), `deaf`, `stuck` (no exec)."""
+    """One node. `behaviour`: `""`, `fail` (an error, no end), `vanish` (its socket closes), `deaf`, `stuck`."""
 
     def __init__(self, folder: Path, behaviour: str = "") -> None:
         super().__init__(daemon=True)
