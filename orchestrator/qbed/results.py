@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path as File
 from typing import Any
 
@@ -28,7 +28,7 @@ ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lo
 
 
 def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
-    """Turn `folder/out` into Parquet files of one cell in `into`; returns its row of `cells`.
+    """Turn `folder/out` into the tables of one cell in `into`; returns its row of `cells`.
 
     `cell` holds what is known of the cell before it ran: its number, the values of its axes, its seed.
     Raises `TapError` or `RecordError` if the guest's files are not what they should be.
@@ -43,18 +43,21 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     taps.store(out / "taps.bin", into)
     wall = read_wall(out)
     flows = _Flows(plan, number, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
-    tables.write_table(into / "flows.parquet", tables.FLOWS, flows.batches(out / "flows.ndjson"))
-    tables.write_table(into / "queues.parquet", tables.QUEUES, [taps.queues(counters)])
+    _write(into, "flows", flows.batches(out / "flows.ndjson"))
+    _write(into, "queues", [taps.queues(counters)])
     if plan.flow_interval_ns:
-        series = _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson")
-        tables.write_table(into / "tcp_info.parquet", tables.TCP_INFO, series)
+        _write(into, "tcp_info", _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
-        tables.write_table(into / "routes.parquet", tables.ROUTES, _batches(tables.ROUTES, number, changes, "routes"))
+        _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes"))
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"plan_sha256": hashlib.sha256((folder / "plan.json").read_bytes()).hexdigest()}
+
+
+def _write(into: File, table: str, batches: Iterable[Any]) -> None:
+    tables.write_table(into / f"{table}.arrow", tables.SCHEMAS[table], batches, tables.CellFile)
 
 
 def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters: Counters, end_ns: int) -> Row:
@@ -218,7 +221,7 @@ class _Taps:
 
     @staticmethod
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
-        return tables.TableFile(into / f"{table}.parquet", tables.SCHEMAS[table], wanted=wanted)
+        return tables.CellFile(into / f"{table}.arrow", tables.SCHEMAS[table], wanted=wanted)
 
     def _columns(self, records: Records) -> dict[str, Any]:
         return {

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from qbed import tables
 from qbed.errors import QbedError
@@ -22,13 +21,14 @@ from qbed.matrix import Cell, Matrix
 
 IDENTITY = "campaign.json"
 CELL_ROW = "cell.json"
-MERGE_ROWS = 5_000
+MERGE_ROWS = 1_000
 SAME = {
     "version": "the table formats",
     "matrix": "the axes and their values",
     "plans": "the plans (the lab file or what compiles it)",
     "toolchain": "the kernel, modules and agent",
     "substrate": "the substrate or its dilation",
+    "cells": "the form of the cells' tables",
 }
 """What must be equal for a run to be continued; questions, views, claims and figures may change."""
 
@@ -114,7 +114,7 @@ class RunFolder:
     def fail(self, cell: Cell, row: dict[str, Any]) -> Path:
         """The cell is broken: keep what there is, and no table; returns the folder."""
         folder = self.cells / f"{cell.folder}.tmp"
-        for part in folder.glob("*.parquet"):
+        for part in folder.glob("*.arrow"):
             part.unlink()
         write_json(folder / CELL_ROW, row)
         return folder.rename(self.cells / f"{cell.folder}.failed")
@@ -134,13 +134,12 @@ class RunFolder:
         }
         rows: list[dict[str, Any]] = []
         for number in range(len(matrix)):
-            folder = self.cells / f"{number:06d}"
-            if not folder.exists():
-                folder = folder.with_suffix(".failed")
+            folder, names = self._ended(number)
             rows.append(json.loads((folder / CELL_ROW).read_bytes()))
-            for name, schema in tables.SCHEMAS.items():
-                for batch in _read(folder / f"{name}.parquet", schema):
-                    files[name].add(batch)
+            for name in names:
+                if name.endswith(".arrow"):
+                    for table in tables.read_cell(folder / name):
+                        files[name.removesuffix(".arrow")].add(table)
             if len(rows) == MERGE_ROWS or number == len(matrix) - 1:
                 files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
                 rows.clear()
@@ -156,10 +155,11 @@ class RunFolder:
     def table(self, name: str) -> Path:
         return self.path / f"{name}.parquet"
 
-
-def _read(path: Path, schema: Any) -> Iterator[Any]:
-    if not path.exists():
-        return
-    with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group, use_threads=False).cast(schema)
+    def _ended(self, number: int) -> tuple[Path, list[str]]:
+        """The folder of a cell that is finished or failed, and what is in it."""
+        folder = self.cells / f"{number:06d}"
+        try:
+            return folder, [entry.name for entry in os.scandir(folder)]
+        except FileNotFoundError:
+            folder = folder.with_suffix(".failed")
+            return folder, [entry.name for entry in os.scandir(folder)]

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a run folder: their columns, and Parquet files whose bytes depend on nothing but their rows.
 
-docs/run-folder.md describes every column. A change of meaning raises `VERSION`.
+docs/run-folder.md describes every column. A change of meaning raises `VERSION`. The tables of one cell are Arrow
+streams: to open a Parquet file of thirty columns costs ten times as much, and a run has three or more a cell.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 VERSION = 1
+CELL_FORM = "arrow"
 ROW_GROUP_ROWS = 1 << 17
 MOST_WAITING = 256
+SMALL_ROWS = 4096
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -186,10 +189,11 @@ class TableFile:
         self._schema = schema
         self._wanted = wanted
         self._writer: Any = None
+        self._gathered: list[Any] = []
         self._waiting: list[Any] = []
         self._held = 0
 
-    def __enter__(self) -> TableFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -209,7 +213,8 @@ class TableFile:
             self._write(held.slice(0, ROW_GROUP_ROWS))
             self._waiting, self._held = [held.slice(ROW_GROUP_ROWS)], self._held - ROW_GROUP_ROWS
         if len(self._waiting) > MOST_WAITING:  # a small table costs far more than its rows
-            self._waiting = [self._gather()]
+            self._gathered.append(_combined(self._waiting))
+            self._waiting = []
 
     def close(self) -> None:
         if self._held or (self._wanted and self._writer is None):
@@ -218,19 +223,45 @@ class TableFile:
             self._writer.close()
 
     def _gather(self) -> Any:
-        held = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
-        return held.unify_dictionaries().combine_chunks()
+        held = _combined([*self._gathered, *self._waiting] or [self._schema.empty_table()])
+        self._gathered, self._waiting = [], []
+        return held
 
     def _write(self, table: Any) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._path, self._schema, compression="zstd", compression_level=3, version="2.6", store_schema=True
-            )
-        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            self._writer = self._open()
+        self._writer.write_table(table, ROW_GROUP_ROWS)
+
+    def _open(self) -> Any:
+        return pq.ParquetWriter(
+            self._path, self._schema, compression="zstd", compression_level=3, version="2.6", store_schema=True
+        )
 
 
-def write_table(path: Path, schema: Any, batches: Iterable[Any]) -> None:
+class CellFile(TableFile):
+    """One table of one cell, to be merged: an Arrow stream, compressed if it is of more than a few rows."""
+
+    def _write(self, table: Any) -> None:
+        if self._writer is None:
+            compression = "zstd" if table.num_rows > SMALL_ROWS else None
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            self._writer = pa.ipc.new_stream(str(self._path), self._schema, options=options)
+        self._writer.write_table(table)
+
+
+def _combined(tables: list[Any]) -> Any:
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def write_table(path: Path, schema: Any, batches: Iterable[Any], kind: type[TableFile] = TableFile) -> None:
     """Write `batches` (Arrow tables of this schema) to one file."""
-    with TableFile(path, schema) as file:
+    with kind(path, schema) as file:
         for batch in batches:
             file.add(batch)
+
+
+def read_cell(path: Path) -> Iterator[Any]:
+    """What a `CellFile` holds, in Arrow tables; nothing if there is no such file."""
+    with contextlib.suppress(FileNotFoundError), pa.memory_map(str(path)) as file:
+        for batch in pa.ipc.open_stream(file):
+            yield pa.Table.from_batches([batch])

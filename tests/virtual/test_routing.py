@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from qbed.plan import Expectation, Plan
 from qbed.results import store_cell
 from qbed.substrates import CellError
 from qbed.substrates.virtual import VirtualSubstrate
+from qbed.tables import read_cell
 
 from cells import LIMITS, Live, Observed, plan_of
 
@@ -73,8 +75,9 @@ def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Pat
     (cell.folder / "results").mkdir()
     row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, cell.folder / "results")
     assert (row["status"], row["contradictions"]) == ("complete", [])
+    routes = pa.concat_tables(read_cell(cell.folder / "results" / "routes.arrow"))  # noqa: F841 - the SQL's
     down = duckdb.sql(
-        f"SELECT max(time_ns) FROM '{cell.folder}/results/routes.parquet' "
+        "SELECT max(time_ns) FROM routes "
         "WHERE protocol = $p AND time_ns BETWEEN 100000000 AND 999999999",
         params={"p": protocol},
     ).fetchall()[0][0]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run folder of 10,000 cells: merging their tables, and listing them, finished and while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+from qbed import tables
+from qbed.results import store_cell
+
+from bench.harness import Cell, Cost, Figure, cores, measured, pinned, smallest
+
+CELLS = 10_000
+LAB = """\
+name: cell
+topology: {dumbbell: {left: 4, right: 4}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: ecn, buffer: 128 KB, threshold: 20 packets}}
+hosts: {default: {tcp: dctcp}}
+workload: [{flows: {pairs: [[h1, h5], [h2, h6], [h3, h7], [h4, h8]], size: 100 KB, count: 5, spread: 1 ms}}]
+observe: {queues: 1 ms}
+duration: 10 ms
+"""
+MERGE = """\
+import json, sys
+from pathlib import Path
+from qbed.matrix import Axis, Matrix
+from qbed.store import RunFolder
+store = RunFolder(Path(sys.argv[1]))
+axes = store.identity()["matrix"]["axes"]
+store.merge(Matrix(tuple(Axis(a["name"], tuple(a["values"]), tuple({} for _ in a["values"])) for a in axes)))
+"""
+
+
+def fill(run: Path) -> None:
+    """One cell, really run, and its copies with other numbers."""
+    cell = Cell(LAB)
+    cell.run()
+    one = run / "one"
+    one.mkdir(parents=True)
+    known = {
+        "cell": 0,
+        "scheme": "ecn",
+        "seed": 0,
+        "substrate": "virtual",
+        "dilation": 1,
+        "settings": "{}",
+    }
+    row = store_cell(cell.folder, cell.plan, known, one)
+    cell.close()
+    found = {
+        path.name: pa.concat_tables(tables.read_cell(path))
+        for path in sorted(one.glob("*.arrow"))
+    }
+    for number in range(CELLS):
+        folder = run / "cells" / f"{number:06d}"
+        folder.mkdir(parents=True)
+        for name, table in found.items():
+            numbers = pa.array([number] * table.num_rows, pa.int32())
+            mine = table.set_column(0, table.schema.field(0), numbers)
+            tables.write_table(folder / name, table.schema, [mine], tables.CellFile)
+        (folder / "cell.json").write_text(
+            json.dumps(row | {"cell": number, "seed": number}, indent=2, sort_keys=True)
+        )
+    axes = [
+        {"name": "scheme", "values": ["ecn"]},
+        {"name": "seed", "values": list(range(CELLS))},
+    ]
+    (run / "campaign.json").write_text(json.dumps({"matrix": {"axes": axes}}))
+
+
+def child(*words: str) -> tuple[Cost, float]:
+    """What a process costs, and the most memory (MB) it had."""
+    most = 0.0
+
+    def run() -> None:
+        nonlocal most
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0, words
+        most = usage.ru_maxrss / 1024
+
+    return measured(run), most
+
+
+def measure(rounds: int) -> list[Figure]:
+    run = Path(tempfile.mkdtemp(prefix="qbed-bench-")) / "run"
+    listing = ("-m", "qbed", "cells", str(run))
+    costs: dict[str, list[Cost]] = {"going on": [], "merge": [], "finished": []}
+    memory = 0.0
+    try:
+        fill(run)
+        with pinned(cores()[-1]):
+            for _ in range(rounds):
+                for table in run.glob("*.parquet"):
+                    table.unlink()
+                costs["going on"].append(child(*listing)[0])
+                cost, most = child("-c", MERGE, str(run))
+                costs["merge"].append(cost)
+                memory = max(memory, most)
+                costs["finished"].append(child(*listing)[0])
+    finally:
+        shutil.rmtree(run.parent)
+    best = {name: smallest(own).wall_s for name, own in costs.items()}
+    return [
+        Figure(f"merging {CELLS} cells", best["merge"], "s", 20),
+        Figure("memory for it", memory, "MB", 500),
+        Figure(f"qbed cells: {CELLS} cells, finished", best["finished"], "s", 1),
+        Figure(
+            f"qbed cells: {CELLS} cells, while the run goes on",
+            best["going on"],
+            "s",
+            1,
+        ),
+    ]

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed cells`: the cells of a run, finished or going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(cells)
+
+
+def cells(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """List the cells that have ended, with their axes, how they went and what came out; also while the run goes on."""
+    from qbed.listing import Listing, lines
+
+    listing = Listing(folder)
+    try:
+        for line in (json.dumps(row) for row in listing.rows()) if as_json else lines(listing):
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    else:
+        print(listing.said(), file=sys.stderr)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cells of a run folder, one row each: from the merged table, or cell by cell while a run goes on.
+
+Without the store: to load Arrow takes as long as to list 10,000 cells.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qbed.errors import QbedError
+
+Row = dict[str, Any]
+COUNTS = ("flows_complete", "flows", "dropped_packets", "marked_packets", "retransmits", "timeouts")
+COLUMNS = ("cell", "status", "error", "bottleneck", "goodput_bps", *COUNTS, "contradictions", "warnings")
+_SHOWN = {"goodput (Mbit/s)": 16, "flows": 13, "drops": 10, "marks": 10, "retransmits": 11, "timeouts": 8}
+_STATUS = 8
+
+
+class Listing:
+    """A run folder's cells. `QbedError` if it is none."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        try:
+            identity = json.loads((run / "campaign.json").read_bytes())
+            axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise QbedError(f"{run} is no run folder: it has no readable campaign.json") from error
+        self.axes: dict[str, list[Any]] = {name: values for name, values in axes.items() if len(values) > 1}
+        self.counted: Counter[str] = Counter()
+        """By status; complete when `rows` is at its end."""
+        self._cells = 1
+        for values in axes.values():
+            self._cells *= len(values)
+
+    def rows(self) -> Iterator[Row]:
+        """The cells that have ended, by their numbers; only the columns that a list shows."""
+        merged = (self.run / "cells.parquet").exists() and not self._goes_on()
+        for row in self._from_table() if merged else self._from_folders():
+            self.counted[row["status"]] += 1
+            yield row
+
+    def said(self) -> str:
+        """How many cells there are, and how they went."""
+        counted = self.counted | Counter({"to come": self._cells - self.counted.total()})
+        return f"{self._cells} cells: " + ", ".join(f"{count} {name}" for name, count in counted.items())
+
+    def _goes_on(self) -> bool:
+        """Whether a `qbed run` has the folder's lock."""
+        descriptor = os.open(self.run, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _from_table(self) -> Iterator[Row]:
+        import duckdb
+
+        names = dict.fromkeys(("cell", *self.axes, *COLUMNS))
+        columns = ", ".join(f'"{name}"' for name in names)
+        with duckdb.connect() as connection:
+            table = str(self.run / "cells.parquet")
+            found = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [table])
+            while some := found.fetchmany(1000):
+                yield from (dict(zip(names, row, strict=True)) for row in some)
+
+    def _from_folders(self) -> Iterator[Row]:
+        with os.scandir(self.run / "cells") as entries:
+            names = sorted(entry.name for entry in entries)
+        for name in names:
+            if name.endswith(".tmp"):
+                self.counted["running"] += 1
+            elif name[:6].isdigit():
+                try:
+                    row = json.loads((self.run / "cells" / name / "cell.json").read_bytes())
+                except FileNotFoundError:  # a cell that failed is being tried again
+                    continue
+                yield {column: row.get(column) for column in dict.fromkeys(("cell", *self.axes, *COLUMNS))}
+
+
+def lines(listing: Listing) -> Iterator[str]:
+    """The list as text. What has no bounds, a name or a reason, stands last, so that no line waits for another."""
+    widths = {name: max(len(str(item)) for item in (name, *values)) for name, values in listing.axes.items()}
+    head = [f"{'cell':>6}", *(name.ljust(width) for name, width in widths.items()), "status".ljust(_STATUS)]
+    yield "  ".join([*head, *(name.rjust(width) for name, width in _SHOWN.items()), "bottleneck"])
+    for row in listing.rows():
+        start = [f"{row['cell']:>6}", *(str(row[name]).ljust(width) for name, width in widths.items())]
+        start.append(row["status"].ljust(_STATUS))
+        yield "  ".join([*start, *_numbers(row), _last(row)]).rstrip()
+
+
+def _numbers(row: Row) -> Iterator[str]:
+    goodput = row["goodput_bps"]
+    values = (
+        "-" if goodput is None else f"{goodput / 1e6:.1f}",
+        "-" if row["flows"] is None else f"{row['flows_complete']} / {row['flows']}",
+        *("-" if row[name] is None else str(row[name]) for name in COUNTS[2:]),
+    )
+    return (value.rjust(width) for value, width in zip(values, _SHOWN.values(), strict=True))
+
+
+def _last(row: Row) -> str:
+    """The bottleneck, or what is wrong with the cell in one line."""
+    if row["status"] == "complete":
+        return str(row["bottleneck"] or "-")
+    return str((row["contradictions"] or [row["error"] or "-"])[0]).partition("\n")[0]
