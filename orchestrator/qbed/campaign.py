@@ -13,24 +13,15 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PlainValidator, ValidationError, field_validator, model_validator
 
+from qbed.axes import Alternative, AxisEntry, Part, Value, check_axes, column_name
 from qbed.bands import METRICS, Band, parse_band
 from qbed.errors import LabError, nearest
 from qbed.messages import explain
-from qbed.source import Source, read
+from qbed.source import FieldPath, Source, read
 from qbed.tables import RESERVED_COLUMNS
 
-Value = str | int | float | bool
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -38,50 +29,7 @@ class CampaignError(LabError):
     """A campaign file that does not hold together; every message names file, line, field and what was expected."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True)
-
-
-class Alternative(_Part):
-    """One alternative of a named axis."""
-
-    name: Value
-    """What the results call it."""
-    set: dict[str, Any]
-    """The lab's fields that it sets."""
-
-
-class FieldAxis(_Part):
-    """An axis under another name than its field's."""
-
-    field: str
-    """The lab's field."""
-    values: list[Value] = Field(min_length=1)
-    """Its values."""
-
-
-def _shape(entry: object) -> object:
-    """One message for an entry of no known shape, instead of one for each shape that it does not have."""
-    values = entry.get("values") if isinstance(entry, dict) else entry
-    if isinstance(values, list):
-        if not values:
-            raise ValueError("an axis needs at least one value")
-        names = [str(item.get("name", "")) if isinstance(item, dict) else str(item) for item in values]
-        if len(set(names)) < len(names):
-            raise ValueError("an axis has each value once")
-    if isinstance(entry, dict) and set(entry) == {"field", "values"}:
-        return entry
-    if isinstance(entry, list) and all(isinstance(item, str | int | float | bool) for item in entry):
-        return entry
-    if isinstance(entry, list) and all(isinstance(item, dict) and set(item) == {"name", "set"} for item in entry):
-        return entry
-    raise ValueError("expected a list of values, a list of `{name: ..., set: {...}}`, or `{field: ..., values: [...]}`")
-
-
-AxisEntry = Annotated[FieldAxis | list[Alternative] | list[Value], BeforeValidator(_shape)]
-
-
-class Claim(_Part):
+class Claim(Part):
     """A sentence that the results must bear out."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
@@ -106,7 +54,7 @@ class Claim(_Part):
         return self
 
 
-class Figure(_Part):
+class Figure(Part):
     """A figure of the report. `line`, `bar`, `scatter` take SQL with columns x, y and, for several lines, series."""
 
     kind: Literal["queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "bar", "scatter"]
@@ -141,35 +89,35 @@ class Figure(_Part):
         return self
 
 
-class Profile(_Part):
+class Profile(Part):
     """Other values for some axes, and fields of the lab."""
 
-    axes: dict[str, list[Value]] = {}
+    axes: dict[str, list[Value]] = Field(default_factory=dict)
     """By the axis' name: its values, or the names of its alternatives."""
-    set: dict[str, Any] = {}
+    set: dict[str, Any] = Field(default_factory=dict)
     """Fields of the lab."""
 
 
-class Campaign(_Part):
+class Campaign(Part):
     """A campaign file."""
 
     lab: str = "lab.yml"
     """The lab file, beside the campaign file."""
     question: str = Field(min_length=1)
     """What the campaign asks, in a sentence."""
-    axes: dict[str, AxisEntry] = {}
+    axes: dict[str, AxisEntry] = Field(default_factory=dict)
     """The matrix: every combination is a cell."""
-    set: dict[str, Any] = {}
+    set: dict[str, Any] = Field(default_factory=dict)
     """Fields of the lab that hold in every cell."""
-    profiles: dict[str, Profile] = {}
+    profiles: dict[str, Profile] = Field(default_factory=dict)
     """Smaller and larger versions of the matrix."""
-    views: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = {}
+    views: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = Field(default_factory=dict)
     """By their names: DuckDB SELECTs over the views of `qbed.claims` and those above, for claims and figures."""
-    claims: list[Claim] = []
+    claims: list[Claim] = Field(default_factory=list)
     """What should come out."""
-    figures: list[Figure] = []
+    figures: list[Figure] = Field(default_factory=list)
     """What the report shows; the usual figures without it."""
-    gap: dict[str, Annotated[Band, PlainValidator(parse_band)]] = {}
+    gap: dict[str, Annotated[Band, PlainValidator(parse_band)]] = Field(default_factory=dict)
     """By metric: how far its value in containers may be from that in virtual time: `10 %`, `3`, or `10 % or 3`."""
 
     @field_validator("claims")
@@ -207,6 +155,10 @@ def _check(campaign: Campaign, source: Source) -> None:
     columns = [column_name(name) for name in campaign.axes]
     twice = sorted({column for column in columns if columns.count(column) > 1})
     wrong.extend(source.message(("axes",), f"two axes have the column `{column}`") for column in twice)
+    everywhere: dict[FieldPath, dict[str, Any]] = {("set",): campaign.set} | {
+        ("profiles", name, "set"): profile.set for name, profile in campaign.profiles.items()
+    }
+    wrong += check_axes(campaign.axes, everywhere, source)
     wrong += _wrong_profiles(campaign, source)
     for name in campaign.gap:
         if name not in METRICS:
@@ -243,9 +195,3 @@ def _wrong_profiles(campaign: Campaign, source: Source) -> list[str]:
                     if value not in known
                 )
     return wrong
-
-
-def column_name(axis: str) -> str:
-    """The column of an axis: the last name of its field path, with `_` for what is no letter or digit."""
-    last = re.sub(r"\[[^\]]*\]", "", axis).rpartition(".")[2]
-    return re.sub(r"[^A-Za-z0-9]+", "_", last).strip("_").lower()

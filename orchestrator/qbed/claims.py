@@ -76,36 +76,48 @@ def connect(run: Path) -> Connection:
     if not store.table("cells").exists():
         raise StoreError(f"{run} has no merged tables: its run is not finished; `qbed run --out {run}` goes on with it")
     identity = store.identity()
-    axes = [axis["name"] for axis in identity["matrix"]["axes"]]
-    connection = duckdb.connect()
-    connection.execute("SET threads TO 1; SET enable_progress_bar = false")
-    for macro in MACROS:
-        connection.execute(f"CREATE MACRO {macro}")
-    _view(connection, "all_cells", f"SELECT * FROM {_file(store, 'cells')}")
-    _view(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
-    columns = ", ".join(f'c."{axis}"' for axis in axes)
-    for name, schema in tables.SCHEMAS.items():
-        if store.table(name).exists():
-            _view(connection, name, f"SELECT {columns}, t.* FROM {_file(store, name)} t JOIN cells c USING (cell)")
-        else:
-            connection.register(f"empty_{name}", schema.empty_table())
-            _view(connection, name, f"SELECT {columns}, t.* FROM empty_{name} t JOIN cells c USING (cell)")
-    _view(connection, "convergence", _CONVERGENCE.format(axes="".join(f', e."{axis}"' for axis in axes)))
+    files = {name: _file(store, name) for name in ("cells", *tables.SCHEMAS) if store.table(name).exists()}
+    connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files)
     for view in identity.get("views", ()):
         try:
-            _view(connection, view["name"], view["sql"])
+            define(connection, view["name"], view["sql"])
         except duckdb.Error as error:
             raise QbedError(f"the campaign's view `{view['name']}` is wrong: {error}") from error
     return connection
 
 
+def connect_empty(columns: dict[str, str]) -> Connection:
+    """The same without a run and a campaign's own views: tables without rows. `columns`: those of the axes."""
+    return _connect(list(columns), {}, tables.cells_schema(columns))
+
+
+def _connect(axes: list[str], files: dict[str, str], cells: Any = None) -> Connection:
+    """Macros and views; tables that have no file are empty."""
+    connection = duckdb.connect()
+    connection.execute("SET threads TO 1; SET enable_progress_bar = false")
+    for macro in MACROS:
+        connection.execute(f"CREATE MACRO {macro}")
+    for name, schema in {"cells": cells, **tables.SCHEMAS}.items():
+        if name not in files:
+            connection.register(f"empty_{name}", schema.empty_table())
+    define(connection, "all_cells", f"SELECT * FROM {files.get('cells', 'empty_cells')}")
+    define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
+    columns = ", ".join(f'c."{axis}"' for axis in axes)
+    for name in tables.SCHEMAS:
+        source = files.get(name, f"empty_{name}")
+        define(connection, name, f"SELECT {columns}, t.* FROM {source} t JOIN cells c USING (cell)")
+    define(connection, "convergence", _CONVERGENCE.format(axes="".join(f', e."{axis}"' for axis in axes)))
+    return connection
+
+
+def define(connection: Connection, name: str, sql: str) -> None:
+    """Make a view; `duckdb.Error` if its SQL is wrong."""
+    connection.execute(f"CREATE VIEW {name} AS {sql}")
+
+
 def _file(store: RunFolder, name: str) -> str:
     path = str(store.table(name)).replace("'", "''")
     return f"read_parquet('{path}')"
-
-
-def _view(connection: Connection, name: str, sql: str) -> None:
-    connection.execute(f"CREATE VIEW {name} AS {sql}")
 
 
 def judge_all(connection: Connection, claims: list[Claim], profile: str | None) -> list[Verdict]:

@@ -26,10 +26,12 @@ from qbed.errors import LabError
 from qbed.json_files import write_json
 from qbed.lab import load_lab
 from qbed.matrix import Matrix, build_matrix, fingerprint
+from qbed.rehearsal import rehearse
 from qbed.runner import WALL_TIMES, Totals, Watcher, run_cells
+from qbed.source import Source
 from qbed.store import RunFolder, StoreError
 from qbed.substrates import VIRTUAL, DiskFullError, Limits
-from qbed.tables import VERSION
+from qbed.tables import CELL_FORM, VERSION
 from qbed.toolchain import find_toolchain
 from qbed.worker import Task
 
@@ -54,6 +56,7 @@ class Experiment:
     profile: str | None
     task: Task
     identity: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -90,20 +93,22 @@ def prepare(
     `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
     campaign runs on several substrates, each in a folder of its own within `out`.
     """
-    campaign, lab = _find(path)
+    campaign, source, lab = _find(path)
     matrix = build_matrix(campaign, profile, seeds=seeds, settings=settings)
-    name, plans = _check_plans(lab, matrix)
-    manifest = find_toolchain().manifest
+    toolchain = find_toolchain()
+    found = rehearse(lab, matrix, campaign, source, profile, toolchain, on)
+    name = found.name
     identity = {
         "version": VERSION,
+        "cells": CELL_FORM,
         "name": name,
         "profile": profile,
         "question": campaign.question,
         "lab_file": str(lab),
         "lab_sha256": hashlib.sha256(lab.read_bytes()).hexdigest(),
-        "plans": plans,
+        "plans": found.plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
-        "toolchain": manifest.model_dump(),
+        "toolchain": toolchain.manifest.model_dump(),
         "views": [{"name": view, "sql": sql} for view, sql in campaign.views.items()],
         "claims": [claim.model_dump() for claim in campaign.claims],
         "figures": [figure.model_dump() for figure in campaign.figures],
@@ -118,7 +123,7 @@ def prepare(
         factor = dilation or _dilation(lab, matrix, out)
         identity["substrate"] = {"name": on, "dilation": factor}
     task = Task(lab.resolve(), out.resolve(), matrix, limits or Limits(), keep, on, factor)
-    return Experiment(campaign, profile, task, identity)
+    return Experiment(campaign, profile, task, identity, found.warnings)
 
 
 def _dilation(lab: Path, matrix: Matrix, out: Path) -> int:
@@ -134,15 +139,16 @@ def _dilation(lab: Path, matrix: Matrix, out: Path) -> int:
     return calibrated(loaded, compile_lab(loaded, cell.seed))
 
 
-def _find(path: Path) -> tuple[Campaign, Path]:
+def _find(path: Path) -> tuple[Campaign, Source, Path]:
     file = path / "campaign.yml" if path.is_dir() else path
     lab = path / "lab.yml" if path.is_dir() and not file.exists() else path
     if lab.is_file() and _is_lab(lab):
-        return Campaign(question=f"What does the lab {lab.resolve().parent.name} do?"), lab
+        question = f"What does the lab {lab.resolve().parent.name} do?"
+        return Campaign(question=question), Source(str(lab), lab.parent), lab
     if not file.exists():
         raise LabError([f"{path}: there is no {file.name}" if path.is_dir() else f"{path}: there is no such file"])
-    campaign, _ = load_campaign(file)
-    return campaign, file.parent / campaign.lab
+    campaign, source = load_campaign(file)
+    return campaign, source, file.parent / campaign.lab
 
 
 def _is_lab(file: Path) -> bool:
@@ -154,24 +160,6 @@ def _is_lab(file: Path) -> bool:
     except (OSError, ValueError, yaml.YAMLError):
         return False
     return isinstance(found, dict) and "topology" in found
-
-
-def _check_plans(lab: Path, matrix: Matrix) -> tuple[str, str]:
-    """Compile cells in which every value of every axis occurs; returns the lab's name and a hash of these plans."""
-    digest = hashlib.sha256()
-    wrong: list[str] = []
-    name = ""
-    for cell in matrix.samples():
-        try:
-            plan = compile_lab(load_lab(lab, dict(cell.settings)), cell.seed)
-        except LabError as error:
-            wrong.extend(error.messages)
-            continue
-        name = plan.lab
-        digest.update(plan.dumps().encode())
-    if wrong:
-        raise LabError(list(dict.fromkeys(wrong)))
-    return name, digest.hexdigest()
 
 
 def conduct(experiment: Experiment, cores: list[int], screen: Screen, *, images: bool = True) -> Conclusion:

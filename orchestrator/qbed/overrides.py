@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields set from outside the file: a campaign's axes and `--set`. They change the raw values before anything is
-validated.
+validated: the general ones first, so that of two that overlap the more specific one holds.
 """
 
 import copy
@@ -32,12 +32,17 @@ def parse_path(text: str) -> FieldPath:
 def apply_overrides(source: Source, overrides: Mapping[str, Any]) -> None:
     """Set each field in `source.values`. LabError for a path that cannot be; validation finds unknown names."""
     errors: list[str] = []
-    if overrides:
-        source.values = copy.deepcopy(source.values)
+    found: list[tuple[FieldPath, str, Any]] = []
     for text, value in overrides.items():
         try:
-            path = parse_path(text)
-            source.values = _set(source.values, path, value, ())
+            found.append((parse_path(text), text, value))
+        except ValueError as error:
+            errors.append(f"{source.file} with {text}={value}: {error}")
+    if found:
+        source.values = copy.deepcopy(source.values)
+    for path, text, value in sorted(found, key=lambda item: len(item[0])):
+        try:
+            source.values = _set(source.values, path, copy.deepcopy(value), ())
             source.axes[path] = value
         except ValueError as error:
             errors.append(f"{source.file} with {text}={value}: {error}")

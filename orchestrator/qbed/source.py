@@ -62,13 +62,17 @@ class Source:
 
     def message(self, path: FieldPath, text: str, *, at_key: bool = False) -> str:
         """`file:line:column: field: text`; a field that the file does not have stands where its nearest parent is."""
-        axis = next((axis for axis in self.axes if self._is_of(axis, path)), None)
+        axis = max((axis for axis in self.axes if self._is_of(axis, path)), key=len, default=None)
         if axis is not None:
             origin = f"{self.file} with {show_path(axis)}={self.axes[axis]}"
             return f"{origin}: {show_path(path)}: {text}"
         line, column = self._position(path, at_key)
         where = f"{self.file}:{line}:{column}: "
         return f"{where}{show_path(path)}: {text}" if path else f"{where}{text}"
+
+    def where(self, path: FieldPath) -> str:
+        """`file:line` of a field's name."""
+        return f"{self.file}:{self._position(path, at_key=True)[0]}"
 
     def _is_of(self, axis: FieldPath, path: FieldPath) -> bool:
         """Whether a field is what an axis set, or what only exists because of it."""

@@ -119,6 +119,8 @@ class Worker:
     def _run(self, cell: Cell, row: dict[str, Any], folder: Path, pipe: Connection | None) -> dict[str, Any]:
         work = folder / "work"
         lab = load_lab(self._task.lab, dict(cell.settings))
+        cell.check(lab.source.values)
+        row = row | {"settings": _json(cell.settings_of(lab.source.values))}
         plan = compile_lab(lab, cell.seed)
         (work / "plan.json").write_text(plan.dumps())
         self._substrate.prepare(work, lab, plan)
@@ -156,11 +158,14 @@ def _substrate_of(task: Task) -> Substrate:
 
 def describe(cell: Cell, task: Task) -> dict[str, Any]:
     """What is known of a cell before it ran."""
-    settings: Mapping[str, Any] = cell.settings
     return {
         "cell": cell.number,
         **cell.values,
-        "settings": json.dumps(settings, sort_keys=True, default=str),
+        "settings": _json(cell.settings),
         "substrate": task.on,
         "dilation": task.dilation,
     }
+
+
+def _json(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, default=str)

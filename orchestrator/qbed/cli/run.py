@@ -83,6 +83,8 @@ def run(
             lab, profile, out=out, seeds=parse_seeds(seeds) if seeds else None, settings=parse_settings(set_ or []),
             keep=keep, limits=Limits(cell_timeout, stall_timeout), on=substrate, dilation=dilation, several=several,
         )  # fmt: skip
+        for warning in experiment.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
         cores = sorted(os.sched_getaffinity(0))
         hands = (jobs or len(cores)) if substrate == VIRTUAL else 1
         screen = _Screen(len(experiment.task.matrix), f"{substrate} cells" if several else "cells")

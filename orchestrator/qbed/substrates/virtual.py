@@ -146,22 +146,23 @@ def _provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path
     (tools / SEEN).mkdir()
     for number, path in enumerate(seen):
         (tools / SEEN / str(number)).symlink_to(path)
-    _find_programs(toolchain, plan)
+    for what, program, mend in missing_programs(toolchain, plan):
+        raise CellError(f"{what} {program}, which is not here; {mend}")
     return tools
 
 
-def _find_programs(toolchain: Toolchain, plan: Plan) -> None:
-    """Say it now if a program of the plan is nowhere: in no toolbox, and not on this machine."""
+def missing_programs(toolchain: Toolchain, plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """What wants a program of this machine that is in no toolbox and not installed, the program, and what mends it."""
     for node in plan.nodes:
         path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
         for program in node.programs:
             if not program.optional and shutil.which(program.argv[0], path=here) is None:
                 mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
-                raise CellError(f"node {node.name} runs {program.argv[0]}, which is not here; {mend}")
+                yield f"node {node.name} runs", program.argv[0], mend
     given = next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
     if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
-        raise CellError(f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2")
+        yield f"the queue {given.name} is given by arguments of", "tc", "install iproute2"
 
 
 @contextmanager

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a campaign is said before its first cell runs, with file, line and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from campaigns import CAMPAIGN, LAB, fake_toolchain, write_lab
+
+from qbed.errors import QbedError
+from qbed.experiment import Experiment, prepare
+
+
+@pytest.fixture(autouse=True)
+def toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tools = fake_toolchain(tmp_path / "tools")
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(tools))
+    return tools
+
+
+def rehearsed(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB, **settings: str) -> Experiment:
+    return prepare(write_lab(folder / "lab", campaign, lab), settings=settings)
+
+
+def refusal(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB) -> str:
+    with pytest.raises(QbedError) as caught:
+        rehearsed(folder, campaign, lab)
+    assert caught.value.exit_status == 2
+    return str(caught.value)
+
+
+def test_nothing_is_wrong_with_the_campaign_of_these_tests(tmp_path: Path) -> None:
+    assert rehearsed(tmp_path).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("{kind: queue}", "{kind: queue, queue: s2>s9}", "campaign.yml:20:26: figures[0].queue: no queue is called"),
+        ("{kind: queue}", "{kind: queue, queue: s1>s3}", "`s1>s3`; did you mean `s1>s2`?"),
+        ("{kind: fct}", "{kind: fct, series: tpc}", "figures[1].series: no axis is called `tpc`; did you mean `tcp`?"),
+        ("{kind: fct}", "{kind: fct, x: senders}", "`senders`; expected one of `delay`, `seed`, `tcp`"),
+        ("{kind: goodput}", "{kind: goodput, where: dealy = '5 us'}", 'figures[2].where: the SQL is wrong'),
+        ("{kind: goodput}", "{kind: goodput, where: 'slowdown > 1'}", 'Referenced column "slowdown" not found'),
+        ("avg(jain) AS y", "avg(jain) AS z", "campaign.yml:23:45: figures[3].sql: expected the columns `x` and `y`"),
+        ("avg(jain) AS y", "avg(jane) AS y", 'Referenced column "jane" not found'),
+        ("= count(*) AS holds", "= count(*) AS hold", "claims[0].sql: expected one row with a column `holds`, got"),
+        ("= count(*) AS holds", "+ count(*) AS holds", "expected `holds` to be BOOLEAN, got BIGINT"),
+        ("count(*) AS flows", "count(* AS flows", "campaign.yml:18:10: claims[0].sql: the SQL is wrong: Parser Error"),
+        ("FROM ended GROUP", "FROM endde GROUP", "campaign.yml:13:11: views.shares: the SQL is wrong: Catalog Error"),
+        ("[5 us, 10 us]", "[5 us, 5000 ns]", "campaign.yml:6:10: axes.delay: `5 us` and `5000 ns` give the same plan"),
+    ],
+)  # fmt: skip
+def test_figures_and_sql_are_bound_to_empty_tables(tmp_path: Path, old: str, new: str, says: str) -> None:
+    campaign = CAMPAIGN.replace(old, new)
+    assert campaign != CAMPAIGN
+    assert says in refusal(tmp_path, campaign)
+
+
+def test_a_claim_that_is_not_asked_is_not_bound(tmp_path: Path) -> None:
+    later = CAMPAIGN.replace("    sql: SELECT", "    profiles: [quick]\n    sql: SELECT nonsense,")
+    assert rehearsed(tmp_path, later).warnings == []
+
+
+def test_a_module_that_is_not_built_is_named_with_the_scheme_that_needs_it(tmp_path: Path, toolchain: Path) -> None:
+    lab = LAB.replace("scheme: droptail", "scheme: codel")
+    message = refusal(tmp_path, lab=lab)
+    assert "lab.yml:6:21: switches.default.scheme: the kernel module sch_qcodel is not built" in message
+    (toolchain / "modules" / "sch_qcodel.ko").touch()
+    assert rehearsed(tmp_path, lab=lab)
+
+
+def test_a_program_that_is_nowhere_is_named(tmp_path: Path) -> None:
+    assert "lab.yml:11:10: routing: node s1 runs zebra, which is not here" in refusal(
+        tmp_path, lab=LAB + "routing: frr\n"
+    )
+
+
+def test_tc_is_looked_for_where_a_queue_is_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = LAB.replace("{scheme: droptail, buffer: 128 KB}", "{qdisc: fq_codel limit 100}")
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
+    assert "lab.yml:6:3: switches: a queue in tc's words runs tc, which is not here" in refusal(tmp_path, lab=lab)
+
+
+def test_a_value_that_no_queue_takes_is_no_axis(tmp_path: Path) -> None:
+    """Every switch has a buffer of its own: two rows would say two buffers, and run one."""
+    lab = LAB.replace("  default: {scheme", "  s*: {buffer: 64 KB}\n  default: {scheme")
+    campaign = "question: ?\naxes:\n  switches.default.buffer: [128 KB, 1 MB]\n".replace("?", "Which?")
+    assert 'axes."switches.default.buffer": `128 KB` and `1 MB` give the same plan' in refusal(tmp_path, campaign, lab)
+
+
+def test_what_matters_to_some_alternatives_is_an_axis(tmp_path: Path, toolchain: Path) -> None:
+    """A threshold is nothing to drop-tail, the first of the schemes."""
+    (toolchain / "modules" / "sch_ecn.ko").touch()
+    campaign = """\
+question: Which?
+axes:
+  switches.default.scheme: [droptail, ecn]
+  switches.default.threshold: [20 packets, 40 packets]
+"""
+    assert rehearsed(tmp_path, campaign).warnings == []
+
+
+def test_a_set_that_changes_nothing_is_remarked_on(tmp_path: Path) -> None:
+    warnings = rehearsed(tmp_path, **{"switches.default.threshold": "5 packets"}).warnings
+    assert warnings == ["--set switches.default.threshold=5 packets changes nothing in the plan"]
