@@ -21,7 +21,7 @@ setup:
 	@tools/setup
 
 demo: setup
-	$(QBED) run labs/dumbbell --profile quick --out runs/demo
+	$(QBED) run labs/dumbbell --profile quick --out runs/demo --fresh
 	@echo "The report: runs/demo/report.html"
 
 test: check headers e2e wheel-test test-kernels e2e-containers

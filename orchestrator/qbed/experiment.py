@@ -44,6 +44,9 @@ class Screen(Watcher, Protocol):
     def skipped(self, cells: int) -> None:
         """These many cells are finished from before."""
 
+    def discarded(self, why: str) -> None:
+        """The folder held another run, which has been thrown away."""
+
     def phase(self, name: str) -> None:
         """What is being done now."""
 
@@ -162,15 +165,19 @@ def _is_lab(file: Path) -> bool:
     return isinstance(found, dict) and "topology" in found
 
 
-def conduct(experiment: Experiment, cores: list[int], screen: Screen, *, images: bool = True) -> Conclusion:
-    """Run what is not finished, merge, judge, report."""
+def conduct(
+    experiment: Experiment, cores: list[int], screen: Screen, *, images: bool = True, fresh: bool = False
+) -> Conclusion:
+    """Run what is not finished, merge, judge, report. `fresh`: instead of another run that the folder holds."""
     begun = time.monotonic()
     task = experiment.task
     store = RunFolder(task.out)
     with store.lock():
         if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
             raise DiskFullError(f"the disk is full: {task.out} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
-        store.claim(experiment.identity)
+        different = store.claim(experiment.identity, fresh=fresh)
+        if different is not None:
+            screen.discarded(different)
         screen.skipped(sum(store.finished(number) for number in range(len(task.matrix))))
         totals = run_cells(task, cores, screen)
         try:

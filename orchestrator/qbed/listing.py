@@ -42,15 +42,16 @@ class Listing:
 
     def rows(self) -> Iterator[Row]:
         """The cells that have ended, by their numbers; only the columns that a list shows."""
-        merged = (self.run / "cells.parquet").exists() and not self._goes_on()
-        for row in self._from_table() if merged else self._from_folders():
+        running = self._goes_on()
+        merged = (self.run / "cells.parquet").exists() and not running
+        for row in self._from_table() if merged else self._from_folders(running):
             self.counted[row["status"]] += 1
             yield row
 
     def said(self) -> str:
         """How many cells there are, and how they went."""
         counted = self.counted | Counter({"to come": self._cells - self.counted.total()})
-        return f"{self._cells} cells: " + ", ".join(f"{count} {name}" for name, count in counted.items())
+        return f"{self._cells} cells: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count)
 
     def _goes_on(self) -> bool:
         """Whether a `qbed run` has the folder's lock."""
@@ -74,12 +75,12 @@ class Listing:
             while some := found.fetchmany(1000):
                 yield from (dict(zip(names, row, strict=True)) for row in some)
 
-    def _from_folders(self) -> Iterator[Row]:
+    def _from_folders(self, running: bool) -> Iterator[Row]:
         with os.scandir(self.run / "cells") as entries:
             names = sorted(entry.name for entry in entries)
         for name in names:
             if name.endswith(".tmp"):
-                self.counted["running"] += 1
+                self.counted["running"] += running  # or it was killed
             elif name[:6].isdigit():
                 try:
                     row = json.loads((self.run / "cells" / name / "cell.json").read_bytes())

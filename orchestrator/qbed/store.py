@@ -20,6 +20,10 @@ from qbed.json_files import write_json
 from qbed.matrix import Cell, Matrix
 
 IDENTITY = "campaign.json"
+DISCARDED = ".discarded.json"
+"""What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
+OWN = ("cells", "figures", "claims.json", "meta.json", "report.html")
+"""What a run writes besides its tables."""
 CELL_ROW = "cell.json"
 MERGE_ROWS = 1_000
 SAME = {
@@ -48,21 +52,41 @@ class RunFolder:
 
     # --- the run ---
 
-    def claim(self, identity: dict[str, Any]) -> None:
-        """Make the folder this campaign's, or check that it is; `StoreError` names what is different."""
-        known = self.path / IDENTITY
+    def claim(self, identity: dict[str, Any], *, fresh: bool = False) -> str | None:
+        """Make the folder this campaign's, or check that it is; `StoreError` names what is different.
+
+        `fresh`: another run is thrown away, but nothing that is no run's; returns what was different, if anything was.
+        """
+        known, discarded, different = self.path / IDENTITY, self.path / DISCARDED, None
         if known.exists():
             before = self.identity()
-            names = [what for key, what in SAME.items() if before.get(key) != identity.get(key)]
-            if names:
+            different = " and ".join(what for key, what in SAME.items() if before.get(key) != identity.get(key))
+            if different and not fresh:
                 raise StoreError(
-                    f"{self.path} holds another run: {' and '.join(names)} differ;"
-                    " choose another --out, or remove the folder"
+                    f"{self.path} holds another run: {different} differ;"
+                    " choose another --out, or throw that run away with --fresh"
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
+            if different and not before.keys() >= {"version", "name", "plans", "matrix"}:
+                raise StoreError(f"{known} is no campaign of a run; choose another --out")
+            if different:
+                known.replace(discarded)  # from here on, whatever happens, the old run is gone
+        if discarded.exists():
+            self._empty()
+        elif not known.exists() and self.path.exists() and any(self.path.iterdir()):
             raise StoreError(f"{self.path} is not empty and is no run folder; choose another --out")
         self.cells.mkdir(parents=True, exist_ok=True)
         write_json(known, identity)
+        return different or None
+
+    def _empty(self) -> None:
+        """Remove what a run writes; the mark that it is to go goes last."""
+        for name in (*OWN, *(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS))):
+            place = self.path / name
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            else:
+                place.unlink(missing_ok=True)
+        (self.path / DISCARDED).unlink()
 
     def identity(self) -> dict[str, Any]:
         """What the folder's results are of."""

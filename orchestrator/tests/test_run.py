@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from campaigns import CAMPAIGN, fake_toolchain, write_lab
 
+from qbed.store import RunFolder, StoreError
+
 
 class Bench:
     """A lab, a toolchain, and `qbed` run on them."""
@@ -119,6 +121,45 @@ def test_a_finished_run_is_not_run_again_and_another_is_refused(bench: Bench) ->
     (bench.folder / "other" / "file").touch()
     status, text = bench.campaign("other")
     assert (status, "is not empty and is no run folder" in text) == (2, True)
+
+
+def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:
+    assert bench.campaign("a", "--profile", "quick")[0] == 0
+    (bench.folder / "a" / "notes.txt").write_text("mine")
+    status, text = bench.campaign("a", "--profile", "quick", "--fresh")
+    assert (status, "2 cells are finished already" in text) == (0, True), "the same run is no other"
+    (bench.tools / "manifest.json").write_text('{"kernel_version": "newer"}')
+    status, text = bench.campaign("a", "--profile", "quick")
+    assert (status, "the kernel, modules and agent differ" in text, "--fresh" in text) == (2, True, True)
+    status, text = bench.campaign("a", "--profile", "quick", "--fresh")
+    assert (status, "held another run (the kernel, modules and agent differ)" in text) == (0, True), text
+    assert "finished already" not in text and "2 of 2 cells complete" in text
+    assert (bench.folder / "a" / "notes.txt").read_text() == "mine"
+    (bench.folder / "other").mkdir()
+    (bench.folder / "other" / "file").touch()
+    (bench.folder / "other" / "campaign.json").write_text("{}")
+    status, text = bench.campaign("other", "--fresh")
+    assert (status, "is no campaign of a run" in text) == (2, True)
+    assert sorted(path.name for path in (bench.folder / "other").iterdir()) == ["campaign.json", "file"]
+
+
+def test_a_run_that_was_being_thrown_away_is_gone(tmp_path: Path) -> None:
+    """Killed between the first and the last file: the old run is not mistaken for the new one's beginning."""
+    run = RunFolder(tmp_path / "run")
+    old: dict[str, object] = {"version": 1, "name": "lab", "plans": "old", "matrix": {}}
+    new = old | {"plans": "new"}
+    assert run.claim(old) is None
+    (run.cells / "000000").mkdir()
+    (run.cells / "000000" / "cell.json").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "_empty", lambda self: exec("raise KeyboardInterrupt"))
+        with pytest.raises(KeyboardInterrupt):
+            run.claim(new, fresh=True)
+    with pytest.raises(StoreError):
+        run.identity()
+    assert run.claim(new) is None
+    assert not run.finished(0) and run.identity()["plans"] == "new"
+    assert sorted(path.name for path in run.path.iterdir()) == ["campaign.json", "cells"]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,9 @@ def run(
     stall_timeout: Annotated[
         float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must move.")
     ] = 300.0,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="If the run folder holds another run, throw that away and run anew.")
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what the guests wrote (plans, tap streams).")] = False,
     images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
     on: Annotated[
@@ -89,7 +92,8 @@ def run(
         hands = (jobs or len(cores)) if substrate == VIRTUAL else 1
         screen = _Screen(len(experiment.task.matrix), f"{substrate} cells" if several else "cells")
         with screen.bar:
-            outcome = conduct(experiment, [cores[i % len(cores)] for i in range(hands)], screen, images=images)
+            mine = [cores[i % len(cores)] for i in range(hands)]
+            outcome = conduct(experiment, mine, screen, images=images, fresh=fresh)
         _tell(outcome, screen.console)
         return experiment, outcome
 
@@ -191,6 +195,10 @@ class _Screen:
         self._skipped = cells
         if cells:
             self.console.print(f"{cells} cells are finished already", highlight=False)
+
+    def discarded(self, why: str) -> None:
+        text = f"the folder held another run ({why} differ): it was thrown away"
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def progress(self, finished: int, running: float) -> None:
         self.bar.update(self._cells, completed=self._skipped + finished + running)
