@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
-from qbed import tables
-from qbed.results import store_cell
 
 from bench.harness import Cell, Cost, Figure, cores, measured, pinned, smallest
+from qbed import tables
+from qbed.results import store_cell
 
 CELLS = 10_000
 LAB = """\
@@ -55,10 +55,7 @@ def fill(run: Path) -> None:
     }
     row = store_cell(cell.folder, cell.plan, known, one)
     cell.close()
-    found = {
-        path.name: pa.concat_tables(tables.read_cell(path))
-        for path in sorted(one.glob("*.arrow"))
-    }
+    found = {path.name: pa.concat_tables(tables.read_cell(path)) for path in sorted(one.glob("*.arrow"))}
     for number in range(CELLS):
         folder = run / "cells" / f"{number:06d}"
         folder.mkdir(parents=True)
@@ -66,9 +63,7 @@ def fill(run: Path) -> None:
             numbers = pa.array([number] * table.num_rows, pa.int32())
             mine = table.set_column(0, table.schema.field(0), numbers)
             tables.write_table(folder / name, table.schema, [mine], tables.CellFile)
-        (folder / "cell.json").write_text(
-            json.dumps(row | {"cell": number, "seed": number}, indent=2, sort_keys=True)
-        )
+        (folder / "cell.json").write_text(json.dumps(row | {"cell": number, "seed": number}, indent=2, sort_keys=True))
     axes = [
         {"name": "scheme", "values": ["ecn"]},
         {"name": "seed", "values": list(range(CELLS))},

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from qbed import tables
 from qbed.evidence import Evidence, QueueSummary, examine
+from qbed.hearing import Talk, unheard
 from qbed.ideal import ideal_tcp_ns, ideal_udp_ns
 from qbed.plan import Flows, Path, Plan
 from qbed.ports import port_names
@@ -52,6 +53,8 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
         _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes"))
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
+    if not evidence.contradictions:  # only counters that agree with the plan have something to say
+        evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
     row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"plan_sha256": hashlib.sha256((folder / "plan.json").read_bytes()).hexdigest()}
 
@@ -111,9 +114,10 @@ class _Flows:
         self._rounding_ns = rounding_ns
         self._paths: dict[tuple[int, int], Path] = {}
         ways = [len(route.via) for node in plan.nodes for route in node.routes]
-        self._one_path = all(n == 1 for n in [*ways, *(e.hops for node in plan.nodes for e in node.expects)])
+        self.one_path = all(n == 1 for n in [*ways, *(e.hops for node in plan.nodes for e in node.expects)])
         self._workloads = {workload.id: workload for workload in plan.workloads}
         self.contradictions: list[str] = []
+        self.talks: dict[tuple[int, int], Talk] = {}
         names = ("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts")
         self.totals: dict[str, int] = dict.fromkeys(names, 0)
         self._active: tuple[int, int] | None = None
@@ -133,6 +137,8 @@ class _Flows:
             row = record | self._derived(record)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {type(error).__name__}: {error}") from error
+        talk = self.talks.setdefault((record["src"], record["dst"]), Talk())
+        talk.flows, talk.hearing = talk.flows + 1, talk.hearing + bool(record.get("ecn"))
         self.totals["flows"] += 1
         self.totals["flows_complete"] += row["status"] == "complete"
         self.totals["flows_failed"] += row["status"] == "failed"
@@ -143,7 +149,7 @@ class _Flows:
             (begin, end) if self._active is None else (min(begin, self._active[0]), max(end, self._active[1]))
         )
         if (
-            self._one_path
+            self.one_path
             and row["slowdown"] is not None
             and row["fct_ns"] < row["ideal_fct_ns"] - self._rounding_ns
             and len(self.contradictions) < 5

@@ -141,6 +141,8 @@ class Statistic(Number):
     """The field's offset in bytes."""
     help: str
     """What it means, in one sentence."""
+    unheard: bool = False
+    """Whether it counts packets that would have been marked, had they been ECN-capable."""
     holds: Literal["ipv4", "ipv6"] | None = None
     """If it counts packets of this family that the node has received and the scheme has not passed on to routing."""
 
@@ -176,6 +178,8 @@ class Scheme(Strict):
     """What it does, in a few sentences."""
     marks: bool
     """Whether it can signal congestion by marking ECN CE rather than dropping."""
+    without_ecn: Literal["dropped", "passed"] = "passed"
+    """If it marks: what becomes of a packet that it would mark and that is not ECN-capable."""
     qdisc: Qdisc
     """How the kernel knows it."""
     child: Child | None = None

@@ -77,8 +77,7 @@ def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Pat
     assert (row["status"], row["contradictions"]) == ("complete", [])
     routes = pa.concat_tables(read_cell(cell.folder / "results" / "routes.arrow"))  # noqa: F841 - the SQL's
     down = duckdb.sql(
-        "SELECT max(time_ns) FROM routes "
-        "WHERE protocol = $p AND time_ns BETWEEN 100000000 AND 999999999",
+        "SELECT max(time_ns) FROM routes WHERE protocol = $p AND time_ns BETWEEN 100000000 AND 999999999",
         params={"p": protocol},
     ).fetchall()[0][0]
     assert 100 * ms < down < 900 * ms
