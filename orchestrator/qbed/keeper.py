@@ -74,7 +74,7 @@ class Running:
 class Keeper:
     """Passes commands to the guest, lets its time advance while one runs, and passes on what it says."""
 
-    def __init__(self, guest: Guest, folder: Path, listener: socket.socket, epoch_ns: int) -> None:
+    def __init__(self, guest: Guest, folder: Path, listener: socket.socket) -> None:
         self._guest = guest
         self._folder = folder
         self._selector = selectors.DefaultSelector()
@@ -85,8 +85,7 @@ class Keeper:
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None
         self._next_id = 1
-        self._epoch_ns = epoch_ns
-        self._time_ns = 0
+        self._time_ns = 0  # since the lab's epoch, which is where it was ready
         self._ended = False
 
     def serve(self) -> None:
@@ -200,8 +199,8 @@ class Keeper:
 
     def _pass_on(self, message: Message) -> None:
         number, event = message.get("id"), message.get("event")
-        if "time_ns" in message:  # the guest counts from the lab's epoch, people from when the lab came up
-            self._time_ns = message["time_ns"] = int(message["time_ns"]) + self._epoch_ns
+        if "time_ns" in message:
+            self._time_ns = int(message["time_ns"])
         if self._step is not None and number == self._step[0]:
             self._stepped()
         elif number in self._running:
@@ -280,7 +279,7 @@ def main(folder: Path) -> None:
             _become_ready(guest, folder)
             with listen(folder) as listener:
                 _say("ready")
-                Keeper(guest, folder, listener, plan.epoch_ns).serve()
+                Keeper(guest, folder, listener).serve()
     except QbedError as error:
         _say(str(error).replace("\n", "\x1f"))
 

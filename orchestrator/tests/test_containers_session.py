@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from qbed.cli import load_commands
 from qbed.compile import compile_lab
 from qbed.errors import QbedError
 from qbed.lab import load_lab
+from qbed.plan import Plan
 from qbed.sessions import SessionError, state_folder
 from qbed.substrates import CellError, SubstrateError
 from qbed.substrates.containers import containerlab
@@ -44,6 +46,12 @@ def test_up_exec_ps_down(clab: FakeContainerlab, tmp_path: Path) -> None:
     assert {node.went["mode"] for node in clab.deployed["tiny"] if node.went} == {"lab"}
     row = qbed("ps").output.splitlines()[1]
     assert row.split()[:2] == ["tiny", "docker"] and "6 of 6 nodes" in row and "containerlab" in row
+    record = read_record("tiny")
+    assert record is not None and record.state == "up"
+    epoch_ns = Plan.loads((record.path / "plan.json").read_bytes()).epoch_ns
+    went = {node.went["origin_ns"] + 7 * epoch_ns for node in clab.deployed["tiny"] if node.went}
+    assert went == {record.origin_ns}, "time 0 is the epoch"
+    assert 0 < (time.monotonic_ns() - record.origin_ns) / 7e9 - float(row.split()[2]) < 1
     done = qbed("exec", "tiny", "h1", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
     assert done.exit_code == 3
     done = qbed("exec", str(tmp_path / "lab"), "h9", "--", "true")

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -136,6 +138,27 @@ def test_a_lab_stays_up_and_time_stands_still_between_commands(folder: Path) -> 
     finally:
         assert qbed(folder, "down", "e2e").returncode == 0
     assert "e2e" not in qbed(folder, "ps").stdout
+
+
+def test_there_is_one_clock(folder: Path) -> None:
+    """`ps`, `advance` and `samples` count from the lab's epoch, which is when it is up."""
+
+    def shown() -> float:
+        return float(re.search(r"([\d.]+) s ", qbed(folder, "ps").stdout).group(1))  # type: ignore[union-attr]
+
+    assert (done := qbed(folder, "up", "lab")).returncode == 0, done.stderr
+    try:
+        assert shown() == 0
+        assert qbed(folder, "advance", "e2e", "3 ms").stdout == "virtual time: 0.003000000 s\n"
+        assert shown() == 0.003
+        ping = qbed(folder, "exec", "e2e", "h1", "--", "ping", "-q", "-c", "4000", "-i", "0.0001", "h3")
+        assert ping.returncode == 0, ping.stdout  # enough for the taps to hand their samples over
+        rows = [json.loads(line) for line in qbed(folder, "samples", "e2e").stdout.splitlines()]
+        assert rows[0]["unit"] == "ns since the lab's epoch"
+        times = {row["time_ns"] for row in rows[1:]}
+        assert min(times) == 100_000 and 0.05 < max(times) / 1e9 <= shown() < 2
+    finally:
+        assert qbed(folder, "down", "e2e").returncode == 0
 
 
 def test_ctrl_c_ends_a_command_and_a_killed_keeper_leaves_no_guest(folder: Path) -> None:

@@ -177,7 +177,7 @@ def advance(
     lab: LabName,
     duration: Annotated[str, typer.Argument(help="How long, such as `10 ms`.")],
 ) -> None:
-    """Let virtual time pass."""
+    """Let virtual time pass, and say how much has passed since the lab's epoch, when it came up."""
     try:
         ns = parse_duration(duration)
     except ValueError as error:
@@ -226,7 +226,7 @@ def _take_down(found: list[Record]) -> None:
 
 
 def ps() -> None:
-    """List the labs that are up."""
+    """List the labs that are up, with their time: since the lab's epoch, as all times of its samples and results."""
     rows = [("LAB", "KEEPER", "TIME", "RUNS", "ON", "FILE")]
     for one in sessions():
         with one.connect() as conversation:
@@ -285,5 +285,5 @@ def _find(lab: str) -> Session:
 
 
 def _clock(ns: int) -> str:
-    """Virtual time since boot."""
+    """The lab's time, since its epoch."""
     return f"{ns / 1e9:.9f} s"

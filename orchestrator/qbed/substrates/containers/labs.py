@@ -46,7 +46,7 @@ class Record:
     state: Literal["deploying", "up"] = "deploying"
     host_kernel: tuple[str, ...] = ()
     origin_ns: int = 0
-    """The machine's CLOCK_MONOTONIC at the lab's time 0."""
+    """The machine's CLOCK_MONOTONIC at the lab's epoch, its time 0."""
 
     @property
     def path(self) -> Path:

@@ -73,7 +73,7 @@ def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Plac
             origin_ns = origin_for(plan, dilation, 0)  # no common beginning to wait for: ready is who has booted
             nodes.go("lab", origin_ns)
             nodes.wait({"ready"}, (origin_ns + plan.epoch_ns * dilation) / 1e9 + BOOT_S)
-            replace(record, state="up", origin_ns=origin_ns).write()
+            replace(record, state="up", origin_ns=origin_ns + plan.epoch_ns * dilation).write()
     except BaseException:
         with suppress(QbedError), lock(name):
             destroy(record)
@@ -121,5 +121,5 @@ def running(record: Record) -> str:
 
 
 def paper_time_ns(record: Record) -> int:
-    """The lab's CLOCK_MONOTONIC now."""
-    return max(0, time.monotonic_ns() - record.origin_ns) // record.dilation if record.state == "up" else 0
+    """The lab's time now, since its epoch."""
+    return (time.monotonic_ns() - record.origin_ns) // record.dilation if record.state == "up" else 0
