@@ -25,7 +25,6 @@ _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",
     "bytes": "bytes", "packets": "packets",
 }  # fmt: skip
-MOST_CELLS = 400
 MOST_QUEUES = 40
 
 
@@ -85,6 +84,7 @@ def _render(
     environment.filters |= {"number": number, "label": label, "as_asked": as_asked}
     names = [axis["name"] for axis in identity["matrix"]["axes"] if axis["name"] in artist.axes]
     constant = {axis["name"]: axis["values"][0] for axis in identity["matrix"]["axes"] if len(axis["values"]) == 1}
+    colours = {str(value): artist.colours[value] for values in list(artist.axes.values())[:1] for value in values}
     verdicts = read_verdicts(run) if (run / "claims.json").exists() else []
     meta_path = run / "meta.json"
     return environment.get_template("report.html.j2").render(
@@ -97,12 +97,9 @@ def _render(
         verdicts=verdicts,
         tally=tally(verdicts),
         counts=dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1 ORDER BY 1").fetchall()),
-        cells=_cells(connection, names),
-        most_cells=MOST_CELLS,
+        cells=_cells(connection, names, colours),
         queues=_queues(connection),
         remarks=_remarks(connection),
-        colours={str(value): artist.colours[value] for values in list(artist.axes.values())[:1] for value in values},
-        series=next(iter(artist.axes), None),
     )
 
 
@@ -128,15 +125,30 @@ def _dicts(connection: Connection, sql: str) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
-def _cells(connection: Connection, axes: list[str]) -> list[dict[str, Any]]:
-    """The cells of the table: those that are not complete first."""
+def _cells(connection: Connection, axes: list[str], colours: dict[str, str]) -> Markup:
+    """All cells, those that are not complete first, as the page's script draws them: rows of texts."""
     columns = "".join(f', "{name}"' for name in axes)
-    return _dicts(
-        connection,
-        f"""SELECT cell{columns}, status, error, contradictions, warnings, bottleneck, flows, flows_complete,
-            goodput_bps, dropped_packets, marked_packets, lost_packets, retransmits, timeouts
-            FROM all_cells ORDER BY status = 'complete', cell LIMIT {MOST_CELLS}""",
+    found = connection.execute(
+        f"""SELECT cell{columns}, status, error, contradictions, bottleneck, flows_complete, flows, goodput_bps,
+            dropped_packets, marked_packets, retransmits, timeouts
+            FROM all_cells ORDER BY status = 'complete', cell"""
     )
+    rows: list[list[str]] = []
+    while some := found.fetchmany(1000):
+        rows += [_cell(row[: len(axes) + 2], *row[len(axes) + 2 :]) for row in some]
+    data = {"axes": len(axes), "series": 1, "colours": colours, "rows": rows}
+    return Markup(json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"))
+
+
+def _cell(
+    start: tuple[Any, ...], error: str | None, wrong: list[str], bottleneck: str | None, done: int, flows: int,
+    goodput: float | None, *counts: int,
+) -> list[str]:  # fmt: skip
+    known = [str(value) for value in start]
+    if known[-1] != "complete":
+        return [*known, error or "; ".join(wrong or ())]
+    rate = number(None if goodput is None else goodput / 1e6)
+    return [*known, bottleneck or "\u2013", f"{number(done)} / {number(flows)}", rate, *map(number, counts)]
 
 
 def _queues(connection: Connection) -> list[dict[str, Any]]:
