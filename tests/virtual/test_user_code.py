@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of a lab keep their registers, get their signals and can be debugged, however the kernel runs them."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbed.substrates.virtual import boot
+from qbed.toolchain import Toolchain, find_toolchain
+
+from cells import Live, plan_of
+
+PROGRAMS = Path(__file__).parent / "programs"
+LAB = """
+name: programs
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 10 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+hosts: {default: {tcp: cubic}}
+duration: 1 s
+"""
+
+LINES = (
+    "sh -c 'date +%s.%N; {}/threads exactly && date +%s.%N'",
+    "sh -c 'for i in 1 2 3; do date +%s.%N; ls -l /proc/self; done'",
+    "ping -c 5 -i 0.01 h2",
+    "sh -c '{}/processes && date +%s.%N'",
+)
+
+
+@pytest.fixture(scope="module")
+def built() -> Iterator[Path]:
+    """The programs, where the guest sees them: not under /tmp or /run."""
+    with tempfile.TemporaryDirectory(prefix="qbed-programs-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        for source in PROGRAMS.glob("*.c"):
+            target = Path(folder) / source.stem
+            subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-pthread", "-o", target, source], check=True)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("name", ["threads", "signals", "processes", "tracer"])
+def test_a_program_keeps_its_state(live_lab: Any, built: Path, name: str) -> None:
+    with live_lab(LAB) as lab:
+        status, output = lab.run("h1", str(built / name))
+    assert (status, output) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_strace_follows_every_task(live_lab: Any, built: Path) -> None:
+    with live_lab(LAB) as lab:
+        status, output = lab.run("h1", "strace", "-f", "-e", "trace=vfork,execve,exit_group", str(built / "processes"))
+    assert status == 0, output[-2000:]
+    assert output.count("execve(") >= 3 * 25 * 2
+    assert output.count("+++ exited with 70 +++") == 3 * 25
+
+
+def told(toolchain: Toolchain, folder: Path, way: str) -> Toolchain:
+    """The same toolchain, whose kernel is told how to run programs, whatever else it is told."""
+    shutil.copytree(toolchain.folder, folder, symlinks=True)
+    (folder / "linux").unlink()
+    (folder / "linux").write_text(
+        f"""#!/bin/bash
+for argument; do [[ $argument == seccomp=* ]] || arguments+=("$argument"); done
+exec {shlex.quote(str(toolchain.kernel))} seccomp={way} "${{arguments[@]}}"
+"""
+    )
+    (folder / "linux").chmod(0o755)
+    return Toolchain(folder, toolchain.manifest)
+
+
+def test_results_do_not_tell_how_programs_are_run(built: Path, tmp_path: Path) -> None:
+    """By notifications or signals of seccomp, or by ptrace: the same bytes, the same times (6.12 has ptrace alone)."""
+    toolchain = find_toolchain()
+    found = {}
+    for way in ("auto", "signal", "off"):
+        folder = tmp_path / way
+        plan = plan_of(folder, LAB)
+        with boot(told(toolchain, tmp_path / f"toolchain-{way}", way), folder, plan, "lab") as guest:
+            lab = Live(guest)
+            lab.ready()
+            said = [lab.run("h1", *shlex.split(line.format(built))) for line in LINES]
+        found[way] = said
+    assert all(status == 0 for status, _ in found["auto"]), found["auto"]
+    assert found["auto"] == found["signal"] == found["off"]
