@@ -56,8 +56,14 @@ files() { "$root/tools/sources" "$1" | sed "s,^,$root/,"; }
 kernel_hash=$({ echo "$version $compiler $flags"; files kernel | xargs cat; } | sha256sum | cut -c1-16)
 kernel=$cache/kernel/$series-$kernel_hash
 mkdir -p "$cache/kernel"
+# Modules: ours, and every scheme's qdisc.
+mapfile -t module_sources < <(files modules)
+modules_hash=$({ echo "$kernel_hash"; for file in "${module_sources[@]}"; do basename "$file"; cat "$file"; done; } | sha256sum | cut -c1-16)
+modules=$kernel/modules-$modules_hash
+done_here() { printf '%s %s %s %s\n' "$kernel/linux" "$modules" "$version" "$modules_hash"; exit; }
 
 # One build at a time for each user; a second one waits and then finds the result.
+[ ! -x "$kernel/linux" ] || [ ! -d "$modules" ] || done_here
 exec 9>"$cache/kernel/.lock"
 flock 9
 
@@ -120,11 +126,6 @@ build_kernel() {
 }
 [ -x "$kernel/linux" ] || build_kernel
 
-# --- modules: ours, and every scheme's qdisc ---
-mapfile -t module_sources < <(files modules)
-modules_hash=$({ echo "$kernel_hash"; for file in "${module_sources[@]}"; do basename "$file"; cat "$file"; done; } | sha256sum | cut -c1-16)
-modules=$kernel/modules-$modules_hash
-
 build_modules() {
     local work=$kernel/modules.new log=$kernel/modules.log
     half=$work
@@ -140,5 +141,4 @@ build_modules() {
     half=
 }
 [ -d "$modules" ] || build_modules
-
-printf '%s %s %s %s\n' "$kernel/linux" "$modules" "$version" "$modules_hash"
+done_here
