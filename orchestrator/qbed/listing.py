@@ -76,17 +76,20 @@ class Listing:
                 yield from (dict(zip(names, row, strict=True)) for row in some)
 
     def _from_folders(self, running: bool) -> Iterator[Row]:
-        with os.scandir(self.run / "cells") as entries:
+        folder = str(self.run / "cells")
+        columns = tuple(dict.fromkeys(("cell", *self.axes, *COLUMNS)))
+        with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries)
         for name in names:
             if name.endswith(".tmp"):
                 self.counted["running"] += running  # or it was killed
             elif name[:6].isdigit():
                 try:
-                    row = json.loads((self.run / "cells" / name / "cell.json").read_bytes())
+                    with open(f"{folder}/{name}/cell.json", "rb", 0) as file:  # noqa: PTH123 - a Path takes as long
+                        row = json.loads(file.read())
                 except FileNotFoundError:  # a cell that failed is being tried again
                     continue
-                yield {column: row.get(column) for column in dict.fromkeys(("cell", *self.axes, *COLUMNS))}
+                yield {column: row.get(column) for column in columns}
 
 
 def lines(listing: Listing) -> Iterator[str]:
