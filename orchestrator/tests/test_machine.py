@@ -23,8 +23,8 @@ def test_huge_pages_need_a_newer_kernel_and_memory(tmp_path: Path) -> None:
     version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     if version < FIRST_KERNEL:
         assert not has_huge_pages(Path("/dev/shm"))
-    mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
-    kinds = {point: kind for point, kind in mounts}
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    kinds = {mount[1]: mount[2] for mount in mounts}
     home = next(folder for folder in (tmp_path, *tmp_path.parents) if str(folder) in kinds)
     if kinds[str(home)] != "tmpfs":
         assert not has_huge_pages(tmp_path)
