@@ -135,9 +135,9 @@ def test_down_needs_neither_topology_nor_containerlab(
 
 def test_the_words_of_the_command_line() -> None:
     for arguments, message in (
-        (("run", "x", "--on", "docker"), "expected `virtual` or `containerlab`, or both"),
-        (("up", "x", "--on", "virtual,containerlab"), "expected `virtual` or `containerlab`, got"),
-        (("run", "x", "--on", "containerlab", "--dilate", "0"), "expected a whole number from 1, or `auto`"),
+        (("run", "dumbbell", "--on", "docker"), "expected `virtual` or `containerlab`, or both"),
+        (("up", "dumbbell", "--on", "virtual,containerlab"), "expected `virtual` or `containerlab`, got"),
+        (("run", "dumbbell", "--on", "containerlab", "--dilate", "0"), "expected a whole number from 1, or `auto`"),
     ):
         done = qbed(*arguments)
         assert done.exit_code == 2 and message.split()[0] in done.output

@@ -80,7 +80,8 @@ def test_a_program_that_is_nowhere_is_named(tmp_path: Path) -> None:
 def test_tc_is_looked_for_where_a_queue_is_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = LAB.replace("{scheme: droptail, buffer: 128 KB}", "{qdisc: fq_codel limit 100}")
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
-    assert "lab.yml:6:3: switches: a queue in tc's words runs tc, which is not here" in refusal(tmp_path, lab=lab)
+    said = "lab.yml:6:3: switches: the queue s1:eth0 is given by arguments of tc, which is not here; install iproute2"
+    assert said in refusal(tmp_path, lab=lab)
 
 
 def test_a_value_that_no_queue_takes_is_no_axis(tmp_path: Path) -> None:

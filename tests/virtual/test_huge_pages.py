@@ -39,7 +39,8 @@ def test_memory_that_is_in_use_is_in_huge_pages(tmp_path: Path) -> None:
             pass
         mappings = re.split(r"\n(?=[0-9a-f]+-)", Path(f"/proc/{guest.pid}/smaps").read_text())
     memory = "\n".join(mapping for mapping in mappings if "(deleted)" in mapping)
-    resident, huge = (sum(map(int, re.findall(rf"^{name}: +(\d+)", memory, re.M))) for name in ("Rss", "ShmemPmdMapped"))
+    sizes = (re.findall(rf"^{name}: +(\d+)", memory, re.M) for name in ("Rss", "ShmemPmdMapped"))
+    resident, huge = (sum(map(int, found)) for found in sizes)
     if has_huge_pages(place):
         assert huge > resident / 2, f"{huge} kB of {resident} kB"
     else:

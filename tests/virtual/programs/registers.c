@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: Apache-2.0
 /*
  * For test_registers.py: threads, signal handlers and children that fill all vector registers of this CPU, and then
  * look whether the registers have kept what they held, while others ran. `registers xmm|ymm|zmm|widest`
