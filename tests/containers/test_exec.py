@@ -19,7 +19,7 @@ import pytest
 from real_labs import STAR, docker, environment, qbed, write
 
 NAME = "qbed-t-exec"
-COMMANDS = 300
+COMMANDS = 100  # a socket holds their answers
 NODES = pytest.mark.parametrize("node", ["h1", "s1"])  # on the machine's kernel, and on the lab's
 
 
