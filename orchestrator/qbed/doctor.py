@@ -21,7 +21,14 @@ from qbed.toolchain import ToolchainError, find_toolchain
 
 MEMORY_BYTES = 512 << 20
 DISK_BYTES = 1 << 30
-TOOLS = {"tc": "iproute2", "ip": "iproute2", "ping": "iputils-ping", "iperf3": "iperf3", "tcpdump": "tcpdump"}
+TOOLS = {
+    "tc": "iproute2",
+    "ip": "iproute2",
+    "ping": "iputils-ping",
+    "iperf3": "iperf3",
+    "tcpdump": "tcpdump",
+    "strace": "strace",
+}
 TRIVIAL = Plan(
     lab="doctor", seed=1, epoch_ns=2_000_000_000, duration_ns=1_000_000, memory_bytes=64 << 20, modules=[], sysctls={},
     nodes=[], links=[], queues=[], workloads=[], captures=[], flow_interval_ns=0,

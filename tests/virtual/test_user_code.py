@@ -54,7 +54,6 @@ def test_a_program_keeps_its_state(live_lab: Any, built: Path, name: str) -> Non
     assert (status, output) == (0, "")
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_strace_follows_every_task(live_lab: Any, built: Path) -> None:
     with live_lab(LAB) as lab:
         status, output = lab.run("h1", "strace", "-f", "-e", "trace=vfork,execve,exit_group", str(built / "processes"))
