@@ -7,8 +7,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from bench.harness import RESULTS, Cell, Figure, build, side_by_side
-from qbed.substrates.virtual import boot
+from bench.harness import RESULTS, Cell, Figure, build, run_program, side_by_side
 from qbed.toolchain import find_toolchain
 
 LAB = """
@@ -26,26 +25,6 @@ FLOWS = ((1, 100_000_000), (36, 3_000_000), (900, 110_000))
 MOST_HOSTS = 60
 
 
-def blocking(cell: Cell, program: Path, flows: int, hosts: int, size: int) -> int:
-    """Run the plain program in the lab; returns the virtual time that it took, in ns."""
-    receiver = cell.plan.nodes[hosts].addresses[0]
-    argv = [str(program), str(flows), str(hosts), str(size), receiver]
-    began = ended = 0
-    with boot(find_toolchain(), cell.folder, cell.plan, "lab") as guest:
-        while True:
-            for message in guest.wait(600) or []:
-                if message["event"] == "ready":
-                    guest.send({"command": "exec", "id": 1, "node": "h1", "argv": argv, "env": {}, "cwd": "/"})
-                elif message["event"] == "exit":
-                    assert message["code"] == 0, message
-                    ended = message["time_ns"]
-                    guest.send({"command": "stop"})
-                    while guest.wait(60) is not None:
-                        pass
-                    return ended - began
-                assert message["event"] not in ("stderr", "error"), message
-
-
 def measure(rounds: int) -> list[Figure]:
     program = build(Path(__file__).parent / "blocking" / "blocking.c", RESULTS / "blocking", "-pthread", "-Wall")
     figures = []
@@ -54,9 +33,10 @@ def measure(rounds: int) -> list[Figure]:
         pairs = ", ".join(f"[h{number % hosts + 1}, h{hosts + 1}]" for number in range(flows))
         text = LAB.format(hosts=hosts + 1, pairs=pairs, size=size, duration=flows * size * 8 // 9000 + 3_000_000)
         cell, empty, plain = Cell(text), Cell(re.sub(r"size: \d+ B", "size: 1 B, start: 1 us", text)), Cell(text)
-        ours, theirs, none = side_by_side(
-            rounds, cell.run, partial(blocking, plain, program, flows, hosts, size), empty.run
-        )
+        receiver = plain.plan.nodes[hosts].addresses[0]
+        argv = (str(program), str(flows), str(hosts), str(size), receiver)
+        blocking = partial(run_program, find_toolchain(), plain, *argv)
+        ours, theirs, none = side_by_side(rounds, cell.run, blocking, empty.run)
         lines = (cell.out / "flows.ndjson").read_text().count('"status":"complete"')
         assert lines == flows, f"{lines} of {flows} flows complete"
         figures += [

@@ -24,7 +24,8 @@ from qbed.lab import load_lab
 from qbed.plan import Plan
 from qbed.records import Counters, read_counters
 from qbed.substrates import Limits
-from qbed.substrates.virtual import VirtualSubstrate
+from qbed.substrates.virtual import VirtualSubstrate, boot
+from qbed.toolchain import Toolchain
 
 RESULTS = Path(__file__).parent / "results"
 LIMITS = Limits(cell_s=1800, stall_s=600)
@@ -122,6 +123,22 @@ class Cell:
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def run_program(toolchain: Toolchain, cell: Cell, *argv: str) -> None:
+    """Boot the lab, run a program on h1 and power off."""
+    with boot(toolchain, cell.folder, cell.plan, "lab") as guest:
+        while True:
+            for message in guest.wait(600) or []:
+                if message["event"] == "ready":
+                    guest.send({"command": "exec", "id": 1, "node": "h1", "argv": argv, "env": {}, "cwd": "/"})
+                elif message["event"] == "exit":
+                    assert message["code"] == 0, message
+                    guest.send({"command": "stop"})
+                    while guest.wait(60) is not None:
+                        pass
+                    return
+                assert message["event"] not in ("stderr", "error"), message
 
 
 def write(bench: str, figures: list[Figure]) -> None:

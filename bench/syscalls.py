@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench.harness import LIMITS, RESULTS, Cell, Figure, build, side_by_side
-from qbed.substrates.virtual import VirtualSubstrate, boot
+from bench.harness import LIMITS, RESULTS, Cell, Figure, build, run_program, side_by_side
+from qbed.substrates.virtual import VirtualSubstrate
 from qbed.toolchain import Toolchain, built_toolchains, toolchain_in
 
 CALLS = 200_000
@@ -30,22 +30,6 @@ observe: {{queues: summary}}
 duration: 1 s
 """
 GOALS = {"6.12": 1.3, "7.2": 3.0}
-
-
-def run_program(toolchain: Toolchain, cell: Cell, *argv: str) -> None:
-    """Boot the lab, run a program on h1 and power off."""
-    with boot(toolchain, cell.folder, cell.plan, "lab") as guest:
-        while True:
-            for message in guest.wait(600) or []:
-                if message["event"] == "ready":
-                    guest.send({"command": "exec", "id": 1, "node": "h1", "argv": argv, "env": {}, "cwd": "/"})
-                elif message["event"] == "exit":
-                    assert message["code"] == 0, message
-                    guest.send({"command": "stop"})
-                    while guest.wait(60) is not None:
-                        pass
-                    return
-                assert message["event"] not in ("stderr", "error"), message
 
 
 def run_flows(toolchain: Toolchain, cell: Cell) -> None:
