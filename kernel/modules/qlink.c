@@ -119,37 +119,6 @@ static struct qlink_flight *qlink_flight(struct sk_buff *skb)
 
 /* The clock */
 
-static struct qlink_end *qlink_owner(const struct qlink_deadline *deadline)
-{
-	return (struct qlink_end *)(deadline->owner & QLINK_OWNER_MASK);
-}
-
-/*
- * With many links all that a deadline touches is cold: fetch it while the clock
- * goes on. The next deadline's frame and owner were fetched when they were among
- * the heap's first; now what these lead to.
- */
-static void qlink_look_ahead(const struct qlink_heap *heap)
-{
-	u32 last = min(heap->used, QLINK_HEAP_ARITY + 1);
-	const struct qlink_deadline *next = heap->entries;
-	const struct sk_buff *skb = next->frame;
-	const struct qlink_end *peer = READ_ONCE(qlink_owner(next)->peer);
-
-	prefetch(skb->data);
-	prefetch(skb->data + SMP_CACHE_BYTES);
-	if (peer) {
-		prefetch(peer);
-		prefetch(&peer->dev->flags);
-	}
-	while (++next < heap->entries + last) {
-		prefetch(qlink_owner(next));
-		prefetchw(next->frame);
-		prefetchw(&((struct sk_buff *)next->frame)->len);
-		prefetchw(&((struct sk_buff *)next->frame)->data);
-	}
-}
-
 static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
 {
 	const struct qlink_deadline *top = qlink_heap_top(&clock->heap);
@@ -161,7 +130,8 @@ static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
 	}
 	if (!top)
 		return;
-	qlink_look_ahead(&clock->heap);
+	/* With many links the next one is cold: fetch it while the clock idles. */
+	prefetch((void *)(top->owner & QLINK_OWNER_MASK));
 	clock->armed_ns = top->time_ns;
 	time_travel_add_event_rel(&clock->event,
 				  top->time_ns > now_ns ? top->time_ns - now_ns : 0);
@@ -169,14 +139,12 @@ static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
 
 static struct qlink_deadline qlink_deadline(struct qlink_end *end,
 					    enum qlink_deadline_kind kind,
-					    u64 time_ns, u64 sequence,
-					    struct sk_buff *skb)
+					    u64 time_ns, u64 sequence)
 {
 	return (struct qlink_deadline) {
 		.time_ns = time_ns,
 		.sequence = sequence,
 		.owner = (unsigned long)end | kind,
-		.frame = skb,
 	};
 }
 
@@ -221,7 +189,7 @@ static void qlink_start_frame(struct qlink_end *end, struct sk_buff *skb, u64 no
 	end->stats.sent_bytes += skb->len;
 	qlink_heap_push(&clock->heap,
 			qlink_deadline(end, QLINK_SERIALIZED, end_ns,
-				       clock->next_sequence++, skb));
+				       clock->next_sequence++));
 	if (!clock->running)
 		qlink_clock_arm(clock, now_ns);
 }
@@ -365,7 +333,7 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 			qlink_heap_replace_top(&clock->heap,
 					       qlink_deadline(end, QLINK_ARRIVED,
 							      flight->arrival_ns,
-							      flight->sequence, skb));
+							      flight->sequence));
 		}
 		end->flight_tail = skb;
 	}
@@ -416,7 +384,7 @@ static void qlink_arrived(struct qlink_end *end)
 		qlink_heap_replace_top(&clock->heap,
 				       qlink_deadline(end, QLINK_ARRIVED,
 						      flight->arrival_ns,
-						      flight->sequence, next));
+						      flight->sequence));
 	} else {
 		qlink_heap_pop(&clock->heap);
 	}
@@ -433,7 +401,7 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 	clock->running = true;
 	rcu_read_lock();
 	while ((top = qlink_heap_top(&clock->heap)) && top->time_ns <= now_ns) {
-		struct qlink_end *end = qlink_owner(top);
+		struct qlink_end *end = (struct qlink_end *)(top->owner & QLINK_OWNER_MASK);
 		u64 at_ns = top->time_ns;
 
 		/* Only a clock that follows the wall can be late; the wire is not. */

@@ -18,8 +18,7 @@
 struct qlink_deadline {
 	u64 time_ns;
 	u64 sequence;
-	unsigned long owner;	/* opaque to the heap, as the next one is */
-	void *frame;		/* which it is about: known before the owner is read */
+	unsigned long owner;	/* opaque to the heap */
 };
 
 struct qlink_heap {
