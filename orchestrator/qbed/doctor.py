@@ -90,7 +90,7 @@ def _memory() -> Iterator[Finding]:
     if place is not None and has_huge_pages(place):
         yield Finding("huge pages", "good", f"guest memory in {place} can be in huge pages")
     elif place is not None:
-        text = f"guest memory in {place} stays in small pages: labs of hundreds of nodes take up to twice as long"
+        text = f"guest memory in {place} stays in small pages: labs of hundreds of nodes take longer to set up"
         yield Finding("huge pages", "optional", text, "Linux 6.1 or later, and memory in /dev/shm")
 
 

@@ -27,7 +27,7 @@ from qbed.ports import port_names
 from qbed.schemes import registry
 from qbed.source import FieldPath, Source
 from qbed.substrates import VIRTUAL
-from qbed.toolchain import MODULES, Toolchain
+from qbed.toolchain import MODULES, REPAIR, Toolchain
 
 if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
     from qbed.claims import Connection
@@ -111,7 +111,7 @@ def _missing(lab: Lab, plan: Plan, toolchain: Toolchain) -> Iterator[str]:
     for name in (*MODULES, *plan.modules):
         if not (toolchain.folder / "modules" / f"{name}.ko").exists():
             schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == name]
-            text = f"the kernel module {name} is not built; run `make setup`"
+            text = f"the kernel module {name} is not built; {REPAIR}"
             yield lab.source.message(_scheme_place(lab, schemes), text)
     first = {program: (what, mend) for what, program, mend in reversed(list(missing_programs(toolchain, plan)))}
     for program, (what, mend) in first.items():
