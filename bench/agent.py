@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.harness import RESULTS, Cell, Figure, build, run_program, side_by_side
-from qbed.toolchain import find_toolchain
+from qbed.substrates.toolchain import find_toolchain
 
 LAB = """
 name: agent

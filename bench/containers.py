@@ -22,10 +22,10 @@ from typing import Any
 import yaml
 
 from bench.harness import Figure
-from qbed.compile import compile_lab
 from qbed.errors import QbedError
-from qbed.lab import load_lab
-from qbed.substrates.containers.calibrate import calibrated
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.runs.calibrate import calibrated
 from qbed.substrates.containers.containerlab import find
 from qbed.substrates.containers.engine import Engine
 

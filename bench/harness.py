@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from qbed.compile import compile_lab
-from qbed.lab import load_lab
-from qbed.plan import Plan
-from qbed.records import Counters, read_counters
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
 from qbed.substrates import Limits
-from qbed.substrates.virtual import VirtualSubstrate, boot
-from qbed.toolchain import Toolchain
+from qbed.substrates.toolchain import Toolchain
+from qbed.substrates.virtual.guest import VirtualSubstrate, boot
+from qbed.telemetry.records import Counters, read_counters
 
 RESULTS = Path(__file__).parent / "results"
 LIMITS = Limits(cell_s=1800, stall_s=600)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.harness import Cell, Cost, Figure, cores, measured, pinned, smallest
-from qbed import tables
-from qbed.results import store_cell
+from qbed.results import tables
+from qbed.results.cell import store_cell
 
 CELLS = 10_000
 LAB = """\
@@ -31,8 +31,8 @@ duration: 10 ms
 MERGE = """\
 import json, sys
 from pathlib import Path
-from qbed.matrix import Axis, Matrix
-from qbed.store import RunFolder
+from qbed.campaign.matrix import Axis, Matrix
+from qbed.results.folder import RunFolder
 store = RunFolder(Path(sys.argv[1]))
 axes = store.identity()["matrix"]["axes"]
 store.merge(Matrix(tuple(Axis(a["name"], tuple(a["values"]), tuple({} for _ in a["values"])) for a in axes)))

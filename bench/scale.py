@@ -8,8 +8,8 @@ import subprocess
 import time
 
 from bench.harness import Cell, Figure, cores, pinned, side_by_side
-from qbed.substrates.virtual import boot
-from qbed.toolchain import find_toolchain
+from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual.guest import boot
 
 STAR = """
 name: star

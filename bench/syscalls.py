@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from bench.harness import LIMITS, RESULTS, Cell, Figure, build, run_program, side_by_side
-from qbed.substrates.virtual import VirtualSubstrate
-from qbed.toolchain import Toolchain, built_toolchains, toolchain_in
+from qbed.substrates.toolchain import Toolchain, built_toolchains, toolchain_in
+from qbed.substrates.virtual.guest import VirtualSubstrate
 
 CALLS = 200_000
 FLOWS = 10_000

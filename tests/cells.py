@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbed.compile import compile_lab
-from qbed.lab import load_lab
-from qbed.plan import Plan
-from qbed.ports import port_names
-from qbed.records import read_counters
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
+from qbed.plan.ports import port_names
 from qbed.substrates import Limits
-from qbed.substrates.virtual import Guest
-from qbed.taps import Histogram, Records, read_taps
+from qbed.substrates.virtual.guest import Guest
+from qbed.telemetry.records import read_counters
+from qbed.telemetry.taps import Histogram, Records, read_taps
 
 LIMITS = Limits(cell_s=300, stall_s=120)
 

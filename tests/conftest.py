@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from qbed.substrates.virtual import VirtualSubstrate, boot
-from qbed.toolchain import find_toolchain
+from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual.guest import VirtualSubstrate, boot
 
 from cells import LIMITS, Live, Observed, plan_of
 

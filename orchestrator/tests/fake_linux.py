@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from synthetic import write_out
 
-from qbed.plan import Plan
+from qbed.plan.model import Plan
 
 
 def main() -> None:

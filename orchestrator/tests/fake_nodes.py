@@ -19,10 +19,10 @@ import pytest
 from synthetic import write_out
 
 from qbed.errors import QbedError
-from qbed.plan import Plan
+from qbed.plan.model import Plan
 from qbed.substrates.containers import cell, containerlab, labs, session
 from qbed.substrates.containers.engine import Container
-from qbed.taps import Histogram, read_taps
+from qbed.telemetry.taps import Histogram, read_taps
 
 
 class FakeNode(threading.Thread):

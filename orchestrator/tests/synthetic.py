@@ -9,8 +9,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from qbed.plan import Plan
-from qbed.taps import SUMMARY_FIELDS
+from qbed.plan.model import Plan
+from qbed.telemetry.taps import SUMMARY_FIELDS
 
 FULL, ACK = 1514, 66
 

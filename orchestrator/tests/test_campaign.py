@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from campaigns import CAMPAIGN, write_lab
 
-from qbed.campaign import Campaign, CampaignError, column_name, load_campaign
+from qbed.campaign.file import Campaign, CampaignError, column_name, load_campaign
+from qbed.campaign.matrix import MatrixError, build_matrix
 from qbed.cli.run import parse_seeds
-from qbed.matrix import MatrixError, build_matrix
 
 
 def load(tmp_path: Path, text: str) -> Campaign:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.compile import compile_lab
-from qbed.lab import Lab, lab_from_source
-from qbed.plan import Arrivals, Flows, Plan
-from qbed.source import parse
+from qbed.lab.model import Lab, lab_from_source
+from qbed.language.source import parse
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Arrivals, Flows, Plan
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 
@@ -184,14 +184,14 @@ def test_hosts_linked_directly() -> None:
 
 @cache
 def plan_of(path: Path) -> Plan:
-    from qbed.lab import load_lab
+    from qbed.lab.model import load_lab
 
     return compile_lab(load_lab(path))
 
 
 @pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
 def test_plans_are_pure_and_read_back(path: Path) -> None:
-    from qbed.lab import load_lab
+    from qbed.lab.model import load_lab
 
     text = plan_of(path).dumps()
     assert compile_lab(load_lab(path)).dumps() == text

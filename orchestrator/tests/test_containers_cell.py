@@ -13,19 +13,19 @@ import pytest
 from campaigns import write_lab
 from fake_nodes import FakeContainerlab, clab
 
-from qbed.campaign import load_campaign
-from qbed.compile import compile_lab
-from qbed.lab import load_lab
-from qbed.matrix import build_matrix
-from qbed.records import read_counters
-from qbed.sessions import state_folder
-from qbed.store import RunFolder
+from qbed.campaign.file import load_campaign
+from qbed.campaign.matrix import build_matrix
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.results.folder import RunFolder
+from qbed.runs.worker import Outcome, Task, Worker
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name
 from qbed.substrates.containers.engine import EngineError
 from qbed.substrates.containers.labs import read_record, records
-from qbed.worker import Outcome, Task, Worker
+from qbed.substrates.sessions import state_folder
+from qbed.telemetry.records import read_counters
 
 __all__ = ["clab"]
 DILATION = 3

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from qbed.compile import compile_lab
 from qbed.errors import LabError
-from qbed.lab import lab_from_source, load_lab
-from qbed.source import parse
+from qbed.lab.model import lab_from_source, load_lab
+from qbed.language.source import parse
+from qbed.plan.compile import compile_lab
 from qbed.substrates.containers.folder import topology, write_folder
 from qbed.substrates.containers.importing import import_topology
 from qbed.substrates.containers.placement import Machine, Placement, place, shorten

@@ -14,19 +14,19 @@ from fake_nodes import FakeContainerlab, clab
 from typer.testing import CliRunner, Result
 
 from qbed.cli import load_commands
-from qbed.compile import compile_lab
 from qbed.errors import QbedError
-from qbed.lab import load_lab
-from qbed.plan import Plan
-from qbed.sessions import SessionError, state_folder
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
+from qbed.runs.calibrate import LADDER, calibrated, search
 from qbed.substrates import CellError, SubstrateError
 from qbed.substrates.containers import containerlab
 from qbed.substrates.containers import session as containers_session
-from qbed.substrates.containers.calibrate import LADDER, calibrated, search
 from qbed.substrates.containers.containerlab import ContainerlabError
 from qbed.substrates.containers.engine import Engine, EngineError
 from qbed.substrates.containers.labs import lock, read_record, records
-from qbed.wall import shortest_rtt_ns
+from qbed.substrates.sessions import SessionError, state_folder
+from qbed.telemetry.wall import shortest_rtt_ns
 
 __all__ = ["clab"]
 

@@ -12,12 +12,12 @@ import pytest
 from campaigns import LAB
 from synthetic import write_out
 
-from qbed.compile import compile_lab
-from qbed.evidence import Evidence, QueueSummary, examine
-from qbed.lab import load_lab
-from qbed.plan import LinkEvent, Plan
-from qbed.records import Counters
-from qbed.taps import SUMMARY_FIELDS, Run, read_taps
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import LinkEvent, Plan
+from qbed.results.evidence import Evidence, QueueSummary, examine
+from qbed.telemetry.records import Counters
+from qbed.telemetry.taps import SUMMARY_FIELDS, Run, read_taps
 
 
 class Books:

@@ -7,13 +7,13 @@ from collections import defaultdict
 
 import pytest
 
-from qbed.compile import compile_lab
 from qbed.errors import LabError
-from qbed.frr.systems import FIRST, systems
-from qbed.lab import lab_from_source
-from qbed.plan import Node, Plan
-from qbed.routes import Routing
-from qbed.source import parse
+from qbed.lab.model import lab_from_source
+from qbed.language.source import parse
+from qbed.network.routes import Routing
+from qbed.plan.compile import compile_lab
+from qbed.plan.frr.systems import FIRST, systems
+from qbed.plan.model import Node, Plan
 from qbed.substrates.containers.cell import origin_for
 
 CLOS = "topology: {clos: {hosts: 2, racks: 2, spines: 2}}"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from campaigns import CAMPAIGN, write_lab
 
-from qbed import tables
-from qbed.bands import METRICS, Band, parse_band
-from qbed.campaign import CampaignError, load_campaign
-from qbed.gap import compare, write_gap
+from qbed.campaign.bands import METRICS, Band, parse_band
+from qbed.campaign.file import CampaignError, load_campaign
+from qbed.claims.gap import compare, write_gap
 from qbed.json_files import write_json
-from qbed.store import RunFolder
+from qbed.results import tables
+from qbed.results.folder import RunFolder
 
 AXES = [{"name": "tcp", "values": ["reno", "cubic"]}, {"name": "seed", "values": [1, 2]}]
 

@@ -10,9 +10,9 @@ import pytest
 from campaigns import LAB
 from synthetic import write_out
 
-from qbed.compile import compile_lab
-from qbed.lab import load_lab
-from qbed.results import store_cell
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.results.cell import store_cell
 
 SCHEME = "{scheme: droptail, buffer: 128 KB}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from qbed.ideal import train_ns
+from qbed.results.ideal import train_ns
 
 GIGABIT = 1_000_000_000
 

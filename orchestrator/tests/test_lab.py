@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qbed.errors import LabError
-from qbed.lab import Lab, lab_from_source, load_lab
-from qbed.resolve import Resolver
-from qbed.source import parse
-from qbed.units import Amount
+from qbed.lab.model import Lab, lab_from_source, load_lab
+from qbed.language.source import parse
+from qbed.language.units import Amount
+from qbed.network.resolve import Resolver
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from qbed.campaign import load_campaign
+from qbed.campaign.file import load_campaign
 from qbed.errors import LabError
-from qbed.lab import load_lab
-from qbed.library import CAMPAIGN, LAB, create, entries, find, names
+from qbed.lab.library import CAMPAIGN, LAB, create, entries, find, names
+from qbed.lab.model import load_lab
 from qbed.places import labs_folder
 
 

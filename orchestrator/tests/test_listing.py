@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from qbed import tables
 from qbed.errors import QbedError
-from qbed.listing import Listing, lines
+from qbed.results import tables
+from qbed.results.listing import Listing, lines
 
 AXES = [{"name": "scheme", "values": ["droptail", "ecn"]}, {"name": "delay", "values": ["5 us"]}]
 AXES += [{"name": "seed", "values": [1, 2]}]

@@ -4,7 +4,7 @@
 import os
 from pathlib import Path
 
-from qbed.machine import has_huge_pages, xstate_bytes
+from qbed.substrates.virtual.machine import has_huge_pages, xstate_bytes
 
 FIRST_KERNEL = (6, 1)  # with MADV_COLLAPSE of shared memory
 

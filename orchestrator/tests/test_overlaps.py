@@ -15,17 +15,17 @@ from campaigns import write_lab
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.campaign import CampaignError, load_campaign
-from qbed.compile import compile_lab
+from qbed.campaign.file import CampaignError, load_campaign
+from qbed.campaign.matrix import Cell, Matrix, build_matrix
+from qbed.campaign.overlaps import leaves
 from qbed.errors import QbedError
-from qbed.lab import load_lab
-from qbed.matrix import Cell, Matrix, build_matrix
-from qbed.overlaps import leaves
-from qbed.plan import Plan
-from qbed.ports import port_names
-from qbed.queue_settings import rank
-from qbed.schemes import registry
-from qbed.units import format_duration, format_rate, parse_amount, parse_duration, parse_rate
+from qbed.lab.model import load_lab
+from qbed.language.units import format_duration, format_rate, parse_amount, parse_duration, parse_rate
+from qbed.network.queues import rank
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
+from qbed.plan.ports import port_names
+from qbed.schemes.declaration import registry
 
 DUMBBELL = Path(__file__).parents[2] / "labs" / "dumbbell"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qbed import rebuild
-from qbed.rebuild import build_changed, changed_sources
-from qbed.toolchain import ToolchainError
+from qbed.substrates import rebuild
+from qbed.substrates.rebuild import build_changed, changed_sources
+from qbed.substrates.toolchain import ToolchainError
 
 ROOT = Path(__file__).parents[2]
 ECN = Path("schemes/ecn/sch_ecn.c")

@@ -7,8 +7,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from qbed.reference import page, schema
-from qbed.source import read
+from qbed.lab.reference import page, schema
+from qbed.language.source import read
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted((ROOT / "labs").glob("*/lab.yml"))

@@ -9,7 +9,7 @@ import pytest
 from campaigns import CAMPAIGN, LAB, fake_toolchain, write_lab
 
 from qbed.errors import QbedError
-from qbed.experiment import Experiment, prepare
+from qbed.runs.experiment import Experiment, prepare
 
 
 @pytest.fixture(autouse=True)

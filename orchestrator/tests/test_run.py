@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from campaigns import CAMPAIGN, fake_toolchain, write_lab
 
-from qbed.store import RunFolder, StoreError
+from qbed.results.folder import RunFolder, StoreError
 
 
 class Bench:

@@ -11,13 +11,13 @@ from campaigns import write_lab
 from fake_nodes import write_part
 from synthetic import sample, write_out
 
-from qbed.compile import compile_lab
-from qbed.lab import load_lab
-from qbed.plan import Plan
-from qbed.samples import Running, find, stream
-from qbed.sessions import SessionError
+from qbed.lab.model import load_lab
+from qbed.live.samples import Running, find, stream
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
 from qbed.substrates.containers.folder import write_folder
 from qbed.substrates.containers.placement import Placement
+from qbed.substrates.sessions import SessionError
 
 IMAGES = {"host": "a", "linux-switch": "b"}
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from qbed.compile import compile_lab
 from qbed.errors import QbedError
-from qbed.lab import lab_from_source
+from qbed.lab.model import lab_from_source
+from qbed.language.source import parse
+from qbed.language.units import Amount
 from qbed.places import schemes_folder
-from qbed.schemes import Scheme, load_scheme, registry
-from qbed.source import parse
-from qbed.units import Amount
+from qbed.plan.compile import compile_lab
+from qbed.schemes.declaration import Scheme, load_scheme, registry
 
 FOLDERS = sorted(path for path in schemes_folder().iterdir() if path.is_dir())
 

@@ -4,7 +4,7 @@
 import pytest
 
 from qbed.errors import LabError
-from qbed.source import parse, show_path
+from qbed.language.source import parse, show_path
 
 
 def test_every_value_has_its_position() -> None:

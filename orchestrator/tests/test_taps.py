@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import event, header, histogram, sample, summary
 
-from qbed.taps import Histogram, Run, TapError, read_taps
+from qbed.telemetry.taps import Histogram, Run, TapError, read_taps
 
 
 def kinds(data: bytes, queues: int = 4, chunk: int = 1 << 20) -> list[tuple[str, int]]:

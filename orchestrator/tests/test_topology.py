@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.topology import NAME, Network, TopologyError, generators
+from qbed.lab.topology import NAME, Network, TopologyError, generators
 
 SIZES: dict[str, dict[str, st.SearchStrategy[int]]] = {
     "star": {"hosts": st.integers(2, 40)},

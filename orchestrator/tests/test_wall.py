@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from campaigns import write_lab
 
-from qbed.compile import compile_lab
-from qbed.lab import load_lab
-from qbed.plan import Plan
-from qbed.wall import LATE_SHARE, Late, NodeWall, Wall, examine_wall, shortest_rtt_ns
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
+from qbed.telemetry.wall import LATE_SHARE, Late, NodeWall, Wall, examine_wall, shortest_rtt_ns
 
 DILATION = 100
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from qbed.compile import compile_lab
-from qbed.lab import load_lab
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted(path.parent.name for path in ROOT.glob("labs/*/lab.yml"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from qbed.toolchain import ToolchainError, find_toolchain
+from qbed.substrates.toolchain import ToolchainError, find_toolchain
 
 try:
     find_toolchain()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from qbed.toolchain import find_toolchain
+from qbed.substrates.toolchain import find_toolchain
 
 ROOT = Path(__file__).parents[2]
 NODES = ("host", "linux-switch", "router")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from abq_model import COUNTED, Model
 
-from qbed.evidence import QueueSummary, examine
-from qbed.ports import port_names
-from qbed.schemes import registry
-from qbed.taps import SUMMARY_FIELDS, Run, read_taps
+from qbed.plan.ports import port_names
+from qbed.results.evidence import QueueSummary, examine
+from qbed.schemes.declaration import registry
+from qbed.telemetry.taps import SUMMARY_FIELDS, Run, read_taps
 
 from cells import Observed
 from pcap import read_pcap

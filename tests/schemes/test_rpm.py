@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from rpm_model import ACK, CE, ECE, FIN, RST, SYN, CoDel, Expected, Segment, expect, segments
 
-from qbed.plan import Plan, Route, Via
-from qbed.schemes import registry
-from qbed.substrates.virtual import VirtualSubstrate
+from qbed.plan.model import Plan, Route, Via
+from qbed.schemes.declaration import registry
+from qbed.substrates.virtual.guest import VirtualSubstrate
 
 from cells import LIMITS, Observed, plan_of
 from pcap import read_pcap

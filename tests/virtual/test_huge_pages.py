@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from qbed.machine import HUGE_BYTES, has_huge_pages
 from qbed.substrates import virtual
-from qbed.substrates.virtual import boot
-from qbed.toolchain import find_toolchain
+from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual.guest import boot
+from qbed.substrates.virtual.machine import HUGE_BYTES, has_huge_pages
 
 from cells import plan_of
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qbed.records import read_counters
-from qbed.results import store_cell
+from qbed.results.cell import store_cell
+from qbed.telemetry.records import read_counters
 
 from cells import Observed
 from pcap import Packet, read_pcap

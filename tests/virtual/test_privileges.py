@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from qbed.substrates.virtual import VirtualSubstrate
-from qbed.toolchain import Toolchain, find_toolchain
+from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates.virtual.guest import VirtualSubstrate
 
 from cells import LIMITS, Observed, plan_of
 

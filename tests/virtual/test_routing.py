@@ -13,11 +13,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from qbed.plan import Expectation, Plan
-from qbed.results import store_cell
+from qbed.plan.model import Expectation, Plan
+from qbed.results.cell import store_cell
+from qbed.results.tables import read_cell
 from qbed.substrates import CellError
-from qbed.substrates.virtual import VirtualSubstrate
-from qbed.tables import read_cell
+from qbed.substrates.virtual.guest import VirtualSubstrate
 
 from cells import LIMITS, Live, Observed, plan_of
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from qbed.substrates.virtual import boot
-from qbed.toolchain import Toolchain, find_toolchain
+from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates.virtual.guest import boot
 
 from cells import Live, plan_of
 

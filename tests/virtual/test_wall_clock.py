@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qbed.plan import Plan
+from qbed.plan.model import Plan
 from qbed.substrates import virtual
 
 LAB = """

@@ -26,7 +26,7 @@ app = typer.Typer(
 def _say_version(wanted: bool) -> None:
     if not wanted:
         return
-    from qbed.toolchain import ToolchainError, find_toolchain
+    from qbed.substrates.toolchain import ToolchainError, find_toolchain
 
     try:
         manifest = find_toolchain().manifest

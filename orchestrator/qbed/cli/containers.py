@@ -30,7 +30,7 @@ def export(
     seed: Seed = None,
 ) -> None:
     """Write a lab as a Containerlab topology that `containerlab deploy -t` brings up by itself."""
-    from qbed.compile import compile_lab
+    from qbed.plan.compile import compile_lab
     from qbed.substrates.containers.folder import write_folder
     from qbed.substrates.containers.images import images, role
     from qbed.substrates.containers.placement import Machine, place
@@ -76,7 +76,7 @@ def graph(
     sets: Sets = None,
 ) -> None:
     """Print a lab's topology as Containerlab's graph of it."""
-    from qbed.compile import compile_lab
+    from qbed.plan.compile import compile_lab
     from qbed.substrates.containers.containerlab import draw
     from qbed.substrates.containers.folder import write_folder
     from qbed.substrates.containers.images import role as role_of

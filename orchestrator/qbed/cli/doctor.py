@@ -18,7 +18,7 @@ def doctor() -> None:
 
     Exit status 1: something that is needed is missing.
     """
-    from qbed.doctor import examine_machine
+    from qbed.runs.doctor import examine_machine
 
     console = Console(soft_wrap=True, highlight=False)
     bad = False

@@ -12,11 +12,11 @@ import typer
 from rich.console import Console
 
 from qbed.errors import LabError
-from qbed.library import find
-from qbed.source import scalar
+from qbed.lab.library import find
+from qbed.language.source import scalar
 
 if TYPE_CHECKING:
-    from qbed.lab import Lab
+    from qbed.lab.model import Lab
 
 LabPath = Annotated[
     Path, typer.Argument(metavar="LAB", help="A lab's folder, its lab.yml, or a name of `qbed labs`.", callback=find)
@@ -41,7 +41,7 @@ def parse_sets(sets: list[str] | None) -> dict[str, Any]:
 
 def load(lab: Path, sets: list[str] | None) -> Lab:
     """The lab; its warnings go to stderr."""
-    from qbed.lab import load_lab
+    from qbed.lab.model import load_lab
 
     loaded = load_lab(lab, parse_sets(sets))
     for warning in loaded.warnings:
@@ -51,7 +51,7 @@ def load(lab: Path, sets: list[str] | None) -> Lab:
 
 def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None) -> None:
     """Print a lab's plan (plan.json)."""
-    from qbed.compile import compile_lab
+    from qbed.plan.compile import compile_lab
 
     sys.stdout.write(compile_lab(load(lab, sets), seed).dumps())
 
@@ -63,8 +63,8 @@ def inspect_command(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
 ) -> None:
     """Show a lab's nodes, links, addresses, queues and workloads as they will be."""
-    from qbed.compile import compile_lab
-    from qbed.inspection import summary, tables
+    from qbed.plan.compile import compile_lab
+    from qbed.plan.inspect import summary, tables
 
     plan = compile_lab(load(lab, sets), seed)
     if as_json:
@@ -77,14 +77,14 @@ def inspect_command(
 
 def schema_command() -> None:
     """Print the lab file's JSON Schema (docs/lab.schema.json)."""
-    from qbed.reference import schema
+    from qbed.lab.reference import schema
 
     print(json.dumps(schema(), indent=1, ensure_ascii=False))
 
 
 def reference_command() -> None:
     """Print the lab file's reference (docs/lab-file.md)."""
-    from qbed.reference import page
+    from qbed.lab.reference import page
 
     sys.stdout.write(page())
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from qbed.library import create, entries, find
+from qbed.lab.library import create, entries, find
 
 
 def register(app: typer.Typer) -> None:

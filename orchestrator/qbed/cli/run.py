@@ -21,13 +21,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from qbed.library import find
-from qbed.source import scalar
+from qbed.lab.library import find
+from qbed.language.source import scalar
 from qbed.substrates import VIRTUAL
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
-    from qbed.experiment import Conclusion, Experiment
-    from qbed.worker import Outcome
+    from qbed.runs.experiment import Conclusion, Experiment
+    from qbed.runs.worker import Outcome
 
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
@@ -73,9 +73,9 @@ def run(
     Exit status: 0, all as expected; 1, a cell failed or is invalid, a claim did not come out, or (on two substrates) a
     metric's gap is wider than the campaign's `gap:` tolerates; 2, a mistake in the files.
     """
-    from qbed.experiment import conduct, prepare
-    from qbed.rebuild import build_changed
+    from qbed.runs.experiment import conduct, prepare
     from qbed.substrates import Limits
+    from qbed.substrates.rebuild import build_changed
 
     build_changed(lambda text: print(text, file=sys.stderr))
     substrates, dilation = parse_substrates(on), parse_dilation(dilate)
@@ -107,7 +107,7 @@ def run(
 
 def _tell_gap(experiments: list[Experiment]) -> bool:
     """Compare two runs of a campaign; whether a band is broken."""
-    from qbed.gap import compare, write_gap
+    from qbed.claims.gap import compare, write_gap
 
     virtual, other = sorted(experiments, key=lambda experiment: experiment.task.on != VIRTUAL)
     gap = compare(virtual.task.out, other.task.out, virtual.campaign.gap)

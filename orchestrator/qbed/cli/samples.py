@@ -20,7 +20,7 @@ def samples(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
 ) -> None:
     """Print the samples of queues and flows as NDJSON, in the lab's time; the first line says what clock that is."""
-    from qbed.samples import find, stream
+    from qbed.live.samples import find, stream
 
     try:
         for row in stream(find(what), follow=follow):

@@ -16,14 +16,14 @@ import typer
 
 from qbed.cli.run import Dilate, parse_dilation, parse_settings, parse_substrates
 from qbed.errors import QbedError
-from qbed.library import find
-from qbed.sessions import CELL, LAB, Conversation, Session, SessionError, session, sessions, start, stop
+from qbed.lab.library import find
+from qbed.language.units import parse_duration
 from qbed.substrates import VIRTUAL
-from qbed.units import parse_duration
+from qbed.substrates.sessions import CELL, LAB, Conversation, Session, SessionError, session, sessions, start, stop
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
-    from qbed.lab import Lab
-    from qbed.plan import Plan
+    from qbed.lab.model import Lab
+    from qbed.plan.model import Plan
     from qbed.substrates.containers.labs import Record
 
 LabName = Annotated[str, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")]
@@ -49,9 +49,9 @@ def up(
     dilate: Dilate = "auto",
 ) -> None:
     """Bring a lab up: its nodes, links and queues, without its workload."""
-    from qbed.compile import compile_lab
-    from qbed.lab import load_lab
-    from qbed.rebuild import build_changed
+    from qbed.lab.model import load_lab
+    from qbed.plan.compile import compile_lab
+    from qbed.substrates.rebuild import build_changed
 
     build_changed(lambda text: print(text, file=sys.stderr))
     file = _file(lab)
@@ -114,7 +114,7 @@ def execute(
 
 def _check_seen(one: Session, program: str) -> None:
     """Say it if the program is one that the lab does not see, though this machine has it."""
-    from qbed.substrates.virtual import HIDDEN, SEEN, TOOLS
+    from qbed.substrates.virtual.guest import HIDDEN, SEEN, TOOLS
 
     path = Path(program)
     if one.is_up() and any(scratch in path.parents for scratch in HIDDEN) and path.exists():

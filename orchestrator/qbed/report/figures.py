@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import plotly.graph_objects as go
 
-from qbed.campaign import Figure
+from qbed.campaign.file import Figure
 from qbed.report.style import DASHES, Colours, faded, new_figure
 
 SERIES_POINTS = 1200
@@ -45,7 +45,7 @@ class Drawing:
 
 @dataclass
 class Artist:
-    """Draws figures over the views of `qbed.claims.connect`. `axes`: those with several values, in their order."""
+    """Draws figures over the views of `claims.judge.connect`. `axes`: those with several values, in their order."""
 
     connection: Connection
     axes: dict[str, list[Any]]

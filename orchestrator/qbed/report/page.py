@@ -15,11 +15,11 @@ import plotly.io
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from qbed.campaign import Figure
-from qbed.claims import Connection, Verdict, connect, read_verdicts
+from qbed.campaign.file import Figure
+from qbed.claims.judge import Connection, Verdict, connect, read_verdicts
 from qbed.report.figures import USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
-from qbed.store import RunFolder
+from qbed.results.folder import RunFolder
 
 _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",

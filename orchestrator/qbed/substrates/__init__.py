@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from qbed.errors import QbedError
 
 if TYPE_CHECKING:
-    from qbed.lab import Lab
-    from qbed.plan import Plan
+    from qbed.lab.model import Lab
+    from qbed.plan.model import Plan
 
 VIRTUAL = "virtual"
 """What `--on` calls the virtual substrate."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qbed.errors import QbedError
-from qbed.lab import Lab
-from qbed.plan import Plan
+from qbed.lab.model import Lab
+from qbed.plan.model import Plan
 from qbed.substrates import CellError, Limits, Progress
 from qbed.substrates.containers.folder import NODES, SOCKET, write_folder
 from qbed.substrates.containers.gather import gather

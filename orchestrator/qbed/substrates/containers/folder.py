@@ -14,7 +14,7 @@ import yaml
 from qbed.substrates.containers.images import role
 
 if TYPE_CHECKING:
-    from qbed.plan import Link, Plan
+    from qbed.plan.model import Link, Plan
     from qbed.substrates.containers.placement import Placement
 
 NODES, SHARED, PLAN, PLACE, SOCKET, OUT = "nodes", "shared", "plan.json", "place.json", "control.sock", "out"

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from qbed.plan import End, Plan
-from qbed.records import Row, read_done, read_rows
+from qbed.plan.model import End, Plan
 from qbed.substrates import CellError
 from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
-from qbed.substrates.virtual import console_tail
-from qbed.wall import FILE
+from qbed.substrates.virtual.guest import console_tail
+from qbed.telemetry.records import Row, read_done, read_rows
+from qbed.telemetry.wall import FILE
 
 RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
 """What of a flow only its receiver knows."""

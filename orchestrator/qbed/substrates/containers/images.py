@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from qbed.errors import QbedError
 from qbed.places import checkout
-from qbed.plan import Node
+from qbed.plan.model import Node
 
 ROLES = {"host": "host", "switch": "linux-switch"}
 """The role of an image by the kind of node."""

@@ -22,11 +22,11 @@ from typing import Literal
 
 from qbed.errors import QbedError
 from qbed.json_files import write_json
-from qbed.sessions import IN_CONTAINERS, SessionError, state_folder
 from qbed.substrates import SubstrateError
 from qbed.substrates.containers import containerlab
 from qbed.substrates.containers.engine import Container, Engine
 from qbed.substrates.containers.folder import NODES, SHARED
+from qbed.substrates.sessions import IN_CONTAINERS, SessionError, state_folder
 
 RECORD, LOCK, TOPOLOGY = IN_CONTAINERS, "containers.lock", "lab.clab.yml"
 BUSY_S = 60.0
@@ -195,7 +195,7 @@ def ended_containers(record: Record) -> str | None:
 
 
 def _last_words(engine: Engine, container: Container, folder: Path) -> str:
-    from qbed.substrates.virtual import console_tail
+    from qbed.substrates.virtual.guest import console_tail
 
     lines = engine.logs(container) or console_tail(folder / NODES / container.node / "console.log")[-8:]
     shown = "".join(f"\n    | {line}" for line in lines)

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from qbed.errors import LabError
-from qbed.lab import Lab
-from qbed.plan import Plan
-from qbed.resolve import Resolver
+from qbed.lab.model import Lab
+from qbed.network.resolve import Resolver
+from qbed.plan.model import Plan
 
 SYSCTLS = Path("/proc/sys")
 MOST_NAMES = 4

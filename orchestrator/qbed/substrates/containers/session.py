@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from qbed.errors import QbedError
-from qbed.lab import Lab
-from qbed.plan import Plan
-from qbed.sessions import Conversation, SessionError, session, state_folder
+from qbed.lab.model import Lab
+from qbed.plan.model import Plan
 from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.folder import NODES, write_folder
@@ -29,6 +28,7 @@ from qbed.substrates.containers.labs import (
 )
 from qbed.substrates.containers.nodes import connect_to
 from qbed.substrates.containers.placement import Machine, Placement, place
+from qbed.substrates.sessions import Conversation, SessionError, session, state_folder
 
 CELL = "cell"
 BOOT_S = 60.0
@@ -48,7 +48,7 @@ def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Plac
     if before is not None and before.state == "up":
         raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
     if dilation is None:  # what judges the cells of the calibration takes long to import
-        from qbed.substrates.containers.calibrate import calibrated
+        from qbed.runs.calibrate import calibrated
 
         dilation = calibrated(lab, plan)
     placement = place(lab, plan, Machine(), dilation)

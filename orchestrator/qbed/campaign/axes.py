@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The axes of a campaign, and which fields of the lab they and the rest of the file set; `overlaps` has the rules
+by which these may overlap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from qbed.campaign.overlaps import MISSING, Setting, clash, fields, leaves, shown, untrue, varied, within
+from qbed.language.overrides import parse_path
+from qbed.language.source import FieldPath, Source
+
+Value = str | int | float | bool
+Everywhere = Mapping[FieldPath, Mapping[str, Any]]
+"""By its place in the file: what is set in all cells (of a profile)."""
+
+
+class Part(BaseModel):
+    """A part of a campaign file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True)
+
+
+class Alternative(Part):
+    """One alternative of a named axis."""
+
+    name: Value
+    """What the results call it."""
+    set: dict[str, Any]
+    """The lab's fields that it sets."""
+
+
+class FieldAxis(Part):
+    """An axis under another name than its field's."""
+
+    field: str
+    """The lab's field."""
+    values: list[Value] = Field(min_length=1)
+    """Its values."""
+
+
+def _shape(entry: object) -> object:
+    """One message for an entry of no known shape, instead of one for each shape that it does not have."""
+    values = entry.get("values") if isinstance(entry, dict) else entry
+    if isinstance(values, list):
+        if not values:
+            raise ValueError("an axis needs at least one value")
+        names = [str(item.get("name", "")) if isinstance(item, dict) else str(item) for item in values]
+        if len(set(names)) < len(names):
+            raise ValueError("an axis has each value once")
+    if isinstance(entry, dict) and set(entry) == {"field", "values"}:
+        return entry
+    if isinstance(entry, list) and all(isinstance(item, str | int | float | bool) for item in entry):
+        return entry
+    if isinstance(entry, list) and all(isinstance(item, dict) and set(item) == {"name", "set"} for item in entry):
+        return entry
+    raise ValueError("expected a list of values, a list of `{name: ..., set: {...}}`, or `{field: ..., values: [...]}`")
+
+
+AxisEntry = Annotated[FieldAxis | list[Alternative] | list[Value], BeforeValidator(_shape)]
+
+
+def column_name(axis: str) -> str:
+    """The column of an axis: the last name of its field path, with `_` for what is no letter or digit."""
+    last = re.sub(r"\[[^\]]*\]", "", axis).rpartition(".")[2]
+    return re.sub(r"[^A-Za-z0-9]+", "_", last).strip("_").lower()
+
+
+def axis_field(name: str, entry: FieldAxis | list[Alternative] | list[Value]) -> str | None:
+    """The field that an axis of values varies; None of alternatives."""
+    if isinstance(entry, FieldAxis):
+        return entry.field
+    return None if isinstance(entry[0], Alternative) else name
+
+
+def alternatives(entry: FieldAxis | list[Alternative] | list[Value]) -> list[Alternative]:
+    """The alternatives of an axis; none if it has values."""
+    return [one for one in entry if isinstance(one, Alternative)] if isinstance(entry, list) else []
+
+
+def check_axes(axes: Mapping[str, AxisEntry], everywhere: Everywhere, source: Source) -> list[str]:
+    """What is no field, and what undoes an axis."""
+    varying = {name: entry for name, entry in axes.items() if name != "seed"}
+    given = [
+        *(((*place, text), text) for place, settings in everywhere.items() for text in settings),
+        *((place, text) for name, entry in varying.items() for place, text, _ in _settings(name, entry)),
+    ]
+    wrong: list[str] = []
+    for place, text in given:
+        try:
+            if parse_path(text) == ("seed",):
+                raise ValueError("`seed` is always an axis of its own: `axes: {seed: [1, 2, 3]}`")
+        except ValueError as error:
+            wrong.append(source.message(place, str(error), at_key=place[-1] == text))
+    if wrong:
+        return wrong
+    for place, settings in everywhere.items():
+        for text, value in settings.items():
+            for name, entry in varying.items():
+                lost = _lost(name, entry, parse_path(text), value)
+                if lost is not None:
+                    where = f"the axis `{name}` varies ({source.where(('axes', name))}): {shown(lost)}"
+                    wrong.append(source.message((*place, text), f"would undo what {where}", at_key=True))
+    return wrong + list(_clashes(varying, source))
+
+
+def _settings(name: str, entry: AxisEntry) -> Iterator[tuple[FieldPath, str, Any]]:
+    """What an axis sets: where that stands, the field, and an alternative's value."""
+    field = axis_field(name, entry)
+    if field is not None:
+        yield ("axes", name, "field") if isinstance(entry, FieldAxis) else ("axes", name), field, MISSING
+    for number, one in enumerate(alternatives(entry)):
+        yield from ((("axes", name, number, "set", text), text, value) for text, value in one.set.items())
+
+
+def _clashes(axes: Mapping[str, AxisEntry], source: Source) -> Iterator[str]:
+    """Axes that undo each other."""
+    known: list[Setting] = []
+    for name, entry in axes.items():
+        found = [Setting(name, place, parse_path(text), value) for place, text, value in _settings(name, entry)]
+        for one in found:
+            other = next((other for other in known if clash(one, other)), None)
+            if other is not None:
+                where = f"the axis `{other.axis}` sets {shown(other.path)} ({source.where(other.place)})"
+                text = f"the axis `{name}` sets {shown(one.path)}, {where}: one would undo the other"
+                yield source.message(one.place, text, at_key=True)
+                break
+        known.extend(found)
+
+
+def _lost(name: str, entry: AxisEntry, path: FieldPath, value: Any) -> FieldPath | None:
+    """What an axis varies and would lose to a setting that is a part of what it sets."""
+    field = axis_field(name, entry)
+    if field is not None:
+        mine = parse_path(field)
+        return mine if within(path, mine) and path != mine else None
+    every = [leaves(one.set) for one in alternatives(entry)]
+    meaning = varied(every)
+    for one, own in zip(alternatives(entry), every, strict=True):
+        if any(within(path, part) and path != part for part in fields(one.set)):
+            lost = untrue(own, meaning, path, value)
+            if lost is not None:
+                return lost
+    return None

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`campaign.yml`: the question, the matrix of experiments, the claims with the paper's sentences, and the figures.
+
+A campaign has one lab and several axes. An axis is a field of the lab with a list of values, or a name with
+alternatives that each set several fields. `seed` is always an axis. Profiles (`quick`, `paper`) give other values for
+some axes and set fields.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, ValidationError, field_validator, model_validator
+
+from qbed.campaign.axes import Alternative, AxisEntry, Part, Value, check_axes, column_name
+from qbed.campaign.bands import METRICS, Band, parse_band
+from qbed.errors import LabError, nearest
+from qbed.language.messages import explain
+from qbed.language.source import FieldPath, Source, read
+from qbed.results.tables import RESERVED_COLUMNS
+
+_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class CampaignError(LabError):
+    """A campaign file that does not hold together; every message names file, line, field and what was expected."""
+
+
+class Claim(Part):
+    """A sentence that the results must bear out."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    """A short name: lower-case letters, digits, hyphens."""
+    paper: str
+    """The sentence that is checked, as its source has it."""
+    source: str = ""
+    """Where the sentence stands: the paper, its figure or table."""
+    sql: str
+    """DuckDB over the views of `qbed.claims.judge`: one row with a boolean `holds` and the numbers that it rests on."""
+    expect: Literal["holds", "refuted"] = "holds"
+    """`refuted`: it is known not to come out here."""
+    why: str | None = None
+    """Why it does not come out here."""
+    profiles: list[str] | None = None
+    """The profiles whose cells can tell; all of them without it."""
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Claim:
+        if self.expect == "refuted" and not self.why:
+            raise ValueError("a claim with `expect: refuted` needs `why`")
+        return self
+
+
+class Figure(Part):
+    """A figure of the report. `line`, `bar`, `scatter` take SQL with columns x, y and, for several lines, series."""
+
+    kind: Literal["queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "bar", "scatter"]
+    """What it shows."""
+    name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]*$")
+    """Its file's name; the kind without it."""
+    title: str | None = None
+    """Its title."""
+    series: str | None = None
+    """The axis that gives the lines and their colours; the first axis without it."""
+    x: str | None = None
+    """The axis along the x-axis."""
+    where: str | None = None
+    """SQL condition on the cells that it shows, such as `senders = 80`."""
+    queue: str | None = None
+    """The queue that it shows; the bottleneck without it."""
+    sql: str | None = None
+    """Of `line`, `bar`, `scatter`: the rows."""
+    x_title: str | None = None
+    """What the x-axis shows, with its unit."""
+    y_title: str | None = None
+    """What the y-axis shows, with its unit."""
+    log_x: bool = False
+    """A logarithmic x-axis."""
+    log_y: bool = False
+    """A logarithmic y-axis."""
+
+    @model_validator(mode="after")
+    def _rows(self) -> Figure:
+        if (self.sql is not None) != (self.kind in ("line", "bar", "scatter")):
+            raise ValueError("`sql` belongs to the kinds `line`, `bar` and `scatter`, and they need it")
+        return self
+
+
+class Profile(Part):
+    """Other values for some axes, and fields of the lab."""
+
+    axes: dict[str, list[Value]] = Field(default_factory=dict)
+    """By the axis' name: its values, or the names of its alternatives."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the lab."""
+
+
+class Campaign(Part):
+    """A campaign file."""
+
+    lab: str = "lab.yml"
+    """The lab file, beside the campaign file."""
+    question: str = Field(min_length=1)
+    """What the campaign asks, in a sentence."""
+    axes: dict[str, AxisEntry] = Field(default_factory=dict)
+    """The matrix: every combination is a cell."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the lab that hold in every cell."""
+    profiles: dict[str, Profile] = Field(default_factory=dict)
+    """Smaller and larger versions of the matrix."""
+    views: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = Field(default_factory=dict)
+    """By their names: DuckDB SELECTs over the views of `qbed.claims.judge` and those above, for claims and figures."""
+    claims: list[Claim] = Field(default_factory=list)
+    """What should come out."""
+    figures: list[Figure] = Field(default_factory=list)
+    """What the report shows; the usual figures without it."""
+    gap: dict[str, Annotated[Band, PlainValidator(parse_band)]] = Field(default_factory=dict)
+    """By metric: how far its value in containers may be from that in virtual time: `10 %`, `3`, or `10 % or 3`."""
+
+    @field_validator("claims")
+    @classmethod
+    def _unique(cls, claims: list[Claim]) -> list[Claim]:
+        names = [claim.name for claim in claims]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two claims are called `{twice[0]}`")
+        return claims
+
+
+def load_campaign(path: Path) -> tuple[Campaign, Source]:
+    """Read and check a campaign file; `CampaignError` names every mistake and its place."""
+    source = read(path)
+    if not isinstance(source.values, dict):
+        raise CampaignError(
+            [source.message((), "expected the fields of a campaign: `question`, `axes`, `claims`, ...")]
+        )
+    try:
+        campaign = Campaign.model_validate(source.values)
+    except ValidationError as error:
+        raise CampaignError(explain(error, source, Campaign.model_json_schema())) from None
+    _check(campaign, source)
+    return campaign, source
+
+
+def _check(campaign: Campaign, source: Source) -> None:
+    wrong = []
+    for name in campaign.axes:
+        column = column_name(name)
+        if not _COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
+            text = f"`{column}` is no name for a column; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
+            wrong.append(source.message(("axes", name), text, at_key=True))
+    columns = [column_name(name) for name in campaign.axes]
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    wrong.extend(source.message(("axes",), f"two axes have the column `{column}`") for column in twice)
+    everywhere: dict[FieldPath, dict[str, Any]] = {("set",): campaign.set} | {
+        ("profiles", name, "set"): profile.set for name, profile in campaign.profiles.items()
+    }
+    wrong += check_axes(campaign.axes, everywhere, source)
+    wrong += _wrong_profiles(campaign, source)
+    for name in campaign.gap:
+        if name not in METRICS:
+            wrong.append(
+                source.message(("gap", name), f"no metric is called `{name}`{nearest(name, METRICS)}", at_key=True)
+            )
+    for index, claim in enumerate(campaign.claims):
+        wrong.extend(
+            source.message(("claims", index, "profiles"), f"no profile `{name}`{nearest(name, campaign.profiles)}")
+            for name in claim.profiles or ()
+            if name not in campaign.profiles
+        )
+    if wrong:
+        raise CampaignError(wrong)
+
+
+def _wrong_profiles(campaign: Campaign, source: Source) -> list[str]:
+    wrong = []
+    for name, profile in campaign.profiles.items():
+        for axis, values in profile.axes.items():
+            place = ("profiles", name, "axes", axis)
+            given = campaign.axes.get(axis)
+            if given is None and axis != "seed":
+                hint = nearest(axis, [*campaign.axes, "seed"])
+                wrong.append(source.message(place, f"the campaign has no axis `{axis}`{hint}", at_key=True))
+            elif not values:
+                wrong.append(source.message(place, "an axis needs at least one value"))
+            elif isinstance(given, list) and isinstance(given[0], Alternative):
+                known = [alternative.name for alternative in given if isinstance(alternative, Alternative)]
+                hints = [nearest(str(value), map(str, known)) for value in values]
+                wrong.extend(
+                    source.message((*place, i), f"`{json.dumps(value)}` is no alternative{hints[i]}")
+                    for i, value in enumerate(values)
+                    if value not in known
+                )
+    return wrong

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix of a campaign: its cells, numbered, each computed from its number and never all held at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qbed.campaign.axes import FieldAxis, Value, alternatives, axis_field, column_name
+from qbed.campaign.file import Campaign
+from qbed.campaign.overlaps import MISSING, Fields, fields, leaves, look, shown, untrue, varied, within, without
+from qbed.errors import LabError, QbedError, nearest
+from qbed.language.overrides import parse_path
+from qbed.language.source import FieldPath, show_path
+
+
+class MatrixError(QbedError):
+    """A profile or seed that the campaign does not have, or settings under which a label would not be true."""
+
+    exit_status = 2
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: what the results call each value, and which fields of the lab it sets."""
+
+    name: str
+    values: tuple[Value, ...]
+    settings: tuple[Mapping[str, Any], ...]
+    field: FieldPath | None = None
+    """Of an axis of values: what it varies."""
+    meaning: frozenset[FieldPath] = frozenset()
+    """What a value's name stands for: those of the fields that it sets which the lab must have in each of its cells."""
+
+    @property
+    def kind(self) -> str:
+        """The column's type: `int`, `float`, `bool` or `str`."""
+        kinds = {type(value) for value in self.values}
+        if kinds == {int, float}:
+            return "float"
+        return kinds.pop().__name__ if len(kinds) == 1 else "str"
+
+    def shown(self, index: int) -> Value:
+        """What the results call a value, in the type of the column."""
+        value = self.values[index]
+        return str(value) if self.kind == "str" else float(value) if self.kind == "float" else value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment: its number, its seed, what the axes say, and the fields of the lab that this sets."""
+
+    number: int
+    seed: int
+    values: Mapping[str, Value]
+    settings: Mapping[str, Any]
+    promises: Mapping[FieldPath, tuple[str, Any]] = field(default_factory=dict)
+    """What its labels say: by field, the axis that says it, and the value."""
+
+    def check(self, lab: Any) -> None:
+        """`LabError` if the lab's values, as they were validated, are not what the labels say."""
+        for path, (axis, value) in self.promises.items():
+            found = look(lab, path)
+            if found != value:
+                has = "nothing" if found is MISSING else f"`{found}`"
+                label = f"the axis `{axis}` says `{self.values[axis]}`"
+                raise LabError([f"{label}, but {shown(path)} is {has} and not `{value}`"])
+
+    def without(self, text: str) -> Cell:
+        """The same without one of its settings."""
+        return replace(
+            self, settings={name: value for name, value in self.settings.items() if name != text}, promises={}
+        )
+
+    def settings_of(self, lab: Any) -> dict[str, Any]:
+        """Its settings as the lab has them (its values, as they were validated), whatever was asked for."""
+        found = {text: look(lab, parse_path(text)) for text in self.settings}
+        return {text: value for text, value in found.items() if value is not MISSING}
+
+    @property
+    def folder(self) -> str:
+        return f"{self.number:06d}"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All combinations of the axes; the last axis, the seed, moves fastest."""
+
+    axes: tuple[Axis, ...]
+    common: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that hold in every cell; an axis overrides them."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that hold whatever else is set: `--set`."""
+
+    def __len__(self) -> int:
+        return math.prod(len(axis.values) for axis in self.axes)
+
+    def __iter__(self) -> Iterator[Cell]:
+        return map(self.cell, range(len(self)))
+
+    def cell(self, number: int) -> Cell:
+        """The cell with this number (mixed radix: one digit an axis)."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        digits: list[int] = []
+        rest = number
+        for axis in reversed(self.axes):
+            rest, digit = divmod(rest, len(axis.values))
+            digits.append(digit)
+        return self._cell(number, digits[::-1])
+
+    def _cell(self, number: int, digits: Sequence[int]) -> Cell:
+        settings = dict(self.common)
+        values: dict[str, Value] = {}
+        promises: dict[FieldPath, tuple[str, Any]] = {}
+        places = list(zip(self.axes, digits, strict=True))
+        for axis, digit in places:
+            values[axis.name] = axis.shown(digit)
+        for axis, digit in sorted(places, key=lambda place: place[0].field is not None):
+            settings |= axis.settings[digit]
+            given = leaves(axis.settings[digit]) if axis.meaning else {}
+            promises |= {path: (axis.name, given[path]) for path in axis.meaning if path in given}
+        return Cell(number, int(values["seed"]), values, {**settings, **self.fixed}, promises)
+
+    def samples(self) -> Iterator[Cell]:
+        """A few cells in which every value of every axis occurs: enough to find a value that the lab refuses."""
+        for place, axis in enumerate(self.axes):
+            for digit in range(len(axis.values)):
+                if (digit or place == 0) and axis.name != "seed":
+                    digits = [digit if other == place else 0 for other in range(len(self.axes))]
+                    yield self._cell(0, digits)
+        if len(self.axes) == 1:
+            yield self.cell(0)
+
+    def beside(self, place: int, one: int, other: int) -> Iterator[tuple[Cell, Cell]]:
+        """Pairs of cells that differ in one axis only, beside each value of each other axis."""
+        digits = [[0] * len(self.axes)]
+        for number, axis in enumerate(self.axes):
+            if number != place and axis.name != "seed":
+                digits += [
+                    [*[0] * number, digit, *[0] * (len(self.axes) - number - 1)] for digit in range(1, len(axis.values))
+                ]
+        for first in digits:
+            second = list(first)
+            first[place], second[place] = one, other
+            yield self._cell(0, first), self._cell(0, second)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the axes and their types."""
+        return {axis.name: axis.kind for axis in self.axes}
+
+    def describe(self) -> dict[str, Any]:
+        """The whole matrix as JSON: what must be equal for a run to be continued."""
+        axes = [{"name": axis.name, "values": axis.values, "set": axis.settings} for axis in self.axes]
+        return {"axes": axes, "set": {**self.common, **self.fixed}}
+
+
+def build_matrix(
+    campaign: Campaign,
+    profile: str | None = None,
+    *,
+    seeds: list[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Matrix:
+    """The matrix of a profile (None: the campaign as it stands).
+
+    `settings` (from `--set`) hold in every cell, whatever else sets these fields or parts of them (`overlaps`). An
+    axis that varies one of them has that one value; `MatrixError` if then a name of an axis would not be true.
+    """
+    if profile is not None and profile not in campaign.profiles:
+        raise MatrixError(f"the campaign has no profile `{profile}`{nearest(profile, campaign.profiles)}")
+    chosen = campaign.profiles.get(profile) if profile is not None else None
+    other = chosen.axes if chosen is not None else {}
+    fixed = _fixed(settings or {})
+    if ("seed",) in fixed:
+        if seeds is not None:
+            raise MatrixError("expected --seeds or `--set seed=N`, not both")
+        seeds = [fixed.pop(("seed",))]
+    plain = {path for name, entry in campaign.axes.items() if (path := _field(name, entry)) is not None}
+    axes = [
+        _axis(name, entry, other.get(name), fixed, plain) for name, entry in campaign.axes.items() if name != "seed"
+    ]
+    own_seeds = campaign.axes.get("seed", [1])
+    numbers = seeds or other.get("seed") or (own_seeds if isinstance(own_seeds, list) else own_seeds.values)
+    if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in numbers):
+        raise MatrixError(f"seeds are whole numbers from 0 to {2**32 - 1}, got {list(numbers)}")
+    unique: list[Any] = list(dict.fromkeys(numbers))
+    axes.append(Axis("seed", tuple(unique), tuple({} for _ in unique)))
+    common = without(campaign.set, fields(chosen.set)) | chosen.set if chosen is not None else campaign.set
+    return Matrix(tuple(axes), without(common, fixed), {show_path(path): value for path, value in fixed.items()})
+
+
+def _fixed(settings: Mapping[str, Any]) -> Fields:
+    found: Fields = {}
+    for text, value in settings.items():
+        try:
+            found[parse_path(text)] = value
+        except ValueError as error:
+            raise MatrixError(f"--set {text}={value}: {error}") from None
+    return found
+
+
+def _field(name: str, entry: Any) -> FieldPath | None:
+    text = axis_field(name, entry)
+    return None if text is None else parse_path(text)
+
+
+def _axis(name: str, entry: Any, other: list[Value] | None, fixed: Fields, plain: set[FieldPath]) -> Axis:
+    column, path = column_name(name), _field(name, entry)
+    if path is None:
+        return _alternatives(name, {one.name: one.set for one in alternatives(entry)}, other, fixed, plain)
+    values = tuple(other or (entry.values if isinstance(entry, FieldAxis) else entry))
+    for above, value in sorted(fixed.items(), key=lambda item: len(item[0])):
+        if within(path, above):
+            given = look(value, path[len(above) :])
+            if given is MISSING or given is None or isinstance(given, dict | list):
+                raise MatrixError(f"{_asked(above, value)} leaves no value of {shown(path)} for the axis `{name}`")
+            values = (given,)
+        elif within(above, path):
+            raise MatrixError(f"{_asked(above, value)} is a part of {shown(path)}, which the axis `{name}` varies")
+    kept = tuple(without({show_path(path): value}, fixed) for value in values)
+    return Axis(column, values, kept, path, frozenset({path}))
+
+
+def _alternatives(
+    name: str,
+    known: dict[Value, dict[str, Any]],
+    other: list[Value] | None,
+    fixed: Fields,
+    plain: set[FieldPath],
+) -> Axis:
+    labels = tuple(other or known)
+    given = {label: leaves(known[label]) for label in known}
+    meaning = varied(list(given.values())) - plain  # what has a column of its own is said there
+    for path, value in fixed.items():
+        for label in labels:
+            leaf = untrue(given[label], meaning, path, value)
+            if leaf is not None:
+                raise MatrixError(
+                    f"{_asked(path, value)} would make the name `{label}` of the axis `{name}` untrue, whose"
+                    f" alternatives differ in {shown(leaf)}; set what they have in common, or give the campaign such"
+                    " an alternative"
+                )
+    kept = tuple(without(known[label], fixed) for label in labels)
+    return Axis(column_name(name), labels, kept, None, frozenset(meaning))
+
+
+def _asked(path: FieldPath, value: Any) -> str:
+    return f"--set {show_path(path)}={value}"
+
+
+def fingerprint(description: Mapping[str, Any]) -> str:
+    """A short hash of something described as JSON."""
+    text = json.dumps(description, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

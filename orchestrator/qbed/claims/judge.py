@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: SQL over a run's tables says whether a sentence of a paper holds here.
+
+The views `cells`, `flows`, `queues`, `queue_series`, `queue_events`, `tcp_info`, `routes` and `convergence` hold
+complete cells only, each row with its cell's axes as columns. `all_cells` also has those that failed or are invalid.
+A campaign's own views build on them, and `MACROS` are functions for all. One thread: sums of floats come out equal
+each time.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pydantic import BaseModel, ConfigDict
+
+from qbed.campaign.file import Claim
+from qbed.errors import QbedError
+from qbed.results import tables
+from qbed.results.folder import RunFolder, StoreError
+
+Connection = duckdb.DuckDBPyConnection
+
+STUDENT_95 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
+    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""The 97.5 % quantiles of Student's t distribution for 1 to 30 degrees of freedom."""
+MACROS = (
+    # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything
+    "jain_index(x) AS pow(sum(x), 2) / (count(x) * sum(pow(x, 2)))",
+    # half the width of the mean's 95 % confidence interval; NULL for a single value, beyond 31 values a little too wide
+    f"interval_95(x) AS {list(STUDENT_95)}[least(count(x) - 1, {len(STUDENT_95)})] * stddev(x) / sqrt(count(x))",
+)
+"""Aggregates for claims, figures and views."""
+# Of each instant at which links went down or came up: how long routes went on changing, until the next such instant.
+_CONVERGENCE = """
+WITH events AS (
+    SELECT cell{axes}, time_ns AS at_ns, list_sort(list(DISTINCT link)) AS links, change AS state
+    FROM routes e WHERE link IS NOT NULL AND change IN ('down', 'up') GROUP BY ALL),
+  spans AS (
+    SELECT *, lead(at_ns) OVER (PARTITION BY cell ORDER BY at_ns) AS until_ns FROM events)
+SELECT e.cell{axes}, e.at_ns, e.links, e.state, count(r.time_ns) AS changes,
+  coalesce(max(r.time_ns - e.at_ns), 0) AS convergence_ns
+FROM spans e LEFT JOIN routes r ON r.cell = e.cell AND r.change IN ('set', 'removed') AND r.protocol <> 'kernel'
+  AND r.time_ns >= e.at_ns AND r.time_ns < coalesce(e.until_ns, 9223372036854775807)
+GROUP BY ALL
+"""
+
+
+class Verdict(BaseModel):
+    """What came of a claim. `verdict` is `holds`, `refuted`, `undecided` (then `reason` says why) or `not asked`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    paper: str
+    source: str
+    sql: str
+    expect: str
+    why: str | None
+    verdict: str
+    reason: str | None = None
+    measured: dict[str, Any] = {}
+
+    @property
+    def as_expected(self) -> bool:
+        return self.verdict in (self.expect, "not asked")
+
+
+def connect(run: Path) -> Connection:
+    """DuckDB with the macros and views of a merged run folder; `QbedError` if a view of the campaign's own fails."""
+    store = RunFolder(run)
+    if not store.table("cells").exists():
+        raise StoreError(f"{run} has no merged tables: its run is not finished; `qbed run --out {run}` goes on with it")
+    identity = store.identity()
+    files = {name: _file(store, name) for name in ("cells", *tables.SCHEMAS) if store.table(name).exists()}
+    connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files)
+    for view in identity.get("views", ()):
+        try:
+            define(connection, view["name"], view["sql"])
+        except duckdb.Error as error:
+            raise QbedError(f"the campaign's view `{view['name']}` is wrong: {error}") from error
+    return connection
+
+
+def connect_empty(columns: dict[str, str]) -> Connection:
+    """The same without a run and a campaign's own views: tables without rows. `columns`: those of the axes."""
+    return _connect(list(columns), {}, tables.cells_schema(columns))
+
+
+def _connect(axes: list[str], files: dict[str, str], cells: Any = None) -> Connection:
+    """Macros and views; tables that have no file are empty."""
+    connection = duckdb.connect()
+    connection.execute("SET threads TO 1; SET enable_progress_bar = false")
+    for macro in MACROS:
+        connection.execute(f"CREATE MACRO {macro}")
+    for name, schema in {"cells": cells, **tables.SCHEMAS}.items():
+        if name not in files:
+            connection.register(f"empty_{name}", schema.empty_table())
+    define(connection, "all_cells", f"SELECT * FROM {files.get('cells', 'empty_cells')}")
+    define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
+    columns = ", ".join(f'c."{axis}"' for axis in axes)
+    for name in tables.SCHEMAS:
+        source = files.get(name, f"empty_{name}")
+        define(connection, name, f"SELECT {columns}, t.* FROM {source} t JOIN cells c USING (cell)")
+    define(connection, "convergence", _CONVERGENCE.format(axes="".join(f', e."{axis}"' for axis in axes)))
+    return connection
+
+
+def define(connection: Connection, name: str, sql: str) -> None:
+    """Make a view; `duckdb.Error` if its SQL is wrong."""
+    connection.execute(f"CREATE VIEW {name} AS {sql}")
+
+
+def _file(store: RunFolder, name: str) -> str:
+    path = str(store.table(name)).replace("'", "''")
+    return f"read_parquet('{path}')"
+
+
+def judge_all(connection: Connection, claims: list[Claim], profile: str | None) -> list[Verdict]:
+    """The verdict of each claim. With failed or invalid cells none is decided: a part proves nothing of the whole."""
+    rows = connection.execute(
+        "SELECT status, count(*) FROM all_cells WHERE status <> 'complete' GROUP BY 1 ORDER BY 1"
+    ).fetchall()
+    gaps = " and ".join(f"{count} {status}" for status, count in rows)
+    verdicts = []
+    for claim in claims:
+        if claim.profiles is not None and profile not in claim.profiles:
+            outcome: dict[str, Any] = {"verdict": "not asked", "reason": f"only in {', '.join(claim.profiles)}"}
+        else:
+            outcome = _ask(connection, claim)
+            if gaps:
+                outcome |= {"verdict": "undecided", "reason": f"cells are missing: {gaps}"}
+        verdicts.append(Verdict(**claim.model_dump(exclude={"profiles"}), **outcome))
+    return verdicts
+
+
+def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
+    try:
+        result = connection.execute(claim.sql)
+        names = [column[0] for column in result.description or ()]
+        rows = result.fetchmany(2)
+    except duckdb.Error as error:
+        return {"verdict": "undecided", "reason": f"the SQL fails: {error}"}
+    if len(rows) != 1 or "holds" not in names:
+        return {"verdict": "undecided", "reason": "the SQL must give one row with a column `holds`"}
+    values = dict(zip(names, rows[0], strict=True))
+    holds = values.pop("holds")
+    measured = {name: _plain(value) for name, value in values.items()}
+    if not isinstance(holds, bool):
+        return {"verdict": "undecided", "reason": f"`holds` is {holds}, not true or false", "measured": measured}
+    return {"verdict": "holds" if holds else "refuted", "measured": measured}
+
+
+def _plain(value: Any) -> Any:
+    """A value of DuckDB as JSON: decimals become numbers, whatever is unknown becomes text."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def read_verdicts(run: Path) -> list[Verdict]:
+    """The verdicts that a run's claims.json holds."""
+    try:
+        return [Verdict.model_validate(item) for item in json.loads((run / "claims.json").read_bytes())]
+    except (OSError, ValueError) as error:
+        raise QbedError(f"{run / 'claims.json'} cannot be read: {error}") from error

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab file: what a user writes."""

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The labs that come with qbed: found by their names, listed with what they ask and need, and copied to start from."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbed.errors import LabError, nearest
+from qbed.language.source import read
+from qbed.places import labs_folder
+
+LAB, CAMPAIGN = "lab.yml", "campaign.yml"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_README = """\
+# {title}
+
+{question}
+
+    qbed run {folder}{profile}
+    qbed inspect {folder}
+
+`lab.yml` says what there is and what happens, `campaign.yml` what is varied, claimed and drawn.
+They began as those of the lab `{like}`: change the question first.
+
+## What came out
+
+Nothing yet.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A lab of the library: `others` are further campaigns in its folder."""
+
+    name: str
+    question: str
+    profiles: tuple[str, ...]
+    needs: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def names() -> list[str]:
+    """The labs that come with qbed."""
+    return sorted(path.parent.name for path in labs_folder().glob(f"*/{LAB}"))
+
+
+def find(path: Path) -> Path:
+    """The path as it is; if nothing is there, the library's lab (or campaign: `incast/sizes.yml`) of that name."""
+    if path.exists() or path.is_absolute() or path.parts[:1] in ((), ("..",)):
+        return path
+    own = labs_folder() / path
+    if own.exists():
+        return own
+    if len(path.parts) > 1 or path.suffix:
+        return path
+    raise LabError([f"{path}: there is no such folder or file, and no such lab{nearest(str(path), names())}"])
+
+
+def entries() -> Iterator[Entry]:
+    """Every lab, with what its campaign file says."""
+    for name in names():
+        folder = labs_folder() / name
+        campaign = _values(folder / CAMPAIGN)
+        others = tuple(sorted(path.name for path in folder.glob("*.yml") if path.name not in (LAB, CAMPAIGN)))
+        profiles = tuple(campaign.get("profiles") or ())
+        yield Entry(name, str(campaign.get("question", "")), profiles, _needs(_values(folder / LAB)), others)
+
+
+def _needs(lab: dict[str, Any]) -> tuple[str, ...]:
+    """What a lab needs beyond qbed."""
+    found = ["FRR"] if lab.get("routing") == "frr" else []
+    if any("qdisc" in settings for settings in (lab.get("switches") or {}).values() if isinstance(settings, dict)):
+        found.append("tc")
+    return tuple(found)
+
+
+def _values(file: Path) -> dict[str, Any]:
+    values = read(file).values if file.exists() else {}
+    return values if isinstance(values, dict) else {}
+
+
+def create(place: Path, like: Path) -> None:
+    """Write the lab folder `place` to start from, as the lab `like` is; nothing is overwritten."""
+    if not _NAME.fullmatch(place.name):
+        raise LabError([f"{place.name}: expected a lab's name: letters a-z, digits and `-`, such as `my-lab`"])
+    if place.exists() or place.is_symlink():
+        raise LabError([f"{place} exists already; choose another name"])
+    if not place.parent.is_dir():
+        raise LabError([f"{place.parent}: there is no such folder"])
+    model = like if like.is_dir() else like.parent
+    if not (model / LAB).is_file():
+        raise LabError([f"--like {like}: expected a lab's folder, with a {LAB}"])
+    beside = place.with_name(f".{place.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    for file in sorted(model.glob("*.yml")):
+        text = file.read_text()
+        if file.name == LAB:
+            text = re.sub(r"(?m)^name:.*$", f"name: {place.name}", text, count=1)
+        (beside / file.name).write_text(text)
+    campaign = _values(model / CAMPAIGN)
+    profiles = list(campaign.get("profiles") or ())
+    (beside / "README.md").write_text(
+        _README.format(
+            title=place.name.replace("-", " ").capitalize(),
+            question=campaign.get("question", "What does this lab do?"),
+            folder=place,
+            profile=f" --profile {profiles[0]}" if profiles else "",
+            like=model.name,
+        )
+    )
+    beside.rename(place)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab file: its typed model, and how it is read.
+
+`load_lab` reads, applies overrides (a campaign's axes, `--set`) to the raw values, validates, and checks what no
+single field can show. It raises `LabError` with one clear message for each thing that is wrong, never anything else.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
+
+from qbed.errors import LabError
+from qbed.lab.frr import FrrSettings
+from qbed.lab.settings import HostSettings, LinkSettings, SwitchSettings
+from qbed.lab.topology import Network, generators
+from qbed.lab.workloads import Workload
+from qbed.language.messages import explain
+from qbed.language.overrides import apply_overrides
+from qbed.language.source import Source, read
+from qbed.language.strict import Strict
+from qbed.language.units import (
+    DURATIONS,
+    Duration,
+    PositiveDuration,
+    Size,
+    between,
+    format_size,
+    parse_duration,
+    pattern,
+)
+
+
+class _OneTopology(Strict):
+    """The lab's nodes and links: exactly one generator with its settings."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "_OneTopology":
+        if len(self._given()) != 1:
+            raise ValueError("expected exactly one of " + ", ".join(f"`{name}`" for name in generators()))
+        return self
+
+    def _given(self) -> list[str]:
+        return [name for name in generators() if getattr(self, name.replace("-", "_")) is not None]
+
+    @property
+    def generator(self) -> str:
+        """The name of the generator."""
+        return self._given()[0]
+
+    def build(self) -> Network:
+        """The network. TopologyError if the settings do not fit together."""
+        settings = getattr(self, self.generator.replace("-", "_"))
+        network: Network = generators()[self.generator].build(settings)
+        return network
+
+
+Topology: type[_OneTopology] = create_model(
+    "Topology",
+    __base__=_OneTopology,
+    __doc__=_OneTopology.__doc__,
+    **{  # type: ignore[call-overload]
+        name.replace("-", "_"): (
+            module.Settings | None,
+            Field(default=None, alias=name, description=module.Settings.__doc__),
+        )
+        for name, module in generators().items()
+    },
+)
+
+EVERY_PACKET = "every packet"
+
+
+def _word_or_duration(*words: str) -> Any:
+    """A field's type: one of the words, or an interval in ns."""
+    expected = " or ".join(f"`{word}`" for word in words)
+
+    def parse(value: object) -> object:
+        value = "off" if value is False else value
+        if value in words:
+            return value
+        try:
+            interval = parse_duration(value)
+        except ValueError:
+            interval = 0
+        if interval == 0:
+            raise ValueError(f"expected {expected} or an interval such as `100 us`, got `{value}`")
+        return interval
+
+    return Annotated[
+        Any,
+        PlainValidator(parse),
+        WithJsonSchema({"anyOf": [{"enum": list(words)}, {"type": "string", "pattern": pattern(DURATIONS)}]}),
+    ]
+
+
+if TYPE_CHECKING:
+    QueueMode = str | int
+    FlowMode = str | int
+else:
+    QueueMode = _word_or_duration("summary", EVERY_PACKET)
+    FlowMode = _word_or_duration("off")
+
+
+class Observe(Strict):
+    """What is recorded. Totals, time-weighted means, maxima and histograms of every queue always are."""
+
+    queues: QueueMode = "summary"
+    """Of the switches' queues: `summary`, the interval of a series (`100 us`), or `every packet`."""
+    host_queues: QueueMode = "summary"
+    """The same for the queues of the hosts' own network cards."""
+    ports: dict[str, QueueMode] = Field(default_factory=dict)
+    """The same for single queues: the end of a link, such as `s1>h1` or `s1>*`."""
+    flows: FlowMode = "off"
+    """The interval of a series of each TCP flow's TCP_INFO, or `off`."""
+
+
+def _capture(value: object) -> object:
+    return {"end": value} if isinstance(value, str) else value
+
+
+class Capture(Strict):
+    """Packets to write to a file: those that the link's end sends and receives."""
+
+    end: str
+    """The end of a link, such as `h1>s1`: at h1, towards s1."""
+    snaplen: Annotated[Size, between(1, 65535, format_size)] = 128
+    """The most bytes of each packet."""
+
+
+class LinkEvent(Strict):
+    """A link that goes down or comes up while the lab runs, both ends at once."""
+
+    at: Duration = Field(examples=["500 ms"])
+    """When, after the lab's epoch."""
+    link: str
+    """The link's name (`rack1-spine1`), or a glob or range of names."""
+    state: Literal["down", "up"]
+    """What it becomes. Links are up at first."""
+
+
+class Lab(Strict):
+    """A lab: its network, its hosts and switches, and what happens in it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    """The lab's name: letters a-z, digits and `-`."""
+    topology: Topology  # type: ignore[valid-type]
+    """The network: exactly one generator, by its name, with its settings."""
+    links: dict[str, LinkSettings]
+    """By `default`, a layer of the topology, a link's name or glob (`h1-s1`, `h*-s1`), or one direction (`h1>s1`);
+    later kinds win.
+    """
+    switches: dict[str, SwitchSettings] = Field(default_factory=dict)
+    """By `default`, a switch's name, glob or range, or one port (`s1>h1`: its queue towards h1); later kinds win."""
+    hosts: dict[str, HostSettings] = Field(default_factory=dict)
+    """By `default`, or a host's name, glob or range; names win over globs."""
+    addressing: Literal["ipv4", "ipv6", "both"] = "ipv4"
+    """Which addresses the nodes have."""
+    routing: Literal["static", "frr"] = "static"
+    """Who finds the switches' routes: the compiler, once (`static`), or FRR's daemons, while the lab runs."""
+    frr: FrrSettings = Field(default_factory=FrrSettings)
+    """How FRR routes, with `routing: frr`."""
+    workload: list[Workload] = Field(default_factory=list, max_length=10_000)
+    """What the hosts send."""
+    events: list[LinkEvent] = Field(default_factory=list, max_length=10_000)
+    """Links that fail, and that come back."""
+    observe: Observe = Field(default_factory=Observe)
+    """What is recorded."""
+    capture: list[Annotated[Capture, BeforeValidator(_capture, json_schema_input_type=str | Capture)]] = Field(
+        default_factory=list
+    )
+    """Where packets are captured."""
+    duration: PositiveDuration = Field(examples=["100 ms"])
+    """How long the lab runs after its epoch; set-up comes before it."""
+    seed: int = Field(default=1, ge=0, lt=2**32)
+    """Of everything random: equal seeds give equal runs."""
+    memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
+    """Of the lab's kernel; estimated without it."""
+
+    _source: Source = PrivateAttr(default_factory=lambda: Source(file="<lab>", folder=Path()))
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed but probably not meant, one message each."""
+        return self._warnings
+
+    @property
+    def source(self) -> Source:
+        """The file it came from, for messages."""
+        return self._source
+
+    @cached_property
+    def network(self) -> Network:
+        """The nodes and links. TopologyError if the generator's settings do not fit together."""
+        network: Network = self.topology.build()  # type: ignore[attr-defined]
+        return network
+
+
+def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Lab:
+    """Read a lab file, or the `lab.yml` of a folder.
+
+    `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation.
+    LabError says everything that is wrong.
+    """
+    path = Path(path)
+    return lab_from_source(read(path / "lab.yml" if path.is_dir() else path), overrides)
+
+
+def lab_from_source(source: Source, overrides: Mapping[str, Any] | None = None) -> Lab:
+    """The same from parsed YAML."""
+    from qbed.network.checks import check
+
+    if not isinstance(source.values, dict):
+        raise LabError([source.message((), "expected a lab: a mapping of fields such as `name: my-lab`")])
+    apply_overrides(source, overrides or {})
+    try:
+        lab = Lab.model_validate(source.values, context={"folder": source.folder})
+    except ValidationError as error:
+        raise LabError(explain(error, source, lab_schema())) from None
+    lab._source = source
+    problems = check(lab)
+    if problems.errors:
+        raise LabError(problems.errors)
+    lab._warnings = problems.warnings
+    return lab
+
+
+def lab_schema() -> dict[str, Any]:
+    """The lab file's JSON Schema, with every scheme's parameters among the settings of queues."""
+    from qbed.lab.reference import schema
+
+    return schema()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a link's end, a switch's port and a host can be told: the settings under `links`, `switches` and `hosts`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from qbed.language.strict import Strict
+from qbed.language.units import (
+    LARGEST,
+    Amount,
+    Duration,
+    Packets,
+    PositiveRate,
+    Share,
+    Size,
+    between,
+    format_duration,
+    format_packets,
+)
+
+CongestionControl = Literal[
+    "cubic", "reno", "dctcp", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
+]
+"""The congestion controls that the lab kernel has (kernel/config.fragment)."""
+
+
+def _switch(value: object) -> object:
+    """`on`/`off` as YAML 1.1 readers (a campaign's axis, an editor) may have turned them into booleans."""
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+def _one_or_list(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(_switch)]
+Rates = Annotated[
+    list[PositiveRate],
+    BeforeValidator(_one_or_list, json_schema_input_type=PositiveRate | list[PositiveRate]),
+    Field(min_length=1),
+]
+Durations = Annotated[
+    list[Duration], BeforeValidator(_one_or_list, json_schema_input_type=Duration | list[Duration]), Field(min_length=1)
+]
+
+
+class LinkFields(Strict):
+    """A link's fields, of one direction or of both."""
+
+    rate: Rates | None = None
+    """Bits a second on the wire. A list spreads over the links that this entry names, in their order, in equal
+    blocks.
+    """
+    delay: Durations | None = None
+    """Propagation delay of one direction. A list spreads as with `rate`."""
+    overhead: Annotated[Size | None, Field(examples=["24 B"])] = None
+    """Bytes that each frame costs on the wire beyond its Ethernet header and payload: 24 for preamble, FCS and gap."""
+    loss: Share | None = None
+    """Probability that a frame is lost on the way, below 1."""
+    mtu: Annotated[Size | None, Field(examples=["1500 B"])] = None
+    """The largest IP packet; both ends of a link have the same."""
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the file gives, without the structural ones of subclasses."""
+        return {name: getattr(self, name) for name in LinkFields.model_fields if getattr(self, name) is not None}
+
+
+class LinkSettings(LinkFields):
+    """Settings of links: of both ends, and of the end at one node where `ends` says so."""
+
+    ends: dict[str, LinkFields] = Field(default_factory=dict)
+    """By a node's name: what that node's transmitter has instead."""
+
+
+class QueueSettings(Strict):
+    """A queue's scheme and length; the scheme's own parameters stand beside them (docs/lab-file.md lists them)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+
+    scheme: str | None = None
+    """The queueing scheme: a folder of `schemes/`."""
+    buffer: Amount | None = None
+    """The longest queue, in bytes of frames with their 14-byte Ethernet header, or in packets."""
+    qdisc: str | None = None
+    """Instead of a scheme: any queueing discipline of the kernel, as `tc` takes it, such as `fq_codel limit 100`."""
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the file gives, parameters included."""
+        own = {name: getattr(self, name) for name in ("scheme", "buffer", "qdisc")}
+        return {name: value for name, value in own.items() if value is not None} | (self.model_extra or {})
+
+
+class SwitchSettings(QueueSettings):
+    """Settings of a switch, or of one of its ports: the queue towards the port's peer."""
+
+    kind: Literal["linux"] | None = None
+    """What forwards: `linux`, the kernel's own forwarding and queueing."""
+
+
+def _queue(value: object) -> object:
+    return {"buffer": value} if isinstance(value, str) else value
+
+
+HostQueue = Annotated[QueueSettings, BeforeValidator(_queue, json_schema_input_type=Amount | QueueSettings)]
+
+
+class HostSettings(Strict):
+    """Settings of a host: its TCP and the queue of its network card."""
+
+    tcp: CongestionControl | None = None
+    """Congestion control of its flows, unless their workload says another."""
+    ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
+    """Whether TCP asks for ECN; `default`: only where the congestion control needs it, and whenever the peer asks."""
+    rto_min: Annotated[Duration, between(1_000, LARGEST, format_duration)] | None = None
+    """TCP's smallest retransmission timeout; Linux's own is 200 ms."""
+    initial_window: Annotated[Packets, between(1, 65535, format_packets)] | None = None
+    """TCP's initial congestion window; Linux's own is 10 packets."""
+    delayed_ack: OnOff | None = None
+    """Whether TCP may delay acknowledgements; `off` acknowledges every segment at once."""
+    sysctls: dict[str, str | int] = Field(default_factory=dict)
+    """Any others, by their path under /proc/sys (`net/ipv4/tcp_sack: 0`); they win over what qbed sets."""
+    queue: HostQueue | None = None
+    """The queue of the host's own network card: a length (droptail) or a scheme; 1000 packets without it."""
+    kernel: Literal["auto", "host", "qbed"] | None = None
+    """In containers: the machine's own kernel (`host`), the lab's (`qbed`), or `auto`: the machine's where it has what
+    the lab asks for and the lab runs undilated. In virtual time it is always the lab's.
+    """
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the file gives."""
+        return {name: getattr(self, name) for name in type(self).model_fields if getattr(self, name) not in (None, {})}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain of switches with hosts at each: flows over the whole chain meet others at every hop."""
+
+from itertools import pairwise
+
+from pydantic import Field
+
+from qbed.lab.topology import Network, numbered
+from qbed.language.strict import Strict
+
+LAYERS = ("hosts", "chain")
+
+
+class Settings(Strict):
+    """A chain of switches `s1`, `s2`, ... with hosts at each: `h1`... at `s1`, then those at `s2`, and so on."""
+
+    switches: int = Field(ge=2, le=1024)
+    """How many switches; the chain has one link fewer."""
+    hosts: int = Field(default=1, ge=1, le=1024)
+    """How many hosts at each switch."""
+
+
+def build(settings: Settings) -> Network:
+    network = Network()
+    hosts = network.add_all(numbered("h", settings.switches * settings.hosts), "host")
+    switches = network.add_all(numbered("s", settings.switches), "switch")
+    for index, host in enumerate(hosts):
+        network.link(host, switches[index // settings.hosts], "hosts")
+    for one, next_one in pairwise(switches):
+        network.link(one, next_one, "chain")
+    return network

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts h1, h2, ... around one switch s1."""
+
+from pydantic import Field
+
+from qbed.lab.topology import Network, numbered
+from qbed.language.strict import Strict
+
+LAYERS = ("hosts",)
+
+
+class Settings(Strict):
+    """Hosts `h1`, `h2`, ... around one switch `s1`."""
+
+    hosts: int = Field(ge=2, le=16384)
+    """How many hosts."""
+
+
+def build(settings: Settings) -> Network:
+    network = Network()
+    hosts = network.add_all(numbered("h", settings.hosts), "host")
+    network.add("s1", "switch")
+    for host in hosts:
+        network.link(host, "s1", "hosts")
+    return network

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of workload a lab file can list: each entry of `workload` is one of them."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from qbed.lab.settings import CongestionControl
+from qbed.language.strict import Strict
+from qbed.language.units import Duration, PositiveDuration, PositiveRate, Size, between, format_size
+
+
+def _names(value: object) -> list[str]:
+    names: list[Any] = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"expected a host such as `h1`, a glob, a range such as `h1..h10` or a list of these, got `{value}`"
+        )
+    return names
+
+
+def _count_or_names(value: object) -> int | list[str]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise ValueError(f"expected at least 1 sender, got `{value}`")
+        return value
+    return _names(value)
+
+
+_NAMES: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+Hosts = Annotated[list[str], BeforeValidator(_names), WithJsonSchema(_NAMES)]
+"""Hosts by name, glob (`h*`), range (`h1..h10`), or a list of these."""
+CountOrHosts = Annotated[
+    Any,
+    PlainValidator(_count_or_names),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, *_NAMES["anyOf"]]}),
+]
+
+
+class _Workload(Strict):
+    """What all workloads have."""
+
+    label: str | None = None
+    """A name for the results; the workload's kind without it."""
+    start: Duration = 0
+    """When it begins, counted from the lab's epoch."""
+    family: Literal[4, 6] | None = None
+    """IPv4 or IPv6, where the lab has both addresses; 4 without it."""
+
+
+class _Tcp(_Workload):
+    """What TCP workloads have."""
+
+    tcp: CongestionControl | None = None
+    """Congestion control instead of the hosts' own."""
+    connect: Literal["at start", "before"] = "at start"
+    """`at start`: the handshake is part of the flow; `before`: connections stand before the epoch."""
+
+
+def _size(value: object) -> object:
+    return None if value == "unlimited" else value
+
+
+FlowSize = Annotated[Size | None, BeforeValidator(_size, json_schema_input_type=Size | Literal["unlimited"])]
+
+
+class _Flows(_Tcp):
+    """What flows between given hosts have."""
+
+    size: FlowSize = None
+    """Bytes of each flow; `unlimited` (or none) sends until `stop`."""
+    stop: Duration | None = None
+    """When unlimited flows stop; the lab's end without it."""
+    spread: Duration = 0
+    """Each flow starts at `start` plus a random share of this, uniformly."""
+    count: int = Field(default=1, ge=1, le=100_000)
+    """How many flows for each pair of hosts."""
+
+
+class Flow(_Flows):
+    """Flows from one host to another."""
+
+    source: str = Field(alias="from")
+    """The sending host."""
+    to: str
+    """The receiving host."""
+
+
+class Flows(_Flows):
+    """Flows between pairs of hosts, usually long-lived."""
+
+    pairs: list[tuple[str, str]] | None = None
+    """The pairs: sender, receiver."""
+    source: Hosts | None = Field(default=None, alias="from")
+    """The senders; the first sends to the first of `to`, and so on."""
+    to: Hosts | None = None
+    """The receivers: as many as senders, or one for all."""
+
+
+class Incast(_Flows):
+    """Many senders, one receiver, at once."""
+
+    senders: CountOrHosts
+    """How many (the first hosts except the receiver), or which."""
+    receiver: str
+    """The receiving host."""
+    size: FlowSize
+    """Bytes of each sender."""
+
+
+class Udp(_Workload):
+    """Datagrams at a constant rate from one host to another."""
+
+    source: str = Field(alias="from")
+    """The sending host."""
+    to: str
+    """The receiving host."""
+    rate: PositiveRate
+    """Bits of payload a second."""
+    packet: Annotated[Size, between(1, 65507, format_size)] = 1472
+    """Bytes of payload in each datagram."""
+    size: FlowSize = None
+    """Bytes of payload in all; `unlimited` (or none) sends until `stop`."""
+    stop: Duration | None = None
+    """When it stops; the lab's end without it."""
+    count: int = Field(default=1, ge=1, le=100_000)
+    """How many such flows."""
+
+
+class Pareto(Strict):
+    """A Pareto distribution of sizes."""
+
+    mean: Size
+    """The mean."""
+    shape: float = Field(gt=1, le=100)
+    """The tail's exponent: above 1, or there is no mean."""
+
+
+def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
+    """The points (bytes, probability) of a file of two columns; `#` starts a comment. ValueError if they are no
+    distribution.
+    """
+    folder = (info.context or {}).get("folder")
+    if folder is None:
+        return name
+    try:
+        lines = (Path(folder) / name).read_text(encoding="utf-8").splitlines()
+        rows = [line.partition("#")[0].split() for line in lines]
+        points = [(int(row[0]), float(row[1])) for row in rows if row]
+    except OSError as error:
+        raise ValueError(f"cannot read `{name}`: {error.strerror}") from None
+    except (ValueError, IndexError, UnicodeDecodeError):
+        raise ValueError(f"`{name}`: expected lines of two numbers: bytes, cumulative probability") from None
+    rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(points))
+    if not points or not rising or points[0][0] < 1 or points[0][1] < 0 or points[-1][1] != 1:
+        raise ValueError(f"`{name}`: expected sizes from 1 and probabilities that rise to 1")
+    return points
+
+
+Cdf = Annotated[str, AfterValidator(_read_cdf)]
+
+
+class Sizes(Strict):
+    """A distribution of flow sizes: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    fixed: Size | None = None
+    """Every flow has this size."""
+    uniform: tuple[Size, Size] | None = None
+    """From the first to the second, all equally likely."""
+    pareto: Pareto | None = None
+    """Many small flows and few huge ones."""
+    cdf: Cdf | None = None
+    """A file beside the lab file with lines of two numbers: bytes, cumulative probability."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "Sizes":
+        given = [name for name in Sizes.model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("expected exactly one of `fixed`, `uniform`, `pareto`, `cdf`")
+        if self.uniform is not None and not 1 <= self.uniform[0] <= self.uniform[1]:
+            raise ValueError("`uniform` needs two sizes from 1 byte, the smaller first")
+        return self
+
+    def mean_bytes(self) -> float:
+        """The mean."""
+        if self.fixed is not None:
+            return float(self.fixed)
+        if self.uniform is not None:
+            return sum(self.uniform) / 2
+        if self.pareto is not None:
+            return float(self.pareto.mean)
+        points = self.points()
+        steps = zip([(points[0][0], 0.0), *points], points, strict=False)
+        return sum((b[1] - a[1]) * (a[0] + b[0]) / 2 for a, b in steps)
+
+    def points(self) -> list[tuple[int, float]]:
+        """The points of `cdf`."""
+        assert isinstance(self.cdf, list)
+        return self.cdf
+
+
+def _fixed_size(value: object) -> object:
+    return {"fixed": value} if isinstance(value, str) else value
+
+
+class Arrivals(_Tcp):
+    """Flows that arrive at random, whether or not the earlier ones have ended (open loop)."""
+
+    source: Hosts | None = Field(default=None, alias="from")
+    """The senders; each flow draws one. All hosts without it."""
+    to: Hosts | None = None
+    """The receivers; each flow draws one that is not its sender. All hosts without it."""
+    pairs: list[tuple[str, str]] | None = None
+    """Instead of `from` and `to`: the pairs from which each flow draws one."""
+    interval: PositiveDuration | None = None
+    """Mean time between two arrivals of the whole workload."""
+    load: float | None = Field(default=None, gt=0, le=10)
+    """Instead of `interval`: payload offered, as a share of what the senders' links or the receivers' links (the
+    smaller sum) carry.
+    """
+    spacing: Literal["poisson", "fixed"] = "poisson"
+    """`poisson`: exponential times between arrivals; `fixed`: always the mean."""
+    size: Annotated[Sizes, BeforeValidator(_fixed_size, json_schema_input_type=Size | Sizes)]
+    """Bytes of each flow: a size, or a distribution."""
+    stop: Duration | None = None
+    """When the last flow may arrive; the lab's end without it."""
+    limit: int | None = Field(default=None, ge=1)
+    """The most flows."""
+
+    @model_validator(mode="after")
+    def _one_pace(self) -> "Arrivals":
+        if (self.interval is None) == (self.load is None):
+            raise ValueError("expected exactly one of `interval`, `load`")
+        if self.pairs is not None and (self.source is not None or self.to is not None):
+            raise ValueError("expected `pairs`, or `from` and `to`, not both")
+        return self
+
+
+class Workload(Strict):
+    """One entry of `workload`: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    flow: Flow | None = None
+    """Flows from one host to another."""
+    flows: Flows | None = None
+    """Flows between pairs of hosts, usually long-lived."""
+    incast: Incast | None = None
+    """Many senders, one receiver, at once."""
+    arrivals: Arrivals | None = None
+    """Flows that arrive at random (open loop)."""
+    udp: Udp | None = None
+    """Datagrams at a constant rate."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "Workload":
+        if len([name for name in Workload.model_fields if getattr(self, name) is not None]) != 1:
+            raise ValueError("expected exactly one of " + ", ".join(f"`{name}`" for name in Workload.model_fields))
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The name of the one that is given."""
+        return next(name for name in Workload.model_fields if getattr(self, name) is not None)
+
+    @property
+    def content(self) -> Any:
+        """The one that is given."""
+        return getattr(self, self.kind)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of link ends and prefixes of edge switches.
+
+Every switch with hosts gets one power-of-two block, aligned to its size, out of 10.0.0.0/9 (IPv6: fd00::/64), for its
+host links; so one route reaches all of its hosts. A host link has two neighbouring addresses of that block (a /31 or
+/127: RFC 3021, RFC 6164), the switch's first. Links between switches, and between hosts, are numbered from
+10.128.0.0/9 (fd00:0:0:1::/64). The IPv4 and IPv6 address of an end have the same low bits.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from qbed.lab.topology import Network
+
+_HOST_BASE4, _CORE_BASE4 = 10 << 24, (10 << 24) | (1 << 23)
+_HOST_BASE6, _CORE_BASE6 = 0xFD00 << 112, (0xFD00 << 112) | (1 << 64)
+Side = Literal["a", "b"]
+Family = Literal[4, 6]
+
+
+@dataclass(frozen=True)
+class Number:
+    """An address without its family: an offset in the hosts' or the core's range."""
+
+    offset: int
+    core: bool = False
+
+    def text(self, family: Family) -> str:
+        if family == 4:
+            return show4((_CORE_BASE4 if self.core else _HOST_BASE4) + self.offset)
+        return show6((_CORE_BASE6 if self.core else _HOST_BASE6) + self.offset)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The addresses of an edge switch's hosts: 2^bits from `offset`."""
+
+    offset: int
+    bits: int
+
+    def prefix(self, family: Family) -> str:
+        return f"{Number(self.offset).text(family)}/{(32 if family == 4 else 128) - self.bits}"
+
+
+def show4(value: int) -> str:
+    """An IPv4 address as text."""
+    return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
+
+
+def show6(value: int) -> str:
+    """An IPv6 address of the form fd00:0:0:x:0:0:y:z as text (RFC 5952: the longest run of zeros is `::`)."""
+    groups = [value >> shift & 0xFFFF for shift in range(112, -16, -16)]
+    best = (0, 0)
+    start = 0
+    while start < 8:
+        end = start
+        while end < 8 and groups[end] == 0:
+            end += 1
+        if end - start > max(1, best[1] - best[0]):
+            best = (start, end)
+        start = end + 1
+    words = [f"{group:x}" for group in groups]
+    return ":".join(words[: best[0]]) + "::" + ":".join(words[best[1] :])
+
+
+class Addresses:
+    """The numbers of every link end, and the block of every edge switch."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.ends: dict[tuple[int, Side], Number] = {}
+        self._host_links = self._find_host_links()
+        self._assign()
+
+    def _find_host_links(self) -> dict[str, list[int]]:
+        """The links to hosts of every switch that has some, in the order of the switches."""
+        nodes = self.network.nodes
+        found: dict[str, list[int]] = {name: [] for name, kind in nodes.items() if kind == "switch"}
+        for i, link in enumerate(self.network.links):
+            for near, far in ((link.a, link.b), (link.b, link.a)):
+                if nodes[near] == "switch" and nodes[far] == "host":
+                    found[near].append(i)
+        return {name: links for name, links in found.items() if links}
+
+    @cached_property
+    def blocks(self) -> dict[str, Block]:
+        """The block of every edge switch."""
+        blocks: dict[str, Block] = {}
+        free = 0
+        for switch, links in self._host_links.items():
+            bits = max(1, (2 * len(links) - 1).bit_length())
+            size = 1 << bits
+            offset = -(-free // size) * size
+            blocks[switch] = Block(offset, bits)
+            free = offset + size
+        return blocks
+
+    def _assign(self) -> None:
+        in_blocks = set()
+        for switch, links in self._host_links.items():
+            for position, i in enumerate(links):
+                at_a = self.network.links[i].a == switch
+                first = self.blocks[switch].offset + 2 * position
+                self.ends[i, "a" if at_a else "b"] = Number(first)
+                self.ends[i, "b" if at_a else "a"] = Number(first + 1)
+                in_blocks.add(i)
+        core = (i for i in range(len(self.network.links)) if i not in in_blocks)
+        for position, i in enumerate(core):
+            self.ends[i, "a"] = Number(2 * position, core=True)
+            self.ends[i, "b"] = Number(2 * position + 1, core=True)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What no single field can show: names that do not exist, pairs without a path, numbers that contradict each other."""
+
+from typing import Any
+
+from qbed.errors import nearest
+from qbed.lab.model import Lab
+from qbed.lab.topology import TopologyError
+from qbed.lab.workloads import Arrivals, Flows, Incast
+from qbed.language.problems import Problems
+from qbed.language.selectors import is_glob, select
+from qbed.language.source import FieldPath
+from qbed.language.units import format_duration
+from qbed.network.resolve import Resolver
+from qbed.network.routes import Routing
+from qbed.plan.workloads import flow_pairs, select_hosts
+
+
+def check(lab: Lab) -> Problems:
+    """Every problem of a lab whose fields are valid each for itself."""
+    problems = Problems(lab.source)
+    try:
+        network = lab.network
+    except TopologyError as error:
+        generator = lab.topology.generator  # type: ignore[attr-defined]
+        problems.error(("topology", generator, *error.field), str(error))
+        return problems
+    if not _check_nodes(lab, problems):
+        return problems
+    resolver = Resolver(lab, problems)
+    _ = resolver.links, resolver.hosts
+    if not problems.errors:
+        _ = resolver.host_queues, resolver.switch_queues
+    for key in lab.observe.ports:
+        resolver.directions(("observe", "ports", key), key)
+    for entry, capture in enumerate(lab.capture):
+        resolver.directions(("capture", entry), capture.end)
+    _check_routing(lab, problems)
+    index = {name: i for i, name in enumerate(network.nodes)}
+    routing = Routing([k == "host" for k in network.nodes.values()], [(index[e.a], index[e.b]) for e in network.links])
+    for number, workload in enumerate(lab.workload):
+        path: FieldPath = ("workload", number, workload.kind)
+        _Workloads(lab, problems, routing, index).check(path, workload.content)
+    return problems
+
+
+def _check_routing(lab: Lab, problems: Problems) -> None:
+    if lab.routing == "frr" and lab.frr.protocol == "ospf" and lab.addressing != "ipv4":
+        text = f"`ospf` is OSPFv2, which routes IPv4, but the lab's addressing is `{lab.addressing}`; expected `bgp`"
+        problems.error(("frr", "protocol"), text)
+    if lab.routing == "frr" and lab.frr.hold <= lab.frr.keepalive:
+        text = f"expected more than the keepalive of {format_duration(lab.frr.keepalive)}"
+        problems.error(("frr", "hold"), text)
+    if lab.routing == "static" and "frr" in lab.model_fields_set:
+        problems.warn(("frr",), "has no effect: `routing` is `static`")
+    names = [link.name for link in lab.network.links]
+    for number, event in enumerate(lab.events):
+        path: FieldPath = ("events", number)
+        if not problems.select((*path, "link"), event.link, names):
+            problems.error((*path, "link"), f"no link is called `{event.link}`{nearest(event.link, names)}")
+        if event.at >= lab.duration:
+            text = f"{format_duration(event.at)} is after the lab's end at {format_duration(lab.duration)}"
+            problems.error((*path, "at"), text)
+
+
+def _check_nodes(lab: Lab, problems: Problems) -> bool:
+    network = lab.network
+    before = len(problems.errors)
+    seen: set[str] = set()
+    for link in network.links:
+        path: FieldPath = ("topology", "explicit", "links", link.entry)
+        for node in (link.a, link.b):
+            if node not in network.nodes:
+                problems.error((*path, "ends"), f"no node is called `{node}`{nearest(node, network.nodes)}")
+        if link.name in seen:
+            problems.error(path, f"two links are called `{link.name}`")
+        seen.add(link.name)
+    return len(problems.errors) == before
+
+
+class _Workloads:
+    """Checks of one workload."""
+
+    def __init__(self, lab: Lab, problems: Problems, routing: Routing, index: dict[str, int]) -> None:
+        self.lab, self.problems, self.routing, self.index = lab, problems, routing, index
+        self.hosts = lab.network.hosts
+
+    def check(self, path: FieldPath, content: Any) -> None:
+        self._times(path, content)
+        before = len(self.problems.errors)
+        if content.family is not None and self.lab.addressing not in (f"ipv{content.family}", "both"):
+            self.problems.error((*path, "family"), f"the lab's addressing is `{self.lab.addressing}`")
+        self._names(path, content)
+        if isinstance(content, Incast) and len(self.problems.errors) == before:
+            self._incast(path, content)
+        if getattr(content, "size", None) == 0:
+            self.problems.error((*path, "size"), "expected at least 1 byte, got `0 B`")
+        if len(self.problems.errors) > before:
+            return
+        if isinstance(content, Arrivals):
+            self._arrivals(path, content)
+            return
+        if isinstance(content, Flows) and (content.pairs is None) == (content.source is None and content.to is None):
+            self.problems.error(path, "expected `pairs`, or `from` and `to`")
+            return
+        try:
+            pairs = flow_pairs(content, self.hosts)
+        except ValueError as error:
+            self.problems.error(path, str(error))
+            return
+        self._paths(path, pairs)
+
+    def _times(self, path: FieldPath, content: Any) -> None:
+        end = self.lab.duration
+        if content.start >= end:
+            text = f"starts at {format_duration(content.start)}, after the lab's end at {format_duration(end)}"
+            self.problems.error((*path, "start"), text)
+        if content.stop is not None and content.stop <= content.start:
+            self.problems.error((*path, "stop"), f"expected a time after the start at {format_duration(content.start)}")
+        if content.stop is not None and content.stop > end:
+            self.problems.warn((*path, "stop"), f"is after the lab's end at {format_duration(end)}")
+
+    def _names(self, path: FieldPath, content: Any) -> None:
+        """Every host that a workload names exists."""
+        for field, attribute in (("from", "source"), ("to", "to"), ("receiver", "receiver"), ("senders", "senders")):
+            named = getattr(content, attribute, None)
+            for name in [named] if isinstance(named, str) else named if isinstance(named, list) else []:
+                self._name((*path, field), name, single=isinstance(named, str))
+        for number, pair in enumerate(getattr(content, "pairs", None) or []):
+            for end, name in enumerate(pair):
+                self._name((*path, "pairs", number, end), name, single=True)
+
+    def _name(self, path: FieldPath, name: str, *, single: bool) -> None:
+        try:
+            found = [name] if single and name in self.index else select(name, self.hosts)
+        except ValueError as error:
+            self.problems.error(path, str(error))
+            return
+        if name in self.index and name not in self.hosts:
+            self.problems.error(path, f"`{name}` is a switch, expected a host")
+        elif not found or (single and found != [name]):
+            wide = is_glob(name) or ".." in name
+            hint = "" if wide else nearest(name, self.hosts)
+            text = f"no host matches `{name}`" if wide and not single else f"no host is called `{name}`{hint}"
+            self.problems.error(path, text)
+
+    def _incast(self, path: FieldPath, content: Incast) -> None:
+        available = len(self.hosts) - 1
+        if isinstance(content.senders, int):
+            if content.senders > available:
+                text = f"{content.senders} senders, but the lab has {available} hosts besides the receiver"
+                self.problems.error((*path, "senders"), text)
+        elif content.receiver in select_hosts(content.senders, self.hosts):
+            self.problems.error((*path, "senders"), f"the receiver `{content.receiver}` is among the senders")
+
+    def _arrivals(self, path: FieldPath, content: Arrivals) -> None:
+        if content.pairs is not None:
+            self._paths(path, content.pairs)
+            return
+        sources = self.hosts if content.source is None else select_hosts(content.source, self.hosts)
+        targets = self.hosts if content.to is None else select_hosts(content.to, self.hosts)
+        if not any(a != b for a in sources for b in targets[:2]):
+            self.problems.error(path, "expected two different hosts at least")
+            return
+        # One source against all and all against one target: a network in which these have paths is connected.
+        self._paths(path, [(a, targets[0]) for a in sources if a != targets[0]])
+        self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])
+
+    def _paths(self, path: FieldPath, pairs: list[tuple[str, str]]) -> None:
+        for a, b in pairs:
+            if a == b:
+                self.problems.error(path, f"`{a}` cannot send to itself")
+                return
+            if not (
+                self.routing.path(self.index[a], self.index[b]) and self.routing.path(self.index[b], self.index[a])
+            ):
+                self.problems.error(path, f"there is no path between `{a}` and `{b}`")
+                return

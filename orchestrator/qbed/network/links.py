@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rate, delay, loss, overhead and MTU every link end has.
+
+The more specific kind of key wins: default < layer < the link's own settings in an explicit topology < glob < link
+name < glob of one direction < one direction; within a kind, the later entry.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from qbed.errors import nearest
+from qbed.lab.settings import LinkFields, LinkSettings
+from qbed.lab.topology import Network
+from qbed.language.problems import Problems
+from qbed.language.selectors import is_glob
+from qbed.language.source import FieldPath
+from qbed.language.units import format_size
+
+Side = Literal["a", "b"]
+LinkEnd = tuple[int, Side]
+"""A link's index and one of its ends: the node there, sending towards the other."""
+
+_DEFAULT, _LAYER, _OWN, _GLOB, _NAME, _WIDE_DIRECTION, _DIRECTION = range(7)
+_SMALLEST_MTU, _LARGEST_MTU = 68, 65535  # RFC 791
+
+
+@dataclass
+class EndSettings:
+    """One end of a link: its transmitter."""
+
+    rate_bps: int = 0
+    delay_ns: int = 0
+    overhead_bytes: int = 0
+    loss: float = 0.0
+
+
+@dataclass
+class LinkState:
+    """A link with both ends."""
+
+    a: EndSettings = field(default_factory=EndSettings)
+    b: EndSettings = field(default_factory=EndSettings)
+    mtu: int = 1500
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Settings for some link ends, grouped by link: a list spreads over the groups."""
+
+    rank: int
+    path: FieldPath
+    given: dict[str, Any]
+    targets: list[list[LinkEnd]]
+    ends: Mapping[str, LinkFields] = field(default_factory=dict)
+
+
+def directions(network: Network, problems: Problems, path: FieldPath, key: str) -> list[LinkEnd]:
+    """The link ends that `x>y` means: at x, towards y; both may be globs or ranges."""
+    left, arrow, right = key.partition(">")
+    nodes = list(network.nodes)
+    near, far = (set(problems.select(path, part, nodes)) for part in (left, right))
+    found: list[LinkEnd] = []
+    for i, link in enumerate(network.links):
+        if link.a in near and link.b in far:
+            found.append((i, "a"))
+        if link.b in near and link.a in far:
+            found.append((i, "b"))
+    if not found:
+        names = {name for link in network.links for name in (f"{link.a}>{link.b}", f"{link.b}>{link.a}")}
+        expected = "" if arrow else "; expected a direction such as `h1>s1`"
+        problems.error(path, f"no link leads `{key}`{expected or nearest(key, names)}", at_key=True)
+    return found
+
+
+def resolve_links(network: Network, links: Mapping[str, LinkSettings], problems: Problems) -> list[LinkState]:
+    """The settings of every link, in the network's order."""
+    states = [LinkState() for _ in network.links]
+    entries = [_entry(network, key, settings, problems) for key, settings in links.items()]
+    for entry in sorted([*_own_entries(network), *entries], key=lambda entry: entry.rank):
+        _apply(states, entry, problems)
+        for node, own in entry.ends.items():
+            _apply(states, _end_entry(network, entry, node, own, problems), problems)
+    for link, state in zip(network.links, states, strict=True):
+        for node, end in ((link.a, state.a), (link.b, state.b)):
+            if end.rate_bps == 0 and not problems.errors:
+                hint = "expected one, for example `default: {rate: 10 Gbit/s}`"
+                problems.error(("links",), f"the link `{link.name}` has no rate at {node}: {hint}")
+    return states
+
+
+def _own_entries(network: Network) -> list[_Entry]:
+    """What explicit links say themselves; one entry may stand for several links."""
+    groups: dict[int, list[int]] = {}
+    for i, link in enumerate(network.links):
+        if link.settings:
+            groups.setdefault(link.entry, []).append(i)
+    return [
+        _Entry(
+            _OWN,
+            ("topology", "explicit", "links", entry),
+            network.links[group[0]].settings,
+            [[(i, "a"), (i, "b")] for i in group],
+        )
+        for entry, group in groups.items()
+    ]
+
+
+def _entry(network: Network, key: str, settings: LinkSettings, problems: Problems) -> _Entry:
+    path: FieldPath = ("links", key)
+    if ">" in key:
+        rank = _WIDE_DIRECTION if is_glob(key) or ".." in key else _DIRECTION
+        found = [[end] for end in directions(network, problems, path, key)]
+        if settings.mtu is not None:
+            problems.error((*path, "mtu"), "belongs to the whole link: expected it under the link's name")
+        return _Entry(rank, path, settings.given(), found, settings.ends)
+    rank, chosen = _named_links(network, key, problems)
+    return _Entry(rank, path, settings.given(), [[(i, "a"), (i, "b")] for i in chosen], settings.ends)
+
+
+def _named_links(network: Network, key: str, problems: Problems) -> tuple[int, list[int]]:
+    """The kind of a key, and the links that it means."""
+    links = network.links
+    if key == "default":
+        return _DEFAULT, list(range(len(links)))
+    layer = [i for i, link in enumerate(links) if link.layer == key]
+    if layer:
+        return _LAYER, layer
+    chosen = set(problems.select(("links", key), key, [link.name for link in links]))
+    if not chosen:
+        names = {link.name for link in links} | {link.layer for link in links} | {"default"}
+        problems.error(("links", key), f"no link or layer is called `{key}`{nearest(key, names)}", at_key=True)
+    return (_GLOB if is_glob(key) else _NAME), [i for i, link in enumerate(links) if link.name in chosen]
+
+
+def _end_entry(network: Network, entry: _Entry, node: str, own: LinkFields, problems: Problems) -> _Entry:
+    """What `ends` says of one node: those of the entry's link ends that are at it."""
+    path = (*entry.path, "ends", node)
+    links = network.links
+    nodes = set(problems.select(path, node, list(network.nodes)))
+    ends = [end for group in entry.targets for end in group if (getattr(links[end[0]], end[1]) in nodes)]
+    if not ends and entry.targets:
+        names = {name for group in entry.targets for i, _ in group for name in (links[i].a, links[i].b)}
+        problems.error(path, f"no link of `{entry.path[-1]}` ends at `{node}`{nearest(node, names)}", at_key=True)
+    if own.mtu is not None:
+        problems.error((*path, "mtu"), "belongs to the whole link: expected it beside `ends`")
+    return _Entry(entry.rank, path, own.given(), [[end] for end in ends])
+
+
+def _apply(states: list[LinkState], entry: _Entry, problems: Problems) -> None:
+    if not _valid(entry, problems):
+        return
+    given, count = entry.given, len(entry.targets)
+    for position, group in enumerate(entry.targets):
+        for index, side in group:
+            end: EndSettings = getattr(states[index], side)
+            if "rate" in given:
+                end.rate_bps = given["rate"][position * len(given["rate"]) // count]
+            if "delay" in given:
+                end.delay_ns = given["delay"][position * len(given["delay"]) // count]
+            end.overhead_bytes = given.get("overhead", end.overhead_bytes)
+            end.loss = given.get("loss", end.loss)
+            states[index].mtu = given.get("mtu", states[index].mtu)
+
+
+def _valid(entry: _Entry, problems: Problems) -> bool:
+    before = len(problems.errors)
+    given, count = entry.given, len(entry.targets)
+    for name in ("rate", "delay"):
+        values = given.get(name, ())
+        if values and count % len(values):
+            text = f"a list of {len(values)} does not spread evenly over the {count} links that this names"
+            problems.error((*entry.path, name), text)
+    if not _SMALLEST_MTU <= given.get("mtu", 1500) <= _LARGEST_MTU:
+        text = f"expected {_SMALLEST_MTU} to {_LARGEST_MTU} bytes, got `{format_size(given['mtu'])}`"
+        problems.error((*entry.path, "mtu"), text)
+    if given.get("loss", 0) == 1:
+        problems.error((*entry.path, "loss"), "expected less than 1: a link that loses every frame is none")
+    if given.get("overhead", 0) > _LARGEST_MTU:
+        problems.error((*entry.path, "overhead"), f"expected at most {_LARGEST_MTU} bytes")
+    return len(problems.errors) == before and count > 0

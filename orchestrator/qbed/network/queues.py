@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which scheme with which parameters every queue has.
+
+The more specific kind of key wins, field by field: default < glob or range of switches < switch < glob or range of
+ports < port; within a kind, the later entry. A parameter that only other schemes have is not used, and warned about,
+so that the scheme can be an axis of a campaign.
+"""
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from qbed.errors import nearest
+from qbed.lab.settings import QueueSettings
+from qbed.language.problems import Problems
+from qbed.language.selectors import is_glob
+from qbed.language.source import FieldPath
+from qbed.language.units import Amount
+from qbed.schemes.declaration import Scheme, plain_schemes, registry
+
+CUSTOM = "custom"
+Origin = dict[str, tuple[Any, FieldPath]]
+"""Settings, each with the field that gave it."""
+
+
+@dataclass(frozen=True)
+class QueueSpec:
+    """A queue: a scheme with its parameters in base units, or a discipline in tc's words."""
+
+    scheme: str
+    values: dict[str, Any]
+    tc: tuple[str, ...] | None = None
+    child: "QueueSpec | None" = None
+    """The queue inside, if the scheme has one."""
+
+    def buffer_bytes(self, frame_bytes: int) -> int:
+        """The longest queue; of a discipline in tc's words an assumption (1000 frames)."""
+        buffer: Amount = self.values.get("buffer", Amount(1000, "packets"))
+        return buffer.in_bytes(frame_bytes)
+
+
+def rank(key: str) -> int:
+    """The kind of a key under `switches` or `hosts`: default, glob or range, name, glob of ports, port."""
+    if key == "default":
+        return 0
+    wide = is_glob(key) or ".." in key
+    return (3 if wide else 4) if ">" in key else (1 if wide else 2)
+
+
+def origin(settings: QueueSettings, path: FieldPath) -> Origin:
+    """The fields that an entry gives."""
+    return {name: (value, (*path, name)) for name, value in settings.given().items()}
+
+
+def merge(general: Origin, specific: Origin) -> Origin:
+    """A more specific entry over a more general one; `scheme` and `qdisc` replace each other."""
+    merged = dict(general)
+    for name, other in (("scheme", "qdisc"), ("qdisc", "scheme")):
+        if name in specific:
+            merged.pop(other, None)
+    return merged | specific
+
+
+def check_names(settings: QueueSettings, path: FieldPath, problems: Problems) -> None:
+    """Every field is a known one, the scheme exists."""
+    known = {parameter.name for scheme in registry().values() for parameter in scheme.parameters}
+    for name in settings.model_extra or {}:
+        if name not in known:
+            fields = known | set(type(settings).model_fields)
+            problems.error((*path, name), f"unknown field{nearest(name, fields)}", at_key=True)
+    if settings.scheme is not None and settings.scheme not in registry():
+        text = f"no scheme is called `{settings.scheme}`{nearest(settings.scheme, registry())}"
+        problems.error((*path, "scheme"), text)
+    if settings.scheme is not None and settings.qdisc is not None:
+        problems.error((*path, "qdisc"), "expected `scheme` or `qdisc`, not both")
+
+
+class Specs:
+    """Makes queues' specifications from their settings; equal settings share one."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self._made: dict[Any, QueueSpec | None] = {}
+
+    def get(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
+        """The specification of a queue of frames of at most `frame_bytes`; None if the settings are wrong."""
+        key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), frame_bytes)
+        if key not in self._made:
+            self._made[key] = self._make(settings, frame_bytes)
+        return self._made[key]
+
+    def _make(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
+        if "qdisc" in settings:
+            return self._custom(*settings["qdisc"])
+        name = settings["scheme"][0] if "scheme" in settings else "droptail"
+        scheme = registry().get(name)
+        if scheme is None:
+            return None
+        inside = self._inside(scheme, settings)
+        values = self._parameters(scheme, settings, inside)
+        if values is None or (inside is None) != (scheme.child is None):
+            return None
+        self._check_buffer(values, settings, frame_bytes)
+        if inside is None:
+            return QueueSpec(name, values)
+        given = {key: inside.by_name[key].parse(settings[key][0]) for key in inside.by_name if key in settings}
+        return QueueSpec(name, values, child=QueueSpec(inside.name, scheme.child_values(inside, values, given)))
+
+    def _inside(self, scheme: Scheme, settings: Origin) -> Scheme | None:
+        """The scheme of the queue inside; None if there is none, or no such scheme."""
+        if scheme.child is None:
+            return None
+        parameter = scheme.by_name[scheme.child.parameter]
+        name, path = settings.get(parameter.name, (parameter.default, ()))
+        if name not in plain_schemes():
+            text = f"no scheme that can be inside another is called `{name}`{nearest(str(name), plain_schemes())}"
+            self.problems.error(path, text)
+            return None
+        return registry()[name]
+
+    def _custom(self, text: str, path: FieldPath) -> QueueSpec | None:
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError:
+            words = ()
+        if not words:
+            self.problems.error(path, f"expected tc's words such as `fq_codel limit 100`, got `{text}`")
+            return None
+        return QueueSpec(CUSTOM, {}, words)
+
+    def _parameters(self, scheme: Scheme, settings: Origin, inside: Scheme | None) -> dict[str, Any] | None:
+        """The parameters in base units, defaults filled in; None if some are wrong, of the queue inside too."""
+        values = scheme.defaults()
+        complete = True
+        for name, (value, path) in settings.items():
+            own = scheme.by_name.get(name)
+            inner = inside.by_name.get(name) if inside is not None else None
+            others = [other.by_name[name] for other in registry().values() if name in other.by_name]
+            if name in ("scheme", "qdisc") or not (own or others):
+                continue
+            if own is None and inner is None:
+                self.problems.warn(path, f"the scheme `{scheme.name}` has no parameter `{name}`: not used")
+            try:
+                parsed = (own or inner or others[0]).parse(value)
+            except ValueError as error:
+                self.problems.error(path, str(error))
+                complete = False
+                continue
+            if own is not None:
+                values[name] = parsed
+        return values if complete else None
+
+    def _check_buffer(self, values: dict[str, Any], settings: Origin, frame_bytes: int) -> None:
+        buffer: Amount = values["buffer"]
+        if buffer.unit == "bytes" and buffer.value < frame_bytes and "buffer" in settings:
+            text = f"expected room for one frame of {frame_bytes} bytes at least, got `{buffer}`"
+            self.problems.error(settings["buffer"][1], text)
+        for name, value in values.items():
+            if name == "buffer" or name not in settings or not isinstance(value, Amount):
+                continue
+            if value.in_bytes(frame_bytes) > buffer.in_bytes(frame_bytes):
+                text = f"`{value}` is more than the buffer of `{buffer}`: never reached"
+                self.problems.warn(settings[name][1], text)

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a lab to its plan: pure in the lab file and the seed."""
+
+import zlib
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Literal
+
+from qbed.lab.model import EVERY_PACKET, Lab
+from qbed.language.selectors import select
+from qbed.network.addresses import Addresses, Family, Number, Side
+from qbed.network.links import LinkEnd
+from qbed.network.queues import QueueSpec
+from qbed.network.resolve import Resolver
+from qbed.network.routes import Out, Routing
+from qbed.plan import frr
+from qbed.plan import model as p
+from qbed.plan.demand import Demand
+from qbed.plan.frr.systems import systems
+from qbed.plan.model import ETHERNET_BYTES
+from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
+from qbed.plan.workloads import compile_workloads
+from qbed.schemes.declaration import registry
+
+_SIDES: tuple[Side, Side] = ("a", "b")
+_EPOCH_NS = 2_000_000_000
+
+
+def compile_lab(lab: Lab, seed: int | None = None) -> p.Plan:
+    """The plan of a lab as `load_lab` returns it; `seed` instead of the lab's own."""
+    return _Compiler(lab, lab.seed if seed is None else seed).plan()
+
+
+class _Compiler:
+    def __init__(self, lab: Lab, seed: int) -> None:
+        self.lab, self.seed = lab, seed
+        self.network = lab.network
+        self.resolver = Resolver(lab)
+        self.names = list(self.network.nodes)
+        self.index = {name: i for i, name in enumerate(self.names)}
+        pairs = [(self.index[link.a], self.index[link.b]) for link in self.network.links]
+        self.routing = Routing([kind == "host" for kind in self.network.nodes.values()], pairs)
+        self.addresses = Addresses(self.network)
+        self.is_frr = lab.routing == "frr"
+        self.families: tuple[Family, ...] = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}[lab.addressing]  # type: ignore[assignment]
+        self.interfaces: dict[Out, str] = {
+            out: f"eth{position}" for outs in self.routing.outs for position, out in enumerate(outs)
+        }
+
+    def plan(self) -> p.Plan:
+        workloads = compile_workloads(self.lab, self.resolver, self.index)
+        queues = self.queues()
+        links = self.links()
+        programs = self.routing.is_host.count(False) * len(frr.programs(self.lab.frr)) if self.is_frr else 0
+        demand = Demand(self.routing, links, queues, workloads, self.resolver, self.lab.duration, programs)
+        return p.Plan(
+            lab=self.lab.name,
+            seed=self.seed,
+            epoch_ns=_EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0),
+            duration_ns=self.lab.duration,
+            memory_bytes=self.lab.memory or demand.memory_bytes,
+            modules=self.modules(),
+            sysctls=global_sysctls(),
+            nodes=self.nodes(demand.socket_buffer_bytes),
+            links=links,
+            queues=queues,
+            workloads=workloads,
+            captures=self.captures(),
+            events=self.events(),
+            flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
+        )
+
+    # --- links and queues --------------------------------------------------------------------------------------
+
+    def number(self, out: Out) -> Number:
+        return self.addresses.ends[out[0], _SIDES[out[1]]]
+
+    def links(self) -> list[p.Link]:
+        links = []
+        for i, (link, state) in enumerate(zip(self.network.links, self.resolver.links, strict=True)):
+            a, b = (
+                p.End(
+                    node=self.routing.links[i][side],
+                    interface=self.interfaces[i, side],
+                    mac=_mac(2 * i + side),
+                    addresses=[f"{self.number((i, side)).text(f)}/{31 if f == 4 else 127}" for f in self.families],
+                    rate_bps=end.rate_bps,
+                    delay_ns=end.delay_ns,
+                    overhead_bytes=end.overhead_bytes,
+                    loss=end.loss,
+                    queue=2 * i + side,
+                )
+                for side, end in enumerate((state.a, state.b))
+            )
+            links.append(p.Link(name=link.name, mtu=state.mtu, a=a, b=b))
+        return links
+
+    def queues(self) -> list[p.Queue]:
+        """Two queues for each link, in the links' order, that of end a first."""
+        modes = self.modes()
+        switch_queues, host_queues = self.resolver.switch_queues, self.resolver.host_queues
+        options: dict[int, dict[str, Any]] = {}
+        queues = []
+        for i, pair in enumerate(self.routing.links):
+            for side, node in enumerate(pair):
+                end = (i, _SIDES[side])
+                role: Literal["host", "switch"] = "host" if self.routing.is_host[node] else "switch"
+                spec = switch_queues[end] if role == "switch" else host_queues[end]
+                mode = modes.get(end, self.lab.observe.queues if role == "switch" else self.lab.observe.host_queues)
+                interface = self.interfaces[i, side]
+                queues.append(
+                    p.Queue(
+                        name=f"{self.names[node]}:{interface}",
+                        node=node,
+                        interface=interface,
+                        scheme=spec.scheme,
+                        role=role,
+                        qdisc=options.setdefault(id(spec), _qdisc(spec)),
+                        observe=p.Observe(
+                            interval_ns=mode if isinstance(mode, int) else 0,
+                            bin_bytes=self.resolver.links[i].mtu + ETHERNET_BYTES,
+                            events=mode == EVERY_PACKET,
+                        ),
+                    )
+                )
+        return queues
+
+    def modules(self) -> list[str]:
+        """The kernel modules of all schemes in use, those of queues inside others too."""
+        specs = [*self.resolver.switch_queues.values(), *self.resolver.host_queues.values()]
+        found = {_module(s.scheme) for spec in specs for s in (spec, spec.child) if s is not None}
+        return sorted(module for module in found if module is not None)
+
+    def modes(self) -> dict[LinkEnd, Any]:
+        """What `observe.ports` says, by link end."""
+        return {
+            end: mode
+            for key, mode in self.lab.observe.ports.items()
+            for end in self.resolver.directions(("observe", "ports", key), key)
+        }
+
+    def captures(self) -> list[p.Capture]:
+        found: dict[str, p.Capture] = {}
+        for entry, capture in enumerate(self.lab.capture):
+            for i, side_name in self.resolver.directions(("capture", entry), capture.end):
+                side = 0 if side_name == "a" else 1
+                node, interface = self.routing.links[i][side], self.interfaces[i, side]
+                name = f"{self.names[node]}:{interface}"
+                found[name] = p.Capture(name=name, node=node, interface=interface, snaplen=capture.snaplen)
+        return list(found.values())
+
+    def events(self) -> list[p.LinkEvent]:
+        """In the order of their times."""
+        names = [link.name for link in self.network.links]
+        index = {name: i for i, name in enumerate(names)}
+        found = [
+            p.LinkEvent(at_ns=event.at, link=index[name], state=event.state)
+            for event in self.lab.events
+            for name in select(event.link, names)
+        ]
+        return sorted(found, key=lambda event: event.at_ns)
+
+    # --- nodes -------------------------------------------------------------------------------------------------
+
+    def nodes(self, socket_buffer_bytes: int) -> list[p.Node]:
+        return [
+            self.host(i, socket_buffer_bytes) if is_host else self.router(i) if self.is_frr else self.switch(i)
+            for i, is_host in enumerate(self.routing.is_host)
+        ]
+
+    def node_addresses(self, node: int) -> list[str]:
+        """The node's own address of each family: that of its primary end."""
+        out = self.routing.primary(node)
+        return [] if out is None else [self.number(out).text(family) for family in self.families]
+
+    def host(self, node: int, socket_buffer_bytes: int) -> p.Node:
+        settings = self.resolver.hosts[self.names[node]]
+        return p.Node(
+            name=self.names[node],
+            kind="host",
+            addresses=self.node_addresses(node),
+            sysctls=host_sysctls(settings, self.lab.addressing, socket_buffer_bytes),
+            routes=list(self.host_routes(node, host_metrics(settings))),
+        )
+
+    def host_routes(self, node: int, metrics: dict[str, int | str]) -> Iterable[p.Route]:
+        """One default route; more only with several links."""
+        routing = self.routing
+        uplinks = routing.uplinks(node)
+        for family in self.families:
+            if uplinks:
+                yield self.route("0.0.0.0/0" if family == 4 else "::/0", uplinks[:1], family, metrics)
+            for edge, out in routing.detours(node):
+                yield self.route(self.addresses.blocks[self.names[edge]].prefix(family), [out], family, metrics)
+            for out in routing.direct(node):
+                here, there = self.number(out), self.number((out[0], 1 - out[1]))
+                prefix = Number(min(here.offset, there.offset), core=True).text(family)
+                length = 31 if family == 4 else 127
+                if metrics:
+                    interface = self.interfaces[out]
+                    via = [p.Via(interface=interface, gateway=None)]
+                    yield p.Route(to=f"{prefix}/{length}", via=via, metrics=metrics)
+                primary = routing.primary(routing.peer(out))
+                if primary is not None and primary[0] != out[0]:
+                    yield self.route(f"{self.number(primary).text(family)}/{length + 1}", [out], family, metrics)
+
+    def switch(self, node: int) -> p.Node:
+        # Layers take turns: qbed.network.routes says why.
+        hash_seed = zlib.crc32(f"{self.seed}/{self.routing.levels[node] % 2}".encode()) | 1
+        return p.Node(
+            name=self.names[node],
+            kind="switch",
+            addresses=self.node_addresses(node),
+            sysctls=switch_sysctls(self.lab.addressing, hash_seed),
+            routes=[] if self.is_frr else list(self.switch_routes(node)),
+        )
+
+    def router(self, node: int) -> p.Node:
+        """A switch whose routes FRR finds."""
+        settings, switch = self.lab.frr, self.switch(node)
+        outs = self.routing.outs[node]
+        own = self.addresses.blocks.get(self.names[node])
+        primary = self.routing.primary(node)
+        router = frr.Router(
+            name=switch.name,
+            identifier=self.number(primary).text(4) if primary else "0.0.0.1",
+            system=self.systems[node],
+            ports=tuple(
+                frr.Port(self.interfaces[out], self.names[peer], fabric=not self.routing.is_host[peer])
+                for out in outs
+                for peer in [self.routing.peer(out)]
+            ),
+            prefixes={f"ipv{family}": [own.prefix(family)] if own else [] for family in self.families},
+        )
+        return switch.model_copy(
+            update={
+                "sysctls": dict(sorted((switch.sysctls | frr.sysctls(settings, router)).items())),
+                "environment": frr.environment(),
+                "folders": [frr.OWN],
+                "files": frr.files(settings, router),
+                "programs": frr.programs(settings),
+                "expects": list(self.expectations(node)),
+            }
+        )
+
+    @cached_property
+    def systems(self) -> dict[int, int]:
+        return systems(self.routing)
+
+    def expectations(self, node: int) -> Iterable[p.Expectation]:
+        """What the compiler's own routes would give."""
+        for edge in self.routing.edges:
+            hops = min(len(self.routing.next_hops(node, edge)), self.lab.frr.maximum_paths)
+            for family in self.families if hops else ():
+                yield p.Expectation(to=self.addresses.blocks[self.names[edge]].prefix(family), hops=hops)
+
+    def switch_routes(self, node: int) -> Iterable[p.Route]:
+        for edge in self.routing.edges:
+            outs = self.routing.next_hops(node, edge)
+            for family in self.families if outs else ():
+                yield self.route(self.addresses.blocks[self.names[edge]].prefix(family), outs, family, {})
+
+    def route(self, to: str, outs: list[Out], family: Family, metrics: dict[str, int | str]) -> p.Route:
+        via = [
+            p.Via(interface=self.interfaces[out], gateway=self.number((out[0], 1 - out[1])).text(family))
+            for out in outs
+        ]
+        return p.Route(to=to, via=via, metrics=metrics)
+
+
+def _mac(number: int) -> str:
+    """A locally administered address."""
+    return ":".join(f"{byte:02x}" for byte in bytes([2, 0]) + number.to_bytes(4, "big"))
+
+
+def _qdisc(spec: QueueSpec) -> dict[str, Any]:
+    if spec.tc is not None:
+        return {"tc": list(spec.tc)}
+    scheme = registry()[spec.scheme]
+    qdisc: dict[str, Any] = {"kind": scheme.kind(spec.values), "options": scheme.options(spec.values).hex()}
+    return qdisc if spec.child is None else qdisc | {"child": _qdisc(spec.child)}
+
+
+def _module(scheme: str) -> str | None:
+    return registry()[scheme].qdisc.module if scheme in registry() else None

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab's traffic needs: socket buffers for its longest path, and the memory of the lab's kernel.
+
+Memory is an upper estimate, not a reservation: pages that the kernel never touches cost the machine nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from qbed.network.resolve import Resolver
+from qbed.network.routes import Out, Routing
+from qbed.plan import model as p
+from qbed.plan.model import ETHERNET_BYTES
+
+_MIB = 1 << 20
+_BASE = 192 * _MIB
+_PER_PROGRAM = 24 * _MIB
+_PER_NODE, _PER_LINK, _PER_FLOW, _PER_CLOSED_FLOW = 768 << 10, 64 << 10, 16 << 10, 1 << 10
+# Open-loop flows are assumed to last at most this long on average, and to linger (TIME-WAIT) for the rest of the lab.
+_ARRIVAL_LIFE_NS = 50_000_000
+# A segment of 1448 bytes that waits in a sender's queue occupies about 2.5 KB.
+_TRUESIZE = 1.75
+# Slow start sends twice what fits before it learns, and a sending socket keeps as much again ready.
+_OVERSHOOT = 3
+_LARGEST_SOCKET_BUFFER = 1 << 30  # TCP's window has at most 30 bits
+_MOST_PAIRS = 4096
+
+
+class Demand:
+    """Numbers for a compiled network and its workloads."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        links: Sequence[p.Link],
+        queues: Sequence[p.Queue],
+        workloads: Sequence[p.Flows | p.Arrivals],
+        resolver: Resolver,
+        duration_ns: int,
+        programs: int = 0,
+    ) -> None:
+        self.routing, self.links = routing, links
+        self.duration_ns = duration_ns
+        self.programs = programs
+        specs = resolver.switch_queues | resolver.host_queues
+        self.buffers = [
+            specs[i, side].buffer_bytes(link.mtu + ETHERNET_BYTES)
+            for i, link in enumerate(links)
+            for side in ("a", "b")
+        ]
+        self._found: dict[tuple[int, int], list[Out]] = {}
+        self.longest_rtt_ns = 0
+        self.socket_buffer_bytes = 0
+        in_flight = self._measure(workloads)
+        self.memory_bytes = self._memory(sum(map(self._sockets, workloads)), in_flight)
+
+    def _end(self, out: Out) -> p.End:
+        link = self.links[out[0]]
+        return link.b if out[1] else link.a
+
+    def _measure(self, workloads: Sequence[p.Flows | p.Arrivals]) -> int:
+        """Payload that can be in flight at once, over all bottlenecks; sets the longest RTT and the socket buffer."""
+        longest: dict[Out, int] = defaultdict(int)
+        buffers: dict[Out, int] = defaultdict(int)
+        bounds: dict[Out, float] = defaultdict(float)
+        crowds = Counter(out for w in workloads for pair in _pairs(w) for out in self._outs(*pair))
+        for workload in workloads:
+            for source, target in _pairs(workload):
+                rtt, waiting, bottleneck = self._path(source, target, crowds)
+                longest[bottleneck] = max(longest[bottleneck], rtt)
+                buffers[bottleneck] = max(buffers[bottleneck], waiting)
+                size = workload.size_bytes if isinstance(workload, p.Flows) else None
+                bounds[bottleneck] += float("inf") if size is None else size
+        if not longest:
+            self._default_path()
+        total = 0
+        for out, rtt in longest.items():
+            bdp = self._end(out).rate_bps * rtt // 8_000_000_000
+            self._note(rtt, bdp + buffers[out])
+            total += int(min(bdp + buffers[out], bounds[out]))
+        return total
+
+    def _default_path(self) -> None:
+        """Without workloads (an interactive lab): the path between the first host and the last."""
+        hosts = [i for i, is_host in enumerate(self.routing.is_host) if is_host]
+        if len(hosts) > 1 and self.routing.path(hosts[0], hosts[-1]):
+            rtt, waiting, out = self._path(hosts[0], hosts[-1], Counter())
+            self._note(rtt, self._end(out).rate_bps * rtt // 8_000_000_000 + waiting)
+
+    def _note(self, rtt_ns: int, window_bytes: int) -> None:
+        self.longest_rtt_ns = max(self.longest_rtt_ns, rtt_ns)
+        # Twice for the kernel's own bookkeeping (tcp_adv_win_scale's successor), twice for what slow start overshoots.
+        needed = min(_LARGEST_SOCKET_BUFFER, 4 * window_bytes)
+        self.socket_buffer_bytes = max(self.socket_buffer_bytes, needed)
+
+    def _outs(self, source: int, target: int) -> list[Out]:
+        key = (source, target)
+        if key not in self._found:
+            self._found[key] = self.routing.path(source, target) or []
+        return self._found[key]
+
+    def _path(self, source: int, target: int, crowds: Counter[Out]) -> tuple[int, int, Out]:
+        """Base RTT in ns, the bottleneck's buffer in bytes, and the bottleneck: where a flow's fair share is
+        smallest.
+        """
+        outs = self._outs(source, target)
+        rtt = sum(self.links[i].a.delay_ns + self.links[i].b.delay_ns for i, _ in outs)
+        rtt += sum(self._end(out).transmit_ns(self.links[out[0]].mtu + ETHERNET_BYTES) for out in outs)
+        bottleneck = min(outs, key=lambda out: self._end(out).rate_bps / max(1, crowds[out]))
+        return rtt, self.buffers[2 * bottleneck[0] + bottleneck[1]], bottleneck
+
+    def _sockets(self, workload: p.Flows | p.Arrivals) -> int:
+        """Bytes of the sockets that a workload has at once."""
+        if isinstance(workload, p.Flows):
+            return _PER_FLOW * len(workload.pairs)
+        mean_ns = max(1.0, *workload.interarrival_ns.values())
+        arrivals = int(self.duration_ns / mean_ns) + 1
+        if workload.limit is not None:
+            arrivals = min(arrivals, workload.limit)
+        return _PER_FLOW * min(arrivals, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000) + _PER_CLOSED_FLOW * arrivals
+
+    def _memory(self, sockets: int, in_flight: int) -> int:
+        buffers = sum(min(size, 4 * _MIB) for size in self.buffers) // 8
+        total = (
+            _BASE
+            + _PER_PROGRAM * self.programs
+            + _PER_NODE * len(self.routing.is_host)
+            + _PER_LINK * len(self.links)
+            + sockets
+            + int((_OVERSHOOT * in_flight + min(buffers, 256 * _MIB)) * _TRUESIZE)
+        )
+        return -(-total // (16 * _MIB)) * 16 * _MIB
+
+
+def _pairs(workload: p.Flows | p.Arrivals) -> Iterable[tuple[int, int]]:
+    """A workload's pairs; of a large product of sources and destinations only the first thousands."""
+    if workload.pairs is not None:
+        return workload.pairs
+    assert isinstance(workload, p.Arrivals)
+    sources, targets = workload.sources or [], workload.destinations or []
+    return islice(((a, b) for a in sources for b in targets if a != b), _MOST_PAIRS)

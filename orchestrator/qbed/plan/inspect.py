@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan for people: what `qbed inspect` shows, as plain data and as tables."""
+
+from typing import Any
+
+from rich.table import Table
+
+from qbed.language.units import format_duration, format_rate, format_size
+from qbed.plan.model import Arrivals, Flows, Link, Plan, Queue
+from qbed.schemes.declaration import Scheme, registry
+
+Row = dict[str, Any]
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """Nodes, links, queues and workloads, one row each, with units in the text."""
+    peers = _peers(plan)
+    return {
+        "lab": plan.lab,
+        "seed": plan.seed,
+        "duration": format_duration(plan.duration_ns),
+        "memory": f"{plan.memory_bytes >> 20} MiB",
+        "nodes": [_node(plan, index) for index in range(len(plan.nodes))],
+        "links": [_link(plan, link) for link in plan.links],
+        "queues": [_queue(queue, peers[i]) for i, queue in enumerate(plan.queues)],
+        "workloads": [_workload(plan, workload) for workload in plan.workloads],
+    }
+
+
+def tables(plan: Plan) -> list[Table]:
+    """The same as one table for each kind; a large lab's rows are shortened in the middle."""
+    data = summary(plan)
+    title = f"{data['lab']}: {data['duration']}, seed {data['seed']}, {data['memory']} of memory"
+    found: list[Any] = []
+    for kind in ("nodes", "links", "queues", "workloads"):
+        rows: list[Row] = data[kind]
+        if not rows:
+            continue
+        table = Table(
+            title=f"{title}\n{len(rows)} {kind}" if not found else f"{len(rows)} {kind}", title_justify="left"
+        )
+        for column in rows[0]:
+            table.add_column(column)
+        for row in [*rows[:20], None, *rows[-5:]] if len(rows) > 30 else rows:
+            table.add_row(*(str(cell) for cell in row.values()) if row else ("...",) * len(rows[0]))
+        found.append(table)
+    return found
+
+
+def _node(plan: Plan, index: int) -> Row:
+    node = plan.nodes[index]
+    tcp = node.sysctls.get("net/ipv4/tcp_congestion_control", "")
+    routes = [f"{route.to} via {', '.join(via.interface for via in route.via)}" for route in node.routes]
+    shown = [*routes[:3], "..."] if len(routes) > 3 else routes
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "addresses": " ".join(node.addresses),
+        "interfaces": len(plan.routing.outs[index]),
+        "tcp": tcp,
+        "routes": "; ".join(shown),
+    }
+
+
+def _link(plan: Plan, link: Link) -> Row:
+    return {
+        "name": link.name,
+        "ends": " ".join(f"{plan.nodes[end.node].name}:{end.interface}" for end in (link.a, link.b)),
+        "rate": _both(link, lambda end: format_rate(end.rate_bps)),
+        "delay": _both(link, lambda end: format_duration(end.delay_ns)),
+        "loss": _both(link, lambda end: f"{end.loss:g}"),
+        "mtu": link.mtu,
+        "addresses": " ".join([*link.a.addresses, *link.b.addresses]),
+    }
+
+
+def _both(link: Link, show: Any) -> str:
+    """One text if both ends are the same, otherwise those of a and b."""
+    a, b = show(link.a), show(link.b)
+    return str(a) if a == b else f"{a} / {b}"
+
+
+def _queue(queue: Queue, far: str) -> Row:
+    mode = "every packet" if queue.observe.events else "summary"
+    if queue.observe.interval_ns:
+        mode = format_duration(queue.observe.interval_ns)
+    qdisc = queue.qdisc
+    parameters = ""
+    if queue.scheme in registry():
+        parameters = _parameters(registry()[queue.scheme], qdisc)
+        if "child" in qdisc:
+            inside = next(scheme for scheme in registry().values() if scheme.has_kind(qdisc["child"]["kind"]))
+            parameters += f"; inside: {inside.name}, {_parameters(inside, qdisc['child'])}"
+    return {
+        "name": queue.name,
+        "towards": far,
+        "role": queue.role,
+        "scheme": queue.scheme,
+        "qdisc": " ".join(qdisc["tc"]) if "tc" in qdisc else qdisc["kind"],
+        "parameters": parameters,
+        "observed": mode,
+    }
+
+
+def _parameters(scheme: Scheme, qdisc: dict[str, Any]) -> str:
+    shown = scheme.describe(qdisc["kind"], bytes.fromhex(qdisc["options"]))
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def _peers(plan: Plan) -> dict[int, str]:
+    """By queue, the name of the node that it leads to."""
+    names = [node.name for node in plan.nodes]
+    return {near.queue: names[far.node] for link in plan.links for near, far in ((link.a, link.b), (link.b, link.a))}
+
+
+def _workload(plan: Plan, workload: Flows | Arrivals) -> Row:
+    who, what = _flows(plan, workload) if isinstance(workload, Flows) else _arrivals(workload)
+    return {
+        "label": workload.label,
+        "transport": workload.transport,
+        "tcp": workload.congestion_control or "",
+        "hosts": who,
+        "flows": what,
+        "start": format_duration(workload.start_ns),
+        "stop": "" if workload.stop_ns is None else format_duration(workload.stop_ns),
+    }
+
+
+def _flows(plan: Plan, workload: Flows) -> tuple[str, str]:
+    pairs = [f"{plan.nodes[a].name}>{plan.nodes[b].name}" for a, b in workload.pairs]
+    who = pairs[0] if len(set(pairs)) == 1 else f"{pairs[0]} ... {pairs[-1]}"
+    size = "unlimited" if workload.size_bytes is None else format_size(workload.size_bytes)
+    return who, f"{len(pairs)} of {size}"
+
+
+def _arrivals(workload: Arrivals) -> tuple[str, str]:
+    if workload.pairs is not None:
+        who = f"{len(workload.pairs)} pairs"
+    else:
+        who = f"{len(workload.sources or [])} to {len(workload.destinations or [])} hosts"
+    ((spacing, mean),) = workload.interarrival_ns.items()
+    ((kind, size),) = workload.size.items()
+    return who, f"{spacing} every {mean / 1000:.6g} us, {kind} {len(size) if kind == 'cdf' else size}"

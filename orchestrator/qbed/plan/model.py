@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: what a lab file compiles to and the agent carries out (plan.json, docs/formats.md section 1).
+
+`Plan.dumps()` is canonical: equal plans are equal bytes, one node, link or queue a line. `Plan.loads()` reads them
+back.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+
+from qbed.network.routes import Routing
+
+VERSION = 1
+ETHERNET_BYTES = 14
+
+
+class Part(BaseModel):
+    """A part of the plan: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Via(Part):
+    """One next hop; without a gateway the destination is on the link."""
+
+    interface: str
+    gateway: str | None
+
+
+class Route(Part):
+    """A route; several next hops are ECMP in this order."""
+
+    to: str
+    via: list[Via]
+    metrics: dict[str, int | str] = {}
+
+
+class Program(Part):
+    """A program that runs as long as the lab; the next one of its node is started when the file `ready` exists.
+
+    `optional`: a node that has no such program does without.
+    """
+
+    argv: list[str]
+    ready: str | None = None
+    optional: bool = False
+
+
+class Expectation(Part):
+    """What a forwarding table must hold before the workloads begin: so many next hops to every host of a prefix."""
+
+    to: str
+    hops: int
+
+
+class Node(Part):
+    """A network namespace. What programs need (`environment` and what follows it) is only there where it is used."""
+
+    name: str
+    kind: Literal["host", "switch"]
+    addresses: list[str]
+    sysctls: dict[str, str]
+    routes: list[Route]
+    environment: dict[str, str] = {}
+    folders: list[str] = []
+    files: dict[str, str] = {}
+    programs: list[Program] = []
+    expects: list[Expectation] = []
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        optional = {name for name, field in Node.model_fields.items() if not field.is_required()}
+        return {name: value for name, value in handler(self).items() if value or name not in optional}
+
+
+class End(Part):
+    """One end of a link: its interface, and its transmitter with a queue."""
+
+    node: int
+    interface: str
+    mac: str
+    addresses: list[str]
+    rate_bps: int
+    delay_ns: int
+    overhead_bytes: int
+    loss: float
+    queue: int
+
+    def transmit_ns(self, frame_bytes: int) -> int:
+        """The time to serialise a frame (its Ethernet header counted in), rounded up as the link device does."""
+        return -(-(frame_bytes + self.overhead_bytes) * 8 * 1_000_000_000 // self.rate_bps)
+
+
+class Link(Part):
+    """A point-to-point link."""
+
+    name: str
+    mtu: int
+    a: End
+    b: End
+
+
+class Observe(Part):
+    """What a queue's tap records."""
+
+    interval_ns: int
+    bin_bytes: int
+    events: bool
+
+
+class Queue(Part):
+    """The root qdisc of a link's end. `qdisc`: `kind` and `options` (hex), or `tc` (arguments)."""
+
+    name: str
+    node: int
+    interface: str
+    scheme: str
+    role: Literal["host", "switch"]
+    qdisc: dict[str, Any]
+    observe: Observe
+
+
+class Flows(Part):
+    """One flow for each pair of nodes."""
+
+    id: int
+    kind: Literal["flows"] = "flows"
+    label: str
+    transport: Literal["tcp", "udp"]
+    pairs: list[tuple[int, int]]
+    size_bytes: int | None
+    start_ns: int
+    spread_ns: int
+    stop_ns: int | None
+    connect: Literal["at start", "before"]
+    port: int
+    family: Literal[4, 6]
+    congestion_control: str | None
+    rate_bps: int | None
+    packet_bytes: int | None
+
+
+class Arrivals(Part):
+    """An open-loop arrival process."""
+
+    id: int
+    kind: Literal["arrivals"] = "arrivals"
+    label: str
+    transport: Literal["tcp"] = "tcp"
+    sources: list[int] | None
+    destinations: list[int] | None
+    pairs: list[tuple[int, int]] | None
+    interarrival_ns: dict[str, int | float]
+    size: dict[str, Any]
+    start_ns: int
+    stop_ns: int | None
+    limit: int | None
+    connect: Literal["at start", "before"]
+    port: int
+    family: Literal[4, 6]
+    congestion_control: str | None
+
+
+class Capture(Part):
+    """Packets of one interface to write to a file."""
+
+    name: str
+    node: int
+    interface: str
+    snaplen: int
+
+
+class LinkEvent(Part):
+    """Both ends of a link, by its index, go down or come up."""
+
+    at_ns: int
+    link: int
+    state: Literal["up", "down"]
+
+
+@dataclass(frozen=True)
+class Path:
+    """The links from one host to another, in order: for each the end that sends, and the link's MTU."""
+
+    ends: tuple[End, ...]
+    mtus: tuple[int, ...]
+
+    @property
+    def mtu(self) -> int:
+        """The smallest MTU."""
+        return min(self.mtus)
+
+    @property
+    def rate_bps(self) -> int:
+        """The smallest rate."""
+        return min(end.rate_bps for end in self.ends)
+
+    @property
+    def delay_ns(self) -> int:
+        """The sum of the propagation delays."""
+        return sum(end.delay_ns for end in self.ends)
+
+    def transit_ns(self, frame_bytes: int) -> int:
+        """How long one frame takes through empty queues: store and forward."""
+        return sum(end.transmit_ns(frame_bytes) + end.delay_ns for end in self.ends)
+
+
+class Plan(Part):
+    """A compiled lab."""
+
+    version: Literal[1] = 1
+    lab: str
+    seed: int
+    epoch_ns: int
+    duration_ns: int
+    memory_bytes: int
+    modules: list[str]
+    sysctls: dict[str, str]
+    nodes: list[Node]
+    links: list[Link]
+    queues: list[Queue]
+    workloads: list[Flows | Arrivals]
+    captures: list[Capture]
+    events: list[LinkEvent] = []
+    flow_interval_ns: int
+
+    def dumps(self) -> str:
+        """Canonical JSON."""
+        lines = []
+        for name, value in self.model_dump(mode="json").items():
+            if isinstance(value, list) and value:
+                entries = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in value)
+                lines.append(f" {json.dumps(name)}: [\n{entries}\n ]")
+            else:
+                lines.append(f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    @classmethod
+    def loads(cls, text: str | bytes) -> "Plan":
+        """The plan of a JSON text."""
+        return cls.model_validate_json(text)
+
+    @cached_property
+    def routing(self) -> Routing:
+        """Shortest paths by node index."""
+        return Routing([n.kind == "host" for n in self.nodes], [(link.a.node, link.b.node) for link in self.links])
+
+    def path(self, source: int, destination: int) -> Path:
+        """One shortest path between two hosts, by node index. KeyError if there is none."""
+        outs = self.routing.path(source, destination)
+        if outs is None:
+            raise KeyError(f"no path from {self.nodes[source].name} to {self.nodes[destination].name}")
+        links = [(self.links[i], side) for i, side in outs]
+        return Path(tuple(link.b if side else link.a for link, side in links), tuple(link.mtu for link, _ in links))
+
+    def base_rtt_ns(self, source: int, destination: int) -> int:
+        """A full frame there and its bare acknowledgement (40 bytes of headers and 12 of time stamps) back, through
+        empty queues.
+        """
+        there, back = self.path(source, destination), self.path(destination, source)
+        return there.transit_ns(there.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
+
+    def bdp_bytes(self, source: int, destination: int) -> int:
+        """The path's rate times its base RTT."""
+        rate = self.path(source, destination).rate_bps
+        return rate * self.base_rtt_ns(source, destination) // 8_000_000_000
+
+    def node_index(self, name: str) -> int:
+        """The index of a node. KeyError if there is none of that name."""
+        return self._indices[name]
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {node.name: i for i, node in enumerate(self.nodes)}

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One finished cell: the guest's `out/` folder becomes this cell's rows of the run's tables."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from qbed.plan.model import Flows, Path, Plan
+from qbed.plan.ports import port_names
+from qbed.results import tables
+from qbed.results.evidence import Evidence, QueueSummary, examine
+from qbed.results.hearing import Talk, unheard
+from qbed.results.ideal import ideal_tcp_ns, ideal_udp_ns
+from qbed.schemes.declaration import registry
+from qbed.telemetry.records import Counters, RecordError, Row, read_counters, read_done, read_rows
+from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, read_taps
+from qbed.telemetry.wall import read_wall
+
+BATCH_ROWS = 10_000
+ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
+
+
+def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
+    """Turn `folder/out` into the tables of one cell in `into`; returns its row of `cells`.
+
+    `cell` holds what is known of the cell before it ran: its number, the values of its axes, its seed.
+    Raises `TapError` or `RecordError` if the guest's files are not what they should be.
+    """
+    out = folder / "out"
+    number = int(cell["cell"])
+    done = read_done(out / "done.json")
+    if done is None or done.status != "complete" or done.end_ns is None:
+        raise RecordError("the cell is not complete: out/done.json does not say so")
+    counters = read_counters(out / "counters.json")
+    taps = _Taps(plan, number)
+    taps.store(out / "taps.bin", into)
+    wall = read_wall(out)
+    flows = _Flows(plan, number, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
+    _write(into, "flows", flows.batches(out / "flows.ndjson"))
+    _write(into, "queues", [taps.queues(counters)])
+    if plan.flow_interval_ns:
+        _write(into, "tcp_info", _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
+    if (out / "routes.ndjson").exists():
+        changes = map(_route_change, read_rows(out / "routes.ndjson"))
+        _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes"))
+    evidence = examine(plan, taps.summaries, counters, wall)
+    evidence.contradictions.extend(flows.contradictions)
+    if not evidence.contradictions:  # only counters that agree with the plan have something to say
+        evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
+    row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
+    return row | {"plan_sha256": hashlib.sha256((folder / "plan.json").read_bytes()).hexdigest()}
+
+
+def _write(into: File, table: str, batches: Iterable[Any]) -> None:
+    tables.write_table(into / f"{table}.arrow", tables.SCHEMAS[table], batches, tables.CellFile)
+
+
+def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters: Counters, end_ns: int) -> Row:
+    ends = [end for pair in counters.links for end in (pair.a, pair.b)]
+    return {
+        "status": "invalid" if evidence.contradictions else "complete",
+        "duration_ns": plan.duration_ns,
+        "end_ns": end_ns,
+        "bottleneck": evidence.bottleneck,
+        **flows.totals,
+        "dropped_packets": sum(summary.dropped_packets for summary in taps.summaries.values()),
+        "marked_packets": sum(summary.marked_packets for summary in taps.summaries.values()),
+        "lost_packets": sum(end.lost for end in ends),
+        "goodput_bps": flows.goodput_bps,
+        "contradictions": evidence.contradictions,
+        "warnings": evidence.warnings,
+        "evidence": json.dumps(evidence.details, sort_keys=True),
+    }
+
+
+def _batches(schema: Any, cell: int, rows: Iterator[Row], file: str) -> Iterator[Any]:
+    while batch := list(itertools.islice(rows, BATCH_ROWS)):
+        try:
+            yield pa.Table.from_pylist([{"cell": cell} | row for row in batch], schema=schema)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise RecordError(f"{file}: a field has the wrong type: {error}") from error
+
+
+def _route_change(record: Row) -> Row:
+    """A row of routes.ndjson as the table has it."""
+    via = record.get("via", [])
+    return {
+        "time_ns": record["time_ns"],
+        "node": record["node"],
+        "change": record["change"],
+        "link": record.get("link"),
+        "destination": record.get("to"),
+        "protocol": record.get("protocol"),
+        "interfaces": [hop["interface"] for hop in via],
+        "gateways": [hop.get("gateway") for hop in via],
+    }
+
+
+class _Flows:
+    """The flow records with what follows from them."""
+
+    def __init__(self, plan: Plan, cell: int, end_ns: int, rounding_ns: int = ROUNDING_NS) -> None:
+        self._plan = plan
+        self._cell = cell
+        self._end_ns = end_ns
+        self._rounding_ns = rounding_ns
+        self._paths: dict[tuple[int, int], Path] = {}
+        ways = [len(route.via) for node in plan.nodes for route in node.routes]
+        self.one_path = all(n == 1 for n in [*ways, *(e.hops for node in plan.nodes for e in node.expects)])
+        self._workloads = {workload.id: workload for workload in plan.workloads}
+        self.contradictions: list[str] = []
+        self.talks: dict[tuple[int, int], Talk] = {}
+        names = ("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts")
+        self.totals: dict[str, int] = dict.fromkeys(names, 0)
+        self._active: tuple[int, int] | None = None
+
+    @property
+    def goodput_bps(self) -> float | None:
+        """All bytes received over the time from the first flow's start to the last one's end."""
+        if self._active is None or self._active[1] <= self._active[0]:
+            return None
+        return self.totals["received_bytes"] * 8e9 / (self._active[1] - self._active[0])
+
+    def batches(self, path: File) -> Iterator[Any]:
+        return _batches(tables.FLOWS, self._cell, map(self._row, read_rows(path)), path.name)
+
+    def _row(self, record: Row) -> Row:
+        try:
+            row = record | self._derived(record)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {type(error).__name__}: {error}") from error
+        talk = self.talks.setdefault((record["src"], record["dst"]), Talk())
+        talk.flows, talk.hearing = talk.flows + 1, talk.hearing + bool(record.get("ecn"))
+        self.totals["flows"] += 1
+        self.totals["flows_complete"] += row["status"] == "complete"
+        self.totals["flows_failed"] += row["status"] == "failed"
+        for name in ("received_bytes", "retransmits", "timeouts"):
+            self.totals[name] += row.get(name) or 0
+        begin, end = row["start_ns"], self._end_ns if row["end_ns"] is None else row["end_ns"]
+        self._active = (
+            (begin, end) if self._active is None else (min(begin, self._active[0]), max(end, self._active[1]))
+        )
+        if (
+            self.one_path
+            and row["slowdown"] is not None
+            and row["fct_ns"] < row["ideal_fct_ns"] - self._rounding_ns
+            and len(self.contradictions) < 5
+        ):
+            self.contradictions.append(
+                f"flow {row['flow']} took {row['fct_ns']} ns, but its path needs {row['ideal_fct_ns']} ns"
+            )
+        return row
+
+    def _derived(self, record: Row) -> Row:
+        nodes = self._plan.nodes
+        start, end = record["start_ns"], record["end_ns"]
+        taken = (self._end_ns if end is None else end) - start
+        ideal = self._ideal(record) if record["status"] == "complete" else None
+        fct = None if end is None else end - start
+        return {
+            "src": nodes[record["src"]].name,
+            "dst": nodes[record["dst"]].name,
+            "fct_ns": fct,
+            "ideal_fct_ns": ideal,
+            "slowdown": fct / ideal if fct is not None and ideal else None,
+            "goodput_bps": record["received_bytes"] * 8e9 / taken if taken > 0 else None,
+        }
+
+    def _ideal(self, record: Row) -> int | None:
+        size, workload = record["size_bytes"], self._workloads[record["workload"]]
+        if not size:
+            return None
+        src, dst, family = record["src"], record["dst"], 6 if ":" in record["dst_address"] else 4
+        there, back = self._path(src, dst), self._path(dst, src)
+        if isinstance(workload, Flows) and workload.transport == "udp":
+            assert workload.packet_bytes is not None and workload.rate_bps is not None
+            return ideal_udp_ns(
+                there, size, family=family, packet_bytes=workload.packet_bytes, rate_bps=workload.rate_bps
+            )
+        stamps = all(self._plan.nodes[node].sysctls.get("net/ipv4/tcp_timestamps", "1") != "0" for node in (src, dst))
+        return ideal_tcp_ns(
+            there, back, size, family=family, handshake=workload.connect == "at start", timestamps=stamps
+        )
+
+    def _path(self, src: int, dst: int) -> Path:
+        if (src, dst) not in self._paths:
+            self._paths[src, dst] = self._plan.path(src, dst)
+        return self._paths[src, dst]
+
+
+class _Taps:
+    """The tap stream of one cell, split into its tables in one pass."""
+
+    def __init__(self, plan: Plan, cell: int) -> None:
+        self._plan = plan
+        self._cell = cell
+        self._ports = port_names(plan)
+        self.summaries: dict[int, QueueSummary] = {}
+        self.histograms: dict[int, Histogram] = {}
+
+    def store(self, path: File, into: File) -> None:
+        """Write the series and the events as they come; keep summaries and histograms."""
+        queues = self._plan.queues
+        with (
+            path.open("rb") as stream,
+            self._file(into, "queue_series", any(queue.observe.interval_ns for queue in queues)) as series,
+            self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
+        ):
+            for batch in read_taps(stream, len(queues)):
+                if isinstance(batch, Histogram):
+                    self.histograms[batch.queue] = batch
+                elif batch.kind == "samples":
+                    series.add(self._samples(batch.records))
+                elif batch.kind == "events":
+                    events.add(self._events(batch.records))
+                else:
+                    for record in batch.records:
+                        self.summaries[int(record["id"])] = QueueSummary(**{k: int(record[k]) for k in SUMMARY_FIELDS})
+
+    @staticmethod
+    def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
+        return tables.CellFile(into / f"{table}.arrow", tables.SCHEMAS[table], wanted=wanted)
+
+    def _columns(self, records: Records) -> dict[str, Any]:
+        return {
+            "cell": np.full(len(records), self._cell, np.int32),
+            "queue": records["id"].astype(np.int32),
+            "port": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(self._ports)),
+            "time_ns": records["time_ns"].astype(np.int64),
+        }
+
+    def _samples(self, records: Records) -> Any:
+        columns = self._columns(records)
+        interval = records["interval_ns"].astype(np.float64)
+        empty = interval == 0
+        for unit in ("byte", "packet"):
+            means = records[f"{unit}_ns"] / np.where(empty, 1, interval)
+            columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
+        return _table(tables.QUEUE_SERIES, columns, records)
+
+    def _events(self, records: Records) -> Any:
+        columns = self._columns(records)
+        columns["op"] = pa.DictionaryArray.from_arrays(pa.array(records["op"].astype(np.int32)), pa.array(OPERATIONS))
+        for name in ("saddr", "daddr"):
+            data = pa.py_buffer(np.ascontiguousarray(records[name]).tobytes())
+            columns[name] = pa.Array.from_buffers(pa.binary(16), len(records), [None, data])
+        return _table(tables.QUEUE_EVENTS, columns, records)
+
+    def queues(self, counters: Counters) -> Any:
+        """One row a queue: the tap's summary and histogram, and the scheme's own statistics."""
+        rates = {end.queue: end.rate_bps for link in self._plan.links for end in (link.a, link.b)}
+        rows = []
+        for index, queue in enumerate(self._plan.queues):
+            summary = self.summaries.get(index, QueueSummary())
+            histogram = self.histograms.get(index)
+            time = summary.duration_ns
+            rows.append(
+                {
+                    "cell": self._cell,
+                    "queue": index,
+                    "port": self._ports[index],
+                    "name": queue.name,
+                    "node": self._plan.nodes[queue.node].name,
+                    "interface": queue.interface,
+                    "role": queue.role,
+                    "discipline": queue.scheme,
+                    "rate_bps": rates.get(index),
+                    **vars(summary),
+                    "mean_bytes": summary.byte_ns / time if time else None,
+                    "mean_packets": summary.packet_ns / time if time else None,
+                    "bin_bytes": None if histogram is None else histogram.bin_bytes,
+                    "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
+                    "xstats": _xstats(queue.scheme, counters, index),
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=tables.QUEUES)
+
+
+def _xstats(scheme: str, counters: Counters, index: int) -> list[tuple[str, float]] | None:
+    known = registry().get(scheme)
+    if known is None or index >= len(counters.queues) or not counters.queues[index].xstats:
+        return None
+    return list(known.decode(bytes.fromhex(counters.queues[index].xstats)).items())
+
+
+def _table(schema: Any, columns: dict[str, Any], records: Records) -> Any:
+    arrays = []
+    for item in schema:
+        column = columns[item.name] if item.name in columns else records[item.name]
+        arrays.append(
+            column if isinstance(column, pa.Array) else pa.array(np.ascontiguousarray(column)).cast(item.type)
+        )
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evidence of a cell: where packets waited, were marked and dropped, and whether the counters add up.
+
+Every packet must be somewhere. Three independent books are kept: the tap of each queue, the link device, and the
+counters of each node's network stack. Where two of them disagree, the run *contradicts* its plan: the cell is
+`invalid`, its numbers go into no claim and no figure. What is merely remarkable (a host's own queue dropped) is a
+*warning*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbed.plan.model import ETHERNET_BYTES, Plan
+from qbed.plan.ports import port_names
+from qbed.schemes.declaration import registry
+from qbed.telemetry.records import Counters, LinkCounters
+from qbed.telemetry.wall import Wall, examine_wall
+
+SMALLEST_FRAME = 42  # Ethernet + IPv4 + UDP without payload
+LARGEST_FRAME = 65549
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class QueueSummary:
+    """The tap's totals of one queue (docs/formats.md section 4, record 3)."""
+
+    duration_ns: int = 0
+    byte_ns: int = 0
+    packet_ns: int = 0
+    max_bytes: int = 0
+    max_packets: int = 0
+    offered_packets: int = 0
+    offered_bytes: int = 0
+    sent_packets: int = 0
+    sent_bytes: int = 0
+    dropped_packets: int = 0
+    dropped_bytes: int = 0
+    marked_packets: int = 0
+    queue_packets: int = 0
+    queue_bytes: int = 0
+    start_queue_packets: int = 0
+    start_queue_bytes: int = 0
+
+
+@dataclass
+class Evidence:
+    """What a run says about itself. `details` is JSON: the report shows it."""
+
+    bottleneck: str | None = None
+    contradictions: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Slack:
+    """By how many packets two books may differ that were read `ns` apart, while packets went on. 0: not at all."""
+
+    ns: int = 0
+    duration_ns: int = 1
+    """Of the run, for the mean rate of a queue's packets."""
+
+    def packets(self, sent: int) -> int:
+        """Of a queue that has sent so many: four times what it sends in that time on average, and a burst."""
+        return 4 * sent * self.ns // self.duration_ns + 10 if self.ns else 0
+
+
+def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wall: Wall | None = None) -> Evidence:
+    """Compare the three books of one run. In virtual time every number in `counters` is of one instant; on the wall
+    clock (`wall`) they were read one after the other, and the machine has to have kept up.
+    """
+    evidence = Evidence()
+    slack = Slack() if wall is None else Slack(wall.slack_ns, plan.duration_ns)
+    wrong = evidence.contradictions
+    if len(counters.links) != len(plan.links) or len(counters.queues) != len(plan.queues):
+        wrong.append(
+            f"the counters are of {len(counters.links)} links and {len(counters.queues)} queues,"
+            f" the plan has {len(plan.links)} and {len(plan.queues)}"
+        )
+        return evidence
+    ports = port_names(plan)
+    for index, port in enumerate(ports):
+        if index not in summaries:
+            wrong.append(f"queue {port} has no summary in the tap stream")
+    if wrong:
+        return evidence
+    _queues(plan, ports, summaries, counters, wrong, slack)
+    _links(plan, ports, summaries, counters, wrong, slack)
+    _nodes(plan, summaries, counters, wrong, slack)
+    _where(plan, ports, summaries, counters, evidence)
+    if wall is not None:
+        unfaithful, warnings, evidence.details["wall"] = examine_wall(plan, wall)
+        wrong.extend(unfaithful)
+        evidence.warnings.extend(warnings)
+    return evidence
+
+
+def _queues(
+    plan: Plan,
+    ports: list[str],
+    summaries: dict[int, QueueSummary],
+    counters: Counters,
+    wrong: list[str],
+    slack: Slack,
+) -> None:
+    """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics.
+
+    When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it.
+    """
+    downs = Counter(
+        end.queue
+        for event in plan.events
+        if event.state == "down"
+        for end in (plan.links[event.link].a, plan.links[event.link].b)
+    )
+    for index, port in enumerate(ports):
+        tap, own = summaries[index], counters.queues[index]
+        for unit, offered, sent, dropped, queued in (
+            ("packets", tap.offered_packets, tap.sent_packets, tap.dropped_packets, tap.queue_packets),
+            ("bytes", tap.offered_bytes, tap.sent_bytes, tap.dropped_bytes, tap.queue_bytes),
+        ):
+            if offered != sent + dropped + queued:
+                wrong.append(
+                    f"queue {port}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
+                )
+        for what, seen, counted in (
+            ("sent packets", tap.sent_packets, own.packets),
+            ("sent bytes", tap.sent_bytes, own.bytes),
+            ("dropped packets", tap.dropped_packets, own.drops),
+            ("queued packets", tap.queue_packets, own.backlog_packets),
+            ("queued bytes", tap.queue_bytes, own.backlog_bytes),
+        ):
+            room = slack.packets(tap.sent_packets) * (LARGEST_FRAME if what.endswith("bytes") else 1)
+            forgotten = downs[index] * tap.max_packets if what == "dropped packets" else 0
+            if not -room <= seen - counted <= room + forgotten:
+                wrong.append(f"queue {port}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}")
+
+
+def _links(
+    plan: Plan,
+    ports: list[str],
+    summaries: dict[int, QueueSummary],
+    counters: Counters,
+    wrong: list[str],
+    slack: Slack,
+) -> None:
+    """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
+    for link, pair in zip(plan.links, counters.links, strict=True):
+        for end, here, there in ((link.a, pair.a, pair.b), (link.b, pair.b, pair.a)):
+            name = ports[end.queue]
+            flying = here.sent - here.delivered - here.lost
+            capacity = end.delay_ns * end.rate_bps // (8_000_000_000 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
+            room = slack.packets(here.sent)
+            if not -room <= flying <= capacity + room:
+                wrong.append(
+                    f"link {name}: {here.sent} frames sent, {here.delivered} delivered, {here.lost} lost:"
+                    f" {flying} would be in flight, where 0 to {capacity} fit"
+                )
+            left = summaries[end.queue].sent_packets
+            if abs(left - here.sent) > room:
+                wrong.append(f"link {name}: {left} packets left its queue, {here.sent} were transmitted")
+            if abs(here.delivered - there.rx_packets - there.rx_dropped) > room:
+                wrong.append(
+                    f"link {name}: {here.delivered} frames delivered, its peer received {there.rx_packets}"
+                    f" and dropped {there.rx_dropped}"
+                )
+            largest = link.mtu + ETHERNET_BYTES
+            if summaries[end.queue].sent_bytes > summaries[end.queue].sent_packets * largest:
+                wrong.append(f"link {name}: frames larger than its MTU of {link.mtu}: an offload is on")
+
+
+class _Snmp:
+    """The counters of one node; what is absent is 0."""
+
+    def __init__(self, groups: dict[str, dict[str, int]]) -> None:
+        self._groups = groups
+
+    def __call__(self, group: str, *names: str) -> int:
+        values = self._groups.get(group, {})
+        return sum(values.get(name, values.get(group + name, 0)) for name in names)
+
+    def has(self, group: str, name: str) -> bool:
+        return name in self._groups.get(group, {}) or group + name in self._groups.get(group, {})
+
+
+def _ipv4_unaccounted(snmp: _Snmp) -> int:
+    """IPv4 datagrams that came in and neither went on, nor up, nor have a counted reason.
+
+    As net/ipv4/ip_input.c, ip_forward.c and route.c count.
+    InCsumErrors are counted within InHdrErrors. Reassembly takes ReasmReqds fragments and gives ReasmOKs datagrams.
+    FragFails of forwarding are of received datagrams, those of output are not, so they are a tolerance: see the caller.
+    """
+    taken = snmp("Ip", "InHdrErrors", "InAddrErrors", "InUnknownProtos", "InDiscards", "InDelivers", "ForwDatagrams")
+    taken += snmp("IpExt", "InNoRoutes", "InTruncatedPkts") + snmp("TcpExt", "IPReversePathFilter")
+    taken += snmp("Ip", "ReasmReqds") - snmp("Ip", "ReasmOKs")
+    return snmp("Ip", "InReceives") - taken
+
+
+def _ipv6_unaccounted(snmp: _Snmp) -> int:
+    """The same for IPv6 (net/ipv6/ip6_input.c, ip6_output.c); multicast that nobody joined is dropped uncounted."""
+    taken = snmp("Ip6", "InHdrErrors", "InTooBigErrors", "InNoRoutes", "InAddrErrors", "InUnknownProtos")
+    taken += snmp("Ip6", "InTruncatedPkts", "InDiscards", "InDelivers", "OutForwDatagrams")
+    taken += snmp("Ip6", "ReasmReqds") - snmp("Ip6", "ReasmOKs")
+    return snmp("Ip6", "InReceives") - taken
+
+
+def _held(plan: Plan, counters: Counters) -> list[dict[str, int]]:
+    """By node and family, the packets that schemes hold between reception and routing."""
+    held = [{"ipv4": 0, "ipv6": 0} for _ in plan.nodes]
+    for queue, own in zip(plan.queues, counters.queues, strict=True):
+        scheme = registry().get(queue.scheme)
+        if scheme is None:
+            continue
+        values = scheme.decode(bytes.fromhex(own.xstats))
+        for statistic in scheme.statistics:
+            if statistic.holds is not None:
+                held[queue.node][statistic.holds] += values.get(statistic.name, 0)
+    return held
+
+
+def _nodes(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str], slack: Slack) -> None:
+    """Each node: frames in = datagrams in = forwarded + delivered + held + dropped for a reason; out likewise.
+
+    Loopback appears in both books of a node by the same number: InReceives - frames in = OutTransmits - frames out.
+    """
+    received = [0] * len(plan.nodes)
+    offered = [0] * len(plan.nodes)
+    for link, pair in zip(plan.links, counters.links, strict=True):
+        for end, here in ((link.a, pair.a), (link.b, pair.b)):
+            received[end.node] += here.rx_packets
+            offered[end.node] += summaries[end.queue].offered_packets
+    held = _held(plan, counters)
+    for index, groups in enumerate(counters.nodes):
+        snmp, name = _Snmp(groups), plan.nodes[index].name
+        room = slack.packets(received[index] + offered[index])
+        rest = _ipv4_unaccounted(snmp) - held[index]["ipv4"]
+        if not -room <= rest <= snmp("Ip", "FragFails") + room:
+            wrong.append(f"node {name}: {rest} of {snmp('Ip', 'InReceives')} IPv4 packets received are unaccounted for")
+        rest = _ipv6_unaccounted(snmp) - held[index]["ipv6"]
+        if not -room <= rest <= snmp("Ip6", "InMcastPkts") + room:
+            wrong.append(
+                f"node {name}: {rest} of {snmp('Ip6', 'InReceives')} IPv6 packets received are unaccounted for"
+            )
+        looped = snmp("Ip", "InReceives") + snmp("Ip6", "InReceives") - received[index]
+        if looped < -room:
+            wrong.append(f"node {name}: {received[index]} frames received, but {-looped} of them never reached IP")
+        if not (snmp.has("Ip", "OutTransmits") or snmp.has("Ip6", "OutTransmits")):
+            continue
+        out = snmp("Ip", "OutTransmits", "FragCreates") - snmp("Ip", "FragOKs") + snmp("Ip6", "OutTransmits")
+        if looped >= -room and abs(out - looped - offered[index]) > room:
+            wrong.append(
+                f"node {name}: IP sent {out - looped} packets to its links, their queues were offered {offered[index]}"
+            )
+
+
+def _where(
+    plan: Plan, ports: list[str], summaries: dict[int, QueueSummary], counters: Counters, evidence: Evidence
+) -> None:
+    """Which queue was the bottleneck: the one where packets waited most, summed over all packets."""
+    rates = {end.queue: end.rate_bps for link in plan.links for end in (link.a, link.b)}
+    ranking = sorted(range(len(plan.queues)), key=lambda index: (-summaries[index].packet_ns, index))
+    waited = sum(summary.packet_ns for summary in summaries.values())
+    if waited:
+        evidence.bottleneck = ports[ranking[0]]
+
+    def row(index: int) -> dict[str, Any]:
+        tap = summaries[index]
+        busy = tap.sent_bytes * 8e9 / rates[index] / plan.duration_ns
+        return {
+            "queue": ports[index],
+            "role": plan.queues[index].role,
+            "share_of_waiting": tap.packet_ns / waited if waited else 0.0,
+            "utilisation": busy,
+            "max_packets": tap.max_packets,
+            "dropped": tap.dropped_packets,
+            "marked": tap.marked_packets,
+        }
+
+    def those(test: Any) -> list[dict[str, Any]]:
+        return [row(index) for index in ranking if test(index)][:MOST_SHOWN]
+
+    outside = [index for index in ranking if plan.queues[index].role == "host"]
+    evidence.details = {
+        "waiting": those(lambda index: summaries[index].packet_ns > 0)[:5],
+        "drops": those(lambda index: summaries[index].dropped_packets > 0),
+        "marks": those(lambda index: summaries[index].marked_packets > 0),
+        "outside_the_plan": those(lambda index: index in outside and summaries[index].packet_ns > 0),
+        "outside_share_of_waiting": sum(summaries[index].packet_ns for index in outside) / waited if waited else 0.0,
+        "lost": _lost(plan, ports, counters),
+        "offloads": "off",
+    }
+    if evidence.bottleneck is not None and ranking[0] in outside:
+        evidence.warnings.append(f"packets waited most at {evidence.bottleneck}, a host's own queue, not at a switch")
+    evidence.warnings.extend(
+        f"{ports[index]}, a host's own queue, dropped {summaries[index].dropped_packets} packets"
+        for index in outside
+        if summaries[index].dropped_packets
+    )
+
+
+def _lost(plan: Plan, ports: list[str], counters: Counters) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for link, pair in zip(plan.links, counters.links, strict=True):
+        ends: tuple[tuple[Any, LinkCounters], ...] = ((link.a, pair.a), (link.b, pair.b))
+        rows.extend({"link": ports[end.queue], "lost": here.lost} for end, here in ends if here.lost)
+    return rows[:MOST_SHOWN]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ideal flow completion time: what a flow needs alone on its path, by store-and-forward arithmetic.
+
+A flow is a train of frames. Every hop receives a frame completely, serialises it at the rate of its link end (frame +
+`overhead_bytes`) and the frame arrives `delay_ns` later; frames keep their order and nothing else is on the path. The
+train of a TCP flow of `size_bytes` is full segments and a remainder. With `connect: at start` a handshake comes
+first: a SYN one way, a SYN-ACK back, and then the pure ACK goes ahead of the first segment. Windows do not limit the
+ideal flow, and it neither loses nor waits for anything: so `slowdown` = FCT / ideal FCT says what the network *and*
+the transport cost, the usual definition.
+
+Of equal-cost paths the first next hop is taken; symmetric topologies have equal ones.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from qbed.plan.model import ETHERNET_BYTES, Path
+
+IP_HEADER = {4: 20, 6: 40}
+TCP_HEADER, UDP_HEADER = 20, 8
+TIMESTAMP_OPTION = 12
+SYN_OPTIONS = {True: 20, False: 12}  # MSS 4, SACK-permitted 2 (+ time stamp 10), window scale 3, padding
+
+Hops = tuple[tuple[int, int, int], ...]
+"""Of each transmitter on a path: bits a second, ns of propagation, bytes of overhead."""
+
+
+def _hops(path: Path) -> Hops:
+    return tuple((end.rate_bps, end.delay_ns, end.overhead_bytes) for end in path.ends)
+
+
+@lru_cache(maxsize=4096)
+def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: float = 0.0) -> float:
+    """When the end of a train arrives that is offered at time 0 (with `gap_ns`: one frame each gap).
+
+    The train: a `lead` frame (0: none), `count` frames of `full` bytes, one of `last` bytes (0: none). Bytes are
+    frame bytes.
+    """
+    sizes = np.array([lead] * (lead > 0) + [full] * count + [last] * (last > 0), dtype=np.float64)
+    arrivals = np.arange(len(sizes), dtype=np.float64) * gap_ns
+    for rate_bps, delay_ns, overhead_bytes in hops:
+        # A FIFO server: D_k = max(A_k, D_(k-1)) + s_k, that is D_k = S_k + max over j <= k of (A_j - S_(j-1)).
+        service = (sizes + overhead_bytes) * (8e9 / rate_bps)
+        done = np.cumsum(service)
+        arrivals = done + np.maximum.accumulate(arrivals - (done - service)) + delay_ns
+    return float(arrivals[-1])
+
+
+def ideal_tcp_ns(there: Path, back: Path, size: int, *, family: int, handshake: bool, timestamps: bool) -> int:
+    """The ideal FCT of a TCP flow in ns (rounded to nearest)."""
+    headers = ETHERNET_BYTES + IP_HEADER[family] + TCP_HEADER
+    pure = headers + timestamps * TIMESTAMP_OPTION
+    mss = there.mtu - (pure - ETHERNET_BYTES)
+    count, last = divmod(size, mss)
+    total = train_ns(_hops(there), pure * handshake, pure + mss, count, last and pure + last)
+    if handshake:
+        syn = headers + SYN_OPTIONS[timestamps]
+        total += train_ns(_hops(there), 0, syn, 1, 0) + train_ns(_hops(back), 0, syn, 1, 0)
+    return round(total)
+
+
+def ideal_udp_ns(there: Path, size: int, *, family: int, packet_bytes: int, rate_bps: int) -> int:
+    """The ideal FCT of a constant-bit-rate UDP flow in ns: its own spacing, then the path."""
+    headers = ETHERNET_BYTES + IP_HEADER[family] + UDP_HEADER
+    count, last = divmod(size, packet_bytes)
+    return round(
+        train_ns(_hops(there), 0, headers + packet_bytes, count, last and headers + last, packet_bytes * 8e9 / rate_bps)
+    )

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest dilation at which this machine keeps up with a lab: short cells are run, their evidence decides."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from qbed.lab.model import Lab
+from qbed.plan.model import Plan
+from qbed.remembered import recall, remember
+from qbed.results.cell import store_cell
+from qbed.substrates import CellError, Limits
+from qbed.substrates.containers.cell import ContainersSubstrate
+from qbed.substrates.containers.folder import OUT
+from qbed.telemetry.wall import examine_wall, read_wall, shortest_rtt_ns
+
+LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+SHORT_NS = 4_000_000_000
+"""Real time of a cell of the calibration: of a shorter one the first packets, which find cold memory, decide."""
+ROUND_TRIPS = 5
+USUAL_LATENESS_NS = 1_000_000
+"""Where the search begins: a round trip of so much real time is usually kept."""
+CACHE = "dilation.json"
+
+Attempt = Callable[[int], str | None]
+"""Runs a short cell at a dilation: None, or why it was not faithful."""
+
+
+def calibrated(lab: Lab, plan: Plan, attempt: Attempt | None = None) -> int:
+    """The smallest dilation of `LADDER` for this lab on this machine; remembered in the cache. CellError: none will do.
+
+    A lab without a workload needs none.
+    """
+    if not plan.workloads:
+        return 1
+    key = _key(lab, plan)
+    known = recall(CACHE).get(key)
+    if isinstance(known, int):
+        return known
+    found = search(plan, attempt or (lambda dilation: _attempt(lab, plan, dilation)))
+    remember(CACHE, key, found)
+    return found
+
+
+def search(plan: Plan, attempt: Attempt) -> int:
+    """Walk the ladder from a guess: down while cells are faithful, up until one is."""
+    needed = -(-USUAL_LATENESS_NS // max(1, shortest_rtt_ns(plan)))
+    step = next((i for i, dilation in enumerate(LADDER) if dilation >= needed), len(LADDER) - 1)
+    why = _try(attempt, LADDER[step])
+    while why is not None:
+        if step == len(LADDER) - 1:
+            raise CellError(f"this machine does not keep up with the lab even {LADDER[step]} times slower: {why}")
+        step += 1
+        why = _try(attempt, LADDER[step])
+        if why is None:
+            return LADDER[step]
+    while step > 0 and _try(attempt, LADDER[step - 1]) is None:
+        step -= 1
+    return LADDER[step]
+
+
+def _try(attempt: Attempt, dilation: int) -> str | None:
+    why = attempt(dilation)
+    print(f"calibration: dilation {dilation}: {'faithful' if why is None else why}", file=sys.stderr)
+    return why
+
+
+def _attempt(lab: Lab, plan: Plan, dilation: int) -> str | None:
+    starts = min(workload.start_ns for workload in plan.workloads)
+    least_ns = starts + ROUND_TRIPS * shortest_rtt_ns(plan)
+    short = plan.model_copy(update={"duration_ns": min(plan.duration_ns, max(SHORT_NS // dilation, least_ns))})
+    with tempfile.TemporaryDirectory(prefix="qbed-calibrate-") as name:
+        folder, tables = Path(name) / "cell", Path(name) / "tables"
+        folder.mkdir()
+        tables.mkdir()
+        (folder / "plan.json").write_text(short.dumps())
+        substrate = ContainersSubstrate(dilation)
+        substrate.prepare(folder, lab, short)
+        substrate.run_cell(folder, short, Limits(), lambda fraction: None)
+        row = store_cell(folder, short, {"cell": 0}, tables)
+        wall = read_wall(folder / OUT)
+    wrong: list[str] = row["contradictions"]
+    unfaithful = examine_wall(short, wall)[0] if wall is not None else []
+    if wrong and not unfaithful:
+        raise CellError(f"at dilation {dilation} the machine keeps up, but the cell contradicts itself: {wrong[0]}")
+    return unfaithful[0] if unfaithful else None
+
+
+def _key(lab: Lab, plan: Plan) -> str:
+    kernels = sorted((name, given.kernel) for name, given in lab.hosts.items() if given.kernel)
+    text = json.dumps([plan.dumps(), kernels, _processor(), os.cpu_count(), platform.release()])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A campaign from its files to its report: what `qbed run` does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from qbed import __version__
+from qbed.campaign.file import Campaign, load_campaign
+from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
+from qbed.claims.judge import Verdict, connect, judge_all
+from qbed.errors import LabError
+from qbed.json_files import write_json
+from qbed.lab.model import load_lab
+from qbed.language.source import Source
+from qbed.plan.compile import compile_lab
+from qbed.results.folder import RunFolder, StoreError
+from qbed.results.tables import CELL_FORM, VERSION
+from qbed.runs.rehearsal import rehearse
+from qbed.runs.runner import WALL_TIMES, Totals, Watcher, run_cells
+from qbed.runs.worker import Task
+from qbed.substrates import VIRTUAL, DiskFullError, Limits
+from qbed.substrates.toolchain import find_toolchain
+
+SMALLEST_FREE_BYTES = 64 << 20
+
+
+class Screen(Watcher, Protocol):
+    """Is told how the run goes, in its phases."""
+
+    def skipped(self, cells: int) -> None:
+        """These many cells are finished from before."""
+
+    def discarded(self, why: str) -> None:
+        """The folder held another run, which has been thrown away."""
+
+    def phase(self, name: str) -> None:
+        """What is being done now."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A campaign, checked and ready to run."""
+
+    campaign: Campaign
+    profile: str | None
+    task: Task
+    identity: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Conclusion:
+    """What came of a run."""
+
+    totals: Totals
+    verdicts: list[Verdict]
+    report: Path
+    wall_s: float
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def bad(self) -> bool:
+        unexpected = any(not verdict.as_expected for verdict in self.verdicts)
+        return unexpected or self.totals.failed + self.totals.invalid > 0
+
+
+def prepare(
+    path: Path,
+    profile: str | None = None,
+    *,
+    out: Path | None = None,
+    seeds: list[int] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    keep: bool = False,
+    limits: Limits | None = None,
+    on: str = VIRTUAL,
+    dilation: int | None = None,
+    several: bool = False,
+) -> Experiment:
+    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`.
+
+    `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
+    campaign runs on several substrates, each in a folder of its own within `out`.
+    """
+    campaign, source, lab = _find(path)
+    matrix = build_matrix(campaign, profile, seeds=seeds, settings=settings)
+    toolchain = find_toolchain()
+    found = rehearse(lab, matrix, campaign, source, profile, toolchain, on)
+    name = found.name
+    identity = {
+        "version": VERSION,
+        "cells": CELL_FORM,
+        "name": name,
+        "profile": profile,
+        "question": campaign.question,
+        "lab_file": str(lab),
+        "lab_sha256": hashlib.sha256(lab.read_bytes()).hexdigest(),
+        "plans": found.plans,
+        "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
+        "toolchain": toolchain.manifest.model_dump(),
+        "views": [{"name": view, "sql": sql} for view, sql in campaign.views.items()],
+        "claims": [claim.model_dump() for claim in campaign.claims],
+        "figures": [figure.model_dump() for figure in campaign.figures],
+    }
+    if out is None:
+        mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
+        out = Path("runs") / f"{name}-{profile or 'all'}-{mark}"
+        out = out if on == VIRTUAL or several else out.with_name(f"{out.name}-{on}")
+    out = out / on if several else out
+    factor = 1
+    if on != VIRTUAL:
+        factor = dilation or _dilation(lab, matrix, out)
+        identity["substrate"] = {"name": on, "dilation": factor}
+    task = Task(lab.resolve(), out.resolve(), matrix, limits or Limits(), keep, on, factor)
+    return Experiment(campaign, profile, task, identity, found.warnings)
+
+
+def _dilation(lab: Path, matrix: Matrix, out: Path) -> int:
+    """That of the run which the folder holds already, otherwise found by calibration with the first cell."""
+    from qbed.runs.calibrate import calibrated
+
+    with suppress(StoreError):
+        known = RunFolder(out).identity().get("substrate")
+        if known is not None:
+            return int(known["dilation"])
+    cell = matrix.cell(0)
+    loaded = load_lab(lab, dict(cell.settings))
+    return calibrated(loaded, compile_lab(loaded, cell.seed))
+
+
+def _find(path: Path) -> tuple[Campaign, Source, Path]:
+    file = path / "campaign.yml" if path.is_dir() else path
+    lab = path / "lab.yml" if path.is_dir() and not file.exists() else path
+    if lab.is_file() and _is_lab(lab):
+        question = f"What does the lab {lab.resolve().parent.name} do?"
+        return Campaign(question=question), Source(str(lab), lab.parent), lab
+    if not file.exists():
+        raise LabError([f"{path}: there is no {file.name}" if path.is_dir() else f"{path}: there is no such file"])
+    campaign, source = load_campaign(file)
+    return campaign, source, file.parent / campaign.lab
+
+
+def _is_lab(file: Path) -> bool:
+    """Whether a file is a lab's and no campaign's; one that cannot be read is left to those who say why."""
+    if file.name == "lab.yml":
+        return True
+    try:
+        found = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    return isinstance(found, dict) and "topology" in found
+
+
+def conduct(
+    experiment: Experiment, cores: list[int], screen: Screen, *, images: bool = True, fresh: bool = False
+) -> Conclusion:
+    """Run what is not finished, merge, judge, report. `fresh`: instead of another run that the folder holds."""
+    begun = time.monotonic()
+    task = experiment.task
+    store = RunFolder(task.out)
+    with store.lock():
+        if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
+            raise DiskFullError(f"the disk is full: {task.out} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
+        different = store.claim(experiment.identity, fresh=fresh)
+        if different is not None:
+            screen.discarded(different)
+        screen.skipped(sum(store.finished(number) for number in range(len(task.matrix))))
+        totals = run_cells(task, cores, screen)
+        try:
+            screen.phase("merging")
+            store.merge(task.matrix)
+            return _conclude(experiment, totals, begun, screen, images)
+        except OSError as error:
+            if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
+                raise DiskFullError(
+                    f"the disk is full: {task.out}; the finished cells are kept: {error.strerror}"
+                ) from error
+            raise
+
+
+def _conclude(experiment: Experiment, totals: Totals, begun: float, screen: Screen, images: bool) -> Conclusion:
+    from qbed.report import make_report
+
+    out = experiment.task.out
+    screen.phase("claims")
+    connection = connect(out)
+    verdicts = judge_all(connection, experiment.campaign.claims, experiment.profile)
+    counted = dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1").fetchall())
+    connection.close()
+    for status in ("complete", "failed", "invalid"):
+        setattr(totals, status, counted.get(status, 0))
+    write_json(out / "claims.json", [verdict.model_dump() for verdict in verdicts])
+    write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
+    screen.phase("report")
+    made = make_report(out, images=images, advance=screen.phase)
+    return Conclusion(totals, verdicts, made.page, time.monotonic() - begun, made.problems)
+
+
+def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
+    """What may differ between equal runs: the host, the versions of what is not in the guest, wall-clock times."""
+    times: dict[str, float] = {}
+    with (experiment.task.out / "cells" / WALL_TIMES).open() as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                entry = json.loads(line)
+                times[str(entry["cell"])] = entry["wall_s"]
+    return {
+        "provenance": {
+            "command": " ".join(["qbed", *sys.argv[1:]]),
+            "run_at": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "wall_clock_s": round(wall_s, 2),
+            "qbed": __version__,
+            "substrate": experiment.task.on,
+            "dilation": experiment.task.dilation,
+            "python": platform.python_version(),
+            "host": f"{platform.system()} {platform.release()}, {platform.machine()}",
+            "cores": len(os.sched_getaffinity(0)),
+        },
+        "cell_wall_s": times,
+    }

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker process of the runner: pinned to one core, it runs one cell after the other, its guest on the same core."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import signal
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from qbed.campaign.matrix import Cell, Matrix
+from qbed.errors import QbedError
+from qbed.lab.model import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.results.cell import store_cell
+from qbed.results.folder import RunFolder
+from qbed.substrates import VIRTUAL, Limits, Substrate, SubstrateError
+from qbed.substrates.virtual.guest import VirtualSubstrate
+
+PROGRESS_EVERY_S = 0.2
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all cells of a run have in common."""
+
+    lab: Path
+    out: Path
+    matrix: Matrix
+    limits: Limits = field(default_factory=Limits)
+    keep: bool = False
+    on: str = VIRTUAL
+    dilation: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one cell went. `fatal`: no other cell would fare better."""
+
+    cell: int
+    status: str
+    error: str | None
+    wall_s: float
+    fatal: bool = False
+
+
+def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
+    """Run the cells whose numbers come through the pipe, until it closes. Sends fractions and an `Outcome` each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no worker outlives its runner
+    if os.getppid() != parent:
+        return
+    if task.on == VIRTUAL:  # elsewhere the cells have the whole machine
+        os.sched_setaffinity(0, {core})
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    worker = Worker(task)
+    try:
+        while True:
+            pipe.send(worker.run(int(pipe.recv()), pipe))
+    except EOFError:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is left to tidy up
+
+
+def _stop(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(143)
+
+
+class Worker:
+    """Runs cells into a run folder."""
+
+    def __init__(self, task: Task, substrate: Substrate | None = None) -> None:
+        self._task = task
+        self._store = RunFolder(task.out)
+        self._substrate = substrate or _substrate_of(task)
+
+    def run(self, number: int, pipe: Connection | None = None) -> Outcome:
+        """Run one cell; whatever goes wrong with it is its outcome."""
+        begun = time.monotonic()
+        cell = self._task.matrix.cell(number)
+        status, error, fatal = "failed", None, False
+        row = describe(cell, self._task)
+        try:
+            folder = self._store.begin(cell)
+            row = self._run(cell, row, folder, pipe)
+            status = str(row["status"])
+            error = "; ".join(row["contradictions"]) or None
+            self._store.commit(cell, row, keep=self._task.keep or status == "invalid")
+        except SystemExit:
+            self._store.drop(cell)
+            raise
+        except SubstrateError as problem:
+            error, fatal = str(problem), True
+        except OSError as problem:
+            fatal = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+            error = (
+                f"the disk is full: {self._task.out}" if fatal else f"{problem.strerror or problem}: {problem.filename}"
+            )
+        except (QbedError, pa.ArrowException) as problem:
+            error = str(problem)
+        except Exception:
+            error = "a fault in qbed: " + traceback.format_exc()
+        if error is not None and status == "failed":
+            error = self._give_up(cell, row, error, fatal)
+        return Outcome(number, status, error, time.monotonic() - begun, fatal)
+
+    def _run(self, cell: Cell, row: dict[str, Any], folder: Path, pipe: Connection | None) -> dict[str, Any]:
+        work = folder / "work"
+        lab = load_lab(self._task.lab, dict(cell.settings))
+        cell.check(lab.source.values)
+        row = row | {"settings": _json(cell.settings_of(lab.source.values))}
+        plan = compile_lab(lab, cell.seed)
+        (work / "plan.json").write_text(plan.dumps())
+        self._substrate.prepare(work, lab, plan)
+        told = time.monotonic()
+
+        def progress(fraction: float) -> None:
+            nonlocal told
+            if pipe is not None and time.monotonic() - told > PROGRESS_EVERY_S:
+                told = time.monotonic()
+                pipe.send(fraction)
+
+        self._substrate.run_cell(work, plan, self._task.limits, progress)
+        return store_cell(work, plan, row, folder)
+
+    def _give_up(self, cell: Cell, row: dict[str, Any], error: str, fatal: bool) -> str:
+        """Keep the broken cell's folder and name it; on a full disk nothing can be kept."""
+        if fatal:
+            self._store.drop(cell)
+            return error
+        try:
+            folder = self._store.fail(cell, row | {"status": "failed", "error": error})
+        except OSError as problem:
+            self._store.drop(cell)
+            return f"{error}; its folder cannot be kept: {problem.strerror}"
+        return f"{error}\n    kept: {folder}"
+
+
+def _substrate_of(task: Task) -> Substrate:
+    if task.on == VIRTUAL:
+        return VirtualSubstrate()
+    from qbed.substrates.containers.cell import ContainersSubstrate
+
+    return ContainersSubstrate(task.dilation)
+
+
+def describe(cell: Cell, task: Task) -> dict[str, Any]:
+    """What is known of a cell before it ran."""
+    return {
+        "cell": cell.number,
+        **cell.values,
+        "settings": _json(cell.settings),
+        "substrate": task.on,
+        "dilation": task.dilation,
+    }
+
+
+def _json(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, default=str)

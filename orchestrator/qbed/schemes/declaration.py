@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queueing schemes: the folders of `schemes/`, each declared by its scheme.yml, with the kernel's option layout.
+
+`Scheme.options(values)` packs parameters into the TCA_OPTIONS payload of the qdisc, either netlink attributes or the
+fields of a C structure; `Scheme.decode(xstats)` unpacks the statistics. Both are read off scheme.yml: a new scheme
+needs no code here.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError, model_validator
+
+from qbed.errors import QbedError
+from qbed.language.messages import explain
+from qbed.language.source import read
+from qbed.language.strict import Strict
+from qbed.language.units import (
+    Amount,
+    format_duration,
+    format_packets,
+    format_rate,
+    format_size,
+    parse_amount,
+    parse_duration,
+    parse_fraction,
+    parse_packets,
+    parse_rate,
+    parse_size,
+)
+from qbed.places import schemes_folder
+from qbed.schemes.encoding import (
+    Field,
+    Number,
+    base_value,
+    kernel_value,
+    pack_attributes,
+    pack_struct,
+    unpack,
+    unpack_attributes,
+)
+
+ParameterType = Literal["amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag", "scheme"]
+
+
+class Parameter(Strict):
+    """A parameter that the lab file can give."""
+
+    name: str
+    """Its name in the lab file."""
+    type: ParameterType
+    """The kind of quantity."""
+    default: str | int | float | bool | None = None
+    """What holds without it, with its unit."""
+    min: str | int | float | None = None
+    """The smallest value that is allowed."""
+    max: str | int | float | None = None
+    """The largest value that is allowed."""
+    help: str
+    """What it does, in one sentence."""
+    attribute: Field | None = None
+    """Where the kernel takes it."""
+    bytes: Field | None = None
+    """Of an amount: where the kernel takes it if it is given in bytes."""
+    packets: Field | None = None
+    """Of an amount: where the kernel takes it if it is given in packets."""
+
+    def parse(self, value: object) -> Any:
+        """The value in base units; ValueError says what was expected."""
+        parsed = _PARSERS[self.type](value)
+        for bound, word in ((self.min, "at least"), (self.max, "at most")):
+            limit = None if bound is None else _PARSERS[self.type](bound)
+            if limit is None or (isinstance(limit, Amount) and limit.unit != parsed.unit):
+                continue
+            if parsed < limit if word == "at least" else parsed > limit:
+                raise ValueError(f"expected {word} `{bound}`, got `{value}`")
+        field = self.field(parsed)
+        if field is not None and not field.fits(kernel_value(parsed, field)):
+            raise ValueError(f"expected what fits the kernel's {field.type}, got `{value}`")
+        return parsed
+
+    def show(self, value: Any) -> str:
+        """The value as the lab file would say it."""
+        return str(_SHOW.get(self.type, str)(value))
+
+    def field(self, value: Any) -> Field | None:
+        """Where this value goes."""
+        if isinstance(value, Amount):
+            return (self.bytes if value.unit == "bytes" else self.packets) or self.attribute
+        return self.attribute
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"expected a whole number, got `{value}`")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if value in ("on", "off") or isinstance(value, bool):
+        return value in ("on", True)
+    raise ValueError(f"expected `on` or `off`, got `{value}`")
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a scheme's name, got `{value}`")
+    return value
+
+
+_PARSERS: dict[str, Any] = {
+    "amount": parse_amount,
+    "bytes": parse_size,
+    "packets": parse_packets,
+    "duration": parse_duration,
+    "rate": parse_rate,
+    "fraction": parse_fraction,
+    "number": _number,
+    "flag": _flag,
+    "scheme": _name,
+}
+_SHOW: dict[str, Any] = {
+    "bytes": format_size,
+    "packets": format_packets,
+    "duration": format_duration,
+    "rate": format_rate,
+    "flag": lambda value: "on" if value else "off",
+}
+
+
+class Statistic(Number):
+    """A counter or state that the qdisc reports (TCA_STATS_APP)."""
+
+    name: str
+    """Its name in the results."""
+    unit: str
+    """What it counts, or its unit."""
+    offset: int
+    """The field's offset in bytes."""
+    help: str
+    """What it means, in one sentence."""
+    unheard: bool = False
+    """Whether it counts packets that would have been marked, had they been ECN-capable."""
+    holds: Literal["ipv4", "ipv6"] | None = None
+    """If it counts packets of this family that the node has received and the scheme has not passed on to routing."""
+
+
+class Child(Strict):
+    """The queue inside, of another scheme, whose parameters stand beside this scheme's own."""
+
+    parameter: str
+    """Which parameter names its scheme."""
+    given: dict[str, str]
+    """By parameter of that scheme, the parameter of this one that gives it. Others of the same name are shared."""
+
+
+class Qdisc(Strict):
+    """How the kernel knows the scheme."""
+
+    kind: str | dict[Literal["bytes", "packets"], str]
+    """The qdisc's name, or one for each unit of `buffer`."""
+    module: str | None = None
+    """The kernel module that has it; none if the kernel itself has it."""
+    layout: Literal["attributes", "struct"] = "attributes"
+    """The form of its options."""
+
+
+class Scheme(Strict):
+    """A queueing scheme as its scheme.yml declares it."""
+
+    name: str
+    """Its name, the same as its folder's."""
+    title: str
+    """What it is, in a few words."""
+    help: str
+    """What it does, in a few sentences."""
+    marks: bool
+    """Whether it can signal congestion by marking ECN CE rather than dropping."""
+    without_ecn: Literal["dropped", "passed"] = "passed"
+    """If it marks: what becomes of a packet that it would mark and that is not ECN-capable."""
+    qdisc: Qdisc
+    """How the kernel knows it."""
+    child: Child | None = None
+    """The scheme of the queue inside, if it has one."""
+    parameters: list[Parameter]
+    """What the lab file can give."""
+    statistics: tuple[Statistic, ...] = ()
+    """What the qdisc reports beyond packets, bytes and drops."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Scheme":
+        if not any(parameter.name == "buffer" and parameter.default is not None for parameter in self.parameters):
+            raise ValueError("a scheme needs the parameter `buffer` and its default")
+        for parameter in self.parameters:
+            if parameter.default is not None:
+                parameter.parse(parameter.default)
+        if self.child is not None:
+            for name in (self.child.parameter, *self.child.given.values()):
+                if name not in self.by_name or self.by_name[name].default is None:
+                    raise ValueError(f"`child` needs the parameter `{name}` and its default")
+            if self.by_name[self.child.parameter].type != "scheme":
+                raise ValueError(f"expected the type `scheme` of the parameter `{self.child.parameter}`")
+        return self
+
+    @property
+    def by_name(self) -> dict[str, Parameter]:
+        """The parameters by their names."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    def defaults(self) -> dict[str, Any]:
+        """The defaults in base units."""
+        return {p.name: p.parse(p.default) for p in self.parameters if p.default is not None}
+
+    def child_values(self, child: "Scheme", values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of the queue inside: this scheme's own that give them, or those given for the child alone."""
+        meant = self.child.given if self.child is not None else {}
+        found = child.defaults()
+        for name in child.by_name:
+            source = meant.get(name, name)
+            if source in self.by_name:
+                found[name] = values[source]
+            elif name in given:
+                found[name] = given[name]
+        return found
+
+    def kind(self, values: Mapping[str, Any]) -> str:
+        """The qdisc's name for these parameters."""
+        if isinstance(self.qdisc.kind, str):
+            return self.qdisc.kind
+        unit: Literal["bytes", "packets"] = values["buffer"].unit
+        return self.qdisc.kind[unit]
+
+    def options(self, values: Mapping[str, Any]) -> bytes:
+        """The TCA_OPTIONS payload for parameters in base units; those that are not given take their defaults."""
+        fields = []
+        for name, value in (self.defaults() | dict(values)).items():
+            field = self.by_name[name].field(value)
+            if field is not None:
+                fields.append((field, kernel_value(value, field)))
+        return pack_struct(fields) if self.qdisc.layout == "struct" else pack_attributes(fields)
+
+    def has_kind(self, kind: str) -> bool:
+        """Whether the kernel knows this scheme by that name."""
+        return kind in (self.qdisc.kind.values() if isinstance(self.qdisc.kind, dict) else (self.qdisc.kind,))
+
+    def describe(self, kind: str, options: bytes) -> dict[str, str]:
+        """The parameters in a TCA_OPTIONS payload of the qdisc `kind`, as the lab file would say them."""
+        numbers = {} if self.qdisc.layout == "struct" else unpack_attributes(options)
+        found = {}
+        for parameter in self.parameters:
+            for unit, field in (
+                ("bytes", parameter.bytes),
+                ("packets", parameter.packets),
+                (None, parameter.attribute),
+            ):
+                if field is None or (field.number is not None and field.number not in numbers):
+                    continue
+                raw = unpack(field, numbers[field.number] if field.number is not None else options[field.offset or 0 :])
+                if parameter.type == "amount":
+                    kinds = self.qdisc.kind if isinstance(self.qdisc.kind, dict) else {}
+                    unit = unit or next((u for u, name in kinds.items() if name == kind), "bytes")
+                    found[parameter.name] = str(Amount(raw, "bytes" if unit == "bytes" else "packets"))
+                else:
+                    found[parameter.name] = parameter.show(base_value(raw, field))
+        return found
+
+    def decode(self, xstats: bytes) -> dict[str, int]:
+        """The statistics of a TCA_STATS_APP payload; a shorter payload (older module) leaves its last fields out."""
+        return {s.name: unpack(s, xstats[s.offset :]) for s in self.statistics if s.offset + s.size <= len(xstats)}
+
+
+def load_scheme(folder: Path) -> Scheme:
+    """One scheme's declaration; QbedError if it is incomplete."""
+    source = read(folder / "scheme.yml")
+    try:
+        scheme = Scheme.model_validate(source.values)
+    except ValidationError as error:
+        raise QbedError("\n".join(explain(error, source, Scheme.model_json_schema()))) from None
+    if scheme.name != folder.name:
+        raise QbedError(source.message(("name",), f"expected the folder's name `{folder.name}`, got `{scheme.name}`"))
+    return scheme
+
+
+@cache
+def _registry(folder: Path) -> dict[str, Scheme]:
+    return {path.parent.name: load_scheme(path.parent) for path in sorted(folder.glob("*/scheme.yml"))}
+
+
+def plain_schemes() -> list[str]:
+    """The names of those that can be a queue inside another scheme: they have none inside themselves."""
+    return [name for name, scheme in registry().items() if scheme.child is None]
+
+
+def registry(folder: Path | None = None) -> dict[str, Scheme]:
+    """Every scheme by its name: the folders that have a scheme.yml."""
+    return _registry(folder or schemes_folder())

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the kernel takes a qdisc's options and gives its statistics: netlink attributes, or the fields of a C structure.
+
+All numbers are little-endian, as on every machine that qbed runs on.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from qbed.language.strict import Strict
+from qbed.language.units import Amount
+
+_FORMATS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "s32": "<i", "s64": "<q"}
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
+_HEADER = struct.Struct("<HH")  # struct nlattr: length with this header, number
+
+
+class Number(Strict):
+    """A number of a fixed size."""
+
+    type: Literal["u8", "u16", "u32", "u64", "s32", "s64"] = "u32"
+    """Its size in bits, unsigned or signed."""
+
+    @property
+    def format(self) -> str:
+        """For `struct`."""
+        return _FORMATS[self.type]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return struct.calcsize(self.format)
+
+    def fits(self, value: int) -> bool:
+        """Whether it can hold the value."""
+        bits = 8 * self.size
+        low, high = (0, 2**bits) if self.type[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        return bool(low <= value < high)
+
+
+class Field(Number):
+    """Where the kernel takes a parameter: a netlink attribute's number, or an offset in the options structure."""
+
+    number: int | None = None
+    """The attribute's number (TCA_*), in the layout `attributes`."""
+    offset: int | None = None
+    """The field's offset in bytes, in the layout `struct`."""
+    unit: Literal["ns", "us", "ms"] = "ns"
+    """Of a duration: what the kernel counts in."""
+    one: int | None = None
+    """Of a fraction: the value that stands for 1."""
+
+
+def kernel_value(value: Any, field: Field) -> int:
+    """A parameter in base units as the kernel counts it."""
+    if isinstance(value, Amount):
+        return value.value
+    if field.one is not None:
+        scaled: int = round(value * field.one)
+        return scaled
+    return int(value) // _UNITS[field.unit]
+
+
+def base_value(raw: int, field: Field) -> Any:
+    """The reverse, apart from amounts."""
+    return raw / field.one if field.one is not None else raw * _UNITS[field.unit]
+
+
+def unpack(number: Number, payload: bytes) -> int:
+    """The number at the beginning of a payload."""
+    return int(struct.unpack_from(number.format, payload)[0])
+
+
+def pack_attributes(fields: Sequence[tuple[Field, int]]) -> bytes:
+    """Netlink attributes in the order of their numbers, each padded to 4 bytes."""
+    found = b""
+    for field, value in sorted(fields, key=lambda pair: pair[0].number or 0):
+        payload = struct.pack(field.format, value)
+        found += _HEADER.pack(_HEADER.size + len(payload), field.number or 0) + payload + bytes(-len(payload) % 4)
+    return found
+
+
+def unpack_attributes(options: bytes) -> dict[int, bytes]:
+    """Netlink attributes by number."""
+    found = {}
+    position = 0
+    while position + _HEADER.size <= len(options):
+        length, number = _HEADER.unpack_from(options, position)
+        found[number] = options[position + _HEADER.size : position + length]
+        position += max(_HEADER.size, length + -length % 4)
+    return found
+
+
+def pack_struct(fields: Sequence[tuple[Field, int]]) -> bytes:
+    """The options structure, as long as its last field reaches."""
+    payload = bytearray(max((field.offset or 0) + field.size for field, _ in fields))
+    for field, value in fields:
+        struct.pack_into(field.format, payload, field.offset or 0, value)
+    return bytes(payload)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the toolchain is what this checkout's sources say, and building it again if it is not.
+
+`make setup` leaves a record of what it built: the hash, size and time of each source, and the time of each folder in
+which another file would be one (`tools/sources --record`). Sizes and times are compared, which takes a millisecond;
+only if one differs are the files read. A toolchain that was not built here (`tools/setup --toolchain`, a wheel,
+`$QBED_TOOLCHAIN`) has no record and nothing to compare.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from qbed.places import checkout, setup_folder
+from qbed.substrates.toolchain import ToolchainError
+
+_SHOWN = 3
+Record = dict[str, tuple[str, str, str]]
+"""By path in the checkout: hash, size, time."""
+
+
+def changed_sources() -> list[str]:
+    """The sources that are not what the toolchain was built from."""
+    root, place = checkout(), setup_folder() / "sources"
+    if root is None or os.environ.get("QBED_TOOLCHAIN") or not place.exists():
+        return []
+    text = place.read_text()
+    before = _parse(text)
+    if all(_is_as(root / path, size, time) for path, (_, size, time) in before.items()):
+        return []
+    now_text = _record(root, _series(text))
+    now = _parse(now_text)
+    differing = sorted(path for path in before.keys() | now.keys() if _hash(before, path) != _hash(now, path))
+    if not differing:
+        with suppress(OSError):  # the same content at another time: the next look is quick again
+            beside = place.with_name(f"sources.{os.getpid()}")
+            beside.write_text(now_text)
+            beside.replace(place)
+    return differing
+
+
+def build_changed(say: Callable[[str], None]) -> None:
+    """Build what has changed since `make setup`; `ToolchainError` if that cannot be done here."""
+    if not changed_sources():
+        return
+    root, place = checkout(), setup_folder()
+    assert root is not None
+    why = "it is another user's"
+    if os.access(place, os.W_OK):
+        with _alone(place):
+            names = changed_sources()
+            if not names:
+                return  # another process has just built it
+            say(f"{shown(names)} changed after the set-up: building again")
+            environment = os.environ | {"QBED_KERNEL": _series((place / "sources").read_text())}
+            command = [str(root / "tools" / "setup"), "--build"]
+            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+            if done.returncode == 0:
+                return
+            why = "see above"
+    raise ToolchainError(
+        f"{shown(changed_sources())} changed after the set-up, and what runs was built before; building it again failed"
+        f" ({why}): run `make setup`, or undo the change"
+    )
+
+
+def shown(names: list[str]) -> str:
+    """Some of the names."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time builds for a virtual environment."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _parse(text: str) -> Record:
+    rows = (line.split(" ", 3) for line in text.splitlines() if not line.startswith("#"))
+    return {row[3]: (row[0], row[1], row[2]) for row in rows if len(row) == 4}
+
+
+def _series(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# series ")
+
+
+def _hash(record: Record, path: str) -> str | None:
+    """None: there is no such file; a folder by itself is nothing that is built."""
+    found = record.get(path, ("-",))[0]
+    return None if found == "-" else found
+
+
+def _is_as(path: Path, size: str, time: str) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
+    return time == f"{seconds}.{nanoseconds:09d}" and size in ("-", str(status.st_size))
+
+
+def _record(root: Path, series: str) -> str:
+    command = [str(root / "tools" / "sources"), "--record"]
+    environment = os.environ | {"QBED_KERNEL": series}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        detail = getattr(error, "stderr", None) or str(error)
+        raise ToolchainError(f"{command[0]} does not say what is built here: {detail.strip()}") from error
+    return done.stdout

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual substrate: a lab is one User-Mode Linux process in time-travel mode."""

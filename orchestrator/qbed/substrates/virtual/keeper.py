@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper of a lab that is up: a process that owns the guest and its gate, and serves a unix socket.
+
+The guest waits in a read of the gate, in the host, so virtual time stands still. While a command runs in the
+foreground, the keeper lets time advance in small steps; between them it can start other commands, and stop one that
+nobody wants any more.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qbed.errors import QbedError
+from qbed.plan.model import Plan
+from qbed.substrates.sessions import CELL, DOWN_S, LAB, LOCK, UP_S, listen
+from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual.guest import Guest, boot, console_tail
+
+PID_FILE = "/run/qbed-{}.pid"
+SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
+Message = dict[str, Any]
+
+
+class Client:
+    """One connection; a client that has gone is ignored."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._received = b""
+
+    def tell(self, message: Message) -> None:
+        with suppress(OSError):
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> list[Message] | None:
+        """Its messages; None: it has gone."""
+        try:
+            data = self.connection.recv(1 << 16)
+        except OSError:
+            return None
+        if not data:
+            return None
+        *lines, self._received = (self._received + data).split(b"\n")
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError:
+            return None
+
+
+@dataclass
+class Running:
+    """A command in the guest."""
+
+    client: Client | None
+    what: str
+    since_ns: int
+    signals: deque[str] = field(default_factory=lambda: deque(("INT", "TERM", "KILL")))
+    unwanted: bool = False
+
+
+class Keeper:
+    """Passes commands to the guest, lets its time advance while one runs, and passes on what it says."""
+
+    def __init__(self, guest: Guest, folder: Path, listener: socket.socket) -> None:
+        self._guest = guest
+        self._folder = folder
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(guest.gate, selectors.EVENT_READ, self._hear_guest)
+        self._requests: deque[tuple[Client, Message]] = deque()
+        self._running: dict[int, Running] = {}
+        self._advances: deque[tuple[Client, int]] = deque()
+        self._step: tuple[int, int] | None = None
+        self._next_id = 1
+        self._time_ns = 0  # since the lab's epoch, which is where it was ready
+        self._ended = False
+
+    def serve(self) -> None:
+        """Until the guest ends or somebody stops it."""
+        while not self._ended:
+            for key, _ in self._selector.select():
+                if not self._ended:
+                    key.data(key.fileobj)
+
+    def _accept(self, listener: Any) -> None:
+        connection, _ = listener.accept()
+        client = Client(connection)
+        self._selector.register(connection, selectors.EVENT_READ, lambda _: self._hear_client(client))
+
+    # --- what clients say ---
+
+    def _hear_client(self, client: Client) -> None:
+        messages = client.hear()
+        if messages is None:
+            self._selector.unregister(client.connection)
+            client.connection.close()
+            self._forget(client)
+        for message in messages or ():
+            match message.get("command"):
+                case "status":
+                    client.tell({"event": "status", **self._status()})
+                case "stop":
+                    return self._stop()
+                case "interrupt":
+                    self._forget(client)
+                case "exec" | "background" | "advance":
+                    self._requests.append((client, message))
+                case other:
+                    client.tell({"event": "error", "error": f"unknown command {other}"})
+        self._go_on()
+
+    def _forget(self, client: Client) -> None:
+        """Nobody wants any more what this client asked for."""
+        self._requests = deque(item for item in self._requests if item[0] is not client)
+        self._advances = deque(item for item in self._advances if item[0] is not client)
+        for command in self._running.values():
+            command.unwanted = command.unwanted or command.client is client
+
+    def _status(self) -> Message:
+        shown = [command.what + ("" if command.client else " &") for command in self._running.values()]
+        return {"pid": os.getpid(), "time_ns": self._time_ns, "running": shown}
+
+    # --- what the guest is told ---
+
+    def _go_on(self) -> None:
+        """If the guest waits for a command: give it the next one, or a step of time if something wants time to pass."""
+        if self._step is not None or self._ended:
+            return
+        while self._requests:
+            self._begin(*self._requests.popleft())
+        wanted = [command for command in self._running.values() if command.client is not None]
+        if not wanted and not self._advances:
+            return
+        for number, command in self._running.items():
+            if command.unwanted and command.signals:
+                return self._kill(number, command)
+        age = self._time_ns - max((command.since_ns for command in wanted), default=0)
+        ns = max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16))
+        if self._advances:
+            ns = min(ns if wanted else LARGEST_STEP_NS, self._advances[0][1])
+        self._step = self._new_id(), ns
+        self._guest.send({"command": "advance", "id": self._step[0], "ns": ns})
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def _begin(self, client: Client, message: Message) -> None:
+        if message["command"] == "advance":
+            self._advances.append((client, int(message["ns"])))
+            return
+        number = self._new_id()
+        foreground = message["command"] == "exec"
+        what = f"{message['node']}: {' '.join(message['argv'])}"
+        self._running[number] = Running(client if foreground else None, what, self._time_ns)
+        wrapped = ["/bin/sh", "-c", f'echo $$ >{PID_FILE.format(number)}; exec "$@"', "sh", *message["argv"]]
+        self._guest.send(message | {"command": "background", "id": number, "argv": wrapped})
+        if not foreground:
+            client.tell({"event": "started", "id": number, "output": str(self._output(number))})
+
+    def _kill(self, number: int, command: Running) -> None:
+        """Send the command the next of its signals; the step after it is long enough to see whether it obeys."""
+        script = f"kill -{command.signals.popleft()} $(cat {PID_FILE.format(number)})"
+        message = {"node": command.what.partition(":")[0], "argv": ["/bin/sh", "-c", script], "env": {}, "cwd": "/"}
+        self._guest.send(message | {"command": "background", "id": 0})
+        self._step = self._new_id(), LARGEST_STEP_NS
+        self._guest.send({"command": "advance", "id": self._step[0], "ns": LARGEST_STEP_NS})
+
+    def _output(self, number: int) -> Path:
+        return self._folder / f"background-{number}.log"
+
+    # --- what the guest says ---
+
+    def _hear_guest(self, _: object) -> None:
+        messages = self._guest.wait(0)
+        if messages is None:
+            self._ended = True
+            last = "; ".join(console_tail(self._folder / CELL / "console.log")[-3:])
+            for command in self._running.values():
+                if command.client is not None:
+                    command.client.tell({"event": "error", "error": f"the guest has ended: {last}"})
+            return
+        for message in messages:
+            self._pass_on(message)
+        self._go_on()
+
+    def _pass_on(self, message: Message) -> None:
+        number, event = message.get("id"), message.get("event")
+        if "time_ns" in message:
+            self._time_ns = int(message["time_ns"])
+        if self._step is not None and number == self._step[0]:
+            self._stepped()
+        elif number in self._running:
+            command = self._running[number]
+            if event == "exit":
+                del self._running[number]
+            if command.client is not None:
+                command.client.tell(message)
+            elif "data" in message:
+                with self._output(number).open("ab") as log:
+                    log.write(base64.b64decode(message["data"]))
+        elif event == "error":
+            self._refused(message)
+
+    def _stepped(self) -> None:
+        assert self._step is not None
+        _, ns = self._step
+        self._step = None
+        if not self._advances:
+            return
+        client, left = self._advances.popleft()
+        if left > ns:
+            self._advances.appendleft((client, left - ns))
+        else:
+            client.tell({"event": "exit", "code": 0, "time_ns": self._time_ns})
+
+    def _refused(self, message: Message) -> None:
+        """The agent took none of it (an unknown node): it does not say which command, but that is the newest."""
+        number = max(self._running, default=None)
+        if number is not None:
+            command = self._running.pop(number)
+            if command.client is not None:
+                command.client.tell(message)
+
+    def _stop(self) -> None:
+        """Ask the guest to power off, if it listens; what is left of it is killed."""
+        with suppress(OSError):
+            self._guest.send({"command": "stop"})
+        until = time.monotonic() + (DOWN_S / 4 if self._step is None else 0.5)
+        while time.monotonic() < until and self._guest.wait(until - time.monotonic()) is not None:
+            pass
+        self._ended = True
+
+
+def _become_ready(guest: Guest, folder: Path) -> None:
+    """Wait until the guest's nodes are there."""
+    until = time.monotonic() + UP_S
+    while True:
+        messages = guest.wait(until - time.monotonic())
+        for message in messages or ():
+            if message.get("event") == "ready":
+                return
+            if message.get("event") == "error":
+                raise QbedError(f"the agent says: {message.get('error')}")
+        if messages is None or time.monotonic() > until:
+            why = "the guest has ended" if messages is None else f"the guest is not ready after {UP_S:g} s"
+            lines = "".join(f"\n    | {line}" for line in console_tail(folder / CELL / "console.log")[-8:])
+            raise QbedError(f"{why}; its console said last:{lines}")
+
+
+def _end(*_: object) -> None:
+    raise SystemExit(0)
+
+
+def main(folder: Path) -> None:
+    """Keep the lab of a session's folder. Says `ready`, or what is wrong, on stdout."""
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    lock = (folder / LOCK).open("wb")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
+        lab = Path((folder / LAB).read_text())
+        with boot(find_toolchain(), folder / CELL, plan, "lab", lab) as guest:
+            _become_ready(guest, folder)
+            with listen(folder) as listener:
+                _say("ready")
+                Keeper(guest, folder, listener).serve()
+    except QbedError as error:
+        _say(str(error).replace("\n", "\x1f"))
+
+
+def _say(word: str) -> None:
+    print(word, flush=True)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
