@@ -26,6 +26,7 @@ from qbed.errors import QbedError
 from qbed.lab.model import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.runs.calibrate import calibrated
+from qbed.substrates import substrate
 from qbed.substrates.containers.containerlab import find
 from qbed.substrates.containers.engine import Engine
 
@@ -267,11 +268,10 @@ def dilations() -> list[Figure]:
     """What `--dilate auto` finds for labs of the repository, and the rate that this leaves their slowest link."""
     figures = []
     for name in DILATED:
-        lab = load_lab(ROOT / "labs" / name / "lab.yml", {})
-        plan = compile_lab(lab)
+        plan = compile_lab(load_lab(ROOT / "labs" / name / "lab.yml", {}))
         slowest = min(min(link.a.rate_bps, link.b.rate_bps) for link in plan.links)
         try:
-            dilation = calibrated(lab, plan)
+            dilation = calibrated(substrate("containerlab"), plan)
         except QbedError as error:
             print(f"{name}: no dilation: {error}", flush=True)
             continue

@@ -24,7 +24,8 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
 from qbed.substrates.toolchain import Toolchain
-from qbed.substrates.virtual.guest import VirtualSubstrate, boot
+from qbed.substrates.virtual.guest import boot
+from qbed.substrates.virtual.substrate import VirtualSubstrate
 from qbed.telemetry.records import Counters, read_counters
 
 RESULTS = Path(__file__).parent / "results"
@@ -108,7 +109,7 @@ class Cell:
 
     def run(self) -> None:
         shutil.rmtree(self.folder / "out", ignore_errors=True)
-        VirtualSubstrate().run_cell(self.folder, self.plan, LIMITS, lambda fraction: None)
+        VirtualSubstrate().cell(self.folder, self.plan).run(LIMITS, lambda fraction: None)
 
     @property
     def out(self) -> Path:

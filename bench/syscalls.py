@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.harness import LIMITS, RESULTS, Cell, Figure, build, run_program, side_by_side
 from qbed.substrates.toolchain import Toolchain, built_toolchains, toolchain_in
-from qbed.substrates.virtual.guest import VirtualSubstrate
+from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 CALLS = 200_000
 FLOWS = 10_000
@@ -33,7 +33,7 @@ GOALS = {"6.12": 1.3, "7.2": 3.0}
 
 
 def run_flows(toolchain: Toolchain, cell: Cell) -> None:
-    VirtualSubstrate(toolchain).run_cell(cell.folder, cell.plan, LIMITS, lambda fraction: None)
+    VirtualSubstrate(toolchain).cell(cell.folder, cell.plan).run(LIMITS, lambda fraction: None)
     for path in (cell.out).iterdir():
         path.unlink()
 

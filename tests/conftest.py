@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from qbed.substrates.toolchain import find_toolchain
-from qbed.substrates.virtual.guest import VirtualSubstrate, boot
+from qbed.substrates.virtual.guest import boot
+from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 from cells import LIMITS, Live, Observed, plan_of
 
@@ -25,7 +26,7 @@ def run_cell(tmp_path: Path) -> Callable[..., Observed]:
     def run(text: str, seed: int = 1) -> Observed:
         folder = tmp_path / f"cell-{next(numbers)}"
         plan = plan_of(folder, text, seed)
-        VirtualSubstrate().run_cell(folder, plan, LIMITS, lambda fraction: None)
+        VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
         return Observed(plan, folder)
 
     return run

@@ -13,9 +13,10 @@ import yaml
 from qbed.errors import LabError
 from qbed.lab.model import lab_from_source, load_lab
 from qbed.language.source import parse
+from qbed.network.importing import import_topology
 from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
 from qbed.substrates.containers.folder import topology, write_folder
-from qbed.substrates.containers.importing import import_topology
 from qbed.substrates.containers.placement import Machine, Placement, place, shorten
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
@@ -33,6 +34,7 @@ hosts:
   HOST: {SETTING}
 duration: 1 s
 """
+KERNEL = {"hosts.h1.kernel": "host"}
 
 
 def machine(folder: Path, controls: str = "reno cubic", *sysctls: str) -> Machine:
@@ -46,7 +48,7 @@ def machine(folder: Path, controls: str = "reno cubic", *sysctls: str) -> Machin
 
 def placed(folder: Path, host: str, setting: str, dilation: int = 1, controls: str = "reno cubic") -> Placement:
     lab = lab_from_source(parse(LAB.replace("HOST", host).replace("SETTING", setting), "lab.yml"))
-    return place(lab, compile_lab(lab), machine(folder, controls), dilation)
+    return place(compile_lab(lab), machine(folder, controls), dilation)
 
 
 def test_auto_takes_the_machines_kernel_where_it_can_do_the_same(tmp_path: Path) -> None:
@@ -61,6 +63,11 @@ def test_auto_takes_the_machines_kernel_where_it_can_do_the_same(tmp_path: Path)
     assert placed(tmp_path, "h2", "kernel: qbed").host_kernel == ()
     assert placed(tmp_path, "h2", "rto_min: 10 ms").host_kernel == (1,)
     assert placed(tmp_path, "h2", "rto_min: 100 us").host_kernel == ()
+    assert placed(tmp_path, "h2", "rto_min: 10 ms, sysctls: {net/ipv4/tcp_rto_min_us: 5}").host_kernel == ()
+    assert placed(tmp_path, "h2", "sysctls: {net/ipv4/tcp_ecn: 1}").host_kernel == (1,)
+    assert placed(tmp_path, "h2", "sysctls: {net/ipv4/tcp_sack: 0}").host_kernel == ()
+    (tmp_path / "net/ipv4/tcp_sack").touch()
+    assert placed(tmp_path, "h2", "sysctls: {net/ipv4/tcp_sack: 0}").host_kernel == (1,)
     assert "dilation 50" in placed(tmp_path, "h2", "tcp: cubic", 50).notes[0]
     assert placed(tmp_path, "h2", "tcp: cubic", 50).host_kernel == ()
 
@@ -76,6 +83,9 @@ def test_what_the_machines_kernel_cannot_do_is_refused_with_the_remedy(tmp_path:
         placed(tmp_path, '"*"', "kernel: host")
     with pytest.raises(LabError, match="expected `auto`, `host` or `qbed`"):
         placed(tmp_path, "h2", "kernel: mine")
+    from_outside = lab_from_source(parse(LAB.replace("HOST", "h1").replace("SETTING", "tcp: dctcp"), "lab.yml"), KERNEL)
+    with pytest.raises(LabError, match=r"^lab.yml with hosts\.h1\.kernel=host: hosts\.h1\.kernel: host h1: "):
+        place(compile_lab(from_outside), machine(tmp_path))
 
 
 def test_dilation_on_the_machines_kernel_is_allowed_and_says_what_stays_undilated(tmp_path: Path) -> None:
@@ -85,12 +95,15 @@ def test_dilation_on_the_machines_kernel_is_allowed_and_says_what_stays_undilate
     assert all(word in found.warnings[0] for word in ("h2", "delayed ACKs", "50 times", "kernel: qbed"))
 
 
-def test_the_kernel_of_hosts_changes_nothing_in_virtual_time(tmp_path: Path) -> None:
+def test_the_plan_says_which_kernel_a_host_asks_for_and_nothing_where_it_asks_for_none(tmp_path: Path) -> None:
     text = LAB.replace("HOST", "h2")
-    plans = [
-        compile_lab(lab_from_source(parse(text.replace("SETTING", f"kernel: {k}"), "x"))) for k in ("qbed", "auto")
-    ]
-    assert plans[0].dumps() == plans[1].dumps()
+    for kernel in ("host", "qbed", "auto"):
+        plan = compile_lab(lab_from_source(parse(text.replace("SETTING", f"kernel: {kernel}"), "x")))
+        assert [node.kernel for node in plan.nodes] == [None, None if kernel == "auto" else kernel, None, None]
+        assert plan.dumps().count("kernel") == (kernel != "auto")
+        assert Plan.loads(plan.dumps()).dumps() == plan.dumps()
+        read_back = place(Plan.loads(plan.dumps()), machine(tmp_path))
+        assert read_back.host_kernel == (() if kernel == "qbed" else (1,))
 
 
 @pytest.mark.parametrize("file", LABS, ids=lambda path: path.parent.name)

@@ -18,15 +18,15 @@ from qbed.errors import QbedError
 from qbed.lab.model import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
+from qbed.results.wall import shortest_rtt_ns
 from qbed.runs.calibrate import LADDER, calibrated, search
-from qbed.substrates import CellError, SubstrateError
+from qbed.substrates import CellError, SessionError, SubstrateError, substrate
 from qbed.substrates.containers import containerlab
 from qbed.substrates.containers import session as containers_session
 from qbed.substrates.containers.containerlab import ContainerlabError
 from qbed.substrates.containers.engine import Engine, EngineError
 from qbed.substrates.containers.labs import lock, read_record, records
-from qbed.substrates.sessions import SessionError, state_folder
-from qbed.telemetry.wall import shortest_rtt_ns
+from qbed.substrates.sessions import state_folder
 
 __all__ = ["clab"]
 
@@ -135,7 +135,7 @@ def test_down_needs_neither_topology_nor_containerlab(
 
 def test_the_words_of_the_command_line() -> None:
     for arguments, message in (
-        (("run", "dumbbell", "--on", "docker"), "expected `virtual` or `containerlab`, or both"),
+        (("run", "dumbbell", "--on", "docker"), "expected `virtual` or `containerlab`, or two"),
         (("up", "dumbbell", "--on", "virtual,containerlab"), "expected `virtual` or `containerlab`, got"),
         (("run", "dumbbell", "--on", "containerlab", "--dilate", "0"), "expected a whole number from 1, or `auto`"),
     ):
@@ -151,34 +151,34 @@ def test_the_smallest_faithful_dilation_is_found_and_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smallest: int
 ) -> None:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
-    lab = load_lab(write_lab(tmp_path / "lab"))
-    plan, tried = compile_lab(lab), []
+    plan, tried = compile_lab(load_lab(write_lab(tmp_path / "lab"))), []
+    on = substrate("containerlab")
 
     def attempt(dilation: int) -> str | None:
         tried.append(dilation)
         return None if dilation >= smallest else "too late"
 
-    assert calibrated(lab, plan, attempt) == smallest
+    assert calibrated(on, plan, attempt) == smallest
     assert len(tried) == len(set(tried)) <= len(LADDER)
     before = len(tried)
-    assert calibrated(lab, plan, attempt) == smallest and len(tried) == before
+    assert calibrated(on, plan, attempt) == smallest and len(tried) == before
 
 
 def test_the_evidence_of_short_cells_decides(
     clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
-    lab = load_lab(write_lab(tmp_path / "lab"), {"hosts.default.kernel": "qbed"})
-    plan = compile_lab(lab)
+    plan = compile_lab(load_lab(write_lab(tmp_path / "lab"), {"hosts.default.kernel": "qbed"}))
+    on = substrate("containerlab")
     clab.behaviour["s1"] = "slow"  # late by 1 ms, which is a tenth of the shortest round trip at this dilation or above
-    found = calibrated(lab, plan)
+    found = calibrated(on, plan)
     smaller = LADDER[LADDER.index(found) - 1]
     assert smaller * shortest_rtt_ns(plan) < 10**7 <= found * shortest_rtt_ns(plan)
     assert clab.calls.count("deploy") == clab.calls.count("destroy") > 1 and not records()
     (tmp_path / "cache/dilation.json").unlink()
     clab.behaviour["s1"] = "drop"
     with pytest.raises(CellError, match="even 1000 times slower: s1:eth0 dropped 7 frames"):
-        calibrated(lab, plan)
+        calibrated(on, plan)
 
 
 def test_a_machine_that_never_keeps_up_says_why(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from campaigns import CAMPAIGN, LAB, fake_toolchain, write_lab
 
 from qbed.errors import QbedError
-from qbed.runs.experiment import Experiment, prepare
+from qbed.runs.experiment import Experiment, Wishes, prepare
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rehearsed(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB, **settings: str) -> Experiment:
-    return prepare(write_lab(folder / "lab", campaign, lab), settings=settings)
+    return prepare(write_lab(folder / "lab", campaign, lab), Wishes(settings=settings))
 
 
 def refusal(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB) -> str:

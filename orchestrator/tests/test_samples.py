@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from qbed.lab.model import load_lab
 from qbed.live.samples import Running, find, stream
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
+from qbed.substrates import SessionError, substrate
 from qbed.substrates.containers.folder import write_folder
 from qbed.substrates.containers.placement import Placement
-from qbed.substrates.sessions import SessionError
 
 IMAGES = {"host": "a", "linux-switch": "b"}
 
@@ -26,12 +27,16 @@ def plan_of(folder: Path) -> Plan:
     return compile_lab(load_lab(write_lab(folder / "lab")))
 
 
+def running(folder: Path, alive: Callable[[], bool], on: str = "virtual") -> Running:
+    return Running(folder, lambda plan: substrate(on).samples(folder, plan), alive)
+
+
 def test_a_virtual_cells_samples_come_in_order_after_the_clock(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     (tmp_path / "plan.json").write_text(plan.dumps())
     write_out(plan, tmp_path)
     (tmp_path / "out/tcpinfo.ndjson").write_text(json.dumps({"flow": 0, "time_ns": 3, "cwnd": 10}) + "\n")
-    clock, *rows = stream(Running(tmp_path, lambda: False), follow=True)
+    clock, *rows = stream(running(tmp_path, lambda: False), follow=True)
     assert (clock["event"], clock["error_ns"], clock["substrate"]) == ("clock", 0, "virtual")
     assert [row["time_ns"] for row in rows] == sorted(row["time_ns"] for row in rows)
     assert rows[0] == {"sample": "flow", "flow": 0, "time_ns": 3, "cwnd": 10}
@@ -47,7 +52,7 @@ def test_nodes_samples_are_one_stream_with_the_dilation(tmp_path: Path) -> None:
     write_folder(folder, plan, Placement((), 20), IMAGES, name="x", file="l.clab.yml", start="on go")
     for index, node in enumerate(plan.nodes):
         write_part(plan, index, folder / "nodes" / node.name)
-    clock, *rows = stream(Running(folder, lambda: False), follow=False)
+    clock, *rows = stream(running(folder, lambda: False, "containerlab"), follow=False)
     assert (clock["substrate"], clock["dilation"], clock["error_ns"]) == ("containerlab", 20, None)
     assert {row["port"].partition(">")[0] for row in rows} == {"s1", "s2"}
 
@@ -66,7 +71,7 @@ def test_a_stream_follows_a_file_that_grows_in_the_middle_of_a_record(tmp_path: 
             stream.write(steps.pop(0))
         return bool(steps)
 
-    _, *rows = stream(Running(tmp_path, alive), follow=True)
+    _, *rows = stream(running(tmp_path, alive), follow=True)
     assert [(row["time_ns"], row["max_packets"], row["mean_bytes"]) for row in rows] == [(10, 1, 1514), (20, 2, 1514)]
 
 

@@ -11,7 +11,8 @@ from campaigns import write_lab
 from qbed.lab.model import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-from qbed.telemetry.wall import LATE_SHARE, Late, NodeWall, Wall, examine_wall, shortest_rtt_ns
+from qbed.results.wall import LATE_SHARE, examine_wall, shortest_rtt_ns
+from qbed.telemetry.wall import Late, NodeWall, Wall
 
 DILATION = 100
 

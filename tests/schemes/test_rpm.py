@@ -16,7 +16,7 @@ from rpm_model import ACK, CE, ECE, FIN, RST, SYN, CoDel, Expected, Segment, exp
 
 from qbed.plan.model import Plan, Route, Via
 from qbed.schemes.declaration import registry
-from qbed.substrates.virtual.guest import VirtualSubstrate
+from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 from cells import LIMITS, Observed, plan_of
 from pcap import read_pcap
@@ -291,7 +291,7 @@ def test_flows_whose_acknowledgements_pass_elsewhere_are_marked_forward(tmp_path
     if back == "s2":
         acknowledge_by_s2(plan)
     (tmp_path / "plan.json").write_text(plan.dumps())
-    VirtualSubstrate().run_cell(tmp_path, plan, LIMITS, lambda fraction: None)
+    VirtualSubstrate().cell(tmp_path, plan).run(LIMITS, lambda fraction: None)
     cell = Observed(plan, tmp_path)
 
     assert [s for s in captured(cell, f"h2>{back}") if s.flags & ACK and not rightward(cell, s)]

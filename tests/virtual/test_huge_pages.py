@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from qbed.substrates import virtual
 from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual import guest as virtual
 from qbed.substrates.virtual.guest import boot
 from qbed.substrates.virtual.machine import HUGE_BYTES, has_huge_pages
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from qbed.substrates.toolchain import Toolchain, find_toolchain
-from qbed.substrates.virtual.guest import VirtualSubstrate
+from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 from cells import LIMITS, Observed, plan_of
 
@@ -52,7 +52,7 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
                 os.setresgid(NOBODY, NOBODY, NOBODY)
                 os.setresuid(NOBODY, NOBODY, NOBODY)
                 substrate = VirtualSubstrate(Toolchain(tools, toolchain.manifest))
-                substrate.run_cell(folder, plan, LIMITS, lambda fraction: None)
+                substrate.cell(folder, plan).run(LIMITS, lambda fraction: None)
                 status = 0
             except BaseException as error:
                 print(error, flush=True)

@@ -17,7 +17,7 @@ from qbed.plan.model import Expectation, Plan
 from qbed.results.cell import store_cell
 from qbed.results.tables import read_cell
 from qbed.substrates import CellError
-from qbed.substrates.virtual.guest import VirtualSubstrate
+from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 from cells import LIMITS, Live, Observed, plan_of
 
@@ -104,7 +104,7 @@ def run_changed(folder: Path, change: Callable[[Plan], None]) -> None:
     plan = plan_of(folder, CLOS + FRR["bgp"] + "duration: 1 ms\n")
     change(plan)
     (folder / "plan.json").write_text(plan.dumps())
-    VirtualSubstrate().run_cell(folder, plan, LIMITS, lambda _: None)
+    VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda _: None)
 
 
 def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qbed.plan.model import Plan
-from qbed.substrates import virtual
+from qbed.substrates.virtual import guest as virtual
 
 LAB = """
 name: wall

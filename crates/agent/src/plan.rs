@@ -62,6 +62,9 @@ pub type Sysctls = BTreeMap<String, String>;
 pub struct Node {
     pub name: String,
     pub kind: NodeKind,
+    /// For whoever puts nodes into containers; `place.json` has what came of it.
+    #[serde(default, rename = "kernel")]
+    pub _kernel: Option<String>,
     pub addresses: Vec<IpAddr>,
     pub sysctls: Sysctls,
     pub routes: Vec<Route>,

@@ -35,9 +35,8 @@ def export(
     from qbed.substrates.containers.images import images, role
     from qbed.substrates.containers.placement import Machine, place
 
-    loaded = load(lab, sets)
-    plan = compile_lab(loaded, seed)
-    placement = place(loaded, plan, Machine(), dilate)
+    plan = compile_lab(load(lab, sets), seed)
+    placement = place(plan, Machine(), dilate)
     folder = out or Path(f"{plan.lab}-clab")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise LabError([f"{folder} is not empty; expected a new folder (-o DIR)"])
@@ -58,7 +57,7 @@ def import_(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The lab file to write.")] = Path("lab.yml"),
 ) -> None:
     """Make a lab file of a Containerlab topology; its rates, delays and queues are to be filled in."""
-    from qbed.substrates.containers.importing import import_topology
+    from qbed.network.importing import import_topology
 
     if out.exists():
         raise LabError([f"{out} exists already; expected another file (-o FILE)"])

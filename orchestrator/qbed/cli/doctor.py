@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from rich.console import Console
 
@@ -13,8 +15,12 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor() -> None:
-    """Say what this machine lacks for the virtual substrate, and how to mend it.
+def doctor(
+    on: Annotated[
+        str | None, typer.Option("--on", help="A substrate; all of them without it, and only virtual time is needed.")
+    ] = None,
+) -> None:
+    """Say what this machine lacks, and how to mend it.
 
     Exit status 1: something that is needed is missing.
     """
@@ -22,7 +28,7 @@ def doctor() -> None:
 
     console = Console(soft_wrap=True, highlight=False)
     bad = False
-    for finding in examine_machine():
+    for finding in examine_machine(on):
         bad = bad or finding.state == "missing"
         console.print(f"{_MARKS[finding.state]}  [bold]{finding.name}[/]: ", end="")
         console.print(finding.text, markup=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,7 @@ from rich.table import Table
 
 from qbed.lab.library import find
 from qbed.language.source import scalar
-from qbed.substrates import VIRTUAL
+from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.experiment import Conclusion, Experiment
@@ -65,7 +66,7 @@ def run(
     images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
     on: Annotated[
         str, typer.Option("--on", help="`virtual`, `containerlab`, or `virtual,containerlab` to compare the two.")
-    ] = VIRTUAL,
+    ] = DEFAULT,
     dilate: Dilate = "auto",
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
@@ -73,31 +74,32 @@ def run(
     Exit status: 0, all as expected; 1, a cell failed or is invalid, a claim did not come out, or (on two substrates) a
     metric's gap is wider than the campaign's `gap:` tolerates; 2, a mistake in the files.
     """
-    from qbed.runs.experiment import conduct, prepare
+    from qbed.runs.experiment import Wishes, conduct, prepare
     from qbed.substrates import Limits
     from qbed.substrates.rebuild import build_changed
 
     build_changed(lambda text: print(text, file=sys.stderr))
-    substrates, dilation = parse_substrates(on), parse_dilation(dilate)
-    several = len(substrates) > 1
+    asked, dilation = parse_substrates(on), parse_dilation(dilate)
+    several = len(asked) > 1
+    wishes = Wishes(
+        profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
+        Limits(cell_timeout, stall_timeout), dilation=dilation, several=several,
+    )  # fmt: skip
 
-    def conclude(substrate: str) -> tuple[Experiment, Conclusion]:
-        experiment = prepare(
-            lab, profile, out=out, seeds=parse_seeds(seeds) if seeds else None, settings=parse_settings(set_ or []),
-            keep=keep, limits=Limits(cell_timeout, stall_timeout), on=substrate, dilation=dilation, several=several,
-        )  # fmt: skip
+    def conclude(name: str) -> tuple[Experiment, Conclusion]:
+        experiment = prepare(lab, replace(wishes, on=name))
         for warning in experiment.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         cores = sorted(os.sched_getaffinity(0))
-        hands = (jobs or len(cores)) if substrate == VIRTUAL else 1
-        screen = _Screen(len(experiment.task.matrix), f"{substrate} cells" if several else "cells")
+        hands = substrate(name).cells_at_once or jobs or len(cores)
+        screen = _Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
         with screen.bar:
             mine = [cores[i % len(cores)] for i in range(hands)]
             outcome = conduct(experiment, mine, screen, images=images, fresh=fresh)
         _tell(outcome, screen.console)
         return experiment, outcome
 
-    concluded = [conclude(substrate) for substrate in substrates]
+    concluded = [conclude(name) for name in asked]
     bad = any(outcome.bad for _, outcome in concluded)
     if several:
         bad = _tell_gap([experiment for experiment, _ in concluded]) or bad
@@ -109,7 +111,7 @@ def _tell_gap(experiments: list[Experiment]) -> bool:
     """Compare two runs of a campaign; whether a band is broken."""
     from qbed.claims.gap import compare, write_gap
 
-    virtual, other = sorted(experiments, key=lambda experiment: experiment.task.on != VIRTUAL)
+    virtual, other = sorted(experiments, key=lambda experiment: substrate(experiment.task.on).clock != "virtual")
     gap = compare(virtual.task.out, other.task.out, virtual.campaign.gap)
     for row in gap.broken:
         where = f" ({row.setting})" if row.setting else ""
@@ -144,13 +146,12 @@ def parse_settings(texts: list[str]) -> dict[str, object]:
 
 
 def parse_substrates(text: str, *, single: bool = False) -> list[str]:
-    """`virtual`, `containerlab`, or both with a comma."""
-    known = (VIRTUAL, "containerlab")
-    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
-    if not names or any(name not in known for name in names) or (single and len(names) > 1):
-        more = "" if single else ", or both with a comma"
-        raise typer.BadParameter(f"expected `virtual` or `containerlab`{more}, got `{text}`", param_hint="--on")
-    return names
+    """The name of a substrate, or two with a comma."""
+    asked = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if any(name not in names() for name in asked) or len(asked) > (1 if single else 2):
+        known, more = " or ".join(f"`{name}`" for name in names()), "" if single else ", or two with a comma"
+        raise typer.BadParameter(f"expected {known}{more}, got `{text}`", param_hint="--on")
+    return asked
 
 
 def parse_dilation(text: str) -> int | None:

@@ -62,13 +62,16 @@ class Source:
 
     def message(self, path: FieldPath, text: str, *, at_key: bool = False) -> str:
         """`file:line:column: field: text`; a field that the file does not have stands where its nearest parent is."""
+        return f"{self.place(path, at_key=at_key)}: {text}"
+
+    def place(self, path: FieldPath, *, at_key: bool = False) -> str:
+        """`file:line:column: field`: where a message about a field begins."""
         axis = max((axis for axis in self.axes if self._is_of(axis, path)), key=len, default=None)
         if axis is not None:
-            origin = f"{self.file} with {show_path(axis)}={self.axes[axis]}"
-            return f"{origin}: {show_path(path)}: {text}"
+            return f"{self.file} with {show_path(axis)}={self.axes[axis]}: {show_path(path)}"
         line, column = self._position(path, at_key)
-        where = f"{self.file}:{line}:{column}: "
-        return f"{where}{show_path(path)}: {text}" if path else f"{where}{text}"
+        where = f"{self.file}:{line}:{column}"
+        return f"{where}: {show_path(path)}" if path else where
 
     def where(self, path: FieldPath) -> str:
         """`file:line` of a field's name."""

@@ -17,13 +17,9 @@ from typing import Any
 
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.substrates import VIRTUAL
-from qbed.substrates.containers import NAME
-from qbed.substrates.containers.folder import NODES, OUT, PLACE, PLAN
-from qbed.substrates.containers.labs import read_record
-from qbed.substrates.sessions import CELL, SessionError, session, state_folder
+from qbed.results.folder import RunFolder
+from qbed.substrates import Samples, SessionError, substrate, substrates
 from qbed.telemetry.taps import Histogram, Records, TapTail
-from qbed.telemetry.wall import read_wall
 
 POLL_S = 0.2
 PIECE_BYTES = 1 << 20
@@ -36,26 +32,29 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Running:
-    """A lab whose samples can be read: its folder (with `plan.json`), and whether it still goes on."""
+    """A lab or cell whose samples can be read: its folder (with `plan.json`), where they are, whether it goes on."""
 
     folder: Path
+    samples: Callable[[Plan], Samples]
     alive: Callable[[], bool]
 
 
 def find(what: str) -> Running:
     """A lab that is up, by its name; or a run folder: its newest cell that runs, or the last one that was kept."""
-    record = read_record(what) if "/" not in what else None
-    if record is not None:
-        return Running(record.path, lambda: read_record(what) is not None)
-    if "/" not in what and session(what).is_up():
-        return Running(state_folder() / what / CELL, lambda: session(what).is_up())
+    lab = next((lab for one in substrates() if (lab := one.find(what))), None) if "/" not in what else None
+    if lab is not None:
+        return Running(lab.folder, lab.samples, lab.is_up)
     cells = Path(what) / "cells"
     works = sorted(cells.glob("*.tmp/work"), key=lambda path: path.stat().st_mtime) if cells.is_dir() else []
-    if works:
-        return Running(works[-1], works[-1].exists)
-    kept = sorted(cells.glob("*/work")) if cells.is_dir() else []
-    if kept:
-        return Running(kept[-1], lambda: False)
+    kept = sorted(cells.glob("*/work")) if cells.is_dir() and not works else []
+    if works or kept:
+        folder = (works or kept)[-1]
+        run = RunFolder(Path(what))
+        return Running(
+            folder,
+            lambda plan: substrate(run.substrate()).samples(folder, plan),
+            folder.exists if works else lambda: False,
+        )
     hint = (
         "no cell runs there, and none was kept (--keep)" if cells.is_dir() else "`qbed ps` lists the labs that are up"
     )
@@ -65,8 +64,9 @@ def find(what: str) -> Running:
 def stream(running: Running, *, follow: bool) -> Iterator[Row]:
     """The clock, then every sample, in the order of time of what could be read at once. `follow`: until it ends."""
     plan = _plan(running)
-    yield clock(running.folder, plan)
-    tails = [_Tail(plan, part) for part in parts(running.folder, plan)]
+    samples = running.samples(plan)
+    yield samples.clock
+    tails = [_Tail(plan, part) for part in samples.parts]
     while True:
         alive = running.alive()
         rows = heapq.merge(*(sorted(tail.rows(), key=_time) for tail in tails), key=_time)
@@ -78,33 +78,9 @@ def stream(running: Running, *, follow: bool) -> Iterator[Row]:
 
 def _plan(running: Running) -> Plan:
     try:
-        return Plan.loads((running.folder / PLAN).read_bytes())
+        return Plan.loads((running.folder / "plan.json").read_bytes())
     except OSError as error:
         raise SessionError(f"{running.folder} has no plan: {error.strerror}") from error
-
-
-def parts(folder: Path, plan: Plan) -> list[Path]:
-    """The folders that hold samples: one in virtual time and where nodes were merged, one a node in containers."""
-    whole = folder / OUT
-    if (whole / "done.json").exists() or not (folder / NODES).is_dir():
-        return [whole]
-    return [folder / NODES / node.name / OUT for node in plan.nodes]
-
-
-def clock(folder: Path, plan: Plan) -> Row:
-    """What the times of the samples are, and how far a sample's time may be from when it was true.
-
-    All nodes have one clock, the machine's: between two of them nothing can drift. `error_ns` is by how much their
-    deadlines ran late; it is null until a node has said it, which it does at its end.
-    """
-    row: Row = {"event": "clock", "lab": plan.lab, "unit": "ns since the lab's epoch", "substrate": VIRTUAL}
-    row |= {"dilation": 1, "error_ns": 0}
-    if not (folder / NODES).is_dir():
-        return row
-    place = json.loads((folder / NODES / plan.nodes[0].name / PLACE).read_bytes())
-    wall = read_wall(folder / OUT)
-    error_ns = None if wall is None else wall.latest_ns // wall.dilation
-    return row | {"substrate": NAME, "dilation": place["dilation"], "error_ns": error_ns, "source": "CLOCK_MONOTONIC"}
 
 
 def _time(row: Row) -> int:

@@ -97,7 +97,10 @@ class Resolver:
 
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
-        """The settings of every host that the file gives, and always `sysctls` and `queue` (an Origin)."""
+        """The settings of every host that the file gives, and always `sysctls` and `queue` (an Origin).
+
+        `kernel_at`: the field that gives the kernel.
+        """
         names = self.network.hosts
         result: dict[str, dict[str, Any]] = {name: {"sysctls": {}, "queue": _HOST_QUEUE} for name in names}
         for key, settings in sorted(self.lab.hosts.items(), key=lambda item: rank(item[0])):
@@ -108,6 +111,8 @@ class Resolver:
             if queue is not None:
                 check_names(queue, (*path, "queue"), self.problems)
                 queue_origin = origin(queue, (*path, "queue"))
+            if "kernel" in given:
+                given["kernel_at"] = (*path, "kernel")
             for name in self._named(path, key, names, "host"):
                 result[name] |= given
                 result[name]["sysctls"] = result[name]["sysctls"] | sysctls

@@ -175,9 +175,12 @@ class _Compiler:
 
     def host(self, node: int, socket_buffer_bytes: int) -> p.Node:
         settings = self.resolver.hosts[self.names[node]]
+        kernel = settings.get("kernel", "auto")
         return p.Node(
             name=self.names[node],
             kind="host",
+            kernel=None if kernel == "auto" else kernel,
+            kernel_asked_at=self.lab.source.place(settings["kernel_at"]) if kernel != "auto" else "",
             addresses=self.node_addresses(node),
             sysctls=host_sysctls(settings, self.lab.addressing, socket_buffer_bytes),
             routes=list(self.host_routes(node, host_metrics(settings))),

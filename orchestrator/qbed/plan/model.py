@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from qbed.network.routes import Routing
 
@@ -58,10 +58,17 @@ class Expectation(Part):
 
 
 class Node(Part):
-    """A network namespace. What programs need (`environment` and what follows it) is only there where it is used."""
+    """A network namespace. What programs need (`environment` and what follows it) is only there where it is used.
+
+    `kernel`: in a container, the machine's own (`host`) or the lab's (`qbed`), where the lab file asks for one. Without
+    it a switch runs on the lab's, and a host on the machine's where that can do the same.
+    """
 
     name: str
     kind: Literal["host", "switch"]
+    kernel: Literal["host", "qbed"] | None = None
+    kernel_asked_at: str = Field(default="", exclude=True)
+    """Where the lab file asks for the kernel, for messages; not in plan.json."""
     addresses: list[str]
     sysctls: dict[str, str]
     routes: list[Route]

@@ -6,6 +6,7 @@ from typing import Any
 _ECN = {"off": "0", "on": "1", "default": "2"}
 _READ_MAX, _WRITE_MAX = 6291456, 4194304
 _MILLISECOND_NS = 1_000_000
+RTO_MIN = "net/ipv4/tcp_rto_min_us"
 
 
 def global_sysctls() -> dict[str, str]:
@@ -82,9 +83,17 @@ def host_sysctls(settings: dict[str, Any], addressing: str, socket_buffer_bytes:
     }
     if "rto_min" in settings:
         # Route metrics count in milliseconds; this also reaches what no route's metric does.
-        found["net/ipv4/tcp_rto_min_us"] = str(max(1, settings["rto_min"] // 1000))
+        found[RTO_MIN] = str(max(1, settings["rto_min"] // 1000))
     found |= {path: str(value) for path, value in settings["sysctls"].items()}
     return dict(sorted(found.items()))
+
+
+def usual(sysctl: str) -> bool:
+    """Whether qbed gives this one to every host, whatever its settings: any kernel has it."""
+    return sysctl in _USUAL
+
+
+_USUAL = frozenset(host_sysctls({"sysctls": {}}, "both", 0))
 
 
 def host_metrics(settings: dict[str, Any]) -> dict[str, int | str]:

@@ -15,9 +15,10 @@ from typing import Any
 
 from qbed.plan.model import ETHERNET_BYTES, Plan
 from qbed.plan.ports import port_names
+from qbed.results.wall import examine_wall
 from qbed.schemes.declaration import registry
 from qbed.telemetry.records import Counters, LinkCounters
-from qbed.telemetry.wall import Wall, examine_wall
+from qbed.telemetry.wall import Wall
 
 SMALLEST_FRAME = 42  # Ethernet + IPv4 + UDP without payload
 LARGEST_FRAME = 65549
@@ -88,89 +89,16 @@ def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, 
             wrong.append(f"queue {port} has no summary in the tap stream")
     if wrong:
         return evidence
-    _queues(plan, ports, summaries, counters, wrong, slack)
-    _links(plan, ports, summaries, counters, wrong, slack)
-    _nodes(plan, summaries, counters, wrong, slack)
+    books = Books(plan, ports, summaries, counters, slack, wrong)
+    books.queues()
+    books.links()
+    books.nodes()
     _where(plan, ports, summaries, counters, evidence)
     if wall is not None:
         unfaithful, warnings, evidence.details["wall"] = examine_wall(plan, wall)
         wrong.extend(unfaithful)
         evidence.warnings.extend(warnings)
     return evidence
-
-
-def _queues(
-    plan: Plan,
-    ports: list[str],
-    summaries: dict[int, QueueSummary],
-    counters: Counters,
-    wrong: list[str],
-    slack: Slack,
-) -> None:
-    """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics.
-
-    When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it.
-    """
-    downs = Counter(
-        end.queue
-        for event in plan.events
-        if event.state == "down"
-        for end in (plan.links[event.link].a, plan.links[event.link].b)
-    )
-    for index, port in enumerate(ports):
-        tap, own = summaries[index], counters.queues[index]
-        for unit, offered, sent, dropped, queued in (
-            ("packets", tap.offered_packets, tap.sent_packets, tap.dropped_packets, tap.queue_packets),
-            ("bytes", tap.offered_bytes, tap.sent_bytes, tap.dropped_bytes, tap.queue_bytes),
-        ):
-            if offered != sent + dropped + queued:
-                wrong.append(
-                    f"queue {port}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
-                )
-        for what, seen, counted in (
-            ("sent packets", tap.sent_packets, own.packets),
-            ("sent bytes", tap.sent_bytes, own.bytes),
-            ("dropped packets", tap.dropped_packets, own.drops),
-            ("queued packets", tap.queue_packets, own.backlog_packets),
-            ("queued bytes", tap.queue_bytes, own.backlog_bytes),
-        ):
-            room = slack.packets(tap.sent_packets) * (LARGEST_FRAME if what.endswith("bytes") else 1)
-            forgotten = downs[index] * tap.max_packets if what == "dropped packets" else 0
-            if not -room <= seen - counted <= room + forgotten:
-                wrong.append(f"queue {port}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}")
-
-
-def _links(
-    plan: Plan,
-    ports: list[str],
-    summaries: dict[int, QueueSummary],
-    counters: Counters,
-    wrong: list[str],
-    slack: Slack,
-) -> None:
-    """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
-    for link, pair in zip(plan.links, counters.links, strict=True):
-        for end, here, there in ((link.a, pair.a, pair.b), (link.b, pair.b, pair.a)):
-            name = ports[end.queue]
-            flying = here.sent - here.delivered - here.lost
-            capacity = end.delay_ns * end.rate_bps // (8_000_000_000 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
-            room = slack.packets(here.sent)
-            if not -room <= flying <= capacity + room:
-                wrong.append(
-                    f"link {name}: {here.sent} frames sent, {here.delivered} delivered, {here.lost} lost:"
-                    f" {flying} would be in flight, where 0 to {capacity} fit"
-                )
-            left = summaries[end.queue].sent_packets
-            if abs(left - here.sent) > room:
-                wrong.append(f"link {name}: {left} packets left its queue, {here.sent} were transmitted")
-            if abs(here.delivered - there.rx_packets - there.rx_dropped) > room:
-                wrong.append(
-                    f"link {name}: {here.delivered} frames delivered, its peer received {there.rx_packets}"
-                    f" and dropped {there.rx_dropped}"
-                )
-            largest = link.mtu + ETHERNET_BYTES
-            if summaries[end.queue].sent_bytes > summaries[end.queue].sent_packets * largest:
-                wrong.append(f"link {name}: frames larger than its MTU of {link.mtu}: an offload is on")
 
 
 class _Snmp:
@@ -222,39 +150,117 @@ def _held(plan: Plan, counters: Counters) -> list[dict[str, int]]:
     return held
 
 
-def _nodes(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wrong: list[str], slack: Slack) -> None:
-    """Each node: frames in = datagrams in = forwarded + delivered + held + dropped for a reason; out likewise.
-
-    Loopback appears in both books of a node by the same number: InReceives - frames in = OutTransmits - frames out.
+@dataclass(frozen=True)
+class Books:
+    """The three books of one run, which have to agree: taps, qdiscs and links, and each node's own counters. What does
+    not goes to `wrong`.
     """
-    received = [0] * len(plan.nodes)
-    offered = [0] * len(plan.nodes)
-    for link, pair in zip(plan.links, counters.links, strict=True):
-        for end, here in ((link.a, pair.a), (link.b, pair.b)):
-            received[end.node] += here.rx_packets
-            offered[end.node] += summaries[end.queue].offered_packets
-    held = _held(plan, counters)
-    for index, groups in enumerate(counters.nodes):
-        snmp, name = _Snmp(groups), plan.nodes[index].name
-        room = slack.packets(received[index] + offered[index])
-        rest = _ipv4_unaccounted(snmp) - held[index]["ipv4"]
-        if not -room <= rest <= snmp("Ip", "FragFails") + room:
-            wrong.append(f"node {name}: {rest} of {snmp('Ip', 'InReceives')} IPv4 packets received are unaccounted for")
-        rest = _ipv6_unaccounted(snmp) - held[index]["ipv6"]
-        if not -room <= rest <= snmp("Ip6", "InMcastPkts") + room:
-            wrong.append(
-                f"node {name}: {rest} of {snmp('Ip6', 'InReceives')} IPv6 packets received are unaccounted for"
-            )
-        looped = snmp("Ip", "InReceives") + snmp("Ip6", "InReceives") - received[index]
-        if looped < -room:
-            wrong.append(f"node {name}: {received[index]} frames received, but {-looped} of them never reached IP")
-        if not (snmp.has("Ip", "OutTransmits") or snmp.has("Ip6", "OutTransmits")):
-            continue
-        out = snmp("Ip", "OutTransmits", "FragCreates") - snmp("Ip", "FragOKs") + snmp("Ip6", "OutTransmits")
-        if looped >= -room and abs(out - looped - offered[index]) > room:
-            wrong.append(
-                f"node {name}: IP sent {out - looped} packets to its links, their queues were offered {offered[index]}"
-            )
+
+    plan: Plan
+    ports: list[str]
+    summaries: dict[int, QueueSummary]
+    counters: Counters
+    slack: Slack
+    wrong: list[str]
+
+    def queues(self) -> None:
+        """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics.
+
+        When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it.
+        """
+        downs = Counter(
+            end.queue
+            for event in self.plan.events
+            if event.state == "down"
+            for end in (self.plan.links[event.link].a, self.plan.links[event.link].b)
+        )
+        for index, port in enumerate(self.ports):
+            tap, own = self.summaries[index], self.counters.queues[index]
+            for unit, offered, sent, dropped, queued in (
+                ("packets", tap.offered_packets, tap.sent_packets, tap.dropped_packets, tap.queue_packets),
+                ("bytes", tap.offered_bytes, tap.sent_bytes, tap.dropped_bytes, tap.queue_bytes),
+            ):
+                if offered != sent + dropped + queued:
+                    self.wrong.append(
+                        f"queue {port}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
+                    )
+            for what, seen, counted in (
+                ("sent packets", tap.sent_packets, own.packets),
+                ("sent bytes", tap.sent_bytes, own.bytes),
+                ("dropped packets", tap.dropped_packets, own.drops),
+                ("queued packets", tap.queue_packets, own.backlog_packets),
+                ("queued bytes", tap.queue_bytes, own.backlog_bytes),
+            ):
+                room = self.slack.packets(tap.sent_packets) * (LARGEST_FRAME if what.endswith("bytes") else 1)
+                forgotten = downs[index] * tap.max_packets if what == "dropped packets" else 0
+                if not -room <= seen - counted <= room + forgotten:
+                    self.wrong.append(
+                        f"queue {port}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}"
+                    )
+
+    def links(self) -> None:
+        """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
+        for link, pair in zip(self.plan.links, self.counters.links, strict=True):
+            for end, here, there in ((link.a, pair.a, pair.b), (link.b, pair.b, pair.a)):
+                name = self.ports[end.queue]
+                flying = here.sent - here.delivered - here.lost
+                capacity = end.delay_ns * end.rate_bps // (8_000_000_000 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
+                room = self.slack.packets(here.sent)
+                if not -room <= flying <= capacity + room:
+                    self.wrong.append(
+                        f"link {name}: {here.sent} frames sent, {here.delivered} delivered, {here.lost} lost:"
+                        f" {flying} would be in flight, where 0 to {capacity} fit"
+                    )
+                left = self.summaries[end.queue].sent_packets
+                if abs(left - here.sent) > room:
+                    self.wrong.append(f"link {name}: {left} packets left its queue, {here.sent} were transmitted")
+                if abs(here.delivered - there.rx_packets - there.rx_dropped) > room:
+                    self.wrong.append(
+                        f"link {name}: {here.delivered} frames delivered, its peer received {there.rx_packets}"
+                        f" and dropped {there.rx_dropped}"
+                    )
+                largest = link.mtu + ETHERNET_BYTES
+                if self.summaries[end.queue].sent_bytes > self.summaries[end.queue].sent_packets * largest:
+                    self.wrong.append(f"link {name}: frames larger than its MTU of {link.mtu}: an offload is on")
+
+    def nodes(self) -> None:
+        """Each node: frames in = datagrams in = forwarded + delivered + held + dropped for a reason; out likewise.
+
+        Loopback appears in both books of a node by the same number: InReceives - frames in = OutTransmits - frames out.
+        """
+        received = [0] * len(self.plan.nodes)
+        offered = [0] * len(self.plan.nodes)
+        for link, pair in zip(self.plan.links, self.counters.links, strict=True):
+            for end, here in ((link.a, pair.a), (link.b, pair.b)):
+                received[end.node] += here.rx_packets
+                offered[end.node] += self.summaries[end.queue].offered_packets
+        held = _held(self.plan, self.counters)
+        for index, groups in enumerate(self.counters.nodes):
+            snmp, name = _Snmp(groups), self.plan.nodes[index].name
+            room = self.slack.packets(received[index] + offered[index])
+            rest = _ipv4_unaccounted(snmp) - held[index]["ipv4"]
+            if not -room <= rest <= snmp("Ip", "FragFails") + room:
+                self.wrong.append(
+                    f"node {name}: {rest} of {snmp('Ip', 'InReceives')} IPv4 packets received are unaccounted for"
+                )
+            rest = _ipv6_unaccounted(snmp) - held[index]["ipv6"]
+            if not -room <= rest <= snmp("Ip6", "InMcastPkts") + room:
+                self.wrong.append(
+                    f"node {name}: {rest} of {snmp('Ip6', 'InReceives')} IPv6 packets received are unaccounted for"
+                )
+            looped = snmp("Ip", "InReceives") + snmp("Ip6", "InReceives") - received[index]
+            if looped < -room:
+                self.wrong.append(
+                    f"node {name}: {received[index]} frames received, but {-looped} of them never reached IP"
+                )
+            if not (snmp.has("Ip", "OutTransmits") or snmp.has("Ip6", "OutTransmits")):
+                continue
+            out = snmp("Ip", "OutTransmits", "FragCreates") - snmp("Ip", "FragOKs") + snmp("Ip6", "OutTransmits")
+            if looped >= -room and abs(out - looped - offered[index]) > room:
+                self.wrong.append(
+                    f"node {name}: IP sent {out - looped} packets to its links,"
+                    f" their queues were offered {offered[index]}"
+                )
 
 
 def _where(

@@ -18,6 +18,7 @@ from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import QbedError
 from qbed.json_files import write_json
 from qbed.results import tables
+from qbed.substrates import DEFAULT
 
 IDENTITY = "campaign.json"
 DISCARDED = ".discarded.json"
@@ -97,6 +98,10 @@ class RunFolder:
         if not isinstance(value, dict):
             raise StoreError(f"{self.path / IDENTITY} is damaged")
         return value
+
+    def substrate(self) -> str:
+        """The name of the substrate that the run is on."""
+        return str(self.identity().get("substrate", {}).get("name", DEFAULT))
 
     @contextmanager
     def lock(self) -> Iterator[None]:

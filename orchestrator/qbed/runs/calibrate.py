@@ -12,14 +12,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from qbed.lab.model import Lab
 from qbed.plan.model import Plan
 from qbed.remembered import recall, remember
 from qbed.results.cell import store_cell
-from qbed.substrates import CellError, Limits
-from qbed.substrates.containers.cell import ContainersSubstrate
-from qbed.substrates.containers.folder import OUT
-from qbed.telemetry.wall import examine_wall, read_wall, shortest_rtt_ns
+from qbed.results.wall import examine_wall, shortest_rtt_ns
+from qbed.substrates import CellError, Limits, Substrate
+from qbed.telemetry.wall import read_wall
 
 LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SHORT_NS = 4_000_000_000
@@ -33,18 +31,18 @@ Attempt = Callable[[int], str | None]
 """Runs a short cell at a dilation: None, or why it was not faithful."""
 
 
-def calibrated(lab: Lab, plan: Plan, attempt: Attempt | None = None) -> int:
+def calibrated(on: Substrate, plan: Plan, attempt: Attempt | None = None) -> int:
     """The smallest dilation of `LADDER` for this lab on this machine; remembered in the cache. CellError: none will do.
 
-    A lab without a workload needs none.
+    In virtual time, and without a workload, none is needed.
     """
-    if not plan.workloads:
+    if on.clock == "virtual" or not plan.workloads:
         return 1
-    key = _key(lab, plan)
+    key = _key(on, plan)
     known = recall(CACHE).get(key)
     if isinstance(known, int):
         return known
-    found = search(plan, attempt or (lambda dilation: _attempt(lab, plan, dilation)))
+    found = search(plan, attempt or (lambda dilation: _attempt(on, plan, dilation)))
     remember(CACHE, key, found)
     return found
 
@@ -72,7 +70,7 @@ def _try(attempt: Attempt, dilation: int) -> str | None:
     return why
 
 
-def _attempt(lab: Lab, plan: Plan, dilation: int) -> str | None:
+def _attempt(on: Substrate, plan: Plan, dilation: int) -> str | None:
     starts = min(workload.start_ns for workload in plan.workloads)
     least_ns = starts + ROUND_TRIPS * shortest_rtt_ns(plan)
     short = plan.model_copy(update={"duration_ns": min(plan.duration_ns, max(SHORT_NS // dilation, least_ns))})
@@ -81,11 +79,9 @@ def _attempt(lab: Lab, plan: Plan, dilation: int) -> str | None:
         folder.mkdir()
         tables.mkdir()
         (folder / "plan.json").write_text(short.dumps())
-        substrate = ContainersSubstrate(dilation)
-        substrate.prepare(folder, lab, short)
-        substrate.run_cell(folder, short, Limits(), lambda fraction: None)
+        on.cell(folder, short, dilation).run(Limits(), lambda fraction: None)
         row = store_cell(folder, short, {"cell": 0}, tables)
-        wall = read_wall(folder / OUT)
+        wall = read_wall(folder / "out")
     wrong: list[str] = row["contradictions"]
     unfaithful = examine_wall(short, wall)[0] if wall is not None else []
     if wrong and not unfaithful:
@@ -93,9 +89,8 @@ def _attempt(lab: Lab, plan: Plan, dilation: int) -> str | None:
     return unfaithful[0] if unfaithful else None
 
 
-def _key(lab: Lab, plan: Plan) -> str:
-    kernels = sorted((name, given.kernel) for name, given in lab.hosts.items() if given.kernel)
-    text = json.dumps([plan.dumps(), kernels, _processor(), os.cpu_count(), platform.release()])
+def _key(on: Substrate, plan: Plan) -> str:
+    text = json.dumps([on.name, plan.dumps(), _processor(), os.cpu_count(), platform.release()])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,25 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine has and lacks for the virtual substrate, and how to mend it. Each check says what it saw."""
+"""What this machine has and lacks, and how to mend it: for every substrate what it says itself, and for all of them."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from qbed.plan.model import Plan
-from qbed.substrates import CellError, Limits
-from qbed.substrates.rebuild import changed_sources, shown
-from qbed.substrates.toolchain import ToolchainError, find_toolchain
-from qbed.substrates.virtual.guest import VirtualSubstrate, memory_folder
-from qbed.substrates.virtual.machine import has_huge_pages, xstate_bytes
+from qbed.substrates import DEFAULT, Finding, substrate, substrates
 
-MEMORY_BYTES = 512 << 20
 DISK_BYTES = 1 << 30
 TOOLS = {
     "tc": "iproute2",
@@ -29,92 +20,17 @@ TOOLS = {
     "tcpdump": "tcpdump",
     "strace": "strace",
 }
-TRIVIAL = Plan(
-    lab="doctor", seed=1, epoch_ns=2_000_000_000, duration_ns=1_000_000, memory_bytes=64 << 20, modules=[], sysctls={},
-    nodes=[], links=[], queues=[], workloads=[], captures=[], flow_interval_ns=0,
-)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a check saw. `missing` breaks `qbed run`; `optional` does not."""
-
-    name: str
-    state: Literal["good", "optional", "missing"]
-    text: str
-    mend: str | None = None
-
-
-def examine_machine() -> Iterator[Finding]:
-    """Every check, one after the other."""
-    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        _toolchain, _processor, _memory, _boot, _cores, _disk, _tools,
-    )  # fmt: skip
-    for check in checks:
-        yield from check()
-
-
-def _toolchain() -> Iterator[Finding]:
-    try:
-        toolchain = find_toolchain()
-    except ToolchainError as error:
-        yield Finding("toolchain", "missing", str(error), "make setup")
-        return
-    version = toolchain.manifest.kernel_version or "of unknown version"
-    yield Finding("toolchain", "good", f"kernel {version} in {toolchain.folder}")
-    changed = changed_sources()
-    if changed:
-        text = f"{shown(changed)} changed after the set-up: `qbed run` and `qbed up` build it again first"
-        yield Finding("sources", "optional", text, "make setup")
-
-
-def _processor() -> Iterator[Finding]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
-    size = xstate_bytes()
-    registers = "no XSTATE: 512 bytes of registers" if size is None else f"{size} bytes of registers (XSTATE)"
-    yield Finding("processor", "good", f"{model}, {registers}")
-
-
-def _memory() -> Iterator[Finding]:
-    place = memory_folder(MEMORY_BYTES)
-    size = f"{MEMORY_BYTES >> 20} MB"
-    if place is None:
-        text = f"neither /dev/shm nor /tmp nor /var/tmp has {size} free and allows executable mappings"
-        yield Finding("guest memory", "missing", text, "mount -o remount,exec,size=2G /dev/shm")
-    elif place != Path("/dev/shm"):
-        text = f"{place}: it works, but slower than memory, since /dev/shm is too small or mounted noexec"
-        yield Finding("guest memory", "optional", text, "mount -o remount,exec,size=2G /dev/shm")
-    else:
-        yield Finding("guest memory", "good", f"{place} has {size} free and allows executable mappings")
-    if place is not None and has_huge_pages(place):
-        yield Finding("huge pages", "good", f"guest memory in {place} can be in huge pages")
-    elif place is not None:
-        text = f"guest memory in {place} stays in small pages: labs of hundreds of nodes take longer to set up"
-        yield Finding("huge pages", "optional", text, "Linux 6.1 or later, and memory in /dev/shm")
-
-
-def _boot() -> Iterator[Finding]:
-    try:
-        substrate = VirtualSubstrate()
-    except ToolchainError:
-        return
-    begun = time.monotonic()
-    cores = os.sched_getaffinity(0)
-    with tempfile.TemporaryDirectory(prefix="qbed-doctor-") as name:
-        folder = Path(name)
-        (folder / "plan.json").write_text(TRIVIAL.dumps())
-        os.sched_setaffinity(0, {min(cores)})
-        try:
-            substrate.run_cell(folder, TRIVIAL, Limits(60.0, 30.0), lambda _: None)
-        except CellError as error:
-            yield Finding("boot", "missing", f"the guest does not run: {error}")
-        else:
-            yield Finding(
-                "boot", "good", f"the guest boots, runs an empty lab and powers off in {time.monotonic() - begun:.2f} s"
-            )
-        finally:
-            os.sched_setaffinity(0, cores)
+def examine_machine(on: str | None = None) -> Iterator[Finding]:
+    """Every check, one after the other. `on`: for a substrate; without it for all, of which only one is needed."""
+    for one in substrates() if on is None else [substrate(on)]:
+        for finding in one.examine():
+            needed = one.name in (on, DEFAULT) or finding.state == "good"
+            yield finding if needed else replace(finding, state="optional")
+    yield from _cores()
+    yield from _disk()
+    yield from _tools()
 
 
 def _cores() -> Iterator[Finding]:

@@ -29,10 +29,11 @@ from qbed.language.source import Source
 from qbed.plan.compile import compile_lab
 from qbed.results.folder import RunFolder, StoreError
 from qbed.results.tables import CELL_FORM, VERSION
+from qbed.runs.calibrate import calibrated
 from qbed.runs.rehearsal import rehearse
 from qbed.runs.runner import WALL_TIMES, Totals, Watcher, run_cells
 from qbed.runs.worker import Task
-from qbed.substrates import VIRTUAL, DiskFullError, Limits
+from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.toolchain import find_toolchain
 
 SMALLEST_FREE_BYTES = 64 << 20
@@ -78,68 +79,75 @@ class Conclusion:
         return unexpected or self.totals.failed + self.totals.invalid > 0
 
 
-def prepare(
-    path: Path,
-    profile: str | None = None,
-    *,
-    out: Path | None = None,
-    seeds: list[int] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    keep: bool = False,
-    limits: Limits | None = None,
-    on: str = VIRTUAL,
-    dilation: int | None = None,
-    several: bool = False,
-) -> Experiment:
-    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`.
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asks of a campaign beyond its files.
 
     `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
     campaign runs on several substrates, each in a folder of its own within `out`.
     """
+
+    profile: str | None = None
+    out: Path | None = None
+    seeds: list[int] | None = None
+    settings: Mapping[str, Any] | None = None
+    keep: bool = False
+    limits: Limits = field(default_factory=Limits)
+    on: str = DEFAULT
+    dilation: int | None = None
+    several: bool = False
+
+
+def prepare(path: Path, wishes: Wishes) -> Experiment:
+    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
     campaign, source, lab = _find(path)
-    matrix = build_matrix(campaign, profile, seeds=seeds, settings=settings)
-    toolchain = find_toolchain()
-    found = rehearse(lab, matrix, campaign, source, profile, toolchain, on)
-    name = found.name
+    profile, on = wishes.profile, substrate(wishes.on)
+    matrix = build_matrix(campaign, profile, seeds=wishes.seeds, settings=wishes.settings)
+    found = rehearse(lab, matrix, campaign, source, profile, on)
     identity = {
         "version": VERSION,
         "cells": CELL_FORM,
-        "name": name,
+        "name": found.name,
         "profile": profile,
         "question": campaign.question,
         "lab_file": str(lab),
         "lab_sha256": hashlib.sha256(lab.read_bytes()).hexdigest(),
         "plans": found.plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
-        "toolchain": toolchain.manifest.model_dump(),
+        "toolchain": find_toolchain().manifest.model_dump(),
         "views": [{"name": view, "sql": sql} for view, sql in campaign.views.items()],
         "claims": [claim.model_dump() for claim in campaign.claims],
         "figures": [figure.model_dump() for figure in campaign.figures],
     }
-    if out is None:
-        mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
-        out = Path("runs") / f"{name}-{profile or 'all'}-{mark}"
-        out = out if on == VIRTUAL or several else out.with_name(f"{out.name}-{on}")
-    out = out / on if several else out
-    factor = 1
-    if on != VIRTUAL:
-        factor = dilation or _dilation(lab, matrix, out)
-        identity["substrate"] = {"name": on, "dilation": factor}
-    task = Task(lab.resolve(), out.resolve(), matrix, limits or Limits(), keep, on, factor)
+    out = wishes.out or _usual_folder(identity, wishes)
+    out = out / on.name if wishes.several else out
+    dilation = _dilation(on, wishes.dilation, lab, matrix, out)
+    if on.name != DEFAULT:
+        identity["substrate"] = {"name": on.name, "dilation": dilation}
+    task = Task(lab.resolve(), out.resolve(), matrix, wishes.limits, wishes.keep, on.name, dilation)
     return Experiment(campaign, profile, task, identity, found.warnings)
 
 
-def _dilation(lab: Path, matrix: Matrix, out: Path) -> int:
-    """That of the run which the folder holds already, otherwise found by calibration with the first cell."""
-    from qbed.runs.calibrate import calibrated
+def _usual_folder(identity: dict[str, Any], wishes: Wishes) -> Path:
+    """Where a run goes of which nobody says where: another plan, matrix or toolchain is another folder."""
+    mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
+    out = Path("runs") / f"{identity['name']}-{wishes.profile or 'all'}-{mark}"
+    return out if wishes.on == DEFAULT or wishes.several else out.with_name(f"{out.name}-{wishes.on}")
 
+
+def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: Path) -> int:
+    """What is asked for, that of the run which the folder holds, or what calibration with the first cell finds."""
+    if on.clock == "virtual":
+        return 1
+    if asked is not None:
+        return asked
     with suppress(StoreError):
         known = RunFolder(out).identity().get("substrate")
         if known is not None:
             return int(known["dilation"])
     cell = matrix.cell(0)
     loaded = load_lab(lab, dict(cell.settings))
-    return calibrated(loaded, compile_lab(loaded, cell.seed))
+    return calibrated(on, compile_lab(loaded, cell.seed))
 
 
 def _find(path: Path) -> tuple[Campaign, Source, Path]:

@@ -26,8 +26,7 @@ from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results import tables
 from qbed.schemes.declaration import registry
-from qbed.substrates import VIRTUAL
-from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
+from qbed.substrates import Substrate
 
 if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
     from qbed.claims.judge import Connection
@@ -46,7 +45,7 @@ class Rehearsal:
 
 
 def rehearse(
-    lab: Path, matrix: Matrix, campaign: Campaign, source: Source, profile: str | None, toolchain: Toolchain, on: str
+    lab: Path, matrix: Matrix, campaign: Campaign, source: Source, profile: str | None, on: Substrate
 ) -> Rehearsal:
     """Look at cells in which every value of every axis occurs, and bind the SQL to empty tables; `LabError` says all
     that is wrong.
@@ -62,8 +61,7 @@ def rehearse(
         found.name = plan.lab
         digest.update(text.encode())
         ports |= dict.fromkeys(port_names(plan))
-        if on == VIRTUAL:
-            wrong.extend(_missing(loaded, plan, toolchain))
+        wrong.extend(_missing(loaded, plan, on))
     if not wrong:
         wrong.extend(_without_effect(plans, matrix, source, found))
     if campaign.views or campaign.claims or campaign.figures:
@@ -86,8 +84,7 @@ class _Plans:
         cell.check(loaded.source.values)
         plan = compile_lab(loaded, cell.seed)
         text = plan.dumps()
-        kernels = {name: host.kernel for name, host in loaded.hosts.items()}  # in containers; no part of the plan
-        self._known[self._key(cell)] = hashlib.sha256(f"{text}{kernels}".encode()).hexdigest()
+        self._known[self._key(cell)] = hashlib.sha256(text.encode()).hexdigest()
         return loaded, plan, text
 
     def mark(self, cell: Cell) -> str:
@@ -104,19 +101,14 @@ class _Plans:
 # --- this machine ---
 
 
-def _missing(lab: Lab, plan: Plan, toolchain: Toolchain) -> Iterator[str]:
-    """Kernel modules that are not built, and programs that are nowhere."""
-    from qbed.substrates.virtual.guest import missing_programs
-
-    for name in (*MODULES, *plan.modules):
-        if not (toolchain.folder / "modules" / f"{name}.ko").exists():
-            schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == name]
-            text = f"the kernel module {name} is not built; {REPAIR}"
-            yield lab.source.message(_scheme_place(lab, schemes), text)
-    first = {program: (what, mend) for what, program, mend in reversed(list(missing_programs(toolchain, plan)))}
-    for program, (what, mend) in first.items():
-        place: FieldPath = ("switches",) if program == "tc" else ("routing",)
-        yield lab.source.message(place, f"{what} {program}, which is not here; {mend}")
+def _missing(lab: Lab, plan: Plan, on: Substrate) -> Iterator[str]:
+    """Kernel modules that are not built, and programs that are nowhere: each once."""
+    for lack in {(lack.kind, lack.of): lack for lack in reversed(list(on.lacks(plan)))}.values():
+        place: FieldPath = ("switches",) if lack.of == "tc" else ("routing",)
+        if lack.kind == "module":
+            schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == lack.of]
+            place = _scheme_place(lab, schemes)
+        yield lab.source.message(place, lack.text)
 
 
 def _scheme_place(lab: Lab, schemes: list[str]) -> FieldPath:

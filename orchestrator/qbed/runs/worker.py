@@ -24,8 +24,7 @@ from qbed.lab.model import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.cell import store_cell
 from qbed.results.folder import RunFolder
-from qbed.substrates import VIRTUAL, Limits, Substrate, SubstrateError
-from qbed.substrates.virtual.guest import VirtualSubstrate
+from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
 
@@ -39,7 +38,7 @@ class Task:
     matrix: Matrix
     limits: Limits = field(default_factory=Limits)
     keep: bool = False
-    on: str = VIRTUAL
+    on: str = DEFAULT
     dilation: int = 1
 
 
@@ -61,7 +60,7 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no worker outlives its runner
     if os.getppid() != parent:
         return
-    if task.on == VIRTUAL:  # elsewhere the cells have the whole machine
+    if substrate(task.on).cells_at_once is None:  # elsewhere a cell has more than a core
         os.sched_setaffinity(0, {core})
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -81,10 +80,10 @@ def _stop(*_: object) -> None:
 class Worker:
     """Runs cells into a run folder."""
 
-    def __init__(self, task: Task, substrate: Substrate | None = None) -> None:
+    def __init__(self, task: Task, on: Substrate | None = None) -> None:
         self._task = task
         self._store = RunFolder(task.out)
-        self._substrate = substrate or _substrate_of(task)
+        self._substrate = on or substrate(task.on)
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
         """Run one cell; whatever goes wrong with it is its outcome."""
@@ -123,7 +122,7 @@ class Worker:
         row = row | {"settings": _json(cell.settings_of(lab.source.values))}
         plan = compile_lab(lab, cell.seed)
         (work / "plan.json").write_text(plan.dumps())
-        self._substrate.prepare(work, lab, plan)
+        ready = self._substrate.cell(work, plan, self._task.dilation)
         told = time.monotonic()
 
         def progress(fraction: float) -> None:
@@ -132,7 +131,7 @@ class Worker:
                 told = time.monotonic()
                 pipe.send(fraction)
 
-        self._substrate.run_cell(work, plan, self._task.limits, progress)
+        ready.run(self._task.limits, progress)
         return store_cell(work, plan, row, folder)
 
     def _give_up(self, cell: Cell, row: dict[str, Any], error: str, fatal: bool) -> str:
@@ -146,14 +145,6 @@ class Worker:
             self._store.drop(cell)
             return f"{error}; its folder cannot be kept: {problem.strerror}"
         return f"{error}\n    kept: {folder}"
-
-
-def _substrate_of(task: Task) -> Substrate:
-    if task.on == VIRTUAL:
-        return VirtualSubstrate()
-    from qbed.substrates.containers.cell import ContainersSubstrate
-
-    return ContainersSubstrate(task.dilation)
 
 
 def describe(cell: Cell, task: Task) -> dict[str, Any]:

@@ -1,24 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Substrates: the ways to bring a plan to life. Each runs one cell in one folder, which then holds `out/`."""
+"""Substrates: the ways to bring a plan to life, and the interface by which everything else speaks to them.
+
+A substrate is a package in this folder (or in one that the environment's QBED_SUBSTRATES names). It says its `NAME`,
+what `--on` calls it, and its module `substrate` has the function `substrate()`, which returns a `Substrate`. Nobody
+outside the package asks which one it is: they ask for its clock, and for what it can do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import importlib
+import os
+import pkgutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from qbed.errors import QbedError
+from qbed.errors import QbedError, nearest
 
 if TYPE_CHECKING:
-    from qbed.lab.model import Lab
     from qbed.plan.model import Plan
 
-VIRTUAL = "virtual"
-"""What `--on` calls the virtual substrate."""
+DEFAULT = "virtual"
+"""The substrate that needs nothing but this project's own set-up."""
+
+__path__.extend(filter(None, os.environ.get("QBED_SUBSTRATES", "").split(os.pathsep)))
 
 Progress = Callable[[float], None]
 """Takes the done fraction (0 to 1) of the cell's duration."""
+Clock = Literal["virtual", "wall"]
 
 
 class CellError(QbedError):
@@ -33,6 +45,10 @@ class DiskFullError(SubstrateError):
     """Nothing more can be written."""
 
 
+class SessionError(QbedError):
+    """A lab is not up, or is up already, or does not answer."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """Wall-clock limits, in seconds: for a whole cell, and for the virtual clock to move by one progress message."""
@@ -41,11 +57,198 @@ class Limits:
     stall_s: float = 300.0
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What a check of this machine saw. `missing` breaks `qbed run`; `optional` does not."""
+
+    name: str
+    state: Literal["good", "optional", "missing"]
+    text: str
+    mend: str | None = None
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What a plan needs and this machine does not have, in words. `of`: the module or program; `node`: who needs it."""
+
+    kind: Literal["module", "program"]
+    of: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Where the samples of a lab or cell grow: `parts` are folders with `taps.bin` and `tcpinfo.ndjson`; `clock` says
+    what clock their times are of.
+    """
+
+    clock: dict[str, Any]
+    parts: list[Path]
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a lab that is up fares, for `qbed ps`: who keeps it, its time since its epoch, and what runs in it."""
+
+    keeper: str
+    time_ns: int
+    runs: str
+
+
+class Execution(Protocol):
+    """A program that runs on a node."""
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """What comes of it: `stdout` and `stderr` (`data`, base64), `started` (in the background, `output` says where
+        it prints), at last `exit` with its `code`. `SessionError` if the lab ends before.
+        """
+
+    def interrupt(self) -> None:
+        """Nobody wants it any more; what it says last comes as answers."""
+
+
+class Deployment(Protocol):
+    """A lab that is up, or whatever is left of one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def substrate(self) -> str:
+        """What `--on` calls the substrate."""
+
+    @property
+    def file(self) -> str:
+        """The lab file that it was brought up from."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its `plan.json` is."""
+
+    def exec(self, node: str, argv: list[str], *, background: bool) -> AbstractContextManager[Execution]:
+        """Start a program on a node."""
+
+    def advance(self, ns: int) -> int:
+        """Let its time pass; returns the time since its epoch. `SessionError` where time passes by itself."""
+
+    def samples(self, plan: Plan) -> Samples:
+        """Its samples so far."""
+
+    def is_up(self) -> bool:
+        """Whether it is still there."""
+
+    def status(self) -> Status:
+        """How it fares."""
+
+    def stop(self) -> None:
+        """Take it down; returns when nothing of it is left."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What the user is told of a lab that has come up: `notes` and `warnings`, a sentence each."""
+
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class Cell(Protocol):
+    """A cell that is ready to run."""
+
+    def run(self, limits: Limits, progress: Progress) -> None:
+        """Run it to the end of its duration: its folder holds `out/` then, and nothing of it is left. `CellError`,
+        `SubstrateError`.
+        """
+
+
 class Substrate(Protocol):
-    """Runs cells one after the other."""
+    """One way to bring a plan to life."""
 
-    def prepare(self, folder: Path, lab: Lab, plan: Plan) -> None:
-        """Put into `folder` what the cell needs besides its plan; raises `QbedError` if it cannot run there."""
+    @property
+    def name(self) -> str:
+        """What `--on` calls it."""
 
-    def run_cell(self, folder: Path, plan: Plan, limits: Limits, progress: Progress) -> None:
-        """Run `folder/plan.json` to the end of its duration; raises `CellError` or `DiskFullError`."""
+    @property
+    def clock(self) -> Clock:
+        """`virtual`: equal runs are equal files. `wall`: they are judged by how late they were, and can be dilated."""
+
+    @property
+    def cells_at_once(self) -> int | None:
+        """None: as many as there are cores, each cell on its own."""
+
+    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:
+        """Put into `folder`, which holds `plan.json`, what the cell needs besides; raises `QbedError` if it cannot run
+        here.
+        """
+
+    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
+        """Bring a lab up, without its workload: returns when its nodes are ready."""
+
+    def deployments(self) -> list[Deployment]:
+        """Every lab that is up, or that a crash left behind."""
+
+    def find(self, name: str) -> Deployment | None:
+        """The lab of a name, if it is among them."""
+
+    def samples(self, folder: Path, plan: Plan) -> Samples:
+        """The samples of a cell's folder, while it runs and afterwards."""
+
+    def lacks(self, plan: Plan) -> Iterator[Lack]:
+        """What the plan needs that is not here, as far as that can be known beforehand."""
+
+    def examine(self) -> Iterator[Finding]:
+        """Whether this machine can run it, and how to mend it if not."""
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """The substrates' packages by their names, the default one first."""
+    found = {}
+    for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            package = f"{__name__}.{module.name}"
+            found[str(importlib.import_module(package).NAME)] = package
+    return dict(sorted(found.items(), key=lambda item: (item[0] != DEFAULT, item[0])))
+
+
+def names() -> list[str]:
+    """What `--on` knows."""
+    return list(_packages())
+
+
+def substrate(name: str) -> Substrate:
+    """The substrate of a name. SubstrateError if there is none."""
+    if name not in _packages():
+        raise SubstrateError(f"there is no substrate {name}{nearest(name, names())}")
+    found: Substrate = importlib.import_module(f"{_packages()[name]}.substrate").substrate()
+    return found
+
+
+def substrates() -> list[Substrate]:
+    """All of them."""
+    return [substrate(name) for name in names()]
+
+
+def refuse_second(name: str, on: str) -> None:
+    """SessionError if a lab of this name is up on another substrate than `on`."""
+    for other in substrates():
+        if other.name != on and (there := other.find(name)) is not None:
+            raise SessionError(f"the lab {name} is up already, on {there.substrate}; `qbed down {name}` takes it down")
+
+
+def find_lab(lab: str) -> Deployment:
+    """The lab that is up by its name, or by the file or folder that it was brought up from. SessionError: none is."""
+    path = Path(lab)
+    if lab and "/" not in lab and not lab.startswith("."):
+        for one in substrates():
+            if (found := one.find(lab)) is not None:
+                return found
+    if path.exists():
+        file = str((path / "lab.yml" if path.is_dir() else path).resolve())
+        for one in substrates():
+            for there in one.deployments():
+                if there.file == file:
+                    return there
+        raise SessionError(f"the lab of {path} is not up; `qbed ps` lists what is up")
+    if not lab or "/" in lab or lab.startswith("."):
+        raise SessionError(f"there is no lab {lab}; `qbed ps` lists what is up")
+    raise SessionError(f"the lab {lab} is not up; `qbed up` brings it up, `qbed ps` lists what is up")

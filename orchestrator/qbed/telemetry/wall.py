@@ -1,34 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of a cell on the wall clock: did the machine keep up, and did anything hold packets that no plan shows?
-
-Real time costs what it costs. A timer that runs late moves a packet, so what counts is how late timers were beside
-the lab's own times: its shortest round trip and the time of a packet on its fastest link, both dilated.
-"""
+"""What a cell on the wall clock says beside its results: how late its timers were, what its machine did meanwhile."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from qbed.plan.model import ETHERNET_BYTES, Flows, Plan
 from qbed.telemetry.records import RecordError
 
 FILE = "wall.json"
-LATE_SHARE = 0.1
-"""A run is not faithful if one in a hundred deadlines is late by more than this share of the shortest round trip."""
-LATE_PACKETS = 10
-"""A warning if it is late by more than so many packets on the fastest link: they leave in bursts."""
-BUSY_SHARE, STEAL_SHARE = 0.9, 0.02
 READING_NS = 10_000_000
 """Real time that reading all counters of one node may take: on the wall clock packets go on meanwhile."""
-MOST_PAIRS = 200
-MOST_SHOWN = 5
 
 
 class _Record(BaseModel):
@@ -94,107 +78,3 @@ def read_wall(out: Path) -> Wall | None:
         return Wall.model_validate(value)
     except (OSError, ValueError, KeyError, AttributeError, ValidationError) as error:
         raise RecordError(f"{FILE}: {error}") from error
-
-
-def examine_wall(plan: Plan, wall: Wall) -> tuple[list[str], list[str], dict[str, Any]]:
-    """Contradictions (the run was not faithful), warnings, and details."""
-    wrong: list[str] = []
-    warnings: list[str] = []
-    known = {name: node for name, node in wall.nodes.items() if node is not None}
-    silent = [name for name, node in wall.nodes.items() if node is None]
-    if silent:
-        wrong.append(f"{', '.join(silent[:MOST_SHOWN])} does not say how faithful it was (no out/host.json)")
-    details = _lateness(plan, wall, known, wrong, warnings)
-    _hidden(known, wrong)
-    details |= _cpu(known, warnings)
-    details |= {
-        "substrate": wall.substrate,
-        "dilation": wall.dilation,
-        "host_kernel": wall.host_kernel,
-        "nodes": {name: node.model_dump(exclude={"interfaces"}) for name, node in known.items()},
-    }
-    if wall.dilation > 1 and wall.host_kernel:
-        warnings.append(f"{', '.join(wall.host_kernel[:MOST_SHOWN])}: kernel timers were not dilated")
-    return wrong, warnings, details
-
-
-def _lateness(
-    plan: Plan, wall: Wall, known: dict[str, NodeWall], wrong: list[str], warnings: list[str]
-) -> dict[str, Any]:
-    rtt_ns = shortest_rtt_ns(plan) * wall.dilation
-    packet_ns = fastest_packet_ns(plan) * wall.dilation
-    # On the machine's kernel only the agent's own deadlines are known: they move when flows start, not packets.
-    for name in wall.host_kernel:
-        own = known.get(name, NodeWall()).late_ns.p99
-        if rtt_ns and own > LATE_SHARE * rtt_ns:
-            warnings.append(f"{name}, on the machine's kernel, began and sampled flows up to {own / 1e3:.4g} us late")
-    guests = ((name, node) for name, node in known.items() if name not in wall.host_kernel)
-    late = sorted(guests, key=lambda item: -item[1].late_ns.p99)
-    if late and rtt_ns:
-        name, worst = late[0][0], late[0][1].late_ns
-        if worst.p99 > LATE_SHARE * rtt_ns:
-            wrong.append(
-                f"deadlines of {name} ran late by {worst.p99 / 1e3:.4g} us (99th percentile), more than"
-                f" {LATE_SHARE:.0%} of the shortest round trip of {rtt_ns / 1e3:.4g} us: not faithful;"
-                f" a dilation above {wall.dilation} would be"
-            )
-        elif worst.p99 > LATE_PACKETS * packet_ns:
-            warnings.append(
-                f"deadlines of {name} ran late by {worst.p99 / packet_ns:.3g} packet times (99th percentile):"
-                " packets left in bursts"
-            )
-    return {
-        "late_p99_ns": late[0][1].late_ns.p99 if late else None,
-        "late_max_ns": wall.latest_ns,
-        "shortest_rtt_real_ns": rtt_ns or None,
-        "packet_real_ns": packet_ns,
-        "late_share_of_rtt": late[0][1].late_ns.p99 / rtt_ns if late and rtt_ns else None,
-    }
-
-
-def _hidden(known: dict[str, NodeWall], wrong: list[str]) -> None:
-    """Queues outside the plan: the machine's own interfaces, which carry frames between the containers."""
-    for name, node in known.items():
-        for interface, counted in node.interfaces.items():
-            dropped = counted.rx_dropped + counted.tx_dropped
-            if dropped:
-                wrong.append(
-                    f"{name}:{interface} dropped {dropped} frames outside the plan (its veth, or its receiver)"
-                )
-            if counted.offloads:
-                wrong.append(f"{name}:{interface} has offloads on: {', '.join(counted.offloads)}")
-
-
-def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, Any]:
-    wall_ns = max((node.wall_ns for node in known.values()), default=0)
-    if not wall_ns:
-        return {"cpu_share": None, "steal_share": None}
-    cores = os.cpu_count() or 1
-    busy = sum(node.cpu_ns for node in known.values()) / wall_ns / cores
-    steal = max(node.steal_ns / max(node.wall_ns, 1) for node in known.values()) / cores
-    if busy > BUSY_SHARE:
-        warnings.append(f"the nodes kept the machine's {cores} cores busy for {busy:.0%} of the time")
-    if steal > STEAL_SHARE:
-        warnings.append(f"other machines took {steal:.1%} of this machine's time (steal)")
-    return {"cpu_share": busy, "steal_share": steal}
-
-
-def shortest_rtt_ns(plan: Plan) -> int:
-    """The shortest base RTT of the pairs that send to each other, in the lab's time; 0 without any."""
-    return min((plan.base_rtt_ns(a, b) for a, b in itertools.islice(_pairs(plan), MOST_PAIRS)), default=0)
-
-
-def _pairs(plan: Plan) -> Iterator[tuple[int, int]]:
-    for workload in plan.workloads:
-        if workload.pairs is not None:
-            yield from dict.fromkeys(workload.pairs)
-        elif not isinstance(workload, Flows):
-            sources, targets = workload.sources or [], workload.destinations or []
-            yield from ((a, b) for a, b in itertools.product(sources, targets) if a != b)
-
-
-def fastest_packet_ns(plan: Plan) -> int:
-    """The time of a full frame on the fastest link, in the lab's time."""
-    return min(
-        (end.transmit_ns(link.mtu + ETHERNET_BYTES) for link in plan.links for end in (link.a, link.b)), default=1
-    )

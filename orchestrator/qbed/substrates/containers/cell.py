@@ -10,12 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qbed.errors import QbedError
-from qbed.lab.model import Lab
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, Limits, Progress
 from qbed.substrates.containers.folder import NODES, SOCKET, write_folder
 from qbed.substrates.containers.gather import gather
-from qbed.substrates.containers.images import images, role
 from qbed.substrates.containers.labs import (
     TOPOLOGY,
     Record,
@@ -25,10 +23,11 @@ from qbed.substrates.containers.labs import (
     ended_containers,
     lock,
     read_record,
+    take_down,
     up,
 )
 from qbed.substrates.containers.nodes import Nodes, nodes_of
-from qbed.substrates.containers.placement import Machine, Placement, place
+from qbed.substrates.containers.placement import Placement
 
 LEAD_NS, LEAD_A_NODE_NS = 1_500_000_000, 200_000_000
 """Real time from the word to go to the epoch: every node must have booted by then."""
@@ -63,51 +62,42 @@ def deployed(record: Record) -> Iterator[Nodes]:
             yield nodes
 
 
-class ContainersSubstrate:
-    """Cells in containers, one after the other: each has the whole machine."""
+class ContainersCell:
+    """A cell in containers: it has the whole machine."""
 
-    def __init__(self, dilation: int = 1, machine: Machine | None = None) -> None:
-        self._dilation = dilation
-        self._machine = machine or Machine()
-        self._images: dict[str, str] = {}
-        self._placement = Placement((), dilation)
-
-    def prepare(self, folder: Path, lab: Lab, plan: Plan) -> None:
-        """Write the lab's folder; raises `LabError` where a host asks for what the machine's kernel lacks."""
-        self._placement = place(lab, plan, self._machine, self._dilation)
-        roles = {role(node) for node in plan.nodes}
-        if not roles <= set(self._images):
-            self._images = images(roles, build=True)
-        write_folder(
-            folder, plan, self._placement, self._images, name=cell_name(folder, plan), file=TOPOLOGY, start="on go"
-        )
-
-    def run_cell(self, folder: Path, plan: Plan, limits: Limits, progress: Progress) -> None:
-        """Run the lab of `prepare` from its epoch to its end; nothing of it is left when this returns or raises."""
-        record = Record(
+    def __init__(self, folder: Path, plan: Plan, placement: Placement, images: dict[str, str]) -> None:
+        """Write the lab's folder; `images` by role."""
+        self._folder, self._plan, self._placement = folder, plan, placement
+        self._images = set(images.values())
+        self._record = Record(
             name=cell_name(folder, plan),
             folder=str(folder),
             nodes=tuple(node.name for node in plan.nodes),
             kind="cell",
             file=str(folder / TOPOLOGY),
-            dilation=self._dilation,
-            host_kernel=tuple(plan.nodes[node].name for node in self._placement.host_kernel),
+            dilation=placement.dilation,
+            host_kernel=tuple(plan.nodes[node].name for node in placement.host_kernel),
         )
+        write_folder(folder, plan, placement, images, name=self._record.name, file=TOPOLOGY, start="on go")
+
+    def run(self, limits: Limits, progress: Progress) -> None:
+        """Run the lab from its epoch to its end; nothing of it is left when this returns or raises."""
+        record, plan = self._record, self._plan
         clear_the_way(record)
-        check_machine(record.name, set(self._images.values()))
+        check_machine(record.name, self._images)
         try:
             with deployed(record) as nodes:
                 up(record)
-                _run(nodes, plan, self._dilation, limits, progress)
-            gather(folder, plan, self._placement)
+                _run(nodes, plan, record.dilation, limits, progress)
+            gather(self._folder, plan, self._placement)
         except BaseException:
             # What went wrong first is what counts; if it cannot be taken away now, the record stays for `qbed down`.
             with suppress(QbedError):
-                _remove(record)
+                take_down(record)
             raise
-        _remove(record)
+        take_down(record)
         for node in plan.nodes:
-            (folder / NODES / node.name / SOCKET).unlink(missing_ok=True)
+            (self._folder / NODES / node.name / SOCKET).unlink(missing_ok=True)
 
 
 def cell_name(folder: Path, plan: Plan) -> str:
@@ -122,12 +112,6 @@ def clear_the_way(record: Record) -> None:
         with lock(record.name):
             destroy(before)
             before.forget()
-
-
-def _remove(record: Record) -> None:
-    with lock(record.name):
-        destroy(record)
-        record.forget()
 
 
 def _run(nodes: Nodes, plan: Plan, dilation: int, limits: Limits, progress: Progress) -> None:

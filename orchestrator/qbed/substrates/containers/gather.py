@@ -12,10 +12,10 @@ from typing import Any
 
 from qbed.plan.model import End, Plan
 from qbed.substrates import CellError
+from qbed.substrates.console import console_tail
 from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
-from qbed.substrates.virtual.guest import console_tail
 from qbed.telemetry.records import Row, read_done, read_rows
 from qbed.telemetry.wall import FILE
 

@@ -22,13 +22,14 @@ from typing import Literal
 
 from qbed.errors import QbedError
 from qbed.json_files import write_json
-from qbed.substrates import SubstrateError
+from qbed.substrates import SessionError, SubstrateError
+from qbed.substrates.console import console_tail
 from qbed.substrates.containers import containerlab
 from qbed.substrates.containers.engine import Container, Engine
 from qbed.substrates.containers.folder import NODES, SHARED
-from qbed.substrates.sessions import IN_CONTAINERS, SessionError, state_folder
+from qbed.substrates.sessions import state_folder
 
-RECORD, LOCK, TOPOLOGY = IN_CONTAINERS, "containers.lock", "lab.clab.yml"
+RECORD, LOCK, TOPOLOGY = "containers.json", "containers.lock", "lab.clab.yml"
 BUSY_S = 60.0
 SMALLEST_FREE_BYTES = 64 << 20
 
@@ -195,8 +196,6 @@ def ended_containers(record: Record) -> str | None:
 
 
 def _last_words(engine: Engine, container: Container, folder: Path) -> str:
-    from qbed.substrates.virtual.guest import console_tail
-
     lines = engine.logs(container) or console_tail(folder / NODES / container.node / "console.log")[-8:]
     shown = "".join(f"\n    | {line}" for line in lines)
     return f"the container of {container.node} has ended ({container.status})" + (

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import selectors
 import socket
 import time
@@ -15,24 +14,10 @@ from typing import Any
 
 from qbed.substrates import CellError
 from qbed.substrates.containers.folder import NODES, SOCKET
+from qbed.substrates.sessions import Message, connect
 
-Message = dict[str, Any]
 RETRY_S = 0.05
 LOOK_S = 1.0
-
-
-def connect_to(folder: Path) -> socket.socket:
-    """A connection to the node of a folder, whatever the length of its path: a socket's has at most 107 bytes."""
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(f"/proc/self/fd/{descriptor}/{SOCKET}")
-    except OSError:
-        connection.close()
-        raise
-    finally:
-        os.close(descriptor)
-    return connection
 
 
 class Node:
@@ -49,7 +34,7 @@ class Node:
     def connect(self) -> bool:
         """Try to connect."""
         try:
-            self.connection = connect_to(self._folder)
+            self.connection = connect(self._folder, SOCKET)
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         except OSError as error:

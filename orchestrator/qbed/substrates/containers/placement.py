@@ -9,13 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from qbed.errors import LabError
-from qbed.lab.model import Lab
-from qbed.network.resolve import Resolver
 from qbed.plan.model import Plan
+from qbed.plan.sysctls import RTO_MIN, usual
 
 SYSCTLS = Path("/proc/sys")
 MOST_NAMES = 4
-_MILLISECOND_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -46,17 +44,15 @@ class Placement:
     warnings: tuple[str, ...] = ()
 
 
-def place(lab: Lab, plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
+def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     """Put every host on a kernel; `LabError` where the lab asks for the machine's kernel and that cannot do it."""
-    return _Placer(lab, plan, machine, dilation).place()
+    return _Placer(plan, machine, dilation).place()
 
 
 class _Placer:
-    def __init__(self, lab: Lab, plan: Plan, machine: Machine, dilation: int) -> None:
-        self._lab, self._plan, self._machine, self._dilation = lab, plan, machine, dilation
-        hosts = Resolver(lab).hosts
-        self._settings = {i: hosts[node.name] for i, node in enumerate(plan.nodes) if node.kind == "host"}
-        self._asked = {i: str(settings.get("kernel", "auto")) for i, settings in self._settings.items()}
+    def __init__(self, plan: Plan, machine: Machine, dilation: int) -> None:
+        self._plan, self._machine, self._dilation = plan, machine, dilation
+        self._asked = {i: node.kernel for i, node in enumerate(plan.nodes) if node.kind == "host"}
         self._controls = self._congestion_controls()
         self._errors: list[str] = []
 
@@ -69,7 +65,7 @@ class _Placer:
                 if lacks is not None:
                     self._refuse(node, lacks)
                 on_host.append(node)
-            elif asked == "auto":
+            elif asked is None:
                 reason = f"at dilation {self._dilation}" if self._dilation > 1 else lacks or self._crowded(node)
                 if reason is None:
                     on_host.append(node)
@@ -100,10 +96,11 @@ class _Placer:
         missing = sorted(self._controls[node] - self._machine.congestion_controls)
         if missing:
             return f"the machine's kernel has no {', '.join(missing)}"
-        given = self._settings[node]
-        fine = given.get("rto_min", 0) % _MILLISECOND_NS != 0
-        for sysctl in [*given["sysctls"], *(["net/ipv4/tcp_rto_min_us"] if fine else [])]:
-            if not self._machine.has(sysctl):
+        routes = self._plan.nodes[node].routes
+        for sysctl, value in self._plan.nodes[node].sysctls.items():
+            # The routes tell any kernel a least RTO of whole milliseconds.
+            by_route = sysctl == RTO_MIN and all(f"{r.metrics.get('rto_min_ms')}000" == value for r in routes)
+            if not (usual(sysctl) or by_route or self._machine.has(sysctl)):
                 return f"the machine's kernel has no {sysctl}"
         return None
 
@@ -132,10 +129,9 @@ class _Placer:
                 self._errors.append(self._message(link.a.node, text))
 
     def _message(self, node: int, text: str) -> str:
-        """With the place of the entry that asks for it: the last one that names a kernel and means this host."""
-        names = [key for key, given in self._lab.hosts.items() if given.kernel == "host"]
-        key = self._name(node) if self._name(node) in names else names[-1] if names else None
-        return self._lab.source.message(("hosts", key, "kernel"), text) if key is not None else text
+        """With the place of the entry that asks for this host's kernel, where the plan comes straight from a lab."""
+        asked_at = self._plan.nodes[node].kernel_asked_at
+        return f"{asked_at}: {text}" if asked_at else text
 
     def _warnings(self, on_host: list[int]) -> Iterable[str]:
         if self._dilation > 1 and on_host:

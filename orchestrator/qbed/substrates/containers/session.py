@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from qbed.errors import QbedError
-from qbed.lab.model import Lab
 from qbed.plan.model import Plan
+from qbed.substrates import Samples, SessionError, Status, refuse_second
+from qbed.substrates.containers import NAME
 from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
 from qbed.substrates.containers.engine import Engine
-from qbed.substrates.containers.folder import NODES, write_folder
-from qbed.substrates.containers.images import images, role
+from qbed.substrates.containers.folder import NODES, OUT, PLACE, SOCKET, write_folder
 from qbed.substrates.containers.labs import (
     TOPOLOGY,
     Record,
@@ -25,10 +27,11 @@ from qbed.substrates.containers.labs import (
     is_busy,
     lock,
     read_record,
+    take_down,
 )
-from qbed.substrates.containers.nodes import connect_to
-from qbed.substrates.containers.placement import Machine, Placement, place
-from qbed.substrates.sessions import Conversation, SessionError, session, state_folder
+from qbed.substrates.containers.placement import Placement
+from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
+from qbed.telemetry.wall import read_wall
 
 CELL = "cell"
 BOOT_S = 60.0
@@ -36,23 +39,14 @@ ANSWER_S = 30.0
 """A node that runs has started a program long before."""
 
 
-def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Placement:
-    """Bring a lab up: returns when its nodes run. What a crash left of it is taken away first.
-
-    `dilation` None: the smallest at which this machine keeps up.
-    """
+def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) -> None:
+    """Bring a lab up: returns when its nodes run. What a crash left of it is taken away first. `images` by role."""
     name = plan.lab
-    if session(name).is_up():
-        raise SessionError(f"the lab {name} is up already, in virtual time; `qbed down {name}` takes it down")
+    refuse_second(name, NAME)
     before = read_record(name)
     if before is not None and before.state == "up":
         raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
-    if dilation is None:  # what judges the cells of the calibration takes long to import
-        from qbed.runs.calibrate import calibrated
-
-        dilation = calibrated(lab, plan)
-    placement = place(lab, plan, Machine(), dilation)
-    names = images({role(node) for node in plan.nodes}, build=True)
+    dilation = placement.dilation
     folder = state_folder() / name / CELL
     record = Record(
         name=name,
@@ -65,9 +59,9 @@ def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Plac
     )
     clear_the_way(record)
     try:
-        check_machine(name, set(names.values()))
+        check_machine(name, set(images.values()))
         record.write()
-        write_folder(folder, plan, placement, names, name=name, file=TOPOLOGY, start="on go")
+        write_folder(folder, plan, placement, images, name=name, file=TOPOLOGY, start="on go")
         with deployed(record) as nodes:
             nodes.gather(ready_until(plan))
             origin_ns = origin_for(plan, dilation, 0)  # no common beginning to wait for: ready is who has booted
@@ -79,37 +73,127 @@ def start(lab: Lab, plan: Plan, file: Path, dilation: int | None = None) -> Plac
             destroy(record)
             record.forget()
         raise
-    return placement
 
 
-def converse(record: Record, node: str) -> Conversation:
-    """A conversation with a node's control socket."""
-    if node not in record.nodes:
-        raise SessionError(f"{record.name} has no node {node}: it has {', '.join(record.nodes[:12])}")
-    if record.state != "up":
-        raise SessionError(f"{record.name} did not come up; `qbed down {record.name}` takes away what is left of it")
-    try:
-        return Conversation(connect_to(record.path / NODES / node))
-    except OSError as error:
-        raise SessionError(
-            f"node {node} of {record.name} does not answer ({error.strerror}): `qbed ps` shows what runs"
-        ) from error
+def samples(folder: Path, plan: Plan) -> Samples:
+    """What the nodes of a folder write, or wrote before it became one.
+
+    All nodes have one clock, the machine's: between two of them nothing can drift. `error_ns` is by how much their
+    deadlines ran late; it is null until a node has said it, which it does at its end.
+    """
+    place = json.loads((folder / NODES / plan.nodes[0].name / PLACE).read_bytes())
+    wall = read_wall(folder / OUT)
+    error_ns = None if wall is None else wall.latest_ns // wall.dilation
+    clock: Message = {"event": "clock", "lab": plan.lab, "unit": "ns since the lab's epoch", "substrate": NAME}
+    clock |= {"dilation": place["dilation"], "error_ns": error_ns, "source": "CLOCK_MONOTONIC"}
+    whole = folder / OUT
+    if (whole / "done.json").exists():
+        return Samples(clock, [whole])
+    return Samples(clock, [folder / NODES / node.name / OUT for node in plan.nodes])
 
 
-def request(record: Record, node: str, argv: list[str], *, background: bool) -> tuple[dict[str, Any], Path | None]:
+@dataclass(frozen=True)
+class InContainers:
+    """A lab or cell of a record, up or broken: a `qbed.substrates.Deployment`."""
+
+    record: Record
+    substrate: str = NAME
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def file(self) -> str:
+        return self.record.file
+
+    @property
+    def folder(self) -> Path:
+        return self.record.path
+
+    def is_up(self) -> bool:
+        return read_record(self.name) is not None
+
+    @contextmanager
+    def exec(self, node: str, argv: list[str], *, background: bool) -> Iterator[_Execution]:
+        record = self.record
+        if node not in record.nodes:
+            raise SessionError(f"{record.name} has no node {node}: it has {', '.join(record.nodes[:12])}")
+        if record.state != "up":
+            raise SessionError(
+                f"{record.name} did not come up; `qbed down {record.name}` takes away what is left of it"
+            )
+        try:
+            connection = connect(record.path / NODES / node, SOCKET)
+        except OSError as error:
+            raise SessionError(
+                f"node {node} of {record.name} does not answer ({error.strerror}): `qbed ps` shows what runs"
+            ) from error
+        message, output = _request(record, node, argv, background=background)
+        with Conversation(connection) as conversation:
+            conversation.patience(ANSWER_S)  # until it runs
+            conversation.send(message)
+            yield _Execution(conversation, f"node {node} of {record.name}", record.name, output)
+
+    def advance(self, ns: int) -> int:
+        raise SessionError(f"{self.name} is in containers: its time passes by itself")
+
+    def samples(self, plan: Plan) -> Samples:
+        return samples(self.folder, plan)
+
+    def status(self) -> Status:
+        record = self.record
+        since_ns = (time.monotonic_ns() - record.origin_ns) // record.dilation if record.state == "up" else 0
+        return Status("docker", since_ns, "a cell of `qbed run`" if record.kind == "cell" else _running(record))
+
+    def stop(self) -> None:
+        take_down(self.record)
+
+
+@dataclass
+class _Execution:
+    """A program on a node, which ends what nobody listens to any more."""
+
+    conversation: Conversation
+    who: str
+    lab: str
+    output: Path | None
+    unwanted: bool = False
+
+    def answers(self) -> Iterator[Message]:
+        if self.unwanted:
+            return
+        try:
+            for answer in self.conversation.answers():
+                if answer.get("event") != "running":
+                    yield answer
+                elif self.output is not None:
+                    yield {"event": "started", "output": str(self.output)}
+                else:
+                    self.conversation.patience(None)
+        except TimeoutError:
+            raise SessionError(
+                f"{self.who} has not started the command within {ANSWER_S:g} s: it hangs, or the"
+                f" machine has far too much to do; `qbed down {self.lab}` takes the lab down"
+            ) from None
+
+    def interrupt(self) -> None:
+        self.unwanted = True
+
+
+def _request(record: Record, node: str, argv: list[str], *, background: bool) -> tuple[dict[str, Any], Path | None]:
     """The command for a node's control socket; in the background what it prints goes to the file that is returned."""
-    message: dict[str, Any] = {"command": "exec", "id": 1, "node": node, "argv": argv, "env": {}, "cwd": "/"}
     if not background:
-        return message, None
+        return command("exec", node, argv) | {"id": 1}, None
     name = f"background-{secrets.token_hex(4)}.log"
     # The node's own folder, as programs in it see it: on the lab's kernel it is the guest's /mnt.
     inside = f"{'/qbed' if node in record.host_kernel else '/mnt'}/{name}"
     wrapped = ["/bin/sh", "-c", f'exec "$@" >{inside} 2>&1 </dev/null', "sh", *argv]
-    return message | {"command": "background", "argv": wrapped}, record.path / NODES / node / name
+    return command("background", node, wrapped) | {"id": 1}, record.path / NODES / node / name
 
 
-def running(record: Record) -> str:
-    """How many of a lab's containers run, for `qbed ps`."""
+def _running(record: Record) -> str:
+    """How many of a lab's containers run."""
     if record.state != "up":
         return "comes up" if is_busy(record.name) else "broken"
     try:
@@ -118,8 +202,3 @@ def running(record: Record) -> str:
         return str(error).partition(":")[0]
     alive = sum(container.state == "running" for container in found)
     return f"{alive} of {len(record.nodes)} nodes"
-
-
-def paper_time_ns(record: Record) -> int:
-    """The lab's time now, since its epoch."""
-    return (time.monotonic_ns() - record.origin_ns) // record.dilation if record.state == "up" else 0

@@ -17,28 +17,18 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from qbed.lab.model import Lab
-from qbed.places import checkout
 from qbed.plan.model import Plan
-from qbed.substrates import CellError, DiskFullError, Limits, Progress
-from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain, find_toolchain
-from qbed.telemetry.records import read_done
+from qbed.substrates import CellError
+from qbed.substrates.toolchain import Toolchain
+from qbed.substrates.virtual.provision import TOOLS, provide, seen_folders
 
 VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: what the guest's wall clock says at boot
 GATE_FD = 200
-TOOLS = "guest"
-TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
-EVERY_TOOLBOX = ("frr",)
-HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
-SEEN = "seen"
-CONSOLE_LINES = 8
-DISK_FULL_BYTES = 1 << 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
@@ -118,53 +108,6 @@ def _message(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def seen_folders(lab: Path | None = None) -> list[Path]:
-    """What an interactive lab sees of the machine's /tmp and /run: the folders where somebody works with it.
-
-    The one where it is brought up, that of its file, and this checkout.
-    """
-    places = (path.resolve() for path in (Path.cwd(), lab and lab.parent, checkout()) if path is not None)
-    hidden = {path for path in places if any(scratch in path.parents for scratch in HIDDEN)}
-    return sorted(path for path in hidden if not hidden.intersection(path.parents))
-
-
-def _provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
-    """Put what the guest loads into its cell folder: the toolchain may be where the guest mounts something else."""
-    tools = folder / TOOLS
-    shutil.rmtree(tools, ignore_errors=True)
-    (tools / "modules").mkdir(parents=True)
-    (tools / "qbed-agent").symlink_to(toolchain.folder / "qbed-agent")
-    for name in (*MODULES, *plan.modules):
-        source = toolchain.folder / "modules" / f"{name}.ko"
-        if not source.exists():
-            raise CellError(f"the kernel module {name} is not built; {REPAIR}")
-        shutil.copyfile(source, tools / "modules" / source.name)
-    # An empty one for what is not here: a mount point draws a random number, and the results must be the same.
-    (tools / "none").mkdir()
-    for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolchain.toolboxes).items():
-        (tools / name).symlink_to(box)
-    (tools / SEEN).mkdir()
-    for number, path in enumerate(seen):
-        (tools / SEEN / str(number)).symlink_to(path)
-    for what, program, mend in missing_programs(toolchain, plan):
-        raise CellError(f"{what} {program}, which is not here; {mend}")
-    return tools
-
-
-def missing_programs(toolchain: Toolchain, plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """What wants a program of this machine that is in no toolbox and not installed, the program, and what mends it."""
-    for node in plan.nodes:
-        path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
-        for program in node.programs:
-            if not program.optional and shutil.which(program.argv[0], path=here) is None:
-                mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
-                yield f"node {node.name} runs", program.argv[0], mend
-    given = next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
-    if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
-        yield f"the queue {given.name} is given by arguments of", "tc", "install iproute2"
-
-
 @contextmanager
 def boot(
     toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"], lab: Path | None = None
@@ -179,7 +122,7 @@ def boot(
         raise CellError(
             f"no place for the guest's memory: /dev/shm, /tmp and /var/tmp have no {size} free or are mounted noexec"
         )
-    tools = _provide(toolchain, folder, plan, seen_folders(lab) if mode == "lab" else ())
+    tools = provide(toolchain, folder, plan, seen_folders(lab) if mode == "lab" else ())
     (folder / "out").mkdir(exist_ok=True)
     ours, theirs = socket.socketpair()
     gate_fd = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
@@ -218,79 +161,3 @@ def boot(
     finally:
         guest.end()
         shutil.rmtree(tools, ignore_errors=True)
-
-
-class VirtualSubstrate:
-    """Cells in virtual time."""
-
-    def __init__(self, toolchain: Toolchain | None = None) -> None:
-        self._toolchain = toolchain or find_toolchain()
-
-    def prepare(self, folder: Path, lab: Lab, plan: Plan) -> None:
-        """The plan is all that the guest needs."""
-
-    def run_cell(self, folder: Path, plan: Plan, limits: Limits, progress: Progress) -> None:
-        """Run `folder/plan.json`; the guest is gone when this returns or raises."""
-        with boot(self._toolchain, folder, plan, "cell") as guest:
-            trouble = _watch(guest, plan, limits, progress)
-            status = guest.end()
-        judge(folder, trouble, status)
-
-
-def _watch(guest: Guest, plan: Plan, limits: Limits, progress: Progress) -> str | None:
-    """Follow the gate until the guest has ended; returns what went wrong with its clock, if anything."""
-    begun = moved = time.monotonic()
-    at_ns = -1
-    while True:
-        now = time.monotonic()
-        if now - begun > limits.cell_s:
-            return (
-                f"the cell was stopped after {limits.cell_s:g} s of wall clock, at {max(at_ns, 0)} ns of virtual time"
-            )
-        if now - moved > limits.stall_s:
-            what = f"virtual time stands still at {at_ns} ns" if at_ns >= 0 else "the guest does not become ready"
-            return f"{what}: no progress in {limits.stall_s:g} s of wall clock"
-        messages = guest.wait(min(begun + limits.cell_s, moved + limits.stall_s) - now)
-        if messages is None:
-            return None
-        for message in messages:
-            if message.get("event") == "error":
-                return f"the agent says: {message.get('error')}"
-            if message.get("event") in ("progress", "ready"):
-                moved = time.monotonic()
-                at_ns = int(message.get("time_ns", max(at_ns, 0)))
-                progress(min(1.0, at_ns / plan.duration_ns))
-
-
-def judge(folder: Path, trouble: str | None, status: int) -> None:
-    """Raise unless the cell in `folder` came to its end."""
-    done = read_done(folder / "out" / "done.json")
-    if trouble is None and done is not None and done.status == "complete":
-        return
-    if shutil.disk_usage(folder).free < DISK_FULL_BYTES:
-        raise DiskFullError(f"the disk is full: {folder} has no space left")
-    lines = console_tail(folder / "console.log")
-    if trouble is None:
-        panic = next((line for line in lines if "Kernel panic" in line), None)
-        if done is not None:
-            trouble = f"the agent says: {done.error}"
-        elif panic is not None:
-            trouble = f"the guest's kernel panicked: {panic}"
-        elif status < 0:
-            trouble = f"the guest was killed by {signal.Signals(-status).name}"
-        else:
-            trouble = f"the guest ended with status {status} and without a result"
-    shown = "".join(f"\n    | {line}" for line in lines[-CONSOLE_LINES:])
-    raise CellError(trouble + (f"; its console said last:{shown}" if shown else "; its console said nothing"))
-
-
-def console_tail(path: Path, most_bytes: int = 8192) -> list[str]:
-    """The last lines of a console log, printable."""
-    try:
-        with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - most_bytes))
-            text = stream.read().decode("utf-8", "replace")
-    except OSError:
-        return []
-    clean = ("".join(char for char in line if char.isprintable()).strip() for line in text.splitlines())
-    return [line for line in clean if line]

@@ -25,9 +25,11 @@ from typing import Any
 
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
-from qbed.substrates.sessions import CELL, DOWN_S, LAB, LOCK, UP_S, listen
+from qbed.substrates.console import console_tail
+from qbed.substrates.sessions import listen
 from qbed.substrates.toolchain import find_toolchain
-from qbed.substrates.virtual.guest import Guest, boot, console_tail
+from qbed.substrates.virtual.guest import Guest, boot
+from qbed.substrates.virtual.session import CELL, DOWN_S, LAB, LOCK, SOCKET, UP_S
 
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
@@ -277,7 +279,7 @@ def main(folder: Path) -> None:
         lab = Path((folder / LAB).read_text())
         with boot(find_toolchain(), folder / CELL, plan, "lab", lab) as guest:
             _become_ready(guest, folder)
-            with listen(folder) as listener:
+            with listen(folder, SOCKET) as listener:
                 _say("ready")
                 Keeper(guest, folder, listener).serve()
     except QbedError as error:

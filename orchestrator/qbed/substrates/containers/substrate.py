@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs in containers, on the wall clock: each cell has the whole machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qbed.errors import QbedError
+from qbed.plan.model import Plan
+from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Samples
+from qbed.substrates.containers import NAME, containerlab, session
+from qbed.substrates.containers.cell import ContainersCell
+from qbed.substrates.containers.engine import Engine
+from qbed.substrates.containers.images import images, role
+from qbed.substrates.containers.labs import read_record, records
+from qbed.substrates.containers.placement import Machine, place
+
+
+@dataclass(frozen=True)
+class ContainersSubstrate:
+    """A `qbed.substrates.Substrate`."""
+
+    machine: Machine = field(default_factory=Machine)
+    name: str = NAME
+    clock: Clock = "wall"
+    cells_at_once: int | None = 1
+    _images: dict[str, str] = field(default_factory=dict)
+
+    def _images_of(self, plan: Plan) -> dict[str, str]:
+        """The images by role, those of the plan's nodes among them; they are built where they are not there."""
+        roles = {role(node) for node in plan.nodes}
+        if not roles <= set(self._images):
+            self._images.update(images(roles, build=True))
+        return self._images
+
+    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> ContainersCell:
+        placement = place(plan, self.machine, dilation)
+        return ContainersCell(folder, plan, placement, self._images_of(plan))
+
+    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
+        placement = place(plan, self.machine, dilation)
+        session.start(plan, file, placement, self._images_of(plan))
+        notes = list(placement.notes)
+        if dilation > 1:
+            notes.append(f"its time goes {dilation} times slower than the clock: `--dilate 1` changes that")
+        return Brought(notes, list(placement.warnings))
+
+    def deployments(self) -> list[Deployment]:
+        return [session.InContainers(record) for record in records()]
+
+    def find(self, name: str) -> Deployment | None:
+        record = read_record(name)
+        return None if record is None else session.InContainers(record)
+
+    def samples(self, folder: Path, plan: Plan) -> Samples:
+        return session.samples(folder, plan)
+
+    def lacks(self, plan: Plan) -> Iterator[Lack]:
+        """Nothing that is known before the images are looked at: they bring modules and programs with them."""
+        yield from ()
+
+    def examine(self) -> Iterator[Finding]:
+        checks: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("docker", lambda: Engine().check()),
+            ("containerlab", containerlab.find),
+        )
+        for what, look in checks:
+            try:
+                look()
+            except QbedError as error:
+                yield Finding(what, "missing", f"for labs in containers: {error}", "make containers")
+            else:
+                yield Finding(what, "good", "labs in containers can use it")
+
+
+def substrate() -> ContainersSubstrate:
+    return ContainersSubstrate()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a guest finds in its folder: agent, modules, toolboxes, folders of the machine; and what of it is not here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qbed.places import checkout
+from qbed.plan.model import Plan
+from qbed.substrates import CellError, Lack
+from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
+
+TOOLS = "guest"
+TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
+EVERY_TOOLBOX = ("frr",)
+HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
+SEEN = "seen"
+
+
+def seen_folders(lab: Path | None = None) -> list[Path]:
+    """What an interactive lab sees of the machine's /tmp and /run: the folders where somebody works with it.
+
+    The one where it is brought up, that of its file, and this checkout.
+    """
+    places = (path.resolve() for path in (Path.cwd(), lab and lab.parent, checkout()) if path is not None)
+    hidden = {path for path in places if any(scratch in path.parents for scratch in HIDDEN)}
+    return sorted(path for path in hidden if not hidden.intersection(path.parents))
+
+
+def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
+    """Put what the guest loads into its cell folder: the toolchain may be where the guest mounts something else."""
+    for lack in lacks(toolchain, plan):
+        raise CellError(lack.text)
+    tools = folder / TOOLS
+    shutil.rmtree(tools, ignore_errors=True)
+    (tools / "modules").mkdir(parents=True)
+    (tools / "qbed-agent").symlink_to(toolchain.folder / "qbed-agent")
+    for name in (*MODULES, *plan.modules):
+        shutil.copyfile(_module(toolchain, name), tools / "modules" / f"{name}.ko")
+    # An empty one for what is not here: a mount point draws a random number, and the results must be the same.
+    (tools / "none").mkdir()
+    for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolchain.toolboxes).items():
+        (tools / name).symlink_to(box)
+    (tools / SEEN).mkdir()
+    for number, path in enumerate(seen):
+        (tools / SEEN / str(number)).symlink_to(path)
+    return tools
+
+
+def _module(toolchain: Toolchain, name: str) -> Path:
+    return toolchain.folder / "modules" / f"{name}.ko"
+
+
+def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
+    """Kernel modules that are not built, and programs of this machine that are in no toolbox and not installed."""
+    for name in (*MODULES, *plan.modules):
+        if not _module(toolchain, name).exists():
+            yield Lack("module", name, f"the kernel module {name} is not built; {REPAIR}")
+    for node in plan.nodes:
+        path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
+        for program in node.programs:
+            name = program.argv[0]
+            if not program.optional and shutil.which(name, path=here) is None:
+                mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
+                yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {mend}")
+    given = next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
+    if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
+        text = f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2"
+        yield Lack("program", "tc", text)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab that is up in virtual time: a folder with the guest's cell folder, the keeper's socket and a lock.
+
+The keeper holds the lock as long as it lives, so whatever kills it, a lock that can be taken says that the session is
+stale; its guest died with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbed.plan.model import Plan
+from qbed.substrates import Samples, SessionError, Status, refuse_second
+from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
+from qbed.substrates.virtual import NAME
+from qbed.substrates.virtual.provision import HIDDEN, SEEN, TOOLS
+
+SOCKET, LOCK, LOG, CELL, LAB = "keeper.sock", "keeper.lock", "keeper.log", "cell", "lab"
+UP_S, DOWN_S = 120.0, 20.0
+
+
+def samples(folder: Path, plan: Plan) -> Samples:
+    """What a guest in `folder` writes."""
+    clock = {"event": "clock", "lab": plan.lab, "unit": "ns since the lab's epoch", "substrate": NAME}
+    return Samples(clock | {"dilation": 1, "error_ns": 0}, [folder / "out"])
+
+
+@dataclass(frozen=True)
+class Session:
+    """A lab's session, up or not: a `qbed.substrates.Deployment`."""
+
+    name: str
+    home: Path
+    substrate: str = NAME
+
+    @property
+    def file(self) -> str:
+        return (self.home / LAB).read_text()
+
+    @property
+    def folder(self) -> Path:
+        return self.home / CELL
+
+    def is_up(self) -> bool:
+        """Whether a keeper lives."""
+        try:
+            with (self.home / LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
+    def clean(self) -> None:
+        """Remove what a dead keeper left behind."""
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    @contextmanager
+    def _talk(self) -> Iterator[Conversation]:
+        """A conversation with the keeper."""
+        if not self.is_up():
+            raise SessionError(f"the lab {self.name} is not up; `qbed up` brings it up, `qbed ps` lists what is up")
+        try:
+            connection = connect(self.home, SOCKET)
+        except OSError as error:
+            raise SessionError(f"the keeper of {self.name} does not answer: {error.strerror}") from error
+        with Conversation(connection) as conversation:
+            yield conversation
+
+    @contextmanager
+    def exec(self, node: str, argv: list[str], *, background: bool) -> Iterator[_Execution]:
+        self._check_seen(argv[0])
+        with self._talk() as conversation:
+            conversation.send(command("background" if background else "exec", node, argv))
+            yield _Execution(conversation)
+
+    def _check_seen(self, program: str) -> None:
+        """Say it if the program is one that the lab does not see, though this machine has it."""
+        path = Path(program)
+        if self.is_up() and any(scratch in path.parents for scratch in HIDDEN) and path.exists():
+            seen = sorted(link.readlink() for link in (self.folder / TOOLS / SEEN).glob("*"))
+            if not any(folder in path.parents for folder in seen):
+                what = ", ".join(map(str, seen)) or "nothing"
+                raise SessionError(
+                    f"{program}: of this machine's /tmp and /run the lab {self.name} sees {what};"
+                    f" it sees the folder where it is brought up: `qbed up` it in {path.parent}"
+                )
+
+    def advance(self, ns: int) -> int:
+        with self._talk() as conversation:
+            conversation.send({"command": "advance", "ns": ns})
+            return int(next(answer for answer in conversation.answers() if answer.get("event") == "exit")["time_ns"])
+
+    def samples(self, plan: Plan) -> Samples:
+        return samples(self.folder, plan)
+
+    def status(self) -> Status:
+        with self._talk() as conversation:
+            conversation.send({"command": "status"})
+            said = next(conversation.answers())
+        return Status(str(said["pid"]), int(said["time_ns"]), "; ".join(said["running"]) or "-")
+
+    def stop(self) -> None:
+        with self._talk() as conversation, suppress(SessionError):
+            conversation.send({"command": "stop"})
+            for _ in conversation.answers():
+                pass
+        until = time.monotonic() + DOWN_S
+        while self.is_up():
+            if time.monotonic() > until:
+                raise SessionError(f"the keeper of {self.name} does not end")
+            time.sleep(0.02)
+        self.clean()
+
+
+@dataclass(frozen=True)
+class _Execution:
+    conversation: Conversation
+
+    def answers(self) -> Iterator[Message]:
+        return self.conversation.answers()
+
+    def interrupt(self) -> None:
+        self.conversation.send({"command": "interrupt"})
+
+
+def session(name: str) -> Session:
+    """The session of a lab's name, up or not."""
+    return Session(name, state_folder() / name)
+
+
+def sessions() -> list[Session]:
+    """The labs that are up; what is stale is removed."""
+    found = []
+    folder = state_folder()
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if (one := Session(path.name, path)).is_up():
+            found.append(one)
+        elif (path / LOCK).exists():
+            one.clean()
+    return found
+
+
+def start(plan: Plan, file: Path) -> None:
+    """Bring a lab up: returns when its nodes are ready. The keeper and the guest go on when this process ends."""
+    one = session(plan.lab)
+    one.home.parent.mkdir(parents=True, exist_ok=True)
+    if one.is_up():
+        raise SessionError(f"the lab {plan.lab} is up already; `qbed down {plan.lab}` takes it down")
+    refuse_second(plan.lab, NAME)
+    one.clean()
+    one.home.mkdir(mode=0o700)
+    one.folder.mkdir()
+    (one.folder / "plan.json").write_text(plan.dumps())
+    (one.home / LAB).write_text(str(file.resolve()))
+    with (one.home / LOG).open("wb") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "qbed.substrates.virtual.keeper", str(one.home)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert keeper.stdout is not None
+    try:
+        with keeper.stdout as said:
+            word = said.readline().decode().strip()
+    except KeyboardInterrupt:
+        keeper.terminate()
+        raise
+    if word != "ready":
+        keeper.wait(DOWN_S)
+        error = word or (one.home / LOG).read_text(errors="replace")[-2000:]
+        one.clean()
+        raise SessionError(f"the lab {plan.lab} did not come up: {error.replace(chr(31), chr(10))}")

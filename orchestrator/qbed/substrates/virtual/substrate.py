@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs in virtual time: exact, repeatable to the byte, as an ordinary process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbed.plan.model import Plan
+from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Samples
+from qbed.substrates.toolchain import Toolchain, find_toolchain
+from qbed.substrates.virtual import NAME, checks, provision, session
+from qbed.substrates.virtual.cell import VirtualCell
+
+
+@dataclass(frozen=True)
+class VirtualSubstrate:
+    """A `qbed.substrates.Substrate`. `toolchain`: instead of this checkout's own."""
+
+    toolchain: Toolchain | None = None
+    name: str = NAME
+    clock: Clock = "virtual"
+    cells_at_once: int | None = None
+
+    def _tools(self) -> Toolchain:
+        return self.toolchain or find_toolchain()
+
+    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> VirtualCell:
+        return VirtualCell(self._tools(), folder, plan)
+
+    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
+        session.start(plan, file)
+        return Brought()
+
+    def deployments(self) -> list[Deployment]:
+        return [*session.sessions()]
+
+    def find(self, name: str) -> Deployment | None:
+        one = session.session(name)
+        return one if one.is_up() else None
+
+    def samples(self, folder: Path, plan: Plan) -> Samples:
+        return session.samples(folder, plan)
+
+    def lacks(self, plan: Plan) -> Iterator[Lack]:
+        return provision.lacks(self._tools(), plan)
+
+    def examine(self) -> Iterator[Finding]:
+        return checks.examine()
+
+
+def substrate() -> VirtualSubstrate:
+    return VirtualSubstrate()

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded cells, found by their plans in the run folder of the environment's QBED_RECORDED."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbed.plan.model import Plan
+from qbed.substrates import (
+    Brought,
+    CellError,
+    Clock,
+    Deployment,
+    Finding,
+    Lack,
+    Limits,
+    Progress,
+    Samples,
+    SubstrateError,
+)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded cell."""
+
+    work: Path
+    folder: Path
+
+    def run(self, limits: Limits, progress: Progress) -> None:
+        shutil.copytree(self.work / "out", self.folder / "out")
+        progress(1.0)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A `qbed.substrates.Substrate`."""
+
+    recorded: Path
+    name: str = "replay"
+    clock: Clock = "virtual"
+    cells_at_once: int | None = None
+
+    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Recorded:
+        for work in sorted(self.recorded.glob("cells/*/work")):
+            if (work / "plan.json").read_text() == plan.dumps():
+                return Recorded(work, folder)
+        raise CellError("this plan was not recorded")
+
+    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
+        raise SubstrateError("a recording cannot be brought up")
+
+    def deployments(self) -> list[Deployment]:
+        return []
+
+    def find(self, name: str) -> Deployment | None:
+        return None
+
+    def samples(self, folder: Path, plan: Plan) -> Samples:
+        return Samples({"event": "clock", "substrate": self.name, "recorded": True}, [folder / "out"])
+
+    def lacks(self, plan: Plan) -> Iterator[Lack]:
+        yield from ()
+
+    def examine(self) -> Iterator[Finding]:
+        count = len(list(self.recorded.glob("cells/*/work")))
+        yield Finding("recording", "good" if count else "missing", f"{count} cells in {self.recorded}")
+
+
+def substrate() -> Replay:
+    return Replay(Path(os.environ["QBED_RECORDED"]))
