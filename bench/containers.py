@@ -23,7 +23,7 @@ import yaml
 
 from bench.harness import Figure
 from qbed.errors import QbedError
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.runs.calibrate import calibrated
 from qbed.substrates import substrate

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.lab.model import Lab, lab_from_source
 from qbed.language.source import parse
+from qbed.network.load import lab_from_source, load_lab
+from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Arrivals, Flows, Plan
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 
 
-def lab(topology: str, rest: str = "", links: str = "{default: {rate: 10 Gbit/s, delay: 5 us}}") -> Lab:
+def lab(topology: str, rest: str = "", links: str = "{default: {rate: 10 Gbit/s, delay: 5 us}}") -> ResolvedLab:
     text = f"name: x\ntopology: {topology}\nlinks: {links}\nduration: 100 ms\n{rest}"
     return lab_from_source(parse(text, file="lab.yml"))
 
@@ -184,15 +185,11 @@ def test_hosts_linked_directly() -> None:
 
 @cache
 def plan_of(path: Path) -> Plan:
-    from qbed.lab.model import load_lab
-
     return compile_lab(load_lab(path))
 
 
 @pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
 def test_plans_are_pure_and_read_back(path: Path) -> None:
-    from qbed.lab.model import load_lab
-
     text = plan_of(path).dumps()
     assert compile_lab(load_lab(path)).dumps() == text
     assert Plan.loads(text).dumps() == text

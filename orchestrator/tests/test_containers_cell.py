@@ -15,7 +15,7 @@ from fake_nodes import FakeContainerlab, clab
 
 from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import build_matrix
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.folder import RunFolder
 from qbed.runs.worker import Outcome, Task, Worker

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from qbed.errors import LabError
-from qbed.lab.model import lab_from_source, load_lab
 from qbed.language.source import parse
 from qbed.network.importing import import_topology
+from qbed.network.load import lab_from_source, load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.substrates.containers.folder import topology, write_folder
@@ -149,11 +149,12 @@ topology:
     - {type: mgmt-net, endpoint: {node: hub, interface: eth4}, host-interface: x}
 """)
     text = import_topology(file)
-    lab = lab_from_source(parse(text, "lab.yml"))
-    assert lab.name == "my-lab"
-    assert lab.network.nodes == {"pc1": "host", "pc2": "host", "leaf-1": "switch", "hub": "switch"}
-    assert [(link.a, link.b) for link in lab.network.links] == [("pc1", "leaf-1"), ("leaf-1", "hub"), ("hub", "pc2")]
-    assert [link.mtu for link in compile_lab(lab).links] == [1500, 9000, 1500]
+    resolved = lab_from_source(parse(text, "lab.yml"))
+    assert resolved.lab.name == "my-lab"
+    assert resolved.network.nodes == {"pc1": "host", "pc2": "host", "leaf-1": "switch", "hub": "switch"}
+    links = [(link.a, link.b) for link in resolved.network.links]
+    assert links == [("pc1", "leaf-1"), ("leaf-1", "hub"), ("hub", "pc2")]
+    assert [link.mtu for link in compile_lab(resolved).links] == [1500, 9000, 1500]
     assert "Left out: alone: it has no link" in text and "hub - host" in text
     assert text.count("# fill in") == 4
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from qbed.cli import load_commands
 from qbed.errors import QbedError
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.results.wall import shortest_rtt_ns

@@ -12,7 +12,7 @@ import pytest
 from campaigns import LAB
 from synthetic import write_out
 
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import LinkEvent, Plan
 from qbed.results.evidence import Evidence, QueueSummary, examine

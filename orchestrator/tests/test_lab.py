@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qbed.errors import LabError
-from qbed.lab.model import Lab, lab_from_source, load_lab
 from qbed.language.source import parse
 from qbed.language.units import Amount
-from qbed.network.resolve import Resolver
+from qbed.network.load import lab_from_source, load_lab
+from qbed.network.resolve import ResolvedLab
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 
@@ -32,7 +32,7 @@ duration: 100 ms
 """
 
 
-def load(text: str, overrides: dict[str, Any] | None = None) -> Lab:
+def load(text: str, overrides: dict[str, Any] | None = None) -> ResolvedLab:
     return lab_from_source(parse(text, file="lab.yml"), overrides)
 
 
@@ -44,9 +44,9 @@ def messages(text: str, overrides: dict[str, Any] | None = None) -> list[str]:
 
 @pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
 def test_the_labs_are_valid_and_quiet(path: Path) -> None:
-    lab = load_lab(path.parent)
-    assert lab.name == path.parent.name
-    assert lab.warnings == []
+    resolved = load_lab(path.parent)
+    assert resolved.lab.name == path.parent.name
+    assert resolved.warnings == []
 
 
 # Each row: what is replaced in GOOD, by what, and the message.
@@ -160,7 +160,7 @@ def test_the_more_specific_setting_wins() -> None:
         "  h1>s1: {rate: 5 Gbit/s}\n  h1-s1: {rate: 4 Gbit/s, delay: 1 us}\n  h*-s1: {rate: 3 Gbit/s}\n"
         "  left: {rate: 2 Gbit/s, delay: 7 us, ends: {s1: {loss: 1 %}}}\n  default: {rate",
     )
-    links = Resolver(load(text)).links
+    links = load(text).links
     h1, h2, core = links[0], links[1], links[2]
     assert (h1.a.rate_bps, h1.b.rate_bps, h2.a.rate_bps) == (5 * 10**9, 4 * 10**9, 3 * 10**9)
     assert (h1.a.delay_ns, h2.a.delay_ns, core.a.delay_ns) == (1_000, 7_000, 5_000)
@@ -173,7 +173,7 @@ def test_ports_override_switches() -> None:
         "  s1>s2: {threshold: 30 packets}\n  s1: {buffer: 64 KB}\n  s2: {qdisc: fq_codel limit 100}\n"
         "  default: {scheme: ecn",
     )
-    queues = Resolver(load(text)).switch_queues
+    queues = load(text).switch_queues
     assert queues[2, "a"].values == {"buffer": Amount(64_000, "bytes"), "threshold": Amount(30, "packets")}
     assert queues[0, "b"].values["threshold"] == Amount(20, "packets")
     assert queues[2, "b"].tc == ("fq_codel", "limit", "100")
@@ -183,7 +183,7 @@ def test_a_list_of_delays_spreads_over_a_layer() -> None:
     text = GOOD.replace("left: 2", "left: 4").replace(
         "  default: {rate", "  left: {delay: [1 us, 2 us]}\n  default: {rate"
     )
-    assert [link.a.delay_ns for link in Resolver(load(text)).links[:4]] == [1_000, 1_000, 2_000, 2_000]
+    assert [link.a.delay_ns for link in load(text).links[:4]] == [1_000, 1_000, 2_000, 2_000]
 
 
 def test_warnings() -> None:
@@ -210,7 +210,7 @@ def test_warnings() -> None:
     ],
 )
 def test_overrides_set_fields(path: str, value: object, read: Any) -> None:
-    assert read(load(GOOD, {path: value})) == value
+    assert read(load(GOOD, {path: value}).lab) == value
 
 
 @pytest.mark.parametrize(

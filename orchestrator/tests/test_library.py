@@ -10,7 +10,7 @@ import pytest
 from qbed.campaign.file import load_campaign
 from qbed.errors import LabError
 from qbed.lab.library import CAMPAIGN, LAB, create, entries, find, names
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.places import labs_folder
 
 
@@ -38,7 +38,7 @@ def test_a_new_lab_is_like_its_model(tmp_path: Path, like: str) -> None:
     place = tmp_path / "my-lab"
     create(place, find(Path(like)))
     model = labs_folder() / like
-    assert load_lab(place).name == "my-lab"
+    assert load_lab(place).lab.name == "my-lab"
     assert load_campaign(place / CAMPAIGN)[0].question == load_campaign(model / CAMPAIGN)[0].question
     own, theirs = ((folder / LAB).read_text().splitlines() for folder in (place, model))
     assert [line for line in own if line != "name: my-lab"] == [line for line in theirs if not line.startswith("name:")]

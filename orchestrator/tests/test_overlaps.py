@@ -19,8 +19,8 @@ from qbed.campaign.file import CampaignError, load_campaign
 from qbed.campaign.matrix import Cell, Matrix, build_matrix
 from qbed.campaign.overlaps import leaves
 from qbed.errors import QbedError
-from qbed.lab.model import load_lab
 from qbed.language.units import format_duration, format_rate, parse_amount, parse_duration, parse_rate
+from qbed.network.load import load_lab
 from qbed.network.queues import rank
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan

@@ -12,8 +12,8 @@ from campaigns import write_lab
 from fake_nodes import write_part
 from synthetic import sample, write_out
 
-from qbed.lab.model import load_lab
 from qbed.live.samples import Running, find, stream
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.substrates import SessionError, substrate

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from qbed.errors import QbedError
-from qbed.lab.model import lab_from_source
 from qbed.language.source import parse
 from qbed.language.units import Amount
+from qbed.network.load import lab_from_source
 from qbed.places import schemes_folder
 from qbed.plan.compile import compile_lab
 from qbed.schemes.declaration import Scheme, load_scheme, registry

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from campaigns import write_lab
 
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.results.wall import LATE_SHARE, examine_wall, shortest_rtt_ns

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 
 ROOT = Path(__file__).parents[2]

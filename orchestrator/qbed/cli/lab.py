@@ -16,7 +16,7 @@ from qbed.lab.library import find
 from qbed.language.source import scalar
 
 if TYPE_CHECKING:
-    from qbed.lab.model import Lab
+    from qbed.network.resolve import ResolvedLab
 
 LabPath = Annotated[
     Path, typer.Argument(metavar="LAB", help="A lab's folder, its lab.yml, or a name of `qbed labs`.", callback=find)
@@ -39,9 +39,9 @@ def parse_sets(sets: list[str] | None) -> dict[str, Any]:
     return overrides
 
 
-def load(lab: Path, sets: list[str] | None) -> Lab:
+def load(lab: Path, sets: list[str] | None) -> ResolvedLab:
     """The lab; its warnings go to stderr."""
-    from qbed.lab.model import load_lab
+    from qbed.network.load import load_lab
 
     loaded = load_lab(lab, parse_sets(sets))
     for warning in loaded.warnings:

@@ -42,7 +42,7 @@ def up(
     dilate: Dilate = "auto",
 ) -> None:
     """Bring a lab up: its nodes, links and queues, without its workload."""
-    from qbed.lab.model import load_lab
+    from qbed.network.load import load_lab
     from qbed.plan.compile import compile_lab
     from qbed.substrates.rebuild import build_changed
 

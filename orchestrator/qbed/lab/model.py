@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab file: its typed model, and how it is read.
+"""The lab file's typed model; `qbed.network.load` reads one."""
 
-`load_lab` reads, applies overrides (a campaign's axes, `--set`) to the raw values, validates, and checks what no
-single field can show. It raises `LabError` with one clear message for each thing that is wrong, never anything else.
-"""
-
-from collections.abc import Mapping
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -15,21 +8,15 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    PrivateAttr,
-    ValidationError,
     WithJsonSchema,
     create_model,
     model_validator,
 )
 
-from qbed.errors import LabError
 from qbed.lab.frr import FrrSettings
 from qbed.lab.settings import HostSettings, LinkSettings, SwitchSettings
 from qbed.lab.topology import Network, generators
 from qbed.lab.workloads import Workload
-from qbed.language.messages import explain
-from qbed.language.overrides import apply_overrides
-from qbed.language.source import Source, read
 from qbed.language.strict import Strict
 from qbed.language.units import (
     DURATIONS,
@@ -190,58 +177,3 @@ class Lab(Strict):
     """Of everything random: equal seeds give equal runs."""
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
     """Of the lab's kernel; estimated without it."""
-
-    _source: Source = PrivateAttr(default_factory=lambda: Source(file="<lab>", folder=Path()))
-    _warnings: list[str] = PrivateAttr(default_factory=list)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is allowed but probably not meant, one message each."""
-        return self._warnings
-
-    @property
-    def source(self) -> Source:
-        """The file it came from, for messages."""
-        return self._source
-
-    @cached_property
-    def network(self) -> Network:
-        """The nodes and links. TopologyError if the generator's settings do not fit together."""
-        network: Network = self.topology.build()  # type: ignore[attr-defined]
-        return network
-
-
-def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Lab:
-    """Read a lab file, or the `lab.yml` of a folder.
-
-    `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation.
-    LabError says everything that is wrong.
-    """
-    path = Path(path)
-    return lab_from_source(read(path / "lab.yml" if path.is_dir() else path), overrides)
-
-
-def lab_from_source(source: Source, overrides: Mapping[str, Any] | None = None) -> Lab:
-    """The same from parsed YAML."""
-    from qbed.network.checks import check
-
-    if not isinstance(source.values, dict):
-        raise LabError([source.message((), "expected a lab: a mapping of fields such as `name: my-lab`")])
-    apply_overrides(source, overrides or {})
-    try:
-        lab = Lab.model_validate(source.values, context={"folder": source.folder})
-    except ValidationError as error:
-        raise LabError(explain(error, source, lab_schema())) from None
-    lab._source = source
-    problems = check(lab)
-    if problems.errors:
-        raise LabError(problems.errors)
-    lab._warnings = problems.warnings
-    return lab
-
-
-def lab_schema() -> dict[str, Any]:
-    """The lab file's JSON Schema, with every scheme's parameters among the settings of queues."""
-    from qbed.lab.reference import schema
-
-    return schema()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from qbed.lab.model import Lab
 from qbed.lab.topology import generators
 from qbed.language.units import DURATIONS, PACKETS, RATES, SIZES, pattern
 from qbed.schemes.declaration import Parameter, Scheme, plain_schemes, registry
@@ -57,8 +58,6 @@ def schema() -> dict[str, Any]:
 
 @cache
 def _schema() -> dict[str, Any]:
-    from qbed.lab.model import Lab
-
     result = Lab.model_json_schema(by_alias=True)
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", **result}
     for name in ("QueueSettings", "SwitchSettings"):

@@ -5,43 +5,40 @@ from typing import Any
 
 from qbed.errors import nearest
 from qbed.lab.model import Lab
-from qbed.lab.topology import TopologyError
+from qbed.lab.topology import Network, TopologyError
 from qbed.lab.workloads import Arrivals, Flows, Incast
 from qbed.language.problems import Problems
 from qbed.language.selectors import is_glob, select
 from qbed.language.source import FieldPath
 from qbed.language.units import format_duration
-from qbed.network.resolve import Resolver
-from qbed.network.routes import Routing
-from qbed.plan.workloads import flow_pairs, select_hosts
+from qbed.network.pairs import flow_pairs, select_hosts
+from qbed.network.resolve import ResolvedLab
 
 
-def check(lab: Lab) -> Problems:
-    """Every problem of a lab whose fields are valid each for itself."""
-    problems = Problems(lab.source)
+def check_network(lab: Lab, problems: Problems) -> Network | None:
+    """The lab's nodes and links, or None where they do not fit together: then nothing else can be said."""
     try:
-        network = lab.network
+        network: Network = lab.topology.build()  # type: ignore[attr-defined]
     except TopologyError as error:
         generator = lab.topology.generator  # type: ignore[attr-defined]
         problems.error(("topology", generator, *error.field), str(error))
-        return problems
-    if not _check_nodes(lab, problems):
-        return problems
-    resolver = Resolver(lab, problems)
-    _ = resolver.links, resolver.hosts
+        return None
+    _check_nodes(network, problems)
+    return None if problems.errors else network
+
+
+def check(resolved: ResolvedLab) -> None:
+    """Find every problem of a lab whose fields are valid each for itself, by resolving it."""
+    lab, problems = resolved.lab, resolved.problems
+    _ = resolved.links, resolved.hosts
     if not problems.errors:
-        _ = resolver.host_queues, resolver.switch_queues
-    for key in lab.observe.ports:
-        resolver.directions(("observe", "ports", key), key)
-    for entry, capture in enumerate(lab.capture):
-        resolver.directions(("capture", entry), capture.end)
+        _ = resolved.host_queues, resolved.switch_queues
+    _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
-    index = {name: i for i, name in enumerate(network.nodes)}
-    routing = Routing([k == "host" for k in network.nodes.values()], [(index[e.a], index[e.b]) for e in network.links])
+    _check_events(lab, resolved.network, problems)
     for number, workload in enumerate(lab.workload):
         path: FieldPath = ("workload", number, workload.kind)
-        _Workloads(lab, problems, routing, index).check(path, workload.content)
-    return problems
+        _Workloads(resolved).check(path, workload.content)
 
 
 def _check_routing(lab: Lab, problems: Problems) -> None:
@@ -53,7 +50,10 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
         problems.error(("frr", "hold"), text)
     if lab.routing == "static" and "frr" in lab.model_fields_set:
         problems.warn(("frr",), "has no effect: `routing` is `static`")
-    names = [link.name for link in lab.network.links]
+
+
+def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
+    names = [link.name for link in network.links]
     for number, event in enumerate(lab.events):
         path: FieldPath = ("events", number)
         if not problems.select((*path, "link"), event.link, names):
@@ -63,9 +63,7 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
             problems.error((*path, "at"), text)
 
 
-def _check_nodes(lab: Lab, problems: Problems) -> bool:
-    network = lab.network
-    before = len(problems.errors)
+def _check_nodes(network: Network, problems: Problems) -> None:
     seen: set[str] = set()
     for link in network.links:
         path: FieldPath = ("topology", "explicit", "links", link.entry)
@@ -75,15 +73,15 @@ def _check_nodes(lab: Lab, problems: Problems) -> bool:
         if link.name in seen:
             problems.error(path, f"two links are called `{link.name}`")
         seen.add(link.name)
-    return len(problems.errors) == before
 
 
 class _Workloads:
     """Checks of one workload."""
 
-    def __init__(self, lab: Lab, problems: Problems, routing: Routing, index: dict[str, int]) -> None:
-        self.lab, self.problems, self.routing, self.index = lab, problems, routing, index
-        self.hosts = lab.network.hosts
+    def __init__(self, resolved: ResolvedLab) -> None:
+        self.lab, self.problems = resolved.lab, resolved.problems
+        self.routing, self.index = resolved.routing, resolved.index
+        self.hosts = resolved.network.hosts
 
     def check(self, path: FieldPath, content: Any) -> None:
         self._times(path, content)

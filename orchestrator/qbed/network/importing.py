@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from qbed.errors import LabError
-from qbed.lab.model import lab_from_source
 from qbed.lab.topology import NAME
 from qbed.language.source import Source, parse, read
+from qbed.network.load import lab_from_source
 
 FILL_IN = "# fill in: Containerlab does not say"
 

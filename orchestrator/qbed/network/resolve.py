@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which settings hold where: defaults, globs and names put together for every link end, queue and host."""
+"""A lab with all that its fields mean together: what holds for every link end, queue and host, and who reaches whom."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -7,32 +7,72 @@ from typing import Any
 
 from qbed.errors import nearest
 from qbed.lab.model import Lab
+from qbed.lab.topology import Network
 from qbed.language.problems import Problems
-from qbed.language.source import FieldPath
+from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
+from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd, LinkState, Side
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
-from qbed.plan.model import ETHERNET_BYTES
+from qbed.network.routes import Routing
 
 _HOST_QUEUE: Origin = {"scheme": ("droptail", ("hosts",)), "buffer": (Amount(1000, "packets"), ("hosts",))}
 
 
-class Resolver:
-    """Computes the settings of everything in a lab; what is wrong goes to `problems`."""
+class ResolvedLab:
+    """A lab file's model, its network, and the settings of everything in it, each computed once.
 
-    def __init__(self, lab: Lab, problems: Problems | None = None) -> None:
-        self.lab = lab
-        self.network = lab.network
-        self.problems = problems or Problems(lab.source)
-        self._specs = Specs(self.problems)
+    What is wrong goes to `problems`: `qbed.network.load` hands out none that has errors, so a plan follows from it
+    without further checks.
+    """
+
+    def __init__(self, lab: Lab, network: Network, problems: Problems) -> None:
+        self.lab, self.network, self.problems = lab, network, problems
+        self._specs = Specs(problems)
+
+    @property
+    def source(self) -> Source:
+        """The file it came from, for messages."""
+        return self.problems.source
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed but probably not meant, one message each."""
+        return self.problems.warnings
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Each node's number, in the network's order."""
+        return {name: i for i, name in enumerate(self.network.nodes)}
+
+    @cached_property
+    def routing(self) -> Routing:
+        """Shortest paths between the nodes, by their numbers."""
+        pairs = [(self.index[link.a], self.index[link.b]) for link in self.network.links]
+        return Routing([kind == "host" for kind in self.network.nodes.values()], pairs)
 
     @cached_property
     def links(self) -> list[LinkState]:
         """The settings of every link, in the network's order."""
         return links.resolve_links(self.network, self.lab.links, self.problems)
 
-    def directions(self, path: FieldPath, key: str) -> list[LinkEnd]:
+    @cached_property
+    def observed(self) -> dict[LinkEnd, Any]:
+        """What `observe.ports` says, by link end."""
+        ports = self.lab.observe.ports
+        return {end: ports[key] for key in ports for end in self._directions(("observe", "ports", key), key)}
+
+    @cached_property
+    def captures(self) -> dict[LinkEnd, int]:
+        """The link ends where packets are captured, and how much of each packet."""
+        return {
+            end: capture.snaplen
+            for entry, capture in enumerate(self.lab.capture)
+            for end in self._directions(("capture", entry), capture.end)
+        }
+
+    def _directions(self, path: FieldPath, key: str) -> list[LinkEnd]:
         """The link ends that `x>y` means."""
         return links.directions(self.network, self.problems, path, key)
 
@@ -54,7 +94,7 @@ class Resolver:
         return self._queues("switch", lambda end, node: merge(switches[node], ports.get(end, {})))
 
     def _switch_ports(self, path: FieldPath, key: str) -> list[LinkEnd]:
-        ends = self.directions(path, key)
+        ends = self._directions(path, key)
         for end in ends:
             node = self._node(end)
             if self.network.nodes[node] == "host":
@@ -66,6 +106,11 @@ class Resolver:
     def host_queues(self) -> dict[LinkEnd, QueueSpec]:
         """The queue of every link end at a host."""
         return self._queues("host", lambda _, node: self.hosts[node]["queue"])
+
+    @cached_property
+    def queues(self) -> dict[LinkEnd, QueueSpec]:
+        """The queue of every link end."""
+        return self.switch_queues | self.host_queues
 
     def _queues(self, kind: str, settings: Any) -> dict[LinkEnd, QueueSpec]:
         found: dict[LinkEnd, QueueSpec] = {}

@@ -6,18 +6,17 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
-from qbed.lab.model import EVERY_PACKET, Lab
+from qbed.lab.model import EVERY_PACKET
 from qbed.language.selectors import select
 from qbed.network.addresses import Addresses, Family, Number, Side
-from qbed.network.links import LinkEnd
+from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.queues import QueueSpec
-from qbed.network.resolve import Resolver
-from qbed.network.routes import Out, Routing
+from qbed.network.resolve import ResolvedLab
+from qbed.network.routes import Out
 from qbed.plan import frr
 from qbed.plan import model as p
 from qbed.plan.demand import Demand
 from qbed.plan.frr.systems import systems
-from qbed.plan.model import ETHERNET_BYTES
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
 from qbed.schemes.declaration import registry
@@ -26,33 +25,29 @@ _SIDES: tuple[Side, Side] = ("a", "b")
 _EPOCH_NS = 2_000_000_000
 
 
-def compile_lab(lab: Lab, seed: int | None = None) -> p.Plan:
+def compile_lab(resolved: ResolvedLab, seed: int | None = None) -> p.Plan:
     """The plan of a lab as `load_lab` returns it; `seed` instead of the lab's own."""
-    return _Compiler(lab, lab.seed if seed is None else seed).plan()
+    return _Compiler(resolved, resolved.lab.seed if seed is None else seed).plan()
 
 
 class _Compiler:
-    def __init__(self, lab: Lab, seed: int) -> None:
-        self.lab, self.seed = lab, seed
-        self.network = lab.network
-        self.resolver = Resolver(lab)
+    def __init__(self, resolved: ResolvedLab, seed: int) -> None:
+        self.resolved, self.seed = resolved, seed
+        self.lab, self.network, self.routing = resolved.lab, resolved.network, resolved.routing
         self.names = list(self.network.nodes)
-        self.index = {name: i for i, name in enumerate(self.names)}
-        pairs = [(self.index[link.a], self.index[link.b]) for link in self.network.links]
-        self.routing = Routing([kind == "host" for kind in self.network.nodes.values()], pairs)
         self.addresses = Addresses(self.network)
-        self.is_frr = lab.routing == "frr"
-        self.families: tuple[Family, ...] = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}[lab.addressing]  # type: ignore[assignment]
+        self.is_frr = self.lab.routing == "frr"
+        self.families: tuple[Family, ...] = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}[self.lab.addressing]  # type: ignore[assignment]
         self.interfaces: dict[Out, str] = {
             out: f"eth{position}" for outs in self.routing.outs for position, out in enumerate(outs)
         }
 
     def plan(self) -> p.Plan:
-        workloads = compile_workloads(self.lab, self.resolver, self.index)
+        workloads = compile_workloads(self.resolved)
         queues = self.queues()
         links = self.links()
         programs = self.routing.is_host.count(False) * len(frr.programs(self.lab.frr)) if self.is_frr else 0
-        demand = Demand(self.routing, links, queues, workloads, self.resolver, self.lab.duration, programs)
+        demand = Demand(self.resolved, links, workloads, programs)
         return p.Plan(
             lab=self.lab.name,
             seed=self.seed,
@@ -77,7 +72,7 @@ class _Compiler:
 
     def links(self) -> list[p.Link]:
         links = []
-        for i, (link, state) in enumerate(zip(self.network.links, self.resolver.links, strict=True)):
+        for i, (link, state) in enumerate(zip(self.network.links, self.resolved.links, strict=True)):
             a, b = (
                 p.End(
                     node=self.routing.links[i][side],
@@ -97,15 +92,14 @@ class _Compiler:
 
     def queues(self) -> list[p.Queue]:
         """Two queues for each link, in the links' order, that of end a first."""
-        modes = self.modes()
-        switch_queues, host_queues = self.resolver.switch_queues, self.resolver.host_queues
-        options: dict[int, dict[str, Any]] = {}
+        modes, specs = self.resolved.observed, self.resolved.queues
+        qdiscs = {id(spec): _qdisc(spec) for spec in {id(spec): spec for spec in specs.values()}.values()}
         queues = []
         for i, pair in enumerate(self.routing.links):
             for side, node in enumerate(pair):
                 end = (i, _SIDES[side])
                 role: Literal["host", "switch"] = "host" if self.routing.is_host[node] else "switch"
-                spec = switch_queues[end] if role == "switch" else host_queues[end]
+                spec = specs[end]
                 mode = modes.get(end, self.lab.observe.queues if role == "switch" else self.lab.observe.host_queues)
                 interface = self.interfaces[i, side]
                 queues.append(
@@ -115,10 +109,10 @@ class _Compiler:
                         interface=interface,
                         scheme=spec.scheme,
                         role=role,
-                        qdisc=options.setdefault(id(spec), _qdisc(spec)),
+                        qdisc=qdiscs[id(spec)],
                         observe=p.Observe(
                             interval_ns=mode if isinstance(mode, int) else 0,
-                            bin_bytes=self.resolver.links[i].mtu + ETHERNET_BYTES,
+                            bin_bytes=self.resolved.links[i].mtu + ETHERNET_BYTES,
                             events=mode == EVERY_PACKET,
                         ),
                     )
@@ -127,27 +121,18 @@ class _Compiler:
 
     def modules(self) -> list[str]:
         """The kernel modules of all schemes in use, those of queues inside others too."""
-        specs = [*self.resolver.switch_queues.values(), *self.resolver.host_queues.values()]
-        found = {_module(s.scheme) for spec in specs for s in (spec, spec.child) if s is not None}
-        return sorted(module for module in found if module is not None)
-
-    def modes(self) -> dict[LinkEnd, Any]:
-        """What `observe.ports` says, by link end."""
-        return {
-            end: mode
-            for key, mode in self.lab.observe.ports.items()
-            for end in self.resolver.directions(("observe", "ports", key), key)
-        }
+        specs = self.resolved.queues.values()
+        schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
+        return sorted({module for module in map(_module, schemes) if module is not None})
 
     def captures(self) -> list[p.Capture]:
-        found: dict[str, p.Capture] = {}
-        for entry, capture in enumerate(self.lab.capture):
-            for i, side_name in self.resolver.directions(("capture", entry), capture.end):
-                side = 0 if side_name == "a" else 1
-                node, interface = self.routing.links[i][side], self.interfaces[i, side]
-                name = f"{self.names[node]}:{interface}"
-                found[name] = p.Capture(name=name, node=node, interface=interface, snaplen=capture.snaplen)
-        return list(found.values())
+        found = []
+        for (i, side_name), snaplen in self.resolved.captures.items():
+            side = _SIDES.index(side_name)
+            node, interface = self.routing.links[i][side], self.interfaces[i, side]
+            name = f"{self.names[node]}:{interface}"
+            found.append(p.Capture(name=name, node=node, interface=interface, snaplen=snaplen))
+        return found
 
     def events(self) -> list[p.LinkEvent]:
         """In the order of their times."""
@@ -174,13 +159,13 @@ class _Compiler:
         return [] if out is None else [self.number(out).text(family) for family in self.families]
 
     def host(self, node: int, socket_buffer_bytes: int) -> p.Node:
-        settings = self.resolver.hosts[self.names[node]]
+        settings = self.resolved.hosts[self.names[node]]
         kernel = settings.get("kernel", "auto")
         return p.Node(
             name=self.names[node],
             kind="host",
             kernel=None if kernel == "auto" else kernel,
-            kernel_asked_at=self.lab.source.place(settings["kernel_at"]) if kernel != "auto" else "",
+            kernel_asked_at=self.resolved.source.place(settings["kernel_at"]) if kernel != "auto" else "",
             addresses=self.node_addresses(node),
             sysctls=host_sysctls(settings, self.lab.addressing, socket_buffer_bytes),
             routes=list(self.host_routes(node, host_metrics(settings))),

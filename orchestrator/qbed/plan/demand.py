@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from qbed.network.resolve import Resolver
-from qbed.network.routes import Out, Routing
+from qbed.network.frames import ETHERNET_BYTES
+from qbed.network.resolve import ResolvedLab
+from qbed.network.routes import Out
 from qbed.plan import model as p
-from qbed.plan.model import ETHERNET_BYTES
 
 _MIB = 1 << 20
 _BASE = 192 * _MIB
@@ -32,20 +32,16 @@ class Demand:
 
     def __init__(
         self,
-        routing: Routing,
+        resolved: ResolvedLab,
         links: Sequence[p.Link],
-        queues: Sequence[p.Queue],
         workloads: Sequence[p.Flows | p.Arrivals],
-        resolver: Resolver,
-        duration_ns: int,
         programs: int = 0,
     ) -> None:
-        self.routing, self.links = routing, links
-        self.duration_ns = duration_ns
+        self.routing, self.links = resolved.routing, links
+        self.duration_ns = resolved.lab.duration
         self.programs = programs
-        specs = resolver.switch_queues | resolver.host_queues
         self.buffers = [
-            specs[i, side].buffer_bytes(link.mtu + ETHERNET_BYTES)
+            resolved.queues[i, side].buffer_bytes(link.mtu + ETHERNET_BYTES)
             for i, link in enumerate(links)
             for side in ("a", "b")
         ]

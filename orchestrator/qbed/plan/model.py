@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
 
 VERSION = 1
-ETHERNET_BYTES = 14
 
 
 class Part(BaseModel):

@@ -13,7 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from qbed.plan.model import ETHERNET_BYTES, Plan
+from qbed.network.frames import ETHERNET_BYTES
+from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.wall import examine_wall
 from qbed.schemes.declaration import registry

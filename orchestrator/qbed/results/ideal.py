@@ -17,7 +17,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from qbed.plan.model import ETHERNET_BYTES, Path
+from qbed.network.frames import ETHERNET_BYTES
+from qbed.plan.model import Path
 
 IP_HEADER = {4: 20, 6: 40}
 TCP_HEADER, UDP_HEADER = 20, 8

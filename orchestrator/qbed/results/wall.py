@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from qbed.plan.model import ETHERNET_BYTES, Flows, Plan
+from qbed.network.frames import ETHERNET_BYTES
+from qbed.plan.model import Flows, Plan
 from qbed.telemetry.wall import NodeWall, Wall
 
 LATE_SHARE = 0.1

@@ -24,8 +24,8 @@ from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
 from qbed.claims.judge import Verdict, connect, judge_all
 from qbed.errors import LabError
 from qbed.json_files import write_json
-from qbed.lab.model import load_lab
 from qbed.language.source import Source
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.folder import RunFolder, StoreError
 from qbed.results.tables import CELL_FORM, VERSION

@@ -19,8 +19,9 @@ from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, Claim, Figure
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import LabError, nearest
-from qbed.lab.model import Lab, load_lab
 from qbed.language.source import FieldPath, Source
+from qbed.network.load import load_lab
+from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
@@ -79,7 +80,7 @@ class _Plans:
         self._lab = lab
         self._known: dict[str, str] = {}
 
-    def make(self, cell: Cell) -> tuple[Lab, Plan, str]:
+    def make(self, cell: Cell) -> tuple[ResolvedLab, Plan, str]:
         loaded = load_lab(self._lab, dict(cell.settings))
         cell.check(loaded.source.values)
         plan = compile_lab(loaded, cell.seed)
@@ -101,7 +102,7 @@ class _Plans:
 # --- this machine ---
 
 
-def _missing(lab: Lab, plan: Plan, on: Substrate) -> Iterator[str]:
+def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
     """Kernel modules that are not built, and programs that are nowhere: each once."""
     for lack in {(lack.kind, lack.of): lack for lack in reversed(list(on.lacks(plan)))}.values():
         place: FieldPath = ("switches",) if lack.of == "tc" else ("routing",)
@@ -111,7 +112,7 @@ def _missing(lab: Lab, plan: Plan, on: Substrate) -> Iterator[str]:
         yield lab.source.message(place, lack.text)
 
 
-def _scheme_place(lab: Lab, schemes: list[str]) -> FieldPath:
+def _scheme_place(lab: ResolvedLab, schemes: list[str]) -> FieldPath:
     """Where a lab first names one of these schemes."""
     for kind in ("switches", "hosts"):
         for key, settings in (lab.source.values.get(kind) or {}).items():

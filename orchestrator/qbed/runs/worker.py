@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import QbedError
-from qbed.lab.model import load_lab
+from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.cell import store_cell
 from qbed.results.folder import RunFolder
