@@ -28,14 +28,11 @@ workload: [{flows: {pairs: [[h1, h5], [h2, h6], [h3, h7], [h4, h8]], size: 100 K
 observe: {queues: 1 ms}
 duration: 10 ms
 """
-MERGE = """\
-import json, sys
+MERGE = f"""\
+import sys
 from pathlib import Path
-from qbed.campaign.matrix import Axis, Matrix
 from qbed.results.folder import RunFolder
-store = RunFolder(Path(sys.argv[1]))
-axes = store.identity()["matrix"]["axes"]
-store.merge(Matrix(tuple(Axis(a["name"], tuple(a["values"]), tuple({} for _ in a["values"])) for a in axes)))
+RunFolder(Path(sys.argv[1])).merge({CELLS}, {{"scheme": "str", "seed": "int"}})
 """
 
 

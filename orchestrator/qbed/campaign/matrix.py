@@ -81,10 +81,6 @@ class Cell:
         found = {text: look(lab, parse_path(text)) for text in self.settings}
         return {text: value for text, value in found.items() if value is not MISSING}
 
-    @property
-    def folder(self) -> str:
-        return f"{self.number:06d}"
-
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.values.items())
 

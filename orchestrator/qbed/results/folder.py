@@ -7,14 +7,13 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import QbedError
 from qbed.json_files import write_json
 from qbed.results import tables
@@ -120,59 +119,64 @@ class RunFolder:
 
     def finished(self, cell: int) -> bool:
         """Whether the cell's results are there."""
-        return (self.cells / f"{cell:06d}" / CELL_ROW).exists()
+        return (self._of(cell) / CELL_ROW).exists()
 
-    def begin(self, cell: Cell) -> Path:
+    def _of(self, cell: int, state: str = "") -> Path:
+        return self.cells / f"{cell:06d}{state}"
+
+    def begin(self, cell: int) -> Path:
         """An empty folder in which the cell's results are prepared, with a folder `work` for the guest."""
-        folder = self.cells / f"{cell.folder}.tmp"
-        for old in (folder, self.cells / f"{cell.folder}.failed"):
+        folder = self._of(cell, ".tmp")
+        for old in (folder, self._of(cell, ".failed")):
             shutil.rmtree(old, ignore_errors=True)
         (folder / "work").mkdir(parents=True)
         return folder
 
-    def commit(self, cell: Cell, row: dict[str, Any], *, keep: bool) -> None:
+    def commit(self, cell: int, row: dict[str, Any], *, keep: bool) -> None:
         """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote."""
-        folder = self.cells / f"{cell.folder}.tmp"
+        folder = self._of(cell, ".tmp")
         if not keep:
             for capture in (folder / "work" / "out").glob("*.pcap"):
                 capture.rename(folder / capture.name)
             shutil.rmtree(folder / "work")
         write_json(folder / CELL_ROW, row)
-        folder.rename(self.cells / cell.folder)
+        folder.rename(self._of(cell))
 
-    def fail(self, cell: Cell, row: dict[str, Any]) -> Path:
+    def fail(self, cell: int, row: dict[str, Any]) -> Path:
         """The cell is broken: keep what there is, and no table; returns the folder."""
-        folder = self.cells / f"{cell.folder}.tmp"
+        folder = self._of(cell, ".tmp")
         for part in folder.glob("*.arrow"):
             part.unlink()
         write_json(folder / CELL_ROW, row)
-        return folder.rename(self.cells / f"{cell.folder}.failed")
+        return folder.rename(self._of(cell, ".failed"))
 
-    def drop(self, cell: Cell) -> None:
+    def drop(self, cell: int) -> None:
         """Forget a cell that was interrupted."""
-        shutil.rmtree(self.cells / f"{cell.folder}.tmp", ignore_errors=True)
+        shutil.rmtree(self._of(cell, ".tmp"), ignore_errors=True)
 
     # --- their merger ---
 
-    def merge(self, matrix: Matrix, advance: Callable[[int], None] = lambda _: None) -> None:
-        """Merge the tables of all cells, in the order of their numbers; a table that no cell has is left out."""
-        schemas = {"cells": tables.cells_schema(matrix.columns)} | tables.SCHEMAS
+    def merge(self, cells: int, axes: Mapping[str, str]) -> None:
+        """Merge the tables of so many cells, in the order of their numbers; a table that no cell has is left out.
+
+        `axes`: the type of each axis, as `tables.cells_schema` takes them.
+        """
+        schemas = {"cells": tables.cells_schema(axes)} | tables.SCHEMAS
         files = {
             name: tables.TableFile(self.path / f".{name}.tmp", schema, wanted=name in ("cells", "flows", "queues"))
             for name, schema in schemas.items()
         }
         rows: list[dict[str, Any]] = []
-        for number in range(len(matrix)):
+        for number in range(cells):
             folder, names = self._ended(number)
             rows.append(json.loads((folder / CELL_ROW).read_bytes()))
             for name in names:
                 if name.endswith(".arrow"):
                     for table in tables.read_cell(folder / name):
                         files[name.removesuffix(".arrow")].add(table)
-            if len(rows) == MERGE_ROWS or number == len(matrix) - 1:
+            if len(rows) == MERGE_ROWS or number == cells - 1:
                 files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
                 rows.clear()
-            advance(number + 1)
         for name, file in files.items():
             file.close()
             written, place = self.path / f".{name}.tmp", self.table(name)
@@ -186,9 +190,9 @@ class RunFolder:
 
     def _ended(self, number: int) -> tuple[Path, list[str]]:
         """The folder of a cell that is finished or failed, and what is in it."""
-        folder = self.cells / f"{number:06d}"
+        folder = self._of(number)
         try:
             return folder, [entry.name for entry in os.scandir(folder)]
         except FileNotFoundError:
-            folder = folder.with_suffix(".failed")
+            folder = self._of(number, ".failed")
             return folder, [entry.name for entry in os.scandir(folder)]

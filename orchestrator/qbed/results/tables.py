@@ -8,7 +8,7 @@ streams: to open a Parquet file of thirty columns costs ten times as much, and a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -170,7 +170,7 @@ RESERVED_COLUMNS = frozenset({"cell", *_CELLS, *(name for schema in SCHEMAS.valu
 }
 
 
-def cells_schema(axes: dict[str, str]) -> Any:
+def cells_schema(axes: Mapping[str, str]) -> Any:
     """The schema of `cells`: the axes as columns (name -> `int`, `float`, `bool` or `str`), then what was measured."""
     kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
     columns = {name: kinds[kind] for name, kind in axes.items() if name != "seed"}

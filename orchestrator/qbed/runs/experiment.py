@@ -190,7 +190,7 @@ def conduct(
         totals = run_cells(task, cores, screen)
         try:
             screen.phase("merging")
-            store.merge(task.matrix)
+            store.merge(len(task.matrix), task.matrix.columns)
             return _conclude(experiment, totals, begun, screen, images)
         except OSError as error:
             if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:

@@ -156,7 +156,7 @@ def _died(hand: _Hand, task: Task, number: int) -> Outcome:
     cell = task.matrix.cell(number)
     error = f"the worker process was {how}"
     with suppress(OSError):
-        RunFolder(task.out).fail(cell, describe(cell, task) | {"status": "failed", "error": error})
+        RunFolder(task.out).fail(number, describe(cell, task) | {"status": "failed", "error": error})
     return Outcome(number, "failed", error, 0.0)
 
 

@@ -92,13 +92,13 @@ class Worker:
         status, error, fatal = "failed", None, False
         row = describe(cell, self._task)
         try:
-            folder = self._store.begin(cell)
+            folder = self._store.begin(number)
             row = self._run(cell, row, folder, pipe)
             status = str(row["status"])
             error = "; ".join(row["contradictions"]) or None
-            self._store.commit(cell, row, keep=self._task.keep or status == "invalid")
+            self._store.commit(number, row, keep=self._task.keep or status == "invalid")
         except SystemExit:
-            self._store.drop(cell)
+            self._store.drop(number)
             raise
         except SubstrateError as problem:
             error, fatal = str(problem), True
@@ -137,12 +137,12 @@ class Worker:
     def _give_up(self, cell: Cell, row: dict[str, Any], error: str, fatal: bool) -> str:
         """Keep the broken cell's folder and name it; on a full disk nothing can be kept."""
         if fatal:
-            self._store.drop(cell)
+            self._store.drop(cell.number)
             return error
         try:
-            folder = self._store.fail(cell, row | {"status": "failed", "error": error})
+            folder = self._store.fail(cell.number, row | {"status": "failed", "error": error})
         except OSError as problem:
-            self._store.drop(cell)
+            self._store.drop(cell.number)
             return f"{error}; its folder cannot be kept: {problem.strerror}"
         return f"{error}\n    kept: {folder}"
 
