@@ -78,6 +78,7 @@ generate: setup
 	$(QBED) reference > docs/lab-file.md
 	$(QBED) schema > docs/lab.schema.json
 	$(PY) playbooks/reference.py
+	$(PY) orchestrator/tests/rooms.py
 
 machine:
 	tools/ansible ansible-playbook -i localhost, -c local playbooks/prepare.yml -e toolchain_folder=$(CURDIR) $(if $(VARS),-e '$(VARS)')
