@@ -320,3 +320,15 @@ def _holds(plan: Plan, field: str, value: Any, cell: Cell) -> None:
     else:
         found = in_plan(plan, field)
     assert all(same(field, value, one) for one in found), (field, value, found, json.dumps(dict(cell.settings)))
+
+
+def test_a_field_in_two_spellings_is_one_field(tmp_path: Path) -> None:
+    twice = {"switches.default.buffer": "64 KB", 'switches."default".buffer': "128 KB"}
+    for campaign in (
+        {"axes": {"size": [{"name": "a", "set": twice}, {"name": "b", "set": {}}]}},
+        {"axes": {"seed": [1]}, "set": twice},
+    ):
+        file = tmp_path / "campaign.yml"
+        file.write_text(yaml.safe_dump({"question": "Which of the two?", **campaign}))
+        with pytest.raises(CampaignError, match="is the field `switches.*` once more"):
+            load_campaign(file)

@@ -91,10 +91,15 @@ def check_axes(axes: Mapping[str, AxisEntry], everywhere: Everywhere, source: So
         *((place, text) for name, entry in varying.items() for place, text, _ in _settings(name, entry)),
     ]
     wrong: list[str] = []
+    spelled: dict[tuple[FieldPath, FieldPath], str] = {}
     for place, text in given:
         try:
-            if parse_path(text) == ("seed",):
+            path = parse_path(text)
+            if path == ("seed",):
                 raise ValueError("`seed` is always an axis of its own: `axes: {seed: [1, 2, 3]}`")
+            before = spelled.setdefault((place[:-1], path), text)
+            if before != text:
+                raise ValueError(f"is the field `{before}` once more")
         except ValueError as error:
             wrong.append(source.message(place, str(error), at_key=place[-1] == text))
     if wrong:
