@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from campaigns import CAMPAIGN, write_lab
 
-from qbed.campaign.file import Campaign, CampaignError, column_name, load_campaign
+from qbed.campaign.axes import column_name
+from qbed.campaign.file import Campaign, CampaignError, load_campaign
 from qbed.campaign.matrix import MatrixError, build_matrix
 from qbed.cli.run import parse_seeds
 

@@ -16,7 +16,7 @@ from qbed.errors import QbedError
 from qbed.results import tables
 from qbed.results.listing import Listing, lines
 
-AXES = [{"name": "scheme", "values": ["droptail", "ecn"]}, {"name": "delay", "values": ["5 us"]}]
+AXES: list[dict[str, Any]] = [{"name": "scheme", "values": ["droptail", "ecn"]}, {"name": "delay", "values": ["5 us"]}]
 AXES += [{"name": "seed", "values": [1, 2]}]
 COMPLETE = {
     "status": "complete", "bottleneck": "s1>s2", "goodput_bps": 1.5e9, "flows": 2, "flows_complete": 2,

@@ -27,7 +27,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "tools").mkdir()
     shutil.copy2(ROOT / "tools" / "sources", root / "tools")
     place.mkdir()
-    command = [root / "tools" / "sources", "--record"]
+    command: list[str | Path] = [root / "tools" / "sources", "--record"]
     (place / "sources").write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
     monkeypatch.delenv("QBED_TOOLCHAIN", raising=False)
     monkeypatch.setattr(rebuild, "checkout", lambda: root)
@@ -83,13 +83,13 @@ def test_what_was_built_elsewhere_has_nothing_to_compare(scratch: Path, monkeypa
     monkeypatch.setenv("QBED_TOOLCHAIN", "/somewhere")
     assert changed_sources() == []
     monkeypatch.delenv("QBED_TOOLCHAIN")
-    (rebuild.setup_folder() / "sources").unlink()
+    (scratch.parent / "setup" / "sources").unlink()
     assert changed_sources() == []
 
 
 def test_it_is_built_again_once(scratch: Path) -> None:
     (scratch / ECN).write_text("")
-    record = rebuild.setup_folder() / "sources"
+    record = scratch.parent / "setup" / "sources"
     set_up(scratch, f'[ "$*" = --build ] && echo x >>built && "$(dirname "$0")/sources" --record >{record}')
     said: list[str] = []
     here = Path.cwd()

@@ -49,7 +49,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def qbed(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [root / ".venv" / "bin" / "python", "-m", "qbed", *arguments]
+    command: list[str | Path] = [root / ".venv" / "bin" / "python", "-m", "qbed", *arguments]
     everything = {key: value for key, value in os.environ.items() if key != "QBED_TOOLCHAIN"} | environment
     return subprocess.run(command, cwd=root, env=everything, capture_output=True, text=True, check=False)
 

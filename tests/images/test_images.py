@@ -52,7 +52,8 @@ def inside(images: dict[str, str]) -> Inside:
 
 
 def described(image: str) -> dict[str, Any]:
-    return json.loads(run("docker", "image", "inspect", image).stdout)[0]
+    found: dict[str, Any] = json.loads(run("docker", "image", "inspect", image).stdout)[0]
+    return found
 
 
 @pytest.mark.parametrize("role", [*NODES, "orchestrator"])

@@ -7,6 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+COUNTED: tuple[str, ...] = (
+    *("holds", "releases", "released", "released_with_ece", "overflow", "held_packet_ns", "max_held"),
+    *("entries_us", "entries_cs", "entries_lcs"),
+)
+
 
 @dataclass
 class Model:
@@ -77,9 +82,3 @@ class Model:
     def _integrate(self, time: int) -> None:
         self.statistics["held_packet_ns"] += len(self.held) * (time - self._held_since)
         self._held_since = time
-
-
-COUNTED = (
-    *("holds", "releases", "released", "released_with_ece", "overflow", "held_packet_ns", "max_held"),
-    *("entries_us", "entries_cs", "entries_lcs"),
-)

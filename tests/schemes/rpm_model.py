@@ -51,7 +51,7 @@ class Segment(NamedTuple):
 def ones_complement_holds(data: bytes) -> bool:
     """RFC 1071: the sum over data with its checksum in it is 0xffff."""
     words = struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2))
-    total = sum(words)
+    total: int = sum(words)
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total == 0xFFFF

@@ -80,7 +80,7 @@ def checksum_is_right(frame: bytes) -> bool:
         length = struct.unpack_from("!H", frame, 16)[0] - (ip - 14)
         pseudo = frame[26:34]
     data = pseudo + struct.pack("!HH", 6, length) + frame[ip : ip + length] + bytes(length % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total == 0xFFFF

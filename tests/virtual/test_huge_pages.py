@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from qbed.substrates.toolchain import find_toolchain
-from qbed.substrates.virtual import guest as virtual
-from qbed.substrates.virtual.guest import boot
+from qbed.substrates.virtual.guest import boot, memory_folder
 from qbed.substrates.virtual.machine import HUGE_BYTES, has_huge_pages
 
 from cells import plan_of
@@ -30,7 +29,7 @@ duration: 50 ms
 
 
 def test_memory_that_is_in_use_is_in_huge_pages(tmp_path: Path) -> None:
-    place = virtual.memory_folder(HUGE_BYTES)
+    place = memory_folder(HUGE_BYTES)
     assert place is not None
     folder = tmp_path / "cell"
     plan = plan_of(folder, LAB)
@@ -55,5 +54,5 @@ def test_memory_on_a_disk_gives_the_same_results(
     other = tmp_path / "memory"
     other.mkdir()
     assert shutil.disk_usage(other).free > reference.plan.memory_bytes
-    monkeypatch.setattr(virtual, "memory_folder", lambda needed: other)
+    monkeypatch.setattr("qbed.substrates.virtual.guest.memory_folder", lambda needed: other)
     assert run_cell(LAB).digest() == reference.digest()

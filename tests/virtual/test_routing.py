@@ -64,9 +64,10 @@ def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Pat
     assert [flow["status"] for flow in flows] == ["complete"] * 24
     rows = changes(cell)
     ms = 1_000_000
-    remote = lambda node, at_ns: {  # noqa: E731
-        tuple(ways) for to, ways in table(rows, node, at_ns).items() if to.startswith("10.0.0.")
-    }
+
+    def remote(node: str, at_ns: int) -> set[tuple[str, ...]]:
+        return {tuple(ways) for to, ways in table(rows, node, at_ns).items() if to.startswith("10.0.0.")}
+
     # At the epoch: as many next hops as the compiler's ECMP; then the way that is left; then all again.
     for node, up, left in (("rack1", ("eth2", "eth3"), ("eth3",)), ("rack2", ("eth2", "eth3"), ("eth3",))):
         assert up in remote(node, 0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qbed.plan.model import Plan
-from qbed.substrates.virtual import guest as virtual
+from qbed.substrates.virtual.guest import command_line
 
 LAB = """
 name: wall
@@ -31,15 +31,14 @@ AHEAD_NS = 500_000_000
 
 def follow_the_wall(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
     """Guests that are started from now on begin half a (paper) second before the epoch."""
-    original = virtual.command_line
 
     def slaved(kernel: Path, plan: Plan, mode: Any, gate_fd: int) -> list[str]:
-        arguments = original(kernel, plan, mode, gate_fd)
+        arguments = command_line(kernel, plan, mode, gate_fd)
         origin = time.monotonic_ns() + (AHEAD_NS - plan.epoch_ns) * dilation
         after = arguments.index("time-travel=inf-cpu") + 1
         return [*arguments[:after], f"wall-clock={origin}:{dilation}", *arguments[after:]]
 
-    monkeypatch.setattr(virtual, "command_line", slaved)
+    monkeypatch.setattr("qbed.substrates.virtual.guest.command_line", slaved)
 
 
 def test_the_wall_clock_changes_how_long_it_takes_and_nothing_else(
