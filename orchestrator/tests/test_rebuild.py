@@ -66,7 +66,7 @@ def test_new_and_lost_sources_are_noticed(scratch: Path) -> None:
     (scratch / "schemes" / "mine" / "sch_mine.c").write_text("/* mine */\n")
     (scratch / "crates" / "agent" / "src" / "udp.rs").unlink()
     (scratch / "schemes" / "README.md").write_text("no source\n")
-    assert changed_sources() == ["crates/agent/src/udp.rs", "schemes/mine/sch_mine.c"]
+    assert changed_sources() == ["crates/agent/src/transport/cbr.rs", "schemes/mine/sch_mine.c"]
 
 
 def test_the_same_content_at_another_time_is_no_change(scratch: Path) -> None:

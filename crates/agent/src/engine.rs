@@ -2,22 +2,22 @@
 //! The loop: waits for the next deadline or event, and hands it to whom it concerns. One thread serves all nodes; it
 //! costs no virtual time, so what it does at an instant happens at that instant everywhere.
 
-use crate::agenda::{Action, Timer};
-use crate::capture::Captures;
-use crate::children::{Children, Notice};
+use crate::clock::agenda::{Action, Timer};
 use crate::failure::{Failure, Of, Result};
-use crate::forwarding;
 use crate::gate::{Event, Gate};
-use crate::lateness::Lateness;
-use crate::linkstate;
+use crate::lab::linkstate;
+use crate::netlink::qdisc::Taps;
+use crate::observe::capture::Captures;
+use crate::observe::forwarding;
+use crate::observe::lateness::Lateness;
+use crate::observe::routelog::RouteLog;
+use crate::observe::taps::TapStream;
 use crate::plan::Transport;
-use crate::programs::Programs;
-use crate::queues::Taps;
-use crate::records;
-use crate::routelog::RouteLog;
-use crate::tap::TapStream;
-use crate::tcp::{Tcp, CONNECT_AHEAD_NS};
-use crate::udp::Udp;
+use crate::programs::children::{Children, Notice};
+use crate::programs::resident::Programs;
+use crate::results;
+use crate::transport::cbr::Udp;
+use crate::transport::tcp::{Tcp, CONNECT_AHEAD_NS};
 use crate::world::{Token, World, READABLE};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
@@ -53,9 +53,10 @@ impl<'a> Engine<'a> {
         let plan = world.plan;
         let timer = Timer::new(world.paper()).of(|| "timer".into())?;
         world.watch(&timer.descriptor, Token::Timer, READABLE).of(|| "timer".into())?;
-        let flows: Vec<_> = (0..).zip(crate::schedule::flows(plan)).collect();
-        let is_tcp =
-            |spec: &crate::schedule::FlowSpec| plan.workloads[spec.workload].transport == Transport::Tcp;
+        let flows: Vec<_> = (0..).zip(crate::workload::schedule::flows(plan)).collect();
+        let is_tcp = |spec: &crate::workload::schedule::FlowSpec| {
+            plan.workloads[spec.workload].transport == Transport::Tcp
+        };
         let (tcp, udp): (Vec<_>, Vec<_>) = flows.into_iter().partition(|(_, spec)| is_tcp(spec));
         let tcp = Tcp::new(&world, tcp.into_iter())?;
         let udp = Udp::new(&world, udp.into_iter())?;
@@ -257,7 +258,7 @@ impl<'a> Engine<'a> {
     pub fn finish(mut self) -> Result<i64> {
         let end_ns = self.world.now_since_epoch();
         // First the books: what closes flows below sends packets of its own, at this very instant.
-        crate::counters::write(&self.world)?;
+        crate::observe::counters::write(&self.world)?;
         self.world.lab.namespaces.go_home()?;
         if let Some(taps) = self.taps {
             Taps::find(self.world.plan)?.flush()?;
@@ -268,7 +269,7 @@ impl<'a> Engine<'a> {
         self.routes.finish(&self.world)?;
         self.tcp.finish(&self.world)?;
         self.udp.finish(&self.world)?;
-        records::write_flows(self.tcp.records(&self.world).chain(self.udp.records(&self.world)).collect())?;
+        results::write_flows(self.tcp.records(&self.world).chain(self.udp.records(&self.world)).collect())?;
         Ok(end_ns)
     }
 }

@@ -4,55 +4,32 @@
 //! In a container (docs/formats.md §5) it is the entry point, which starts such a guest for one node of the plan, or
 //! itself again on the host's kernel.
 
-mod agenda;
-mod capture;
-mod children;
-mod client;
-mod counters;
+mod clock;
+mod container;
 mod engine;
-mod exec;
 mod failure;
-mod forwarding;
 mod gate;
-mod init;
 mod lab;
-mod lateness;
-mod links;
-mod linkstate;
-mod listeners;
-mod namespaces;
 mod netlink;
-mod place;
+mod observe;
 mod plan;
 mod programs;
-mod queues;
-mod records;
-mod relay;
-mod routelog;
-mod routes;
-mod sample;
-mod schedule;
+mod results;
+mod serve;
 mod socket;
-mod supervisor;
-mod tap;
-mod tcp;
-mod tcpinfo;
 #[cfg(test)]
 mod testing;
-mod topology;
-mod udp;
-mod validate;
-mod view;
-mod watermark;
+mod transport;
+mod workload;
 mod world;
 
 use crate::engine::Engine;
 use crate::failure::{Failure, Of, Result};
 use crate::gate::{Event, Gate};
-use crate::place::Place;
+use crate::lab::{boot, Lab};
+use crate::plan::place::Place;
 use crate::plan::Plan;
-use crate::records::Done;
-use crate::topology::Lab;
+use crate::results::Done;
 use crate::world::{Paper, World};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -72,9 +49,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["cell" | "lab", ..] if std::process::id() == 1 => guest(words[0]),
-        ["node"] => supervisor::main(),
+        ["node"] => container::supervisor::main(),
         ["native", mode, origin_ns] => native(mode, origin_ns),
-        ["exec", "--", ref argv @ ..] if !argv.is_empty() => client::main(argv),
+        ["exec", "--", ref argv @ ..] if !argv.is_empty() => container::exec::main(argv),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::FAILURE
@@ -100,7 +77,7 @@ fn done(result: Result<i64>) -> Done {
 /// Says how the lab ended and powers off.
 fn conclude(done: &Done) {
     say(done);
-    let Err(error) = init::power_off();
+    let Err(error) = boot::power_off();
     eprintln!("qbed-agent: powering off: {error}");
 }
 
@@ -115,7 +92,7 @@ fn say(done: &Done) {
 
 /// A node on the host's kernel: the container's own namespace, interfaces and clock.
 fn native(mode: &str, origin_ns: &str) -> ExitCode {
-    init::is_on_host_kernel();
+    boot::is_on_host_kernel();
     let done = done(run_native(mode, origin_ns));
     say(&done);
     match done {
@@ -134,19 +111,19 @@ fn mode(name: &str) -> Result<Mode> {
 
 fn run_guest(name: &str) -> Result<i64> {
     let mode = mode(name)?;
-    init::mount_kernel()?;
+    boot::mount_kernel()?;
     let plan = read_plan()?;
     let gate = load_modules(&plan)?;
-    let mut lent = init::toolboxes()?;
+    let mut lent = boot::toolboxes()?;
     if mode == Mode::Lab {
-        lent.extend(init::seen()?);
+        lent.extend(boot::seen()?);
     }
-    init::mount_scratch(&lent, mode == Mode::Lab)?;
+    boot::mount_scratch(&lent, mode == Mode::Lab)?;
     if plan.place.is_some() {
-        init::quiet_home()?;
+        boot::quiet_home()?;
     }
     if mode == Mode::Lab {
-        init::name_nodes(&plan)?;
+        boot::name_nodes(&plan)?;
     }
     let lab = Lab::build(&plan)?;
     drive(mode, &plan, &lab, gate, Paper::GUEST)
@@ -166,17 +143,17 @@ fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
     // SAFETY: the supervisor passes this descriptor for this use, and nothing else here has it.
     let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) })?;
     if mode == Mode::Lab {
-        init::name_nodes(&plan)?;
+        boot::name_nodes(&plan)?;
     }
     let lab = Lab::join(&plan)?;
     drive(mode, &plan, &lab, Some(gate), paper)
 }
 
 fn read_plan() -> Result<Plan> {
-    std::fs::create_dir_all(records::out("")).of(|| "out".into())?;
-    let text = std::fs::read_to_string(format!("{}/plan.json", init::cell())).of(|| "plan.json".into())?;
+    std::fs::create_dir_all(results::out("")).of(|| "out".into())?;
+    let text = std::fs::read_to_string(format!("{}/plan.json", boot::cell())).of(|| "plan.json".into())?;
     let mut plan = Plan::parse(&text)?;
-    plan.place = Place::read(init::cell(), plan.nodes.len())?;
+    plan.place = Place::read(boot::cell(), plan.nodes.len())?;
     Ok(plan)
 }
 
@@ -199,9 +176,9 @@ fn drive(mode: Mode, plan: &Plan, lab: &Lab, gate: Option<Gate>, paper: Paper) -
             engine.run_until(plan.epoch_ns)?;
             engine.tell(&ready)?;
             if wall_clock {
-                lab::serve_on_the_wall_clock(&mut engine)?;
+                serve::serve_on_the_wall_clock(&mut engine)?;
             } else {
-                lab::serve(&mut engine)?;
+                serve::serve(&mut engine)?;
             }
         }
     }
@@ -210,13 +187,13 @@ fn drive(mode: Mode, plan: &Plan, lab: &Lab, gate: Option<Gate>, paper: Paper) -
 
 /// Loads the project's modules and the plan's. Without `qgate=FD` on the kernel's command line there is no gate.
 fn load_modules(plan: &Plan) -> Result<Option<Gate>> {
-    let folder = init::module_folder()?;
+    let folder = boot::module_folder()?;
     for name in ["qlink", "qtap"].into_iter().chain(plan.modules.iter().map(String::as_str)) {
-        init::load_module(&folder, name, "")?;
+        boot::load_module(&folder, name, "")?;
     }
     let Some(descriptor) = std::env::var_os("qgate") else {
         return Ok(None);
     };
-    init::load_module(&folder, "qgate", &format!("fd={}", descriptor.to_string_lossy()))?;
+    boot::load_module(&folder, "qgate", &format!("fd={}", descriptor.to_string_lossy()))?;
     Gate::open(plan.place.is_some()).map(Some)
 }

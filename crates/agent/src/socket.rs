@@ -12,7 +12,6 @@ impl Plain for i32 {}
 impl Plain for u32 {}
 impl Plain for libc::packet_mreq {}
 impl Plain for libc::tpacket_stats {}
-impl Plain for crate::tcpinfo::TcpInfo {}
 
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What every part of the engine needs: the plan, the lab, the clock, the agenda, and a way to be woken.
 
-use crate::agenda::Agenda;
+use crate::clock::agenda::Agenda;
 use crate::failure::{Of, Result};
+use crate::lab::Lab;
 use crate::plan::Plan;
-use crate::topology::Lab;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::time::{clock_gettime, ClockId};
 use std::cell::Cell;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packet captures, in nanosecond pcap. The kernel stamps and keeps the frames; they are collected in rounds, so that
+//! a captured packet wakes nobody.
+
+use crate::clock::agenda::Action;
+use crate::failure::{Failure, Of, Result};
+use crate::results;
+use crate::socket::{self, Datagram, Inbox};
+use crate::world::World;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::OwnedFd;
+
+/// Between two rounds: a 100 Gb/s link in both directions stays far below BUFFER_BYTES.
+const ROUND_NS: u64 = 1_000_000;
+const BUFFER_BYTES: i32 = 128 << 20;
+/// Of pcap with nanoseconds.
+const MAGIC: u32 = 0xa1b2_3c4d;
+const LINKTYPE_ETHERNET: u32 = 1;
+/// More than any frame.
+const SNAPLEN_MAX: u32 = 65_536;
+
+struct Capture {
+    name: String,
+    socket: OwnedFd,
+    inbox: Inbox,
+    file: BufWriter<File>,
+}
+
+pub struct Captures(Vec<Capture>);
+
+impl Captures {
+    pub fn open(world: &World<'_>) -> Result<Self> {
+        let open = |plan: &crate::plan::Capture| {
+            let name = format!("capture {}", plan.name);
+            world.lab.namespaces.enter(plan.node)?;
+            let ifindex = world.lab.interfaces[plan.node][&plan.interface];
+            let socket = open_socket(ifindex).of(|| name.clone())?;
+            let snaplen = plan.snaplen.min(SNAPLEN_MAX);
+            let mut file = results::create(&format!("{}.pcap", plan.name.replace(':', "-")))?;
+            file.write_all(&file_header(snaplen)).of(|| name.clone())?;
+            Ok(Capture { name, socket, inbox: Inbox::new(snaplen as usize), file })
+        };
+        world
+            .plan
+            .captures
+            .iter()
+            .filter(|plan| world.plan.carries(plan.node))
+            .map(open)
+            .collect::<Result<_>>()
+            .map(Self)
+    }
+
+    pub fn schedule(&mut self, world: &mut World<'_>) {
+        if !self.0.is_empty() {
+            world.agenda.add(world.now_ns().max(world.plan.epoch_ns) + ROUND_NS, Action::DrainCaptures);
+        }
+    }
+
+    pub fn drain(&mut self, world: &World<'_>) -> Result<()> {
+        self.0.iter_mut().try_for_each(|capture| capture.drain(world))
+    }
+
+    pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
+        self.drain(world)?;
+        for capture in &mut self.0 {
+            capture.file.flush().of(|| capture.name.clone())?;
+            let statistics: libc::tpacket_stats =
+                socket::get(&capture.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)
+                    .of(|| capture.name.clone())?;
+            if statistics.tp_drops > 0 {
+                let lost = format!("{}: {} frames were lost", capture.name, statistics.tp_drops);
+                return Err(Failure::new(lost));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Capture {
+    fn drain(&mut self, world: &World<'_>) -> Result<()> {
+        let mut result = Ok(());
+        let file = &mut self.file;
+        let each = |frame: Datagram<'_>| {
+            // Frames before the epoch belong to the set-up.
+            if let Ok(time_ns) = u64::try_from(world.stamp_since_epoch(frame.time_ns)) {
+                let header = frame_header(time_ns, frame.bytes.len() as u32, frame.length as u32);
+                let written = file.write_all(&header).and_then(|()| file.write_all(frame.bytes));
+                result = std::mem::replace(&mut result, Ok(())).and(written);
+            }
+        };
+        self.inbox.drain(&self.socket, each).of(|| self.name.clone())?;
+        result.of(|| self.name.clone())
+    }
+}
+
+fn open_socket(ifindex: u32) -> io::Result<OwnedFd> {
+    let fd = socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
+    socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES)?;
+    socket::set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+    socket::bind_link(&fd, ifindex)?;
+    Ok(fd)
+}
+
+fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn file_header(snaplen: u32) -> Vec<u8> {
+    const VERSION_2_4: u32 = 2 | 4 << 16;
+    words([MAGIC, VERSION_2_4, 0, 0, snaplen, LINKTYPE_ETHERNET])
+}
+
+fn frame_header(time_ns: u64, captured: u32, length: u32) -> Vec<u8> {
+    let (seconds, nanoseconds) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    words([seconds as u32, nanoseconds as u32, captured, length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_nanosecond_pcap() {
+        assert_eq!(file_header(128)[..8], [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0]);
+        assert_eq!(file_header(128).len(), 24);
+        assert_eq!(frame_header(3_000_000_005, 64, 1514), words([3, 5, 64, 1514]));
+    }
+}

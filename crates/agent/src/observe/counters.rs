@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `counters.json`: what the kernel counted at links, queues and nodes, all at one instant.
+
+use crate::failure::{Of, Result};
+use crate::netlink::link::{IFINFO, INFO_DATA};
+use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
+use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
+use crate::plan::{End, Plan};
+use crate::results;
+use crate::world::World;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+/// IFLA_QLINK_SENT and on.
+const SENT: u16 = 10;
+const DELIVERED: u16 = 11;
+const LOST: u16 = 12;
+/// linux/rtnetlink.h, linux/gen_stats.h
+const TCA_XSTATS: u16 = 4;
+const TCA_STATS2: u16 = 7;
+const STATS_BASIC: u16 = 1;
+const STATS_QUEUE: u16 = 3;
+const STATS_PACKETS: u16 = 8;
+
+#[derive(Serialize)]
+struct Counters {
+    time_ns: i64,
+    links: Vec<LinkCounters>,
+    queues: Vec<QueueCounters>,
+    nodes: Vec<Mib>,
+}
+
+#[derive(Serialize)]
+struct LinkCounters {
+    a: EndCounters,
+    b: EndCounters,
+}
+
+#[derive(Clone, Default, Serialize)]
+struct EndCounters {
+    sent: u64,
+    delivered: u64,
+    lost: u64,
+    tx_bytes: u64,
+    rx_packets: u64,
+    rx_bytes: u64,
+    rx_dropped: u64,
+    tx_dropped: u64,
+}
+
+#[derive(Clone, Default, Serialize)]
+struct QueueCounters {
+    kind: String,
+    packets: u64,
+    bytes: u64,
+    drops: u32,
+    overlimits: u32,
+    requeues: u32,
+    backlog_bytes: u32,
+    backlog_packets: u32,
+    xstats: String,
+}
+
+/// Groups (`Tcp`, `TcpExt`, …) of counters that are not zero.
+type Mib = BTreeMap<String, BTreeMap<String, i64>>;
+
+type ByInterface<T> = HashMap<u32, T>;
+
+struct NodeCounters {
+    ends: ByInterface<EndCounters>,
+    queues: ByInterface<QueueCounters>,
+    mib: Mib,
+}
+
+pub fn write(world: &World<'_>) -> Result<()> {
+    let mut text = vec![0; 64 * 1024];
+    let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
+    let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
+    let counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
+    let mut file = results::create("counters.json")?;
+    results::line(&mut file, &counters).and_then(|()| file.flush()).of(|| "out/counters.json".into())
+}
+
+fn arrange(
+    plan: &Plan,
+    interfaces: &[HashMap<String, u32>],
+    nodes: &mut [NodeCounters],
+    time_ns: i64,
+) -> Counters {
+    // An end that is not here counts nothing here.
+    let index = |node: usize, interface: &str| interfaces[node].get(interface).copied().unwrap_or(0);
+    let mut end =
+        |end: &End| nodes[end.node].ends.remove(&index(end.node, &end.interface)).unwrap_or_default();
+    let links = plan.links.iter().map(|link| LinkCounters { a: end(&link.a), b: end(&link.b) }).collect();
+    let queues = plan.queues.iter();
+    let queues = queues
+        .map(|q| nodes[q.node].queues.remove(&index(q.node, &q.interface)).unwrap_or_default())
+        .collect();
+    let nodes = nodes.iter_mut().map(|node| std::mem::take(&mut node.mib)).collect();
+    Counters { time_ns, links, queues, nodes }
+}
+
+fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters> {
+    if world.lab.interfaces[node].is_empty() {
+        return Ok(NodeCounters { ends: HashMap::new(), queues: HashMap::new(), mib: Mib::new() });
+    }
+    world.lab.namespaces.enter(node)?;
+    let here = || format!("node {}: its counters", world.lab.namespaces.name(node));
+    let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
+    let mut ends = HashMap::new();
+    let mut query = Batch::default();
+    query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
+    netlink
+        .dump(query, |_, message| {
+            if let (Some(index), Some(attributes)) = (u32_at(message, 4), message.get(IFINFO.len()..)) {
+                ends.insert(index, end_counters(attributes));
+            }
+        })
+        .of(here)?;
+    let mut queues = HashMap::new();
+    let mut query = Batch::default();
+    query.request(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TCMSG_LEN], "qdiscs");
+    netlink
+        .dump(query, |_, message| {
+            let root = u32_at(message, 12) == Some(ROOT);
+            if let (true, Some(index), Some(attributes)) =
+                (root, u32_at(message, 4), message.get(TCMSG_LEN..))
+            {
+                queues.insert(index, queue_counters(attributes));
+            }
+        })
+        .of(here)?;
+    let mut mib = Mib::new();
+    if !world.plan.carries(node) {
+        return Ok(NodeCounters { ends, queues, mib });
+    }
+    let mut file = |name: &str, parse: fn(&str, &mut Mib)| {
+        let length = read_whole(&format!("/proc/thread-self/net/{name}"), text).of(here)?;
+        parse(&String::from_utf8_lossy(&text[..length]), &mut mib);
+        Ok(())
+    };
+    file("snmp", read_pairs)?;
+    file("netstat", read_pairs)?;
+    file("snmp6", read_columns)?;
+    Ok(NodeCounters { ends, queues, mib })
+}
+
+/// Reads a file of /proc that fits into the buffer: the kernel fills it in one call.
+fn read_whole(path: &str, buffer: &mut [u8]) -> io::Result<usize> {
+    let length = File::open(path)?.read(buffer)?;
+    if length == buffer.len() {
+        return Err(io::Error::other(format!("{path} is longer than expected")));
+    }
+    Ok(length)
+}
+
+fn end_counters(attributes: &[u8]) -> EndCounters {
+    let info = attribute(attributes, libc::IFLA_LINKINFO).and_then(|info| attribute(info, INFO_DATA));
+    let qlink = |kind| info.and_then(|data| attribute(data, kind)).and_then(|v| u64_at(v, 0)).unwrap_or(0);
+    // struct rtnl_link_stats64
+    let stats = attribute(attributes, libc::IFLA_STATS64).unwrap_or(&[]);
+    let stat = |index: usize| u64_at(stats, 8 * index).unwrap_or(0);
+    EndCounters {
+        sent: qlink(SENT),
+        delivered: qlink(DELIVERED),
+        lost: qlink(LOST),
+        rx_packets: stat(0),
+        rx_bytes: stat(2),
+        tx_bytes: stat(3),
+        rx_dropped: stat(6),
+        tx_dropped: stat(7),
+    }
+}
+
+fn queue_counters(attributes: &[u8]) -> QueueCounters {
+    let kind = attribute(attributes, TCA_KIND).unwrap_or(&[]);
+    let stats = attribute(attributes, TCA_STATS2).unwrap_or(&[]);
+    let basic = attribute(stats, STATS_BASIC).unwrap_or(&[]);
+    let queue = attribute(stats, STATS_QUEUE).unwrap_or(&[]);
+    let packets = attribute(stats, STATS_PACKETS).and_then(|v| u64_at(v, 0));
+    let xstats = attribute(attributes, TCA_XSTATS).unwrap_or(&[]);
+    let of_queue = |index: usize| u32_at(queue, 4 * index).unwrap_or(0);
+    QueueCounters {
+        kind: String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned(),
+        bytes: u64_at(basic, 0).unwrap_or(0),
+        packets: packets.or(u32_at(basic, 8).map(u64::from)).unwrap_or(0),
+        backlog_packets: of_queue(0),
+        backlog_bytes: of_queue(1),
+        drops: of_queue(2),
+        requeues: of_queue(3),
+        overlimits: of_queue(4),
+        xstats: xstats.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+fn count(mib: &mut Mib, group: &str, name: &str, value: &str) {
+    match value.parse() {
+        Ok(0) | Err(_) => {}
+        Ok(value) => {
+            mib.entry(group.to_owned()).or_default().insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// /proc/net/snmp and netstat: a line of names, a line of values.
+fn read_pairs(text: &str, mib: &mut Mib) {
+    let lines: Vec<&str> = text.lines().collect();
+    for pair in lines.chunks_exact(2) {
+        if let (Some((group, names)), Some((_, values))) = (pair[0].split_once(':'), pair[1].split_once(':'))
+        {
+            let columns = names.split_whitespace().zip(values.split_whitespace());
+            columns.for_each(|(name, value)| count(mib, group, name, value));
+        }
+    }
+}
+
+/// /proc/net/snmp6: a counter a line, its group in front of its name.
+fn read_columns(text: &str, mib: &mut Mib) {
+    const GROUPS: [&str; 4] = ["Icmp6", "UdpLite6", "Udp6", "Ip6"];
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if let (Some(full), Some(value)) = (words.next(), words.next()) {
+            if let Some((group, name)) =
+                GROUPS.iter().find_map(|g| full.strip_prefix(g).map(|name| (g, name)))
+            {
+                count(mib, group, name, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snmp_is_read_by_column_and_zeros_are_left_out() {
+        let mut mib = Mib::new();
+        read_pairs("Tcp: MaxConn InSegs OutRsts\nTcp: -1 7 0\nUdp: InDatagrams\nUdp: 3\n", &mut mib);
+        read_columns("Ip6InReceives  \t 5\nUdp6InDatagrams\t 0\nIcmp6OutMsgs 2\n", &mut mib);
+        let json = serde_json::to_value(&mib).unwrap();
+        let expected = serde_json::json!({
+            "Tcp": {"MaxConn": -1, "InSegs": 7}, "Udp": {"InDatagrams": 3}, "Ip6": {"InReceives": 5}, "Icmp6": {"OutMsgs": 2},
+        });
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_qdiscs_statistics_are_found_where_the_kernel_puts_them() {
+        let mut message = Batch::default();
+        message.request(0, 0, &[], "").text(TCA_KIND, "red").attribute(TCA_XSTATS, &[0xab, 1]);
+        let stats = message.begin(TCA_STATS2);
+        message.attribute(STATS_BASIC, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+        message.attribute(STATS_QUEUE, &[3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0]);
+        message.end(stats);
+        let queue = queue_counters(message.body());
+        assert_eq!((queue.kind.as_str(), queue.xstats.as_str()), ("red", "ab01"));
+        assert_eq!((queue.bytes, queue.packets, queue.backlog_packets, queue.backlog_bytes), (1, 2, 3, 4));
+        assert_eq!((queue.drops, queue.requeues, queue.overlimits), (5, 6, 7));
+    }
+}

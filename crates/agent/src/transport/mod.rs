@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How flows cross the network.
+
+pub mod cbr;
+pub mod tcp;

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `struct tcp_info` as Linux 6.7 and later fill it (include/uapi/linux/tcp.h), and what the results take from it.
+
+use crate::results::Tally;
+use crate::socket::{self, Plain};
+use serde::Serialize;
+use std::io;
+use std::os::fd::OwnedFd;
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct TcpInfo {
+    pub state: u8,
+    pub ca_state: u8,
+    _retransmits: u8,
+    _probes: u8,
+    _backoff: u8,
+    options: u8,
+    _window_scales: u8,
+    _flags: u8,
+    _rto_us: u32,
+    _ato_us: u32,
+    _snd_mss: u32,
+    _rcv_mss: u32,
+    _unacked: u32,
+    _sacked: u32,
+    _lost: u32,
+    _retrans: u32,
+    _fackets: u32,
+    _last_data_sent_ms: u32,
+    _last_ack_sent_ms: u32,
+    _last_data_recv_ms: u32,
+    _last_ack_recv_ms: u32,
+    _pmtu: u32,
+    _rcv_ssthresh: u32,
+    pub rtt_us: u32,
+    pub rttvar_us: u32,
+    pub snd_ssthresh: u32,
+    pub snd_cwnd: u32,
+    _advmss: u32,
+    _reordering: u32,
+    _rcv_rtt_us: u32,
+    _rcv_space: u32,
+    pub total_retrans: u32,
+    pub pacing_rate: u64,
+    _max_pacing_rate: u64,
+    pub bytes_acked: u64,
+    _bytes_received: u64,
+    pub segs_out: u32,
+    _segs_in: u32,
+    _notsent_bytes: u32,
+    pub min_rtt_us: u32,
+    _data_segs_in: u32,
+    _data_segs_out: u32,
+    pub delivery_rate: u64,
+    _busy_time_us: u64,
+    _rwnd_limited_us: u64,
+    _sndbuf_limited_us: u64,
+    _delivered: u32,
+    pub delivered_ce: u32,
+    _bytes_sent: u64,
+    _bytes_retrans: u64,
+    _dsack_dups: u32,
+    _reord_seen: u32,
+    _rcv_ooopack: u32,
+    _snd_wnd: u32,
+    _rcv_wnd: u32,
+    _rehash: u32,
+    pub total_rto: u16,
+    _total_rto_recoveries: u16,
+    _total_rto_time_ms: u32,
+}
+
+impl Plain for TcpInfo {}
+
+const TCPI_OPT_ECN: u8 = 8;
+/// TCP_INFINITE_SSTHRESH: slow start has not ended yet.
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+/// `tcpi_min_rtt` before the first sample.
+const NO_RTT: u32 = u32::MAX;
+
+impl TcpInfo {
+    pub fn read(fd: &OwnedFd) -> io::Result<Self> {
+        socket::get(fd, libc::IPPROTO_TCP, libc::TCP_INFO)
+    }
+
+    pub fn ecn(&self) -> bool {
+        self.options & TCPI_OPT_ECN != 0
+    }
+
+    pub fn ssthresh(&self) -> Option<u32> {
+        (self.snd_ssthresh < INFINITE_SSTHRESH).then_some(self.snd_ssthresh)
+    }
+
+    pub fn min_rtt_ns(&self) -> Option<u64> {
+        (self.min_rtt_us != NO_RTT).then(|| u64::from(self.min_rtt_us) * 1000)
+    }
+
+    pub fn rtt_ns(&self) -> Option<u64> {
+        (self.rtt_us != 0).then(|| u64::from(self.rtt_us) * 1000)
+    }
+
+    /// None where the sender does not pace.
+    pub fn pacing_bps(&self) -> Option<u64> {
+        self.pacing_rate.checked_mul(8)
+    }
+
+    /// The congestion avoidance state machine's (TCP_CA_*).
+    pub fn ca_state_name(&self) -> &'static str {
+        ["open", "disorder", "cwr", "recovery", "loss"].get(usize::from(self.ca_state)).unwrap_or(&"unknown")
+    }
+}
+
+impl From<TcpInfo> for Tally {
+    fn from(info: TcpInfo) -> Self {
+        Self {
+            retransmits: info.total_retrans,
+            timeouts: info.total_rto,
+            ce_marks: info.delivered_ce,
+            segments_sent: info.segs_out.into(),
+            min_rtt_ns: info.min_rtt_ns(),
+            rtt_ns: info.rtt_ns(),
+            ecn: info.ecn(),
+        }
+    }
+}
+
+/// A row of `tcpinfo.ndjson`.
+#[derive(Debug, Serialize)]
+pub struct InfoRow {
+    flow: u32,
+    time_ns: i64,
+    cwnd: u32,
+    ssthresh: Option<u32>,
+    rtt_ns: Option<u64>,
+    rttvar_ns: u64,
+    delivery_bps: u64,
+    pacing_bps: Option<u64>,
+    acked_bytes: u64,
+    retransmits: u32,
+    ce_marks: u32,
+    state: &'static str,
+}
+
+impl InfoRow {
+    pub fn new(flow: u32, time_ns: i64, info: &TcpInfo) -> Self {
+        Self {
+            flow,
+            time_ns,
+            cwnd: info.snd_cwnd,
+            ssthresh: info.ssthresh(),
+            rtt_ns: info.rtt_ns(),
+            rttvar_ns: u64::from(info.rttvar_us) * 1000,
+            delivery_bps: info.delivery_rate.saturating_mul(8),
+            pacing_bps: info.pacing_bps(),
+            acked_bytes: info.bytes_acked,
+            retransmits: info.total_retrans,
+            ce_marks: info.delivered_ce,
+            state: info.ca_state_name(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+    use std::net::{TcpListener, TcpStream};
+
+    /// Offsets of the kernel's structure.
+    #[test]
+    fn the_layout_is_the_kernels() {
+        let offsets = [
+            (offset_of!(TcpInfo, rtt_us), 68),
+            (offset_of!(TcpInfo, total_retrans), 100),
+            (offset_of!(TcpInfo, pacing_rate), 104),
+            (offset_of!(TcpInfo, segs_out), 136),
+            (offset_of!(TcpInfo, delivery_rate), 160),
+            (offset_of!(TcpInfo, delivered_ce), 196),
+            (offset_of!(TcpInfo, total_rto), 240),
+            (size_of::<TcpInfo>(), 248),
+        ];
+        assert!(offsets.iter().all(|(ours, kernels)| ours == kernels), "{offsets:?}");
+    }
+
+    #[test]
+    fn a_fresh_connection_has_sent_and_lost_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let info = TcpInfo::read(&OwnedFd::from(stream)).unwrap();
+        assert_eq!((info.total_retrans, info.total_rto, info.ca_state_name()), (0, 0, "open"));
+        assert_eq!(info.ssthresh(), None);
+        assert!(info.segs_out >= 2 && info.min_rtt_ns().is_some());
+    }
+}

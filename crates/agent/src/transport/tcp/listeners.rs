@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Listening sockets, and which flow a new connection belongs to: the sender's address and port tell, so the stream
+//! needs no header.
+
+use crate::failure::{Failure, Of, Result};
+use crate::plan::Family;
+use crate::results::address;
+use crate::socket;
+use crate::transport::tcp::watermark::Watermark;
+use crate::workload::schedule::FlowSpec;
+use crate::world::{Token, World};
+use nix::sys::epoll::EpollFlags;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+/// All flows of an incast may connect in one instant.
+const BACKLOG: i32 = 65_535;
+
+type Key = (usize, u16, Family);
+
+struct Listener {
+    name: String,
+    socket: OwnedFd,
+    /// That its connections start with.
+    watermark: Watermark,
+}
+
+pub struct Connection {
+    pub socket: OwnedFd,
+    pub watermark: Watermark,
+    pub flow: u32,
+}
+
+pub struct Listeners {
+    listeners: Vec<Listener>,
+    index: HashMap<Key, u32>,
+    /// Connections to come: (listener, the sender's address) to a flow.
+    expected: HashMap<(u32, SocketAddr), u32>,
+}
+
+fn key(world: &World<'_>, spec: &FlowSpec) -> Key {
+    let workload = &world.plan.workloads[spec.workload];
+    (spec.dst, workload.port, workload.family)
+}
+
+impl Listeners {
+    pub fn open<'s>(world: &World<'_>, flows: impl Iterator<Item = &'s FlowSpec>) -> Result<Self> {
+        let mut listeners = Self { listeners: Vec::new(), index: HashMap::new(), expected: HashMap::new() };
+        let mut nodes = BTreeSet::new();
+        for spec in flows {
+            let key = key(world, spec);
+            if listeners.index.contains_key(&key) {
+                continue;
+            }
+            let workload = &world.plan.workloads[spec.workload];
+            let node = world.lab.namespaces.name(spec.dst);
+            let control = workload.congestion_control.as_deref().unwrap_or("the node's");
+            let name = format!("node {node}: listening on port {} (congestion control: {control})", key.1);
+            world.lab.namespaces.enter(spec.dst)?;
+            if nodes.insert(spec.dst) {
+                fs::write("/proc/sys/net/core/somaxconn", BACKLOG.to_string()).of(|| name.clone())?;
+            }
+            let next = listeners.listeners.len() as u32;
+            let (socket, watermark) = listen(world, spec).of(|| name.clone())?;
+            // Level-triggered: connections come one at a time, and each event is for one of them.
+            world.watch(&socket, Token::Listener(next), EpollFlags::EPOLLIN).of(|| name.clone())?;
+            listeners.listeners.push(Listener { name, socket, watermark });
+            listeners.index.insert(key, next);
+        }
+        Ok(listeners)
+    }
+
+    /// Announces a connection that begins now.
+    pub fn expect(&mut self, world: &World<'_>, spec: &FlowSpec, source: SocketAddr, flow: u32) {
+        self.expected.insert((self.index[&key(world, spec)], source), flow);
+    }
+
+    /// The next connection. Strangers (a program in the lab) are turned away.
+    pub fn accept(&mut self, listener: u32) -> Result<Option<Connection>> {
+        let Listener { name, socket, watermark } = &self.listeners[listener as usize];
+        match socket::accept(socket) {
+            Ok(Some((socket, source))) => {
+                let flow = self.expected.remove(&(listener, source));
+                Ok(flow.map(|flow| Connection { socket, watermark: watermark.clone(), flow }))
+            }
+            Ok(None) => Ok(None),
+            // The connection was reset before it could be accepted; its sender reports it.
+            Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(None),
+            Err(error) => Err(Failure::new(format!("{name}: {error}"))),
+        }
+    }
+}
+
+fn listen(world: &World<'_>, spec: &FlowSpec) -> std::io::Result<(OwnedFd, Watermark)> {
+    let workload = &world.plan.workloads[spec.workload];
+    let address = address(world.plan, spec.dst, workload.family);
+    let fd = socket::open(socket::domain(address), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    socket::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    // A receiver has its part in some congestion controls (DCTCP's echo of CE), so it has the sender's.
+    if let Some(name) = world.plan.congestion_control(workload, spec.dst) {
+        socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
+    }
+    socket::bind(&fd, SocketAddr::new(address, workload.port))?;
+    socket::listen(&fd, BACKLOG)?;
+    let watermark = Watermark::listen(&fd)?;
+    Ok((fd, watermark))
+}

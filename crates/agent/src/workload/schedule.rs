@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From workloads to flows: who sends how much to whom, and when. Pure in the plan and its seed; the network has no
+//! say in it (open loop). A flow's id is its index.
+
+use crate::plan::{Pattern, Plan, Workload};
+use crate::workload::draws::Draws;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// Index of its workload.
+    pub workload: usize,
+    pub src: usize,
+    pub dst: usize,
+    /// None: until `stop_ns`.
+    pub size_bytes: Option<u64>,
+    pub start_ns: u64,
+    /// When its sender ends it; None: with the lab.
+    pub stop_ns: Option<u64>,
+}
+
+/// All flows that start within the lab's duration, by workload and within a workload in the plan's or the drawn order.
+pub fn flows(plan: &Plan) -> Vec<FlowSpec> {
+    let mut flows = Vec::new();
+    for (index, workload) in plan.workloads.iter().enumerate() {
+        let mut draws = Draws::new(plan.seed, workload.id);
+        let end_ns = workload.stop_ns.map_or(plan.duration_ns, |stop| stop.min(plan.duration_ns));
+        expand(index, workload, &mut draws, end_ns, &mut flows);
+    }
+    flows
+}
+
+fn expand(index: usize, workload: &Workload, draws: &mut Draws, end_ns: u64, flows: &mut Vec<FlowSpec>) {
+    match &workload.pattern {
+        Pattern::Flows { pairs, size_bytes, spread_ns } => {
+            for &[src, dst] in pairs {
+                let offset = if *spread_ns > 0 { draws.below(*spread_ns) } else { 0 };
+                let start_ns = workload.start_ns + offset;
+                if start_ns < end_ns {
+                    let size_bytes = *size_bytes;
+                    let stop_ns = workload.stop_ns;
+                    flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns });
+                }
+            }
+        }
+        Pattern::Arrivals { pairs, interarrival, size, limit } => {
+            // The first arrival is one gap after the start, as in any renewal process.
+            let mut start_ns = workload.start_ns.saturating_add(draws.gap_ns(*interarrival));
+            let mut count = 0;
+            while start_ns < end_ns && limit.is_none_or(|limit| count < limit) {
+                let [src, dst] = draws.pair(pairs);
+                let size_bytes = Some(draws.size_bytes(size));
+                // `stop_ns` ends the arrivals, not the flows that have arrived.
+                flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns: None });
+                count += 1;
+                start_ns = start_ns.saturating_add(draws.gap_ns(*interarrival));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::dumbbell;
+
+    #[test]
+    fn one_flow_for_each_pair_at_the_start() {
+        let plan = dumbbell(|plan| {
+            plan["workloads"] = serde_json::json!([plan["workloads"][0]]);
+            plan["workloads"][0]["pairs"] = serde_json::json!([[0, 2], [2, 0]]);
+        });
+        let flows = flows(&plan);
+        let starts: Vec<_> = flows.iter().map(|f| (f.src, f.dst, f.start_ns, f.size_bytes)).collect();
+        assert_eq!(starts, [(0, 2, 0, Some(100_000_000)), (2, 0, 0, Some(100_000_000))]);
+    }
+
+    #[test]
+    fn a_spread_draws_starts_within_it() {
+        let plan = dumbbell(|plan| {
+            plan["workloads"] = serde_json::json!([plan["workloads"][0]]);
+            plan["workloads"][0]["pairs"] = serde_json::json!(vec![[0, 2]; 500]);
+            plan["workloads"][0]["spread_ns"] = 1_000_000.into();
+        });
+        let starts: Vec<u64> = flows(&plan).iter().map(|flow| flow.start_ns).collect();
+        assert!(starts.iter().all(|start| *start < 1_000_000));
+        assert!(starts.iter().max() > Some(&900_000) && starts.iter().min() < Some(&100_000));
+    }
+
+    #[test]
+    fn arrivals_stop_at_their_stop_and_keep_their_rate() {
+        let plan = dumbbell(|plan| {
+            plan["workloads"][1]["interarrival_ns"] = serde_json::json!({"fixed": 1_000_000})
+        });
+        let arrivals: Vec<_> = flows(&plan).into_iter().filter(|flow| flow.workload == 1).collect();
+        assert_eq!(arrivals.len(), 499, "1 ms, 2 ms, ... 499 ms; 500 ms is the stop");
+        assert!(arrivals.iter().all(|flow| flow.stop_ns.is_none()));
+    }
+
+    #[test]
+    fn a_limit_ends_arrivals() {
+        let plan = dumbbell(|plan| plan["workloads"][1]["limit"] = 10.into());
+        assert_eq!(flows(&plan).len(), 11);
+    }
+
+    #[test]
+    fn another_seed_moves_arrivals_but_not_listed_flows() {
+        let with_seed = |seed: u64| flows(&dumbbell(|plan| plan["seed"] = seed.into()));
+        let (one, again, two) = (with_seed(1), with_seed(1), with_seed(2));
+        assert_eq!(one, again);
+        assert_eq!(one[0], two[0]);
+        assert_ne!(one[1..], two[1..]);
+    }
+}
