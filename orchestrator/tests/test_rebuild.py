@@ -64,7 +64,7 @@ def test_a_change_of_the_same_size_is_noticed(scratch: Path) -> None:
 def test_new_and_lost_sources_are_noticed(scratch: Path) -> None:
     (scratch / "schemes" / "mine").mkdir()
     (scratch / "schemes" / "mine" / "sch_mine.c").write_text("/* mine */\n")
-    (scratch / "crates" / "agent" / "src" / "udp.rs").unlink()
+    (scratch / "crates" / "agent" / "src" / "transport" / "cbr.rs").unlink()
     (scratch / "schemes" / "README.md").write_text("no source\n")
     assert changed_sources() == ["crates/agent/src/transport/cbr.rs", "schemes/mine/sch_mine.c"]
 

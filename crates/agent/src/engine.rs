@@ -2,31 +2,28 @@
 //! The loop: waits for the next deadline or event, and hands it to whom it concerns. One thread serves all nodes; it
 //! costs no virtual time, so what it does at an instant happens at that instant everywhere.
 
-use crate::clock::agenda::{Action, Timer};
+use crate::clock::timer::Timer;
 use crate::failure::{Failure, Of, Result};
 use crate::gate::{Event, Gate};
 use crate::lab::linkstate;
-use crate::netlink::qdisc::Taps;
+use crate::netlink::tap;
 use crate::observe::capture::Captures;
-use crate::observe::forwarding;
 use crate::observe::lateness::Lateness;
 use crate::observe::routelog::RouteLog;
 use crate::observe::taps::TapStream;
-use crate::plan::Transport;
+use crate::observe::{counters, forwarding};
 use crate::programs::children::{Children, Notice};
 use crate::programs::resident::Programs;
-use crate::results;
-use crate::transport::cbr::Udp;
-use crate::transport::tcp::{Tcp, CONNECT_AHEAD_NS};
-use crate::world::{Token, World, READABLE};
+use crate::results::flows;
+use crate::transport::{self, Transport};
+use crate::world::token::{Part, Token, Topic};
+use crate::world::{World, READABLE, READABLE_STILL};
 use nix::errno::Errno;
-use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{EpollEvent, EpollTimeout};
 
 const EVENTS_A_WAIT: usize = 256;
 /// Stands for the gate where the id of a program that ended is expected.
 pub const GATE: u64 = u64::MAX;
-/// On the wall clock, taps are written out this often (real time), for those who follow them.
-const TAP_INTERVAL_NS: u64 = 100_000_000;
 /// Progress is told this often.
 const PROGRESS_STEPS: u32 = 100;
 
@@ -34,84 +31,78 @@ pub struct Engine<'a> {
     pub world: World<'a>,
     pub gate: Option<Gate>,
     pub children: Children,
-    tcp: Tcp,
-    udp: Udp,
-    captures: Captures,
     /// Whether somebody plays with the lab.
     pub interactive: bool,
+    transports: Vec<Box<dyn Transport>>,
+    captures: Captures,
     programs: Programs,
     routes: RouteLog,
     /// None: the host's kernel has no taps.
     taps: Option<TapStream>,
     timer: Timer,
     lateness: Lateness,
+    /// By event of the plan.
+    links: Topic,
+    /// By step.
+    progress: Topic,
+    /// Ends `run`.
+    alarm: Token,
 }
 
 impl<'a> Engine<'a> {
-    pub fn new(world: World<'a>, gate: Option<Gate>) -> Result<Self> {
-        let mut world = world;
-        let plan = world.plan;
-        let timer = Timer::new(world.paper()).of(|| "timer".into())?;
-        world.watch(&timer.descriptor, Token::Timer, READABLE).of(|| "timer".into())?;
-        let flows: Vec<_> = (0..).zip(crate::workload::schedule::flows(plan)).collect();
-        let is_tcp = |spec: &crate::workload::schedule::FlowSpec| {
-            plan.workloads[spec.workload].transport == Transport::Tcp
-        };
-        let (tcp, udp): (Vec<_>, Vec<_>) = flows.into_iter().partition(|(_, spec)| is_tcp(spec));
-        let tcp = Tcp::new(&world, tcp.into_iter())?;
-        let udp = Udp::new(&world, udp.into_iter())?;
-        let taps = TapStream::open(&world)?;
-        if taps.is_some() && plan.place.is_some() {
-            world.agenda.add(plan.epoch_ns, Action::DrainTaps);
-        }
-        let mut captures = Captures::open(&world)?;
-        let children = Children::new(&world)?;
-        captures.schedule(&mut world);
-        let lateness = Lateness::default();
-        let routes = RouteLog::open(&world)?;
+    pub fn new(mut world: World<'a>, gate: Option<Gate>) -> Result<Self> {
+        let timer = Timer::new(world.clock.paper).of(|| "timer".into())?;
+        let token = world.topic(Part::Timer).only();
+        world.watch(&timer.descriptor, token, READABLE).of(|| "timer".into())?;
+        let transports = transport::open(&mut world)?;
+        let taps = TapStream::open(&mut world)?;
+        let captures = Captures::open(&mut world)?;
+        let children = Children::new(&mut world)?;
+        let routes = RouteLog::open(&mut world)?;
         let programs = Programs::schedule(&mut world);
-        // Some flows connect ahead of the epoch; by then their way must be there.
-        world.agenda.add(plan.epoch_ns.saturating_sub(CONNECT_AHEAD_NS), Action::CheckForwarding);
-        let interactive = false;
+        // Some flows are sent ahead of the epoch; by then their way must be there.
+        let checked = world.topic(Part::Forwarding).only();
+        world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::AHEAD_NS), checked);
+        let (links, progress) = (world.topic(Part::Links), world.topic(Part::Progress));
+        let alarm = world.topic(Part::Alarm).only();
         Ok(Self {
             world,
             gate,
             children,
-            tcp,
-            udp,
+            interactive: false,
+            transports,
             captures,
-            interactive,
             programs,
             routes,
             taps,
             timer,
-            lateness,
+            lateness: Lateness::default(),
+            links,
+            progress,
+            alarm,
         })
     }
 
     /// From now on `run_until_exit(GATE)` ends when the host says something. A gate that is polled.
     pub fn watch_gate(&mut self) -> Result<()> {
         let gate = self.gate.as_ref().ok_or_else(|| Failure::new("mode lab: no gate"))?;
-        // Level-triggered: a read takes one piece only.
-        self.world.watch(gate, Token::Gate, EpollFlags::EPOLLIN).of(|| "gate".into())
+        let token = self.world.topic(Part::Gate).only();
+        // A read takes one piece only.
+        self.world.watch(gate, token, READABLE_STILL).of(|| "gate".into())
     }
 
     /// Starts the workloads; their times count from `base_ns` (CLOCK_MONOTONIC).
     pub fn start_workloads(&mut self, base_ns: u64) {
-        self.tcp.schedule(&mut self.world, base_ns);
-        self.udp.schedule(&mut self.world, base_ns);
-        if self.world.plan.flow_interval_ns > 0 {
-            self.world.agenda.add(base_ns, Action::SampleFlows);
-        }
+        self.transports.iter_mut().for_each(|transport| transport.schedule(&mut self.world, base_ns));
         for (index, event) in (0..).zip(&self.world.plan.events) {
-            self.world.agenda.add(base_ns + event.at_ns, Action::Link(index));
+            self.world.agenda.add(base_ns + event.at_ns, self.links.at(index));
         }
-        self.world.agenda.add(base_ns, Action::Progress(0));
+        self.world.agenda.add(base_ns, self.progress.at(0));
     }
 
     /// Lets time flow until `until_ns`. What is due at that very instant still happens, if it was planned before.
     pub fn run_until(&mut self, until_ns: u64) -> Result<()> {
-        self.world.agenda.add(until_ns, Action::Alarm);
+        self.world.agenda.add(until_ns, self.alarm);
         self.run(None)
     }
 
@@ -132,7 +123,7 @@ impl<'a> Engine<'a> {
                 Err(Errno::EINTR) => 0,
                 result => result.of(|| "epoll".into())?,
             };
-            self.world.time_has_passed();
+            self.world.clock.time_has_passed();
             // All of them, whatever comes first: most are told only once.
             let mut over = false;
             for event in &events[..count] {
@@ -146,37 +137,29 @@ impl<'a> Engine<'a> {
 
     /// Does all that is due. True at an alarm.
     fn act(&mut self) -> Result<bool> {
-        while let Some((due_ns, action)) = self.world.agenda.take_due(self.world.now_ns()) {
+        while let Some((due_ns, token)) = self.world.agenda.take_due(self.world.now_ns()) {
             self.lateness.count(self.world.now_ns() - due_ns);
-            match action {
-                Action::TcpConnect(flow) => self.tcp.connect(&self.world, flow)?,
-                Action::TcpBegin(flow) => self.tcp.begin(flow),
-                Action::TcpStop(flow) => self.tcp.stop(flow),
-                Action::UdpSend(flow) => self.udp.send(&mut self.world, flow)?,
-                Action::UdpDrain => self.udp.drain_all(&mut self.world, due_ns)?,
-                Action::DrainTaps => {
-                    self.taps.as_mut().map_or(Ok(()), TapStream::take)?;
-                    let dilation =
-                        self.world.plan.place.as_ref().map_or(1, |place| u64::from(place.dilation));
-                    self.world.agenda.add(due_ns + TAP_INTERVAL_NS / dilation, action);
+            match self.world.part(token) {
+                Part::Transport(number) => {
+                    self.transports[number].on_timer(&mut self.world, token, due_ns)?;
                 }
-                Action::SampleFlows => {
-                    self.tcp.sample(&self.world)?;
-                    self.world.agenda.add(due_ns + self.world.plan.flow_interval_ns, action);
+                Part::Taps => {
+                    let taps = self.taps.as_mut();
+                    taps.map_or(Ok(()), |taps| taps.on_timer(&mut self.world, token, due_ns))?;
                 }
-                Action::DrainCaptures => {
-                    self.captures.drain(&self.world)?;
-                    self.captures.schedule(&mut self.world);
-                }
-                Action::Progress(step) => self.tell_progress(due_ns, step)?,
-                Action::StartPrograms(node) => self.programs.go_on(&mut self.world, node)?,
-                Action::CheckForwarding => {
+                Part::Captures => self.captures.on_timer(&mut self.world)?,
+                Part::Progress => self.tell_progress(due_ns, token.index)?,
+                Part::Programs => self.programs.go_on(&mut self.world, token.index)?,
+                Part::Forwarding => {
                     self.programs.check(&self.world)?;
                     forwarding::check(&self.world)?;
                 }
-                Action::Link(event) => self.set_link(event as usize)?,
-                Action::Kill(pid) => self.children.kill(pid as i32),
-                Action::Alarm => return Ok(true),
+                Part::Links => self.set_link(token.index as usize)?,
+                Part::Kills => self.children.kill(token.index as i32),
+                Part::Alarm => return Ok(true),
+                part @ (Part::Timer | Part::Gate | Part::Children | Part::Pipes | Part::Routes) => {
+                    unreachable!("{part:?} has no deadlines")
+                }
             }
         }
         Ok(false)
@@ -184,33 +167,35 @@ impl<'a> Engine<'a> {
 
     /// Returns whether this is what is waited for.
     fn dispatch(&mut self, event: &EpollEvent, awaited: Option<u64>) -> Result<bool> {
-        match Token::unpack(event.data()) {
-            Token::Timer => self.timer.on_fired(),
-            Token::Taps => self.taps.as_mut().map_or(Ok(()), TapStream::take)?,
-            // Commands are taken between waits (lab.rs).
-            Token::Gate => return Ok(awaited == Some(GATE)),
-            Token::Listener(listener) => self.tcp.on_listener(&self.world, listener)?,
-            Token::Sender(flow) => self.tcp.on_sender(&self.world, flow, event.events()),
-            Token::Receiver(flow) => self.tcp.on_receiver(&self.world, flow, event.events()),
-            Token::Pipe(pipe) => {
-                if let Some(output) = self.children.read(pipe) {
+        let token = Token::from(event.data());
+        match self.world.part(token) {
+            Part::Transport(number) => {
+                self.transports[number].on_ready(&mut self.world, token, event.events())?;
+            }
+            Part::Timer => self.timer.on_fired(),
+            Part::Taps => self.taps.as_mut().map_or(Ok(()), TapStream::take)?,
+            // Commands are taken between waits (serve).
+            Part::Gate => return Ok(awaited == Some(GATE)),
+            Part::Pipes => {
+                if let Some(output) = self.children.read(token.index) {
                     self.tell(&output.event())?;
                 }
             }
-            Token::Routes(node) => self.routes.take(&self.world, node)?,
-            Token::Children => return self.bury(awaited),
+            Part::Routes => self.routes.take(&self.world, token.index)?,
+            Part::Children => return self.on_children(awaited),
+            part => unreachable!("{part:?} watches nothing"),
         }
         Ok(false)
     }
 
     /// Tells of the children that ended; returns whether one of them is waited for.
-    fn bury(&mut self, awaited: Option<u64>) -> Result<bool> {
+    fn on_children(&mut self, awaited: Option<u64>) -> Result<bool> {
         let time_ns = self.world.now_since_epoch();
         let mut over = false;
         for notice in self.children.reap()? {
             match notice {
                 Notice::Exit { id, .. } => over |= awaited == Some(id),
-                Notice::Other { pid, code } => self.mourn(pid, code)?,
+                Notice::Other { pid, code } => self.on_unknown_child(pid, code)?,
                 Notice::Output(_) => {}
             }
             if let Some(event) = notice.event(time_ns) {
@@ -221,8 +206,8 @@ impl<'a> Engine<'a> {
     }
 
     /// A program of the plan must not end before the lab does; only a lab that somebody plays with goes on without it.
-    fn mourn(&mut self, pid: i32, code: i32) -> Result<()> {
-        let failure = self.programs.bury(&self.world, pid, code);
+    fn on_unknown_child(&mut self, pid: i32, code: i32) -> Result<()> {
+        let failure = self.programs.on_end(&self.world, pid, code);
         let played_with = self.interactive && self.world.now_ns() >= self.world.plan.epoch_ns;
         failure.filter(|_| !played_with).map_or(Ok(()), Err)
     }
@@ -230,10 +215,10 @@ impl<'a> Engine<'a> {
     fn set_link(&mut self, event: usize) -> Result<()> {
         let event = &self.world.plan.events[event];
         let link = &self.world.plan.links[event.link];
-        for end in link.ends().into_iter().filter(|end| self.world.plan.carries(end.node)) {
+        for end in link.ends().into_iter().filter(|end| self.world.scope.has(end.node)) {
             self.routes.link(&self.world, end.node, &link.name, event.state)?;
         }
-        linkstate::set(&self.world, event)
+        linkstate::set(self.world.plan, self.world.scope, self.world.lab, event)
     }
 
     fn tell_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {
@@ -245,7 +230,7 @@ impl<'a> Engine<'a> {
             let duration_ns = self.world.plan.duration_ns;
             let until = |step: u32| duration_ns * u64::from(step) / u64::from(PROGRESS_STEPS);
             let next_ns = due_ns + until(step + 1) - until(step);
-            self.world.agenda.add(next_ns, Action::Progress(step + 1));
+            self.world.agenda.add(next_ns, self.progress.at(step + 1));
         }
         Ok(())
     }
@@ -258,18 +243,18 @@ impl<'a> Engine<'a> {
     pub fn finish(mut self) -> Result<i64> {
         let end_ns = self.world.now_since_epoch();
         // First the books: what closes flows below sends packets of its own, at this very instant.
-        crate::observe::counters::write(&self.world)?;
+        counters::write(&self.world)?;
         self.world.lab.namespaces.go_home()?;
         if let Some(taps) = self.taps {
-            Taps::find(self.world.plan)?.flush()?;
+            tap::Taps::find(self.world.plan)?.flush()?;
             taps.finish()?;
         }
         self.lateness.write(&self.world)?;
         self.captures.finish(&self.world)?;
         self.routes.finish(&self.world)?;
-        self.tcp.finish(&self.world)?;
-        self.udp.finish(&self.world)?;
-        results::write_flows(self.tcp.records(&self.world).chain(self.udp.records(&self.world)).collect())?;
+        self.transports.iter_mut().try_for_each(|transport| transport.finish(&self.world))?;
+        let records = self.transports.iter().flat_map(|transport| transport.records(&self.world));
+        flows::write(records.collect())?;
         Ok(end_ns)
     }
 }

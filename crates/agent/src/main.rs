@@ -10,11 +10,13 @@ mod engine;
 mod failure;
 mod gate;
 mod lab;
+mod machine;
 mod netlink;
 mod observe;
 mod plan;
 mod programs;
 mod results;
+mod scope;
 mod serve;
 mod socket;
 #[cfg(test)]
@@ -23,14 +25,16 @@ mod transport;
 mod workload;
 mod world;
 
+use crate::clock::paper::Paper;
 use crate::engine::Engine;
 use crate::failure::{Failure, Of, Result};
 use crate::gate::{Event, Gate};
-use crate::lab::{boot, Lab};
+use crate::lab::{boot, names, Lab};
 use crate::plan::place::Place;
 use crate::plan::Plan;
-use crate::results::Done;
-use crate::world::{Paper, World};
+use crate::results::files::{self, Done};
+use crate::scope::Scope;
+use crate::world::World;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
 
@@ -92,7 +96,7 @@ fn say(done: &Done) {
 
 /// A node on the host's kernel: the container's own namespace, interfaces and clock.
 fn native(mode: &str, origin_ns: &str) -> ExitCode {
-    boot::is_on_host_kernel();
+    files::are_in(files::NODE);
     let done = done(run_native(mode, origin_ns));
     say(&done);
     match done {
@@ -111,22 +115,23 @@ fn mode(name: &str) -> Result<Mode> {
 
 fn run_guest(name: &str) -> Result<i64> {
     let mode = mode(name)?;
-    boot::mount_kernel()?;
-    let plan = read_plan()?;
-    let gate = load_modules(&plan)?;
+    boot::mount_kernel(files::CELL)?;
+    let (plan, place) = read_plan()?;
+    let scope = Scope::new(&plan, place.as_ref());
+    let gate = load_modules(&plan, &scope)?;
     let mut lent = boot::toolboxes()?;
     if mode == Mode::Lab {
         lent.extend(boot::seen()?);
     }
     boot::mount_scratch(&lent, mode == Mode::Lab)?;
-    if plan.place.is_some() {
+    if !scope.is_whole() {
         boot::quiet_home()?;
     }
     if mode == Mode::Lab {
-        boot::name_nodes(&plan)?;
+        names::name_nodes(&plan, &scope)?;
     }
-    let lab = Lab::build(&plan)?;
-    drive(mode, &plan, &lab, gate, Paper::GUEST)
+    let lab = Lab::build(&plan, &scope)?;
+    drive(mode, World::new(&plan, &scope, &lab, Paper::GUEST)?, gate)
 }
 
 /// The supervisor's end of the gate.
@@ -136,31 +141,32 @@ fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
     let mode = mode(name)?;
     let here = || "native".to_owned();
     let origin_ns = origin_ns.parse().of(here)?;
-    let plan = read_plan()?;
-    let place = plan.place.as_ref().ok_or_else(|| Failure::new("there is no place.json"))?;
-    let paper = Paper { origin_ns, dilation: place.dilation };
+    let (plan, place) = read_plan()?;
+    let place = place.ok_or_else(|| Failure::new("there is no place.json"))?;
+    let scope = Scope::new(&plan, Some(&place));
     let descriptor: i32 = std::env::var(NATIVE_GATE).of(here)?.parse().of(here)?;
     // SAFETY: the supervisor passes this descriptor for this use, and nothing else here has it.
     let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) })?;
     if mode == Mode::Lab {
-        boot::name_nodes(&plan)?;
+        names::name_nodes(&plan, &scope)?;
     }
-    let lab = Lab::join(&plan)?;
-    drive(mode, &plan, &lab, Some(gate), paper)
+    let lab = Lab::join(&plan, &scope)?;
+    let paper = Paper { origin_ns, dilation: place.dilation };
+    drive(mode, World::new(&plan, &scope, &lab, paper)?, Some(gate))
 }
 
-fn read_plan() -> Result<Plan> {
-    std::fs::create_dir_all(results::out("")).of(|| "out".into())?;
-    let text = std::fs::read_to_string(format!("{}/plan.json", boot::cell())).of(|| "plan.json".into())?;
-    let mut plan = Plan::parse(&text)?;
-    plan.place = Place::read(boot::cell(), plan.nodes.len())?;
-    Ok(plan)
+fn read_plan() -> Result<(Plan, Option<Place>)> {
+    std::fs::create_dir_all(files::out("")).of(|| "out".into())?;
+    let text = std::fs::read_to_string(format!("{}/plan.json", files::folder())).of(|| "plan.json".into())?;
+    let plan = Plan::parse(&text)?;
+    transport::check(&plan)?;
+    let place = Place::read(files::folder(), plan.nodes.len())?;
+    Ok((plan, place))
 }
 
-fn drive(mode: Mode, plan: &Plan, lab: &Lab, gate: Option<Gate>, paper: Paper) -> Result<i64> {
-    let end_ns = plan.epoch_ns.saturating_add(plan.duration_ns);
-    let mut engine = Engine::new(World::new(plan, lab, paper)?, gate)?;
-    let wall_clock = plan.place.is_some();
+fn drive(mode: Mode, world: World<'_>, gate: Option<Gate>) -> Result<i64> {
+    let (plan, wall_clock) = (world.plan, world.scope.on_wall_clock());
+    let mut engine = Engine::new(world, gate)?;
     if engine.world.now_ns() >= plan.epoch_ns && !(wall_clock && mode == Mode::Lab) {
         return Err(Failure::new(format!("lab {}: the epoch came before the lab was built", plan.lab)));
     }
@@ -169,16 +175,16 @@ fn drive(mode: Mode, plan: &Plan, lab: &Lab, gate: Option<Gate>, paper: Paper) -
         Mode::Cell => {
             engine.tell(&ready)?;
             engine.start_workloads(plan.epoch_ns);
-            engine.run_until(end_ns)?;
+            engine.run_until(plan.epoch_ns.saturating_add(plan.duration_ns))?;
         }
         Mode::Lab => {
             engine.interactive = true;
             engine.run_until(plan.epoch_ns)?;
             engine.tell(&ready)?;
             if wall_clock {
-                serve::serve_on_the_wall_clock(&mut engine)?;
+                serve::wall_clock::serve(&mut engine)?;
             } else {
-                serve::serve(&mut engine)?;
+                serve::virtual_time::serve(&mut engine)?;
             }
         }
     }
@@ -186,7 +192,7 @@ fn drive(mode: Mode, plan: &Plan, lab: &Lab, gate: Option<Gate>, paper: Paper) -
 }
 
 /// Loads the project's modules and the plan's. Without `qgate=FD` on the kernel's command line there is no gate.
-fn load_modules(plan: &Plan) -> Result<Option<Gate>> {
+fn load_modules(plan: &Plan, scope: &Scope) -> Result<Option<Gate>> {
     let folder = boot::module_folder()?;
     for name in ["qlink", "qtap"].into_iter().chain(plan.modules.iter().map(String::as_str)) {
         boot::load_module(&folder, name, "")?;
@@ -195,5 +201,5 @@ fn load_modules(plan: &Plan) -> Result<Option<Gate>> {
         return Ok(None);
     };
     boot::load_module(&folder, "qgate", &format!("fd={}", descriptor.to_string_lossy()))?;
-    Gate::open(plan.place.is_some()).map(Some)
+    Gate::open(scope.on_wall_clock()).map(Some)
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time: what has to happen when.
+//! Time: what the lab's clock says, what has to happen when, and the timer that wakes for it.
 
 pub mod agenda;
+pub mod paper;
+pub mod timer;

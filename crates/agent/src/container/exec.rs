@@ -2,7 +2,7 @@
 //! `qbed-agent exec -- ARGV`: runs a program in this container's node, whatever kernel it is on, and ends as it does.
 
 use crate::failure::{Failure, Of, Result};
-use crate::lab::boot::NODE;
+use crate::results::files::NODE;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

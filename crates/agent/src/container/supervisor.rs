@@ -5,9 +5,11 @@
 
 use crate::container::relay::{lines, Client, Relay};
 use crate::failure::{Failure, Of, Result};
-use crate::lab::boot::{self, NODE};
+use crate::machine;
 use crate::plan::place::{Place, Start};
 use crate::plan::{End, Plan};
+use crate::results::files::{self, NODE};
+use crate::scope::Scope;
 use nix::mount::{mount, MsFlags};
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -48,7 +50,7 @@ const CHILD: u64 = 2;
 const CLIENTS: u64 = 16;
 
 pub fn main() -> ExitCode {
-    boot::is_on_host_kernel();
+    files::are_in(NODE);
     match Supervisor::new().and_then(Supervisor::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -181,13 +183,17 @@ impl Supervisor {
         ends.filter(|(end, _)| end.node == self.place.node)
     }
 
+    fn is_native(&self) -> bool {
+        Scope::new(&self.plan, Some(&self.place)).on_host_kernel()
+    }
+
     fn interfaces_are_there(&self) -> bool {
         self.ends().all(|(end, _)| Path::new("/sys/class/net").join(&end.interface).exists())
     }
 
     fn prepare(&mut self) -> Result<()> {
         let ends: Vec<(String, u32)> = self.ends().map(|(end, mtu)| (end.interface.clone(), mtu)).collect();
-        let guest = !self.place.on_host_kernel(self.place.node);
+        let guest = !self.is_native();
         for (interface, mtu) in ends {
             prepare_interface(&interface, mtu, guest)?;
         }
@@ -317,7 +323,7 @@ impl Supervisor {
         let console = File::create(Path::new(NODE).join("console.log")).of(|| "console.log".into())?;
         let (gate, theirs) = UnixStream::pair().of(|| "gate".into())?;
         gate.set_write_timeout(Some(CLIENT_PATIENCE)).of(|| "gate".into())?;
-        let native = self.place.on_host_kernel(self.place.node);
+        let native = self.is_native();
         let mut command = if native {
             let mut command = Command::new(format!("{TOOLCHAIN}/qbed-agent"));
             command.args(["native", mode, &origin_ns.to_string()]).env("QBED_GATE", GATE.to_string());
@@ -363,7 +369,7 @@ impl Supervisor {
 
     fn guest(&self, mode: &str, origin_ns: i64) -> Command {
         let mut command = Command::new(format!("{TOOLCHAIN}/linux"));
-        command.env_clear().env("PATH", crate::programs::exec::PATH).env("TMPDIR", "/dev/shm");
+        command.env_clear().env("PATH", machine::PATH).env("TMPDIR", "/dev/shm");
         command.arg(format!("mem={}M", self.place.memory_bytes >> 20));
         command.args([
             "rootfstype=hostfs",
@@ -518,7 +524,7 @@ fn prepare_interface(interface: &str, mtu: u32, guest: bool) -> Result<()> {
         fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").of(here)?;
     }
     let mtu = mtu.to_string();
-    crate::netlink::qdisc::run("ip", &["link", "set", interface, "mtu", &mtu, "gso_max_segs", "1", "up"], "")
+    machine::run("ip", &["link", "set", interface, "mtu", &mtu, "gso_max_segs", "1", "up"], "")
 }
 
 fn interface_counters(interface: &str) -> Value {

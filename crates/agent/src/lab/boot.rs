@@ -2,7 +2,6 @@
 //! What PID 1 owes its kernel: mounts, modules, limits, and at the end the power button.
 
 use crate::failure::{Failure, Of, Result};
-use crate::plan::Plan;
 use nix::kmod::{finit_module, ModuleInitFlags};
 use nix::mount::{mount, MsFlags};
 use nix::sys::reboot::{reboot, RebootMode};
@@ -13,47 +12,21 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Where the guest sees the cell folder.
-const CELL: &str = "/mnt";
-/// Where a container sees its node's.
-pub const NODE: &str = "/qbed";
-
-static ON_HOST_KERNEL: AtomicBool = AtomicBool::new(false);
-
-/// To be called first where the agent is no guest's.
-pub fn is_on_host_kernel() {
-    ON_HOST_KERNEL.store(true, Ordering::Relaxed);
-}
-
-/// The folder of the cell.
-pub fn cell() -> &'static str {
-    if ON_HOST_KERNEL.load(Ordering::Relaxed) {
-        NODE
-    } else {
-        CELL
-    }
-}
 
 /// Where the guest sees the toolboxes.
 const TOOLS: &str = "/run/qbed/tools";
 /// Beside the folder of modules: links to what an interactive lab sees where the host has it.
 const SEEN: &str = "seen";
-/// Where programs look names up, and what a guest puts in its place.
-const HOSTS: &str = "/etc/hosts";
-const NAMES: &str = "/run/qbed/hosts";
-
 /// fs.nr_open's default: the most descriptors that a process may ask for.
 const DESCRIPTORS: u64 = 1 << 20;
 
-/// Mounts what the agent itself needs over the host's read-only root.
-pub fn mount_kernel() -> Result<()> {
+/// Mounts what the agent itself needs over the host's read-only root. `cell`: where the cell folder will be.
+pub fn mount_kernel(cell: &str) -> Result<()> {
     mount_one("proc", "/proc", None)?;
     mount_one("sysfs", "/sys", None)?;
     mount_one("devtmpfs", "/dev", None)?;
     // `.` is the kernel's working directory on the host: the only hostfs that the kernel lets be written.
-    mount_one("hostfs", CELL, Some("."))?;
+    mount_one("hostfs", cell, Some("."))?;
     setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).of(|| "raising RLIMIT_NOFILE".into())?;
     allow_congestion_controls()
 }
@@ -131,32 +104,6 @@ pub fn mount_scratch(lent: &[Lent], interactive: bool) -> Result<()> {
         mount(Some(source.as_str()), target, None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
     }
     Ok(())
-}
-
-/// Lets programs in an interactive lab call nodes by name: `ping h3`. A node's container has a file of its own, a guest
-/// covers the machine's.
-pub fn name_nodes(plan: &Plan) -> Result<()> {
-    let names = hosts_file(plan);
-    if ON_HOST_KERNEL.load(Ordering::Relaxed) {
-        return std::fs::write(HOSTS, names).of(|| HOSTS.into());
-    }
-    let here = || format!("naming nodes in {HOSTS}");
-    let ours = Path::new(NAMES);
-    std::fs::create_dir_all(ours.parent().unwrap_or(ours)).of(here)?;
-    std::fs::write(ours, names).of(here)?;
-    if !Path::new(HOSTS).exists() {
-        return Ok(());
-    }
-    mount(Some(ours), HOSTS, None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)
-}
-
-fn hosts_file(plan: &Plan) -> String {
-    let known = [("127.0.0.1".into(), "localhost"), ("::1".into(), "localhost")];
-    let nodes = plan
-        .nodes
-        .iter()
-        .flat_map(|node| node.addresses.iter().map(|address| (address.to_string(), node.name.as_str())));
-    known.into_iter().chain(nodes).map(|(address, name)| format!("{address} {name}\n")).collect()
 }
 
 fn mount_one(kind: &str, target: &str, options: Option<&str>) -> Result<()> {

@@ -3,180 +3,156 @@
 //! batch of netlink requests each.
 
 pub mod boot;
+mod far;
 pub mod linkstate;
+pub mod names;
 pub mod namespaces;
 pub mod view;
 
 use crate::failure::{Failure, Of, Result};
 use crate::lab::namespaces::{write_interface_sysctls, write_sysctls, Namespaces};
 use crate::lab::view::View;
-use crate::netlink::link::{self, IFINFO};
-use crate::netlink::{attribute, qdisc, route, u32_at, Batch, Netlink};
+use crate::netlink::tap::Taps;
+use crate::netlink::{address, link, qdisc, route, Batch, Netlink};
 use crate::plan::{End, Node, Plan, Route};
+use crate::scope::{Kernel, Presence, Scope};
 use std::collections::HashMap;
 use std::net::IpAddr;
+
+/// Of a node: the index of each interface.
+pub type Interfaces = HashMap<String, u32>;
 
 /// The lab as it was built.
 pub struct Lab {
     pub namespaces: Namespaces,
-    /// Of each node: the index of each interface.
-    pub interfaces: Vec<HashMap<String, u32>>,
+    /// Of each node.
+    pub interfaces: Vec<Interfaces>,
     /// Of each node: what its programs see of the file system.
     pub views: Vec<View>,
 }
 
 impl Lab {
-    pub fn build(plan: &Plan) -> Result<Self> {
+    /// On a kernel of ours, where everything is made.
+    pub fn build(plan: &Plan, scope: &Scope) -> Result<Self> {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
-        let namespaces = Namespaces::create(plan, false)?;
-        let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
-        link::create(&netlink, plan, &namespaces)?;
-        let ends = ends_by_node(plan);
-        let queues = queues_by_node(plan);
-        let taps = qdisc::Taps::find(plan)?;
+        let namespaces = Namespaces::create(plan, scope)?;
+        create_links(plan, scope, &namespaces)?;
+        let site =
+            Site { plan, ends: ends_by_node(plan), queues: queues_by_node(plan), taps: Taps::find(plan)? };
         let mut interfaces = Vec::with_capacity(plan.nodes.len());
-        for (node, ends) in ends.iter().enumerate() {
+        for node in 0..plan.nodes.len() {
             namespaces.enter(node)?;
-            let here = || format!("node {}", plan.nodes[node].name);
-            let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
-            let found = interface_indexes(&netlink).of(here)?;
-            if !plan.carries(node) {
-                let far = far_interfaces(plan, node, &found);
-                if !far.is_empty() {
-                    bring_up_far(&netlink, plan, &far, &queues[node], &taps)?;
-                }
-                interfaces.push(far);
-                continue;
-            }
-            let mut batch = Batch::default();
-            for queue in &queues[node] {
-                qdisc::request(&mut batch, &plan.queues[*queue], found[&plan.queues[*queue].interface]);
-            }
-            configure(&mut batch, plan, node, ends, &found)?;
-            netlink.run(batch)?;
-            write_interface_sysctls(&plan.nodes[node])?;
-            for queue in &queues[node] {
-                qdisc::run_tc(&plan.queues[*queue])?;
-            }
-            taps.attach(&queues[node], &found)?;
-            interfaces.push(found);
+            interfaces.push(site.build(node, scope.presence(node))?);
         }
         namespaces.go_home()?;
-        if plan.place.is_some() {
-            bridge(plan)?;
+        if !scope.is_whole() {
+            far::bridge(plan, scope)?;
         }
-        let views = views(plan)?;
-        Ok(Self { namespaces, interfaces, views })
+        Ok(Self { namespaces, interfaces, views: views(plan, scope)? })
     }
 
-    /// The one node of a container whose kernel is the host's: its interfaces are there.
-    pub fn join(plan: &Plan) -> Result<Self> {
-        let namespaces = Namespaces::create(plan, true)?;
+    /// On the host's kernel, in a container: the one node there has its interfaces already.
+    pub fn join(plan: &Plan, scope: &Scope) -> Result<Self> {
+        let namespaces = Namespaces::create(plan, scope)?;
         let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
-        let found = interface_indexes(&netlink).of(|| "interfaces".into())?;
+        let found = link::indexes(&netlink).of(|| "interfaces".into())?;
         let ends = ends_by_node(plan);
-        let mut interfaces = vec![HashMap::new(); plan.nodes.len()];
-        for node in (0..plan.nodes.len()).filter(|node| plan.carries(*node)) {
+        let mut interfaces = vec![Interfaces::new(); plan.nodes.len()];
+        for node in scope.nodes() {
             let mut batch = Batch::default();
             for (end, _) in &ends[node] {
                 if let Some(ifindex) = found.get(&end.interface) {
-                    hardware_address(&mut batch, *ifindex, end);
+                    link::hardware_address(&mut batch, *ifindex, end);
                 }
             }
-            configure(&mut batch, plan, node, &ends[node], &found)?;
+            configure(&mut batch, &plan.nodes[node], &ends[node], &found)?;
             netlink.run(batch)?;
             write_interface_sysctls(&plan.nodes[node])?;
             interfaces[node].clone_from(&found);
         }
-        let views = views(plan)?;
-        Ok(Self { namespaces, interfaces, views })
+        Ok(Self { namespaces, interfaces, views: views(plan, scope)? })
+    }
+}
+
+/// Creates the links that have an end here.
+fn create_links(plan: &Plan, scope: &Scope, namespaces: &Namespaces) -> Result<()> {
+    let mut batch = Batch::default();
+    for index in scope.links(plan) {
+        let link = &plan.links[index];
+        let [a, b] = link.ends().map(|end| far::as_built(scope, index, end));
+        link::request(&mut batch, link, [&a, &b], |node| namespaces.descriptor(node));
+    }
+    Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?.run(batch)
+}
+
+/// What is known of all nodes while they are built one by one.
+struct Site<'a> {
+    plan: &'a Plan,
+    /// Of each node: its ends of links, with the opposite ends.
+    ends: Vec<Vec<(&'a End, &'a End)>>,
+    /// Of each node.
+    queues: Vec<Vec<usize>>,
+    taps: Taps<'a>,
+}
+
+impl Site<'_> {
+    /// Builds what of a node is here, in its namespace, where the thread is.
+    fn build(&self, node: usize, presence: Presence) -> Result<Interfaces> {
+        let here = || format!("node {}", self.plan.nodes[node].name);
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
+        let found = link::indexes(&netlink).of(here)?;
+        match presence {
+            Presence::Here => self.build_node(&netlink, node, &found).map(|()| found),
+            Presence::Elsewhere(kernel) => {
+                let far = far::interfaces(self.plan, node, &found);
+                self.bring_up_far(&netlink, node, kernel, &far).map(|()| far)
+            }
+        }
+    }
+
+    fn build_node(&self, netlink: &Netlink, node: usize, interfaces: &Interfaces) -> Result<()> {
+        let mut batch = Batch::default();
+        let queues = &self.queues[node];
+        self.request_queues(&mut batch, queues, interfaces);
+        configure(&mut batch, &self.plan.nodes[node], &self.ends[node], interfaces)?;
+        netlink.run(batch)?;
+        write_interface_sysctls(&self.plan.nodes[node])?;
+        queues.iter().try_for_each(|queue| qdisc::run_tc(&self.plan.queues[*queue]))?;
+        self.taps.attach(queues, interfaces)
+    }
+
+    /// Another agent's node has its queues here if it has no kernel of ours to have them.
+    fn bring_up_far(&self, netlink: &Netlink, node: usize, kernel: Kernel, far: &Interfaces) -> Result<()> {
+        if far.is_empty() {
+            return Ok(());
+        }
+        let ours =
+            |queue: &usize| kernel == Kernel::Host && far.contains_key(&self.plan.queues[*queue].interface);
+        let queues: Vec<usize> = self.queues[node].iter().copied().filter(ours).collect();
+        let mut batch = Batch::default();
+        self.request_queues(&mut batch, &queues, far);
+        for (interface, ifindex) in far {
+            link::up(&mut batch, *ifindex, format!("the far end of {interface}"));
+        }
+        netlink.run(batch)?;
+        self.taps.attach(&queues, far)
+    }
+
+    fn request_queues(&self, batch: &mut Batch, queues: &[usize], interfaces: &Interfaces) {
+        for queue in queues.iter().map(|queue| &self.plan.queues[*queue]) {
+            qdisc::request(batch, queue, interfaces[&queue.interface]);
+        }
     }
 }
 
 /// Other agents' nodes have nothing of their own here.
-fn views(plan: &Plan) -> Result<Vec<View>> {
+fn views(plan: &Plan, scope: &Scope) -> Result<Vec<View>> {
     let nodes = plan.nodes.iter().enumerate();
     nodes
-        .map(|(index, node)| if plan.carries(index) { View::create(node) } else { Ok(View::default()) })
+        .map(|(index, node)| if scope.has(index) { View::create(node) } else { Ok(View::default()) })
         .collect()
 }
 
-/// What stands here for another agent's node: its ends of the links to ours.
-fn far_interfaces(plan: &Plan, node: usize, home: &HashMap<String, u32>) -> HashMap<String, u32> {
-    let links = plan.links.iter().enumerate();
-    let ends = links.flat_map(|(index, link)| link.ends().map(|end| (index, end)));
-    let far = ends.filter(|(_, end)| end.node == node);
-    far.filter_map(|(index, end)| {
-        let ifindex = home.get(&link::far_device(index))?;
-        Some((end.interface.clone(), *ifindex))
-    })
-    .collect()
-}
-
-/// The links of this container's node, in the order of their `vec` devices (one for each interface of the container).
-pub fn links_here(plan: &Plan) -> impl Iterator<Item = usize> + '_ {
-    let links = plan.links.iter().enumerate();
-    links.filter(|(_, link)| link.ends().iter().any(|end| plan.carries(end.node))).map(|(index, _)| index)
-}
-
-/// Joins each link's far device with the interface of the container that carries it.
-fn bridge(plan: &Plan) -> Result<()> {
-    let mut commands = String::new();
-    for (number, link) in links_here(plan).enumerate() {
-        let (outside, far) = (format!("vec{number}"), link::far_device(link));
-        for (from, to) in [(&outside, &far), (&far, &outside)] {
-            commands += &format!("qdisc add dev {from} ingress\n");
-            commands +=
-                &format!("filter add dev {from} ingress matchall action mirred egress redirect dev {to}\n");
-        }
-    }
-    let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
-    let found = interface_indexes(&netlink).of(|| "interfaces".into())?;
-    let mut batch = Batch::default();
-    for number in 0..links_here(plan).count() {
-        let name = format!("vec{number}");
-        let ifindex = found.get(&name).ok_or_else(|| Failure::new(format!("the guest has no {name}")))?;
-        up(&mut batch, *ifindex, name);
-    }
-    netlink.run(batch)?;
-    for number in 0..links_here(plan).count() {
-        // Frames that came together stay apart: joined, they would be one packet to a queue. (Opening sets it anew.)
-        qdisc::run("ethtool", &["-K", &format!("vec{number}"), "gro", "off"], "")?;
-    }
-    qdisc::run("tc", &["-batch", "-"], &commands)
-}
-
-/// Its queues are here if it has no kernel of ours to have them.
-fn bring_up_far(
-    netlink: &Netlink,
-    plan: &Plan,
-    far: &HashMap<String, u32>,
-    queues: &[usize],
-    taps: &qdisc::Taps<'_>,
-) -> Result<()> {
-    let on_host_kernel =
-        |queue: usize| plan.place.as_ref().is_some_and(|place| place.on_host_kernel(plan.queues[queue].node));
-    let ours = |queue: &usize| on_host_kernel(*queue) && far.contains_key(&plan.queues[*queue].interface);
-    let ours: Vec<usize> = queues.iter().copied().filter(ours).collect();
-    let mut batch = Batch::default();
-    for queue in &ours {
-        qdisc::request(&mut batch, &plan.queues[*queue], far[&plan.queues[*queue].interface]);
-    }
-    for (interface, ifindex) in far {
-        up(&mut batch, *ifindex, format!("the far end of {interface}"));
-    }
-    netlink.run(batch)?;
-    taps.attach(&ours, far)
-}
-
-fn hardware_address(batch: &mut Batch, ifindex: u32, end: &End) {
-    let mut fixed = IFINFO;
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    let object = format!("interface {}: its address", end.interface);
-    batch.request(libc::RTM_NEWLINK, 0, &fixed, object).attribute(libc::IFLA_ADDRESS, &end.mac.0);
-}
-
-/// Of each node: its ends of links, with the opposite ends.
 fn ends_by_node(plan: &Plan) -> Vec<Vec<(&End, &End)>> {
     let mut ends = vec![Vec::new(); plan.nodes.len()];
     for link in &plan.links {
@@ -194,118 +170,35 @@ fn queues_by_node(plan: &Plan) -> Vec<Vec<usize>> {
     queues
 }
 
-fn interface_indexes(netlink: &Netlink) -> std::io::Result<HashMap<String, u32>> {
-    let mut found = HashMap::new();
-    let mut query = Batch::default();
-    query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
-    netlink.dump(query, |_, message| {
-        let name =
-            message.get(IFINFO.len()..).and_then(|attributes| attribute(attributes, libc::IFLA_IFNAME));
-        if let (Some(index), Some(name)) = (u32_at(message, 4), name) {
-            found.insert(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(), index);
-        }
-    })?;
-    Ok(found)
-}
-
-fn configure(
-    batch: &mut Batch,
-    plan: &Plan,
-    node: usize,
-    ends: &[(&End, &End)],
-    interfaces: &HashMap<String, u32>,
-) -> Result<()> {
-    let name = &plan.nodes[node].name;
+/// Asks for a node's addresses, neighbours and routes, and for its interfaces to come up.
+fn configure(batch: &mut Batch, node: &Node, ends: &[(&End, &End)], interfaces: &Interfaces) -> Result<()> {
+    let name = &node.name;
     let index = |interface: &str| {
         let index = interfaces.get(interface).copied();
         index.ok_or_else(|| Failure::new(format!("node {name}: interface {interface} was not created")))
     };
     let lo = index("lo")?;
-    up(batch, lo, format!("node {name}: interface lo"));
+    link::up(batch, lo, format!("node {name}: interface lo"));
     for (end, _) in ends {
-        up(batch, index(&end.interface)?, format!("node {name}: interface {}", end.interface));
+        link::up(batch, index(&end.interface)?, format!("node {name}: interface {}", end.interface));
     }
     for (end, peer) in ends {
-        address_ends(batch, name, end, peer, index(&end.interface)?);
+        address::address_ends(batch, name, end, peer, index(&end.interface)?);
     }
     // An address that belongs to no link is the node's own: it lives on the loopback interface.
     let on_a_link = |a: &IpAddr| ends.iter().any(|(end, _)| end.addresses.iter().any(|p| p.address == *a));
-    for own in plan.nodes[node].addresses.iter().filter(|a| !on_a_link(a)) {
+    for own in node.addresses.iter().filter(|a| !on_a_link(a)) {
         let length = if own.is_ipv4() { 32 } else { 128 };
-        address(batch, lo, *own, length, format!("node {name}: address {own} on lo"));
+        address::address(batch, lo, *own, length, format!("node {name}: address {own} on lo"));
     }
-    routes_of(batch, &plan.nodes[node], interfaces, |_| true);
+    request_routes(batch, node, interfaces, |_| true);
     Ok(())
 }
 
-/// The addresses of one end of a link, and its peer's as neighbours.
-pub fn address_ends(batch: &mut Batch, node: &str, end: &End, peer: &End, ifindex: u32) {
-    for prefix in &end.addresses {
-        let object = format!("node {node}: address {prefix} on {}", end.interface);
-        address(batch, ifindex, prefix.address, prefix.length, object);
-    }
-    for prefix in &peer.addresses {
-        let object = format!("node {node}: neighbour {} on {}", prefix.address, end.interface);
-        neighbour(batch, ifindex, prefix.address, peer.mac.0, object);
-    }
-}
-
-/// Those of a node's routes that are wanted.
-pub fn routes_of(
-    batch: &mut Batch,
-    node: &Node,
-    interfaces: &HashMap<String, u32>,
-    wanted: impl Fn(&Route) -> bool,
-) {
+/// Asks for those of a node's routes that are wanted.
+fn request_routes(batch: &mut Batch, node: &Node, interfaces: &Interfaces, wanted: impl Fn(&Route) -> bool) {
     for route in node.routes.iter().filter(|route| wanted(route)) {
         let object = format!("node {}: route to {}", node.name, route.to);
         route::request(batch, route, interfaces, object);
     }
-}
-
-fn up(batch: &mut Batch, ifindex: u32, object: String) {
-    flags(batch, ifindex, libc::IFF_UP as u32, object);
-}
-
-/// Sets IFF_UP, or clears it.
-pub fn flags(batch: &mut Batch, ifindex: u32, flags: u32, object: String) {
-    let mut fixed = IFINFO;
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    fixed[8..12].copy_from_slice(&flags.to_ne_bytes());
-    fixed[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
-    batch.request(libc::RTM_NEWLINK, 0, &fixed, object);
-}
-
-pub fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
-}
-
-pub fn family(address: IpAddr) -> u8 {
-    crate::socket::domain(address) as u8
-}
-
-fn address(batch: &mut Batch, ifindex: u32, address: IpAddr, length: u8, object: String) {
-    let mut fixed = [family(address), length, 0, 0, 0, 0, 0, 0]; // ifaddrmsg
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-    batch
-        .request(libc::RTM_NEWADDR, flags, &fixed, object)
-        .attribute(libc::IFA_LOCAL, &octets(address))
-        .attribute(libc::IFA_ADDRESS, &octets(address))
-        .u32(libc::IFA_FLAGS, libc::IFA_F_NODAD);
-}
-
-/// A permanent entry: no ARP and no neighbour discovery on the wire.
-fn neighbour(batch: &mut Batch, ifindex: u32, address: IpAddr, mac: [u8; 6], object: String) {
-    let mut fixed = [0u8; 12]; // ndmsg
-    fixed[0] = family(address);
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    fixed[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
-    batch
-        .request(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed, object)
-        .attribute(libc::NDA_DST, &octets(address))
-        .attribute(libc::NDA_LLADDR, &mac);
 }

@@ -4,6 +4,7 @@
 
 use crate::failure::{Of, Result};
 use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
+use crate::scope::Scope;
 use nix::mount::{mount, MsFlags};
 use nix::sched::{setns, unshare, CloneFlags};
 use std::cell::Cell;
@@ -27,14 +28,14 @@ impl Namespaces {
     ///
     /// Other agents' nodes stand for what this one has of them, the far ends of its links: they are at home.
     /// On the host's kernel so is the agent's own node, whose namespace is the container's.
-    pub fn create(plan: &Plan, native: bool) -> Result<Self> {
+    pub fn create(plan: &Plan, scope: &Scope) -> Result<Self> {
         let home = File::open(OURS).of(|| OURS.into())?;
         let mut created = Vec::with_capacity(plan.nodes.len());
         for (index, node) in plan.nodes.iter().enumerate() {
             let here = || format!("node {}: its network namespace", node.name);
-            if native || !plan.carries(index) {
-                if plan.carries(index) {
-                    // The sockets are told themselves: see `Plan::congestion_control`.
+            if scope.on_host_kernel() || !scope.has(index) {
+                if scope.has(index) {
+                    // The sockets are told themselves: see `World::congestion_control`.
                     let wanted = |key: &str| interface_of(key).is_none() && key != CONGESTION_CONTROL;
                     write_sysctls(&format!("node {}", node.name), &node.sysctls, wanted)?;
                 }

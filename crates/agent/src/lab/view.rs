@@ -38,11 +38,11 @@ impl View {
         }
         for (path, content) in &node.files {
             let here = || format!("node {}: file {path}", node.name);
-            let place = view.backing(path);
-            fs::create_dir_all(place.parent().unwrap_or(&view.root)).of(here)?;
-            fs::write(&place, content).of(here)?;
+            let backing = view.backing(path);
+            fs::create_dir_all(backing.parent().unwrap_or(&view.root)).of(here)?;
+            fs::write(&backing, content).of(here)?;
             if content.starts_with("#!") {
-                fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).of(here)?;
+                fs::set_permissions(&backing, fs::Permissions::from_mode(0o755)).of(here)?;
             }
             if !view.owns(path) {
                 view.mount(path).of(here)?;
@@ -52,7 +52,7 @@ impl View {
     }
 
     /// Where a path of the node's programs really is.
-    pub fn place(&self, path: &str) -> PathBuf {
+    pub fn backing_of(&self, path: &str) -> PathBuf {
         if self.owns(path) || self.mounts.iter().any(|(_, target)| target.as_bytes() == path.as_bytes()) {
             self.backing(path)
         } else {
@@ -109,11 +109,11 @@ mod tests {
                 json!({&script: "#!/bin/sh\necho hello", "/etc/group": "root:x:0:\n"});
         });
         let view = View::create_in(&nodes, &plan.nodes[1]).unwrap();
-        let place = view.place(&script);
-        assert!(place.starts_with(nodes.join("s1")));
-        assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o755);
-        assert_eq!(fs::read_to_string(view.place("/etc/group")).unwrap(), "root:x:0:\n");
-        assert_eq!(view.place("/etc/passwd"), Path::new("/etc/passwd"));
+        let backing = view.backing_of(&script);
+        assert!(backing.starts_with(nodes.join("s1")));
+        assert_eq!(fs::metadata(&backing).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(fs::read_to_string(view.backing_of("/etc/group")).unwrap(), "root:x:0:\n");
+        assert_eq!(view.backing_of("/etc/passwd"), Path::new("/etc/passwd"));
         assert_eq!(view.mounts.len(), 2);
         fs::remove_dir_all(nodes).unwrap();
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `qlink` pairs: the request that creates one, with both ends in their nodes at once.
+//! Interfaces: `qlink` pairs, created with both ends in their nodes at once; up and down; who is there.
 
-use crate::failure::Result;
-use crate::lab::namespaces::Namespaces;
-use crate::netlink::{Batch, Netlink};
-use crate::plan::{End, Link, Plan};
+use crate::netlink::{attribute, u32_at, Batch, Netlink};
+use crate::plan::{End, Link};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::RawFd;
 
 /// kernel/include/uapi/qbed/qlink.h
 mod qlink {
@@ -24,31 +25,11 @@ pub const INFO_DATA: u16 = 2;
 /// `struct ifinfomsg` for a request that goes by name.
 pub const IFINFO: [u8; 16] = [0; 16];
 
-/// Creates those that have an end here. Of a link between agents, the end of the other one's node is a device at home
-/// that is bridged to the container's interface. It transmits as the plan says if that node has no qlink of its own
-/// (it is on the host's kernel), else at once: there it was done already.
-pub fn create(netlink: &Netlink, plan: &Plan, namespaces: &Namespaces) -> Result<()> {
-    let mut batch = Batch::default();
-    for (index, link) in plan.links.iter().enumerate() {
-        if link.ends().iter().any(|end| plan.carries(end.node)) {
-            request(&mut batch, plan, index, |node| namespaces.descriptor(node));
-        }
-    }
-    netlink.run(batch)
-}
-
-/// The name of a link's far device.
-pub fn far_device(link: usize) -> String {
-    format!("far{link}")
-}
-
 /// QLINK_RATE_NONE: no transmitter, no wire.
-const AT_ONCE_BPS: u64 = u64::MAX;
+pub const AT_ONCE_BPS: u64 = u64::MAX;
 
-fn request(batch: &mut Batch, plan: &Plan, index: usize, descriptor: impl Fn(usize) -> i32) {
-    let link = &plan.links[index];
-    let [a, b] = link.ends().map(|end| as_built(plan, index, end));
-    let (a, b) = (a.as_ref().unwrap_or(&link.a), b.as_ref().unwrap_or(&link.b));
+/// Asks for a link with these ends; `descriptor`: of a node's namespace.
+pub fn request(batch: &mut Batch, link: &Link, [a, b]: [&End; 2], descriptor: impl Fn(usize) -> RawFd) {
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     batch.request(libc::RTM_NEWLINK, flags, &IFINFO, format!("link {}", link.name));
     identity(batch, link, a, &descriptor);
@@ -64,17 +45,7 @@ fn request(batch: &mut Batch, plan: &Plan, index: usize, descriptor: impl Fn(usi
     batch.end(data).end(info);
 }
 
-/// None: as the plan has it.
-fn as_built(plan: &Plan, link: usize, end: &End) -> Option<End> {
-    let place = plan.place.as_ref().filter(|place| place.node != end.node)?;
-    let mut far = End { interface: far_device(link), ..end.clone() };
-    if !place.on_host_kernel(end.node) {
-        far = End { rate_bps: AT_ONCE_BPS, delay_ns: 0, overhead_bytes: 0, loss: 0.0, ..far };
-    }
-    Some(far)
-}
-
-fn identity(batch: &mut Batch, link: &Link, end: &End, descriptor: impl Fn(usize) -> i32) {
+fn identity(batch: &mut Batch, link: &Link, end: &End, descriptor: impl Fn(usize) -> RawFd) {
     batch
         .text(libc::IFLA_IFNAME, &end.interface)
         .attribute(libc::IFLA_ADDRESS, &end.mac.0)
@@ -93,6 +64,45 @@ fn transmitter(batch: &mut Batch, end: &End, offset: u16) {
 /// Probability x 2^32. A probability just below 1 rounds up to 2^32, which the attribute cannot hold.
 fn loss_scaled(probability: f64) -> u32 {
     (probability * 2f64.powi(32)).round().min(f64::from(u32::MAX)) as u32
+}
+
+pub fn up(batch: &mut Batch, ifindex: u32, object: String) {
+    flags(batch, ifindex, libc::IFF_UP as u32, object);
+}
+
+pub fn down(batch: &mut Batch, ifindex: u32, object: String) {
+    flags(batch, ifindex, 0, object);
+}
+
+/// Sets IFF_UP, or clears it.
+fn flags(batch: &mut Batch, ifindex: u32, flags: u32, object: String) {
+    let mut fixed = IFINFO;
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    fixed[8..12].copy_from_slice(&flags.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    batch.request(libc::RTM_NEWLINK, 0, &fixed, object);
+}
+
+pub fn hardware_address(batch: &mut Batch, ifindex: u32, end: &End) {
+    let mut fixed = IFINFO;
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let object = format!("interface {}: its address", end.interface);
+    batch.request(libc::RTM_NEWLINK, 0, &fixed, object).attribute(libc::IFLA_ADDRESS, &end.mac.0);
+}
+
+/// The interfaces of the namespace in which the socket was opened, by name.
+pub fn indexes(netlink: &Netlink) -> io::Result<HashMap<String, u32>> {
+    let mut found = HashMap::new();
+    let mut query = Batch::default();
+    query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
+    netlink.dump(query, |_, message| {
+        let name =
+            message.get(IFINFO.len()..).and_then(|attributes| attribute(attributes, libc::IFLA_IFNAME));
+        if let (Some(index), Some(name)) = (u32_at(message, 4), name) {
+            found.insert(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(), index);
+        }
+    })?;
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 //! Netlink, in batches: many requests in one `sendmsg`. Only the last one of a datagram asks to be acknowledged; the
 //! kernel reports errors of the others anyway, before it. So a batch costs two system calls, whatever its length.
 
+pub mod address;
 pub mod link;
 pub mod qdisc;
 pub mod route;
+pub mod tap;
 
 use crate::failure::{Failure, Result};
 use crate::socket;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes: single or over several next hops (ECMP), with metrics.
 
-use crate::lab::{family, octets};
+use crate::netlink::address::{family, octets};
 use crate::netlink::Batch;
 use crate::plan::{Hop, Metrics, Route};
 use std::collections::HashMap;

@@ -2,10 +2,10 @@
 //! Packet captures, in nanosecond pcap. The kernel stamps and keeps the frames; they are collected in rounds, so that
 //! a captured packet wakes nobody.
 
-use crate::clock::agenda::Action;
 use crate::failure::{Failure, Of, Result};
-use crate::results;
+use crate::results::files;
 use crate::socket::{self, Datagram, Inbox};
+use crate::world::token::{Part, Token};
 use crate::world::World;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -27,43 +27,50 @@ struct Capture {
     file: BufWriter<File>,
 }
 
-pub struct Captures(Vec<Capture>);
+pub struct Captures {
+    captures: Vec<Capture>,
+    rounds: Token,
+}
 
 impl Captures {
-    pub fn open(world: &World<'_>) -> Result<Self> {
+    /// Opens the sockets and plans the first round.
+    pub fn open(world: &mut World<'_>) -> Result<Self> {
         let open = |plan: &crate::plan::Capture| {
             let name = format!("capture {}", plan.name);
             world.lab.namespaces.enter(plan.node)?;
             let ifindex = world.lab.interfaces[plan.node][&plan.interface];
             let socket = open_socket(ifindex).of(|| name.clone())?;
             let snaplen = plan.snaplen.min(SNAPLEN_MAX);
-            let mut file = results::create(&format!("{}.pcap", plan.name.replace(':', "-")))?;
+            let mut file = files::create(&format!("{}.pcap", plan.name.replace(':', "-")))?;
             file.write_all(&file_header(snaplen)).of(|| name.clone())?;
             Ok(Capture { name, socket, inbox: Inbox::new(snaplen as usize), file })
         };
-        world
-            .plan
-            .captures
-            .iter()
-            .filter(|plan| world.plan.carries(plan.node))
-            .map(open)
-            .collect::<Result<_>>()
-            .map(Self)
+        let here = world.plan.captures.iter().filter(|plan| world.scope.has(plan.node));
+        let captures = here.map(open).collect::<Result<_>>()?;
+        let captures = Self { captures, rounds: world.topic(Part::Captures).only() };
+        captures.schedule(world);
+        Ok(captures)
     }
 
-    pub fn schedule(&mut self, world: &mut World<'_>) {
-        if !self.0.is_empty() {
-            world.agenda.add(world.now_ns().max(world.plan.epoch_ns) + ROUND_NS, Action::DrainCaptures);
+    fn schedule(&self, world: &mut World<'_>) {
+        if !self.captures.is_empty() {
+            world.agenda.add(world.now_ns().max(world.plan.epoch_ns) + ROUND_NS, self.rounds);
         }
     }
 
-    pub fn drain(&mut self, world: &World<'_>) -> Result<()> {
-        self.0.iter_mut().try_for_each(|capture| capture.drain(world))
+    pub fn on_timer(&mut self, world: &mut World<'_>) -> Result<()> {
+        self.drain(world)?;
+        self.schedule(world);
+        Ok(())
+    }
+
+    fn drain(&mut self, world: &World<'_>) -> Result<()> {
+        self.captures.iter_mut().try_for_each(|capture| capture.drain(world))
     }
 
     pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
         self.drain(world)?;
-        for capture in &mut self.0 {
+        for capture in &mut self.captures {
             capture.file.flush().of(|| capture.name.clone())?;
             let statistics: libc::tpacket_stats =
                 socket::get(&capture.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)

@@ -6,7 +6,7 @@ use crate::netlink::link::{IFINFO, INFO_DATA};
 use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
 use crate::plan::{End, Plan};
-use crate::results;
+use crate::results::files;
 use crate::world::World;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -79,8 +79,8 @@ pub fn write(world: &World<'_>) -> Result<()> {
     let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
     let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
     let counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
-    let mut file = results::create("counters.json")?;
-    results::line(&mut file, &counters).and_then(|()| file.flush()).of(|| "out/counters.json".into())
+    let mut file = files::create("counters.json")?;
+    files::line(&mut file, &counters).and_then(|()| file.flush()).of(|| "out/counters.json".into())
 }
 
 fn arrange(
@@ -133,7 +133,7 @@ fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters>
         })
         .of(here)?;
     let mut mib = Mib::new();
-    if !world.plan.carries(node) {
+    if !world.scope.has(node) {
         return Ok(NodeCounters { ends, queues, mib });
     }
     let mut file = |name: &str, parse: fn(&str, &mut Mib)| {

@@ -3,9 +3,10 @@
 //! expects it to.
 
 use crate::failure::{Failure, Of, Result};
-use crate::lab::{family, octets};
+use crate::netlink::address::{family, octets};
 use crate::netlink::{attribute, attributes, u16_at, u32_at, Batch, Netlink};
-use crate::plan::{Expectation, NodeKind, Plan, Prefix};
+use crate::plan::text::Prefix;
+use crate::plan::{Expectation, NodeKind, Plan};
 use crate::world::World;
 use std::io;
 use std::net::IpAddr;
@@ -95,9 +96,11 @@ fn next_hops(mut nested: &[u8]) -> Vec<Hop> {
 /// Checks what every node's plan expects; the error names the first few routes that are missing.
 pub fn check(world: &World<'_>) -> Result<()> {
     let mut missing = Vec::new();
-    let nodes = world.plan.nodes.iter().enumerate();
-    for (index, node) in nodes.filter(|(index, node)| !node.expects.is_empty() && world.plan.carries(*index))
-    {
+    for index in world.scope.nodes() {
+        let node = &world.plan.nodes[index];
+        if node.expects.is_empty() {
+            continue;
+        }
         world.lab.namespaces.enter(index)?;
         let here = || format!("node {}: its forwarding table", node.name);
         let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;

@@ -2,7 +2,7 @@
 //! By how much real time deadlines ran late on the wall clock: of a guest its kernel knows, on the host's kernel the agent.
 
 use crate::failure::{Of, Result};
-use crate::results;
+use crate::results::files;
 use crate::world::World;
 use serde::Serialize;
 use std::io::Write;
@@ -46,16 +46,16 @@ impl Lateness {
 
     /// `out/late.json`, where there is a wall clock.
     pub fn write(&self, world: &World<'_>) -> Result<()> {
-        if world.plan.place.is_none() {
+        if !world.scope.on_wall_clock() {
             return Ok(());
         }
         let late = read_kernel().unwrap_or_else(|| {
-            let dilation = u64::from(world.paper().dilation);
+            let dilation = u64::from(world.clock.paper.dilation);
             let late = summary(&self.bins, self.max_ns);
             Late { max: late.max * dilation, p99: late.p99 * dilation, p50: late.p50 * dilation, ..late }
         });
-        let mut file = results::create("late.json")?;
-        results::line(&mut file, &late).and_then(|()| file.flush()).of(|| "out/late.json".into())
+        let mut file = files::create("late.json")?;
+        files::line(&mut file, &late).and_then(|()| file.flush()).of(|| "out/late.json".into())
     }
 }
 

@@ -6,8 +6,9 @@ use crate::failure::{Of, Result};
 use crate::netlink::Subscription;
 use crate::observe::forwarding::Route;
 use crate::plan::{LinkState, Plan};
-use crate::results;
-use crate::world::{Token, World, READABLE};
+use crate::results::files;
+use crate::world::token::Part;
+use crate::world::{World, READABLE};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -63,23 +64,23 @@ fn wanted(plan: &Plan) -> bool {
 }
 
 impl RouteLog {
-    pub fn open(world: &World<'_>) -> Result<Self> {
+    pub fn open(world: &mut World<'_>) -> Result<Self> {
         if !wanted(world.plan) {
             return Ok(Self(None));
         }
         let mut subscriptions = BTreeMap::new();
-        let nodes = world.plan.nodes.iter().enumerate();
-        for (index, node) in nodes.filter(|(index, _)| world.plan.carries(*index)) {
-            let here = || format!("node {}: changes of its routes", node.name);
+        let topic = world.topic(Part::Routes);
+        for index in world.scope.nodes() {
+            let here = || format!("node {}: changes of its routes", world.plan.nodes[index].name);
             world.lab.namespaces.enter(index)?;
             let subscription = Subscription::open(libc::NETLINK_ROUTE, &GROUPS).of(here)?;
-            world.watch(&subscription, Token::Routes(index as u32), READABLE).of(here)?;
+            world.watch(&subscription, topic.at(index as u32), READABLE).of(here)?;
             subscriptions.insert(index, subscription);
         }
         let turned =
             |of: &HashMap<String, u32>| of.iter().map(|(name, index)| (*index, name.clone())).collect();
         let names = world.lab.interfaces.iter().map(turned).collect();
-        Ok(Self(Some(Log { subscriptions, names, file: results::create(FILE)? })))
+        Ok(Self(Some(Log { subscriptions, names, file: files::create(FILE)? })))
     }
 
     /// Records what a node's kernel tells.
@@ -93,7 +94,7 @@ impl RouteLog {
         let change = if state == LinkState::Up { Change::Up } else { Change::Down };
         let (node, time_ns) = (world.plan.nodes[node].name.as_str(), world.now_since_epoch());
         let row = Row { time_ns, node, change, link: Some(link), to: None, protocol: None, via: Vec::new() };
-        results::line(&mut log.file, &row).of(|| FILE.into())
+        files::line(&mut log.file, &row).of(|| FILE.into())
     }
 
     pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
@@ -131,7 +132,7 @@ impl Log {
                 protocol: Some(protocol(route.protocol)),
                 via: via.collect(),
             };
-            let written = results::line(file, &row);
+            let written = files::line(file, &row);
             result = std::mem::replace(&mut result, Ok(())).and(written);
         };
         self.subscriptions[&node].drain(each).of(here)?;

@@ -2,8 +2,9 @@
 //! The tap stream: /dev/qtap wakes its reader for large pieces only, and they go to `out/taps.bin` as they are.
 
 use crate::failure::{Of, Result};
-use crate::results;
-use crate::world::{Token, World, READABLE};
+use crate::results::files;
+use crate::world::token::{Part, Token};
+use crate::world::{World, READABLE};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,6 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 const DEVICE: &str = "/dev/qtap";
 const FILE: &str = "out/taps.bin";
 const PIECE: usize = 1 << 20;
+/// On the wall clock it is moved this often (real time), however little waits.
+const INTERVAL_NS: u64 = 100_000_000;
 
 pub struct TapStream {
     device: File,
@@ -20,15 +23,25 @@ pub struct TapStream {
 
 impl TapStream {
     /// None: this kernel has no taps.
-    pub fn open(world: &World<'_>) -> Result<Option<Self>> {
+    pub fn open(world: &mut World<'_>) -> Result<Option<Self>> {
         if !std::path::Path::new(DEVICE).exists() {
             return Ok(None);
         }
         let device = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(DEVICE);
         let device = device.of(|| DEVICE.into())?;
-        world.watch(&device, Token::Taps, READABLE).of(|| DEVICE.into())?;
-        let file = File::create(results::out("taps.bin")).of(|| FILE.into())?;
+        let token = world.topic(Part::Taps).only();
+        world.watch(&device, token, READABLE).of(|| DEVICE.into())?;
+        let file = File::create(files::out("taps.bin")).of(|| FILE.into())?;
+        if world.scope.on_wall_clock() {
+            world.agenda.add(world.plan.epoch_ns, token);
+        }
         Ok(Some(Self { device, file, buffer: vec![0; PIECE] }))
+    }
+
+    /// Moves what waits, and will again: for those who follow the stream while the lab runs.
+    pub fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()> {
+        world.agenda.add(due_ns + world.scope.real_ns(INTERVAL_NS), token);
+        self.take()
     }
 
     /// Moves everything that waits.

@@ -2,7 +2,8 @@
 //! What a plan promises beyond its types. Every refusal names the object.
 
 use crate::failure::{Failure, Result};
-use crate::plan::{Family, Interarrival, Node, Pairs, Pattern, Plan, Size, Sysctls, Transport, Workload};
+use crate::plan::workload::{Family, Interarrival, Pairs, Pattern, Size, Workload};
+use crate::plan::{Node, Plan, Sysctls};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// IFNAMSIZ less the terminating zero.
@@ -143,10 +144,6 @@ fn check_queues(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
 fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     let here = |what: &str| format!("workload {} ({}): {what}", workload.id, workload.label);
     require(workload.port > 0, || here("the port is 0"))?;
-    if let Transport::Udp { rate_bps, packet_bytes } = workload.transport {
-        require(rate_bps > 0, || here("rate_bps is 0"))?;
-        require((1..=65_000).contains(&packet_bytes), || here("packet_bytes is not in 1..65000"))?;
-    }
     let stops_late = workload.stop_ns.is_none_or(|stop| stop >= workload.start_ns);
     require(stops_late, || here("it stops before it starts"))?;
     match &workload.pattern {
@@ -215,12 +212,12 @@ fn check_size(size: &Size) -> std::result::Result<(), &'static str> {
 }
 
 /// A listening socket has one congestion control: DCTCP, for one, decides at the SYN.
-type Listeners<'a> = BTreeMap<(usize, u16, Family, &'static str), Option<&'a str>>;
+type Listeners<'a> = BTreeMap<(usize, u16, Family, &'a str), Option<&'a str>>;
 
 fn check_listeners<'a>(plan: &Plan, workload: &'a Workload, listeners: &mut Listeners<'a>) -> Result<()> {
     let control = workload.congestion_control.as_deref();
     for (_, dst) in endpoints(workload) {
-        let key = (dst, workload.port, workload.family, workload.transport.name());
+        let key = (dst, workload.port, workload.family, workload.transport.as_str());
         let first = *listeners.entry(key).or_insert(control);
         require(first == control, || {
             format!(
@@ -234,7 +231,8 @@ fn check_listeners<'a>(plan: &Plan, workload: &'a Workload, listeners: &mut List
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::{Pattern, Qdisc, Transport};
+    use crate::plan::workload::Pattern;
+    use crate::plan::Qdisc;
     use crate::testing::{dumbbell, example, refusal};
     use serde_json::json;
 
@@ -247,7 +245,7 @@ mod tests {
         );
         assert!(matches!(&plan.queues[1].qdisc, Qdisc::Tc(tc) if tc[0] == "fq_codel"));
         assert!(matches!(plan.workloads[1].pattern, Pattern::Arrivals { .. }));
-        assert_eq!(plan.workloads[0].transport, Transport::Tcp);
+        assert_eq!(plan.workloads[0].transport, "tcp");
     }
 
     #[test]
@@ -273,7 +271,6 @@ mod tests {
             ),
             (refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 9]])), "workload 0 (bulk): no node 9"),
             (refusal(|p| p["workloads"][0]["family"] = json!(6)), "node h2 has no address of its family"),
-            (refusal(|p| p["workloads"][0]["transport"] = json!("udp")), "rate_bps is missing"),
             (
                 refusal(|p| p["workloads"][1]["size"] = json!({"pareto": {"mean_bytes": 5, "shape": 1}})),
                 "shape > 1",

@@ -59,10 +59,6 @@ impl Place {
         }
         Ok(self)
     }
-
-    pub fn on_host_kernel(&self, node: usize) -> bool {
-        self.host_kernel.contains(&node)
-    }
 }
 
 #[cfg(test)]
@@ -76,7 +72,7 @@ mod tests {
             contract.split("place.json            ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
         let place = serde_json::from_str::<Place>(text).unwrap().validate(3).unwrap();
         assert_eq!((place.node, place.dilation, place.start), (2, 50, Start::OnGo));
-        assert!(place.on_host_kernel(1) && !place.on_host_kernel(2));
+        assert_eq!(place.host_kernel, [0, 1]);
         assert!(place.validate(2).is_err());
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that the host runs in the lab: started in a node's namespace, their output relayed, their end told.
 
-use crate::clock::agenda::Action;
 use crate::failure::{Of, Result};
 use crate::gate::{base64, Event, Program};
-use crate::programs::exec::{self, Place};
-use crate::world::{Token, World, READABLE};
+use crate::programs::exec::{self, Surroundings};
+use crate::world::token::{Part, Topic};
+use crate::world::{World, READABLE, READABLE_STILL};
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::signal::{killpg, SigSet, Signal};
@@ -75,6 +75,9 @@ struct Pipe {
 }
 
 pub struct Children {
+    /// By process: it was asked to end, and is killed now.
+    kills: Topic,
+    pipe_tokens: Topic,
     signals: SignalFd,
     running: BTreeMap<i32, u64>,
     /// Those that were asked to end.
@@ -84,13 +87,16 @@ pub struct Children {
 }
 
 impl Children {
-    pub fn new(world: &World<'_>) -> Result<Self> {
+    pub fn new(world: &mut World<'_>) -> Result<Self> {
         let here = || "SIGCHLD".to_owned();
         let mask = SigSet::from(Signal::SIGCHLD);
         mask.thread_block().of(here)?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).of(here)?;
-        world.watch(&signals, Token::Children, READABLE).of(here)?;
+        let token = world.topic(Part::Children).only();
+        world.watch(&signals, token, READABLE).of(here)?;
         Ok(Self {
+            kills: world.topic(Part::Kills),
+            pipe_tokens: world.topic(Part::Pipes),
             signals,
             running: BTreeMap::new(),
             ending: BTreeSet::new(),
@@ -107,8 +113,8 @@ impl Children {
         world.lab.namespaces.enter(node)?;
         let environment = &world.plan.nodes[node].environment;
         // On the wall clock only: in virtual time a program pays for the system call that it takes.
-        let own_group = world.plan.place.is_some();
-        match exec::spawn(program, &Place { environment, view: &world.lab.views[node], own_group }) {
+        let own_group = world.scope.on_wall_clock();
+        match exec::spawn(program, &Surroundings { environment, view: &world.lab.views[node], own_group }) {
             Err(error) => Ok(Err(error)),
             Ok(started) => {
                 self.running.insert(started.pid, program.id);
@@ -124,8 +130,8 @@ impl Children {
         let Some((pid, _)) = self.running.iter().find(|(_, running)| **running == id) else { return };
         let _ = killpg(Pid::from_raw(*pid), Signal::SIGTERM);
         self.ending.insert(*pid);
-        let dilation = world.plan.place.as_ref().map_or(1, |place| u64::from(place.dilation));
-        world.agenda.add(world.now_ns() + PATIENCE_NS / dilation, Action::Kill(*pid as u32));
+        let patience_ns = world.scope.real_ns(PATIENCE_NS);
+        world.agenda.add(world.now_ns() + patience_ns, self.kills.at(*pid as u32));
     }
 
     /// Ends a program that was asked to end and did not.
@@ -140,8 +146,8 @@ impl Children {
         fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).of(here)?;
         let number = self.next_pipe;
         self.next_pipe += 1;
-        // Level-triggered: a read takes one piece only.
-        world.watch(&end, Token::Pipe(number), nix::sys::epoll::EpollFlags::EPOLLIN).of(here)?;
+        // A read takes one piece only.
+        world.watch(&end, self.pipe_tokens.at(number), READABLE_STILL).of(here)?;
         self.pipes.insert(number, Pipe { id, stream, file: end.into() });
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use crate::gate::Program;
 use crate::lab::view::View;
+use crate::machine::PATH;
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,15 +12,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Where a program runs, besides the network namespace: what its node gives to all of them.
-pub struct Place<'a> {
+pub struct Surroundings<'a> {
     pub environment: &'a BTreeMap<String, String>,
     pub view: &'a View,
     /// Whether all that it starts can be ended with it.
     pub own_group: bool,
 }
-
-/// Debian's, for root.
-pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub struct Started {
     pub pid: i32,
@@ -27,12 +25,12 @@ pub struct Started {
     pub stderr: OwnedFd,
 }
 
-pub fn spawn(program: &Program, place: &Place<'_>) -> Result<Started, String> {
-    let mut command = command(&program.argv, place)?;
+pub fn spawn(program: &Program, around: &Surroundings<'_>) -> Result<Started, String> {
+    let mut command = command(&program.argv, around)?;
     command.envs(&program.env);
     command.current_dir(program.cwd.as_deref().unwrap_or("/"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    if place.own_group {
+    if around.own_group {
         command.process_group(0);
         // SAFETY: it makes a system call only.
         unsafe { command.pre_exec(end_with_agent) };
@@ -49,19 +47,19 @@ fn end_with_agent() -> std::io::Result<()> {
 }
 
 /// Starts a program that nobody listens to: what it says goes to a file. Returns its process id.
-pub fn spawn_resident(argv: &[String], place: &Place<'_>, log: File) -> Result<i32, String> {
-    let mut command = command(argv, place)?;
+pub fn spawn_resident(argv: &[String], around: &Surroundings<'_>, log: File) -> Result<i32, String> {
+    let mut command = command(argv, around)?;
     let copy = log.try_clone().map_err(|error| format!("its log: {error}"))?;
     command.current_dir("/").stdout(copy).stderr(log);
     let child = command.spawn().map_err(|error| format!("{}: {error}", argv[0]))?;
     Ok(child.id() as i32)
 }
 
-fn command(argv: &[String], place: &Place<'_>) -> Result<Command, String> {
+fn command(argv: &[String], around: &Surroundings<'_>) -> Result<Command, String> {
     let (name, arguments) = argv.split_first().ok_or("argv is empty")?;
     let mut command = Command::new(name);
-    command.args(arguments).env_clear().env("PATH", PATH).envs(place.environment).stdin(Stdio::null());
-    let view = place.view.clone();
+    command.args(arguments).env_clear().env("PATH", PATH).envs(around.environment).stdin(Stdio::null());
+    let view = around.view.clone();
     // SAFETY: what runs between fork and exec makes system calls only, and allocates nothing.
     unsafe { command.pre_exec(move || view.enter()) };
     Ok(command)
@@ -78,9 +76,9 @@ mod tests {
         let env = [("GREETING".to_owned(), "hello".to_owned())].into();
         let program = Program { id: 1, node: "h1".into(), argv, env, cwd: Some("/usr".into()) };
         let environment = [("HOME".to_owned(), "/root".to_owned())].into();
-        let place = Place { environment: &environment, view: &View::default(), own_group: true };
+        let around = Surroundings { environment: &environment, view: &View::default(), own_group: true };
         let mut output = String::new();
-        File::from(spawn(&program, &place).unwrap().stdout).read_to_string(&mut output).unwrap();
+        File::from(spawn(&program, &around).unwrap().stdout).read_to_string(&mut output).unwrap();
         assert_eq!(output, "hello /root\n/usr\n");
     }
 }

@@ -2,12 +2,13 @@
 //! The plan's own programs (routing daemons, for example): started in their nodes before the epoch, one after the other
 //! in a node and all nodes at once. Whatever they are, the agent knows of them only what the plan says.
 
-use crate::clock::agenda::Action;
 use crate::failure::{Failure, Of, Result};
 use crate::lab::view::View;
+use crate::machine;
 use crate::plan::Resident;
-use crate::programs::exec::{self, Place};
-use crate::results;
+use crate::programs::exec::{self, Surroundings};
+use crate::results::files;
+use crate::world::token::{Part, Topic};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,8 +19,9 @@ const LOOK_NS: u64 = 5_000_000;
 /// Of a dead program's log, how much is told.
 const LAST_WORDS: usize = 300;
 
-#[derive(Default)]
 pub struct Programs {
+    /// By node: its next program is started, or waited for.
+    starts: Topic,
     /// Of each node: how many of its programs were started, and whether the last of them is being waited for.
     nodes: Vec<(usize, bool)>,
     /// Process id, node, index.
@@ -29,12 +31,11 @@ pub struct Programs {
 impl Programs {
     pub fn schedule(world: &mut World<'_>) -> Self {
         let now_ns = world.now_ns();
-        for (index, node) in (0..).zip(&world.plan.nodes) {
-            if !node.programs.is_empty() && world.plan.carries(index as usize) {
-                world.agenda.add(now_ns, Action::StartPrograms(index));
-            }
+        let starts = world.topic(Part::Programs);
+        for node in world.scope.nodes().filter(|node| !world.plan.nodes[*node].programs.is_empty()) {
+            world.agenda.add(now_ns, starts.at(node as u32));
         }
-        Self { nodes: vec![(0, false); world.plan.nodes.len()], running: Vec::new() }
+        Self { starts, nodes: vec![(0, false); world.plan.nodes.len()], running: Vec::new() }
     }
 
     /// Starts a node's next program, unless the one before it is not ready yet.
@@ -45,8 +46,8 @@ impl Programs {
             let (started, waiting) = self.nodes[index];
             if waiting {
                 let ready = plan.programs[started - 1].ready.as_deref().unwrap_or_default();
-                if !world.lab.views[index].place(ready).exists() {
-                    world.agenda.add(world.now_ns() + LOOK_NS, Action::StartPrograms(node));
+                if !world.lab.views[index].backing_of(ready).exists() {
+                    world.agenda.add(world.now_ns() + LOOK_NS, self.starts.at(node));
                     return Ok(());
                 }
             }
@@ -79,7 +80,7 @@ impl Programs {
     }
 
     /// Whether a process that ended was one of these; if so, which.
-    pub fn bury(&mut self, world: &World<'_>, pid: i32, code: i32) -> Option<Failure> {
+    pub fn on_end(&mut self, world: &World<'_>, pid: i32, code: i32) -> Option<Failure> {
         let position = self.running.iter().position(|(running, _, _)| *running == pid)?;
         let (_, node, index) = self.running.swap_remove(position);
         let node = &world.plan.nodes[node];
@@ -91,8 +92,8 @@ impl Programs {
 
 /// Whether a node has a program in one of the folders of its `PATH`.
 fn is_there(name: &str, environment: &BTreeMap<String, String>, view: &View) -> bool {
-    let path = environment.get("PATH").map_or(exec::PATH, String::as_str);
-    path.split(':').any(|folder| view.place(&format!("{folder}/{name}")).exists())
+    let path = environment.get("PATH").map_or(machine::PATH, String::as_str);
+    path.split(':').any(|folder| view.backing_of(&format!("{folder}/{name}")).exists())
 }
 
 fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<i32> {
@@ -100,9 +101,10 @@ fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<i32> {
     world.lab.namespaces.enter(node)?;
     let log = log_name(&plan.name, program);
     let file =
-        File::options().append(true).create(true).open(results::out(&log)).of(|| format!("out/{log}"))?;
-    let place = Place { environment: &plan.environment, view: &world.lab.views[node], own_group: false };
-    exec::spawn_resident(&program.argv, &place, file).of(|| format!("node {}", plan.name))
+        File::options().append(true).create(true).open(files::out(&log)).of(|| format!("out/{log}"))?;
+    let around =
+        Surroundings { environment: &plan.environment, view: &world.lab.views[node], own_group: false };
+    exec::spawn_resident(&program.argv, &around, file).of(|| format!("node {}", plan.name))
 }
 
 fn name(program: &Resident) -> &str {
@@ -116,7 +118,7 @@ fn log_name(node: &str, program: &Resident) -> String {
 
 /// The end of a log, to be put behind a sentence.
 fn last_words(log: &str) -> String {
-    let text = fs::read(results::out(log)).unwrap_or_default();
+    let text = fs::read(files::out(log)).unwrap_or_default();
     let end = String::from_utf8_lossy(&text[text.len().saturating_sub(LAST_WORDS)..]).trim().to_owned();
     if end.is_empty() {
         String::new()

@@ -2,17 +2,51 @@
 //! UDP flows of constant bit rate: each datagram has its own deadline, computed from the start, so nothing drifts.
 //! Receivers are drained seldom; the kernel's time stamps say when a datagram came.
 
-use crate::clock::agenda::Action;
 use crate::failure::{Of, Result};
-use crate::plan::{Family, Transport};
-use crate::results::{address, FlowRecord, Status, Tally};
+use crate::plan::workload::{Family, Workload};
+use crate::results::flows::{FlowRecord, Status, Tally};
 use crate::socket::{self, Inbox};
+use crate::transport::{Kind, Numbered, Transport};
+use crate::workload::ports::{self, LocalFlow};
 use crate::workload::schedule::FlowSpec;
+use crate::world::token::{Part, Token, Topic};
 use crate::world::World;
+use nix::sys::epoll::EpollFlags;
+use serde::Deserialize;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+
+pub const KIND: Kind = Kind {
+    name: "udp",
+    check: |workload| Settings::of(workload)?.check(),
+    open: |world, part, flows| Ok(Box::new(Cbr::open(world, part, flows)?)),
+};
+
+/// `rate_bps` of payload in datagrams of `packet_bytes` of payload.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    rate_bps: u64,
+    packet_bytes: u32,
+}
+
+impl Settings {
+    fn of(workload: &Workload) -> std::result::Result<Self, String> {
+        workload.settings()
+    }
+
+    fn check(self) -> std::result::Result<(), String> {
+        if self.rate_bps == 0 {
+            return Err("rate_bps is 0".into());
+        }
+        if !(1..=65_000).contains(&self.packet_bytes) {
+            return Err("packet_bytes is not in 1..65000".into());
+        }
+        Ok(())
+    }
+}
 
 /// Room for every datagram between two drains and for those that wait in a sender's own queue.
 const BUFFER_BYTES: i32 = 256 << 20;
@@ -20,17 +54,13 @@ const BUFFER_BYTES: i32 = 256 << 20;
 const DRAIN_EVERY: u32 = 512;
 /// Where the sender is elsewhere, receivers are drained this often.
 const DRAIN_INTERVAL_NS: u64 = 10_000_000;
-/// Source ports where sender and receiver have different agents.
-const FIRST_PLACED_PORT: u16 = 10_000;
-const PLACED_PORTS: u16 = 22_000;
+/// Source ports, where the kernel does not choose them, begin here: one above TCP's.
+const FIRST_PORT: u16 = 10_001;
 
 struct Flow {
-    id: u32,
-    spec: FlowSpec,
-    rate_bps: u64,
-    packet_bytes: u32,
+    local: LocalFlow,
+    settings: Settings,
     sender: Option<OwnedFd>,
-    src_port: u16,
     /// None: another agent has it.
     receiver: Option<usize>,
     base_ns: u64,
@@ -56,86 +86,71 @@ struct Receiver {
     undrained: u32,
 }
 
-pub struct Udp {
+struct Cbr {
+    /// By flow: its next datagram is due.
+    sends: Topic,
+    drains: Topic,
     flows: Vec<Flow>,
     receivers: Vec<Receiver>,
     inbox: Inbox,
     payload: Vec<u8>,
 }
 
-impl Udp {
+impl Cbr {
     /// Opens the receivers.
-    pub fn new(world: &World<'_>, flows: impl Iterator<Item = (u32, FlowSpec)>) -> Result<Self> {
-        let mut udp =
-            Self { flows: Vec::new(), receivers: Vec::new(), inbox: Inbox::new(1), payload: Vec::new() };
-        let mut index: HashMap<(usize, u16, Family), usize> = HashMap::new();
-        let mut ranks: HashMap<usize, u16> = HashMap::new();
-        for (id, spec) in flows {
-            let workload = &world.plan.workloads[spec.workload];
-            let Transport::Udp { rate_bps, packet_bytes } = workload.transport else {
-                continue;
-            };
-            let src_port = if world.plan.place.is_some() {
-                let rank = ranks.entry(spec.src).or_default();
-                *rank = (*rank + 1) % PLACED_PORTS;
-                FIRST_PLACED_PORT + *rank
-            } else {
-                0
-            };
-            if !world.plan.carries(spec.dst) {
-                if world.plan.carries(spec.src) {
-                    udp.payload.resize(udp.payload.len().max(packet_bytes as usize), 0x71);
-                    udp.flows.push(Flow { src_port, ..Flow::new(id, spec, rate_bps, packet_bytes, None) });
-                }
-                continue;
+    fn open(world: &mut World<'_>, part: Part, flows: Vec<Numbered>) -> Result<Self> {
+        let (sends, drains) = (world.topic(part), world.topic(part));
+        let (inbox, payload) = (Inbox::new(1), Vec::new());
+        let mut cbr = Self { sends, drains, flows: Vec::new(), receivers: Vec::new(), inbox, payload };
+        let settings = world.plan.workloads.iter().map(Settings::of).collect::<Vec<_>>();
+        let mut receivers = HashMap::new();
+        for (index, local) in (0..).zip(ports::local(world.scope, flows, FIRST_PORT)) {
+            let settings = *settings[local.spec.workload].as_ref().expect("`check` has read them");
+            let receiver = local.receives.then(|| cbr.receiver(world, &local.spec, &mut receivers));
+            let receiver = receiver.transpose()?;
+            if let Some(receiver) = receiver.filter(|_| local.src_port != 0) {
+                let family = world.plan.workloads[local.spec.workload].family;
+                let source = SocketAddr::new(world.plan.address(local.spec.src, family), local.src_port);
+                cbr.receivers[receiver].flows.insert(source, index);
             }
-            let key = (spec.dst, workload.port, workload.family);
-            let receiver = if let Some(known) = index.get(&key) {
-                *known
-            } else {
-                let name =
-                    format!("node {}: UDP port {}", world.lab.namespaces.name(spec.dst), workload.port);
-                world.lab.namespaces.enter(spec.dst)?;
-                let at = SocketAddr::new(address(world.plan, spec.dst, workload.family), workload.port);
-                let socket = open_receiver(at).of(|| name.clone())?;
-                index.insert(key, udp.receivers.len());
-                udp.receivers.push(Receiver { name, socket, flows: HashMap::new(), undrained: 0 });
-                udp.receivers.len() - 1
-            };
-            udp.payload.resize(udp.payload.len().max(packet_bytes as usize), 0x71);
-            if src_port != 0 {
-                let source = SocketAddr::new(address(world.plan, spec.src, workload.family), src_port);
-                udp.receivers[receiver].flows.insert(source, udp.flows.len() as u32);
-            }
-            udp.flows.push(Flow { src_port, ..Flow::new(id, spec, rate_bps, packet_bytes, Some(receiver)) });
+            cbr.payload.resize(cbr.payload.len().max(settings.packet_bytes as usize), 0x71);
+            cbr.flows.push(Flow::new(local, settings, receiver));
         }
-        Ok(udp)
+        Ok(cbr)
     }
 
-    /// Puts the first datagram of each flow on the agenda.
-    pub fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
-        for (index, flow) in (0..).zip(&mut self.flows) {
-            flow.base_ns = base_ns;
-            flow.start_ns = world.since_epoch(base_ns + flow.spec.start_ns);
-            if world.plan.carries(flow.spec.src) {
-                world.agenda.add(base_ns + flow.spec.start_ns, Action::UdpSend(index));
-            }
+    /// The receiver of a flow that ends here, opened if it is the first one there.
+    fn receiver(
+        &mut self,
+        world: &World<'_>,
+        spec: &FlowSpec,
+        known: &mut HashMap<(usize, u16, Family), usize>,
+    ) -> Result<usize> {
+        let Workload { port, family, .. } = world.plan.workloads[spec.workload];
+        let key = (spec.dst, port, family);
+        if let Some(receiver) = known.get(&key) {
+            return Ok(*receiver);
         }
-        if world.plan.place.is_some() && !self.receivers.is_empty() {
-            world.agenda.add(base_ns, Action::UdpDrain);
-        }
+        let name = format!("node {}: UDP port {port}", world.lab.namespaces.name(spec.dst));
+        world.lab.namespaces.enter(spec.dst)?;
+        let at = SocketAddr::new(world.plan.address(spec.dst, family), port);
+        let socket = open_receiver(at).of(|| name.clone())?;
+        self.receivers.push(Receiver { name, socket, flows: HashMap::new(), undrained: 0 });
+        known.insert(key, self.receivers.len() - 1);
+        Ok(self.receivers.len() - 1)
     }
 
-    pub fn send(&mut self, world: &mut World<'_>, index: u32) -> Result<()> {
-        let flow = &mut self.flows[index as usize];
+    /// Sends a flow's next datagram; the first one opens its socket.
+    fn send(&mut self, world: &mut World<'_>, token: Token) -> Result<()> {
+        let flow = &mut self.flows[token.index as usize];
         if flow.sender.is_none() && flow.error.is_none() {
-            world.lab.namespaces.enter(flow.spec.src)?;
-            match open_sender(world, &flow.spec, flow.src_port) {
+            world.lab.namespaces.enter(flow.local.spec.src)?;
+            match open_sender(world, &flow.local) {
                 Ok((socket, source)) => {
-                    flow.src_port = source.port();
+                    flow.local.src_port = source.port();
                     flow.sender = Some(socket);
                     if let Some(receiver) = flow.receiver {
-                        self.receivers[receiver].flows.insert(source, index);
+                        self.receivers[receiver].flows.insert(source, token.index);
                     }
                 }
                 Err(error) => flow.error = Some(error.to_string().into()),
@@ -152,7 +167,7 @@ impl Udp {
             }
         }
         if let Some(next_ns) = flow.next_ns() {
-            world.agenda.add(next_ns, Action::UdpSend(index));
+            world.agenda.add(next_ns, token);
         } else {
             flow.sender = None;
             flow.done = true;
@@ -163,16 +178,6 @@ impl Udp {
             self.drain(world, receiver)?;
         }
         Ok(())
-    }
-
-    /// For receivers whose senders are elsewhere: a round, and the next one.
-    pub fn drain_all(&mut self, world: &mut World<'_>, due_ns: u64) -> Result<()> {
-        world.agenda.add(due_ns + DRAIN_INTERVAL_NS, Action::UdpDrain);
-        self.finish(world)
-    }
-
-    pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
-        (0..self.receivers.len()).try_for_each(|receiver| self.drain(world, receiver))
     }
 
     fn drain(&mut self, world: &World<'_>, receiver: usize) -> Result<()> {
@@ -188,53 +193,52 @@ impl Udp {
         };
         self.inbox.drain(socket, each).of(|| name.clone())
     }
+}
 
-    pub fn records<'a>(&'a self, world: &World<'a>) -> impl Iterator<Item = FlowRecord<'a>> {
-        let plan = world.plan;
-        self.flows.iter().map(move |flow| {
-            let workload = &plan.workloads[flow.spec.workload];
-            let elsewhere = !plan.carries(flow.spec.src);
-            let status = match (&flow.error, flow.done) {
-                (Some(_), _) => Status::Failed,
-                (None, true) => Status::Complete,
-                (None, false) => Status::Running,
-            };
-            FlowRecord {
-                flow: flow.id,
-                workload: workload.id,
-                label: &workload.label,
-                transport: "udp",
-                congestion_control: None,
-                src: flow.spec.src,
-                dst: flow.spec.dst,
-                src_address: address(plan, flow.spec.src, workload.family),
-                dst_address: address(plan, flow.spec.dst, workload.family),
-                src_port: flow.src_port,
-                dst_port: workload.port,
-                size_bytes: flow.spec.size_bytes,
-                start_ns: flow.start_ns,
-                connected_ns: None,
-                end_ns: flow.last_arrival_ns.filter(|_| flow.done || elsewhere),
-                received_bytes: flow.received.bytes,
-                sent_bytes: flow.sent.bytes,
-                status,
-                error: flow.error.as_deref().map(str::to_owned),
-                tally: Tally { segments_sent: flow.sent.datagrams, ..Tally::default() },
-                segments_received: Some(flow.received.datagrams),
+impl Transport for Cbr {
+    /// Puts the first datagram of each flow on the agenda.
+    fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
+        for (index, flow) in (0..).zip(&mut self.flows) {
+            flow.base_ns = base_ns;
+            flow.start_ns = world.since_epoch(base_ns + flow.local.spec.start_ns);
+            if flow.local.sends {
+                world.agenda.add(base_ns + flow.local.spec.start_ns, self.sends.at(index));
             }
-        })
+        }
+        // Receivers whose senders are here are drained as these send.
+        if self.flows.iter().any(|flow| flow.local.receives && !flow.local.sends) {
+            world.agenda.add(base_ns, self.drains.only());
+        }
+    }
+
+    /// It watches nothing: receivers are drained when there may be something.
+    fn on_ready(&mut self, _world: &mut World<'_>, _token: Token, _events: EpollFlags) -> Result<()> {
+        Ok(())
+    }
+
+    fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()> {
+        if token.topic == self.sends {
+            return self.send(world, token);
+        }
+        world.agenda.add(due_ns + DRAIN_INTERVAL_NS, token);
+        self.finish(world)
+    }
+
+    fn finish(&mut self, world: &World<'_>) -> Result<()> {
+        (0..self.receivers.len()).try_for_each(|receiver| self.drain(world, receiver))
+    }
+
+    fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {
+        self.flows.iter().map(|flow| flow.record(world)).collect()
     }
 }
 
 impl Flow {
-    fn new(id: u32, spec: FlowSpec, rate_bps: u64, packet_bytes: u32, receiver: Option<usize>) -> Self {
+    fn new(local: LocalFlow, settings: Settings, receiver: Option<usize>) -> Self {
         Self {
-            id,
-            spec,
-            rate_bps,
-            packet_bytes,
+            local,
+            settings,
             sender: None,
-            src_port: 0,
             receiver,
             base_ns: 0,
             start_ns: 0,
@@ -248,17 +252,35 @@ impl Flow {
 
     /// Payload of the next datagram; the last one may be short.
     fn next_length(&self) -> usize {
-        let left = self.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent.bytes);
-        left.min(self.packet_bytes.into()) as usize
+        let left = self.local.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent.bytes);
+        left.min(self.settings.packet_bytes.into()) as usize
     }
 
     /// When the next datagram is due; None: there is none.
     fn next_ns(&self) -> Option<u64> {
-        let offset = u128::from(self.sent.bytes) * 8 * 1_000_000_000 / u128::from(self.rate_bps);
-        let since_base = self.spec.start_ns.saturating_add(u64::try_from(offset).ok()?);
-        let left = self.spec.size_bytes.is_none_or(|size| self.sent.bytes < size);
-        let in_time = self.spec.stop_ns.is_none_or(|stop| since_base < stop);
+        let offset = u128::from(self.sent.bytes) * 8 * 1_000_000_000 / u128::from(self.settings.rate_bps);
+        let since_base = self.local.spec.start_ns.saturating_add(u64::try_from(offset).ok()?);
+        let left = self.local.spec.size_bytes.is_none_or(|size| self.sent.bytes < size);
+        let in_time = self.local.spec.stop_ns.is_none_or(|stop| since_base < stop);
         (left && in_time).then_some(self.base_ns.saturating_add(since_base))
+    }
+
+    fn record<'a>(&'a self, world: &World<'a>) -> FlowRecord<'a> {
+        let status = match (&self.error, self.done) {
+            (Some(_), _) => Status::Failed,
+            (None, true) => Status::Complete,
+            (None, false) => Status::Running,
+        };
+        FlowRecord {
+            end_ns: self.last_arrival_ns.filter(|_| self.done || !self.local.sends),
+            received_bytes: self.received.bytes,
+            sent_bytes: self.sent.bytes,
+            status,
+            error: self.error.as_deref().map(str::to_owned),
+            tally: Tally { segments_sent: self.sent.datagrams, ..Tally::default() },
+            segments_received: Some(self.received.datagrams),
+            ..FlowRecord::new(world.plan, &self.local, self.start_ns)
+        }
     }
 }
 
@@ -277,13 +299,13 @@ fn open_receiver(at: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn open_sender(world: &World<'_>, spec: &FlowSpec, port: u16) -> io::Result<(OwnedFd, SocketAddr)> {
+fn open_sender(world: &World<'_>, flow: &LocalFlow) -> io::Result<(OwnedFd, SocketAddr)> {
+    let LocalFlow { spec, src_port, .. } = flow;
     let workload = &world.plan.workloads[spec.workload];
-    let src = address(world.plan, spec.src, workload.family);
-    let dst = address(world.plan, spec.dst, workload.family);
+    let [src, dst] = [spec.src, spec.dst].map(|node| world.plan.address(node, workload.family));
     let fd = socket::open(socket::domain(src), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES)?;
-    socket::bind(&fd, SocketAddr::new(src, port))?;
+    socket::bind(&fd, SocketAddr::new(src, *src_port))?;
     socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
     let port = socket::local_port(&fd)?;
     Ok((fd, SocketAddr::new(src, port)))
@@ -296,11 +318,12 @@ mod tests {
 
     fn flow(rate_bps: u64, packet_bytes: u32, size_bytes: Option<u64>, stop_ns: Option<u64>) -> Flow {
         let spec = FlowSpec { workload: 0, src: 0, dst: 1, size_bytes, start_ns: 100, stop_ns };
-        Flow::new(0, spec, rate_bps, packet_bytes, None)
+        let local = LocalFlow { id: 0, spec, sends: true, receives: false, src_port: 0 };
+        Flow::new(local, Settings { rate_bps, packet_bytes }, None)
     }
 
     fn deadlines(mut flow: Flow) -> Vec<u64> {
-        let mut times = vec![flow.spec.start_ns];
+        let mut times = vec![flow.local.spec.start_ns];
         loop {
             flow.sent.add(flow.next_length());
             match flow.next_ns() {

@@ -2,7 +2,7 @@
 //! Random draws: one ChaCha8 stream for each workload. Logarithms and powers come from `libm` in Rust, not from the
 //! host's C library, so that a seed means the same flows on every machine.
 
-use crate::plan::{Interarrival, Pairs, Size};
+use crate::plan::workload::{Interarrival, Pairs, Size};
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -2,7 +2,8 @@
 //! From workloads to flows: who sends how much to whom, and when. Pure in the plan and its seed; the network has no
 //! say in it (open loop). A flow's id is its index.
 
-use crate::plan::{Pattern, Plan, Workload};
+use crate::plan::workload::{Pattern, Workload};
+use crate::plan::Plan;
 use crate::workload::draws::Draws;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `struct tcp_info` as Linux 6.7 and later fill it (include/uapi/linux/tcp.h), and what the results take from it.
 
-use crate::results::Tally;
+use crate::results::flows::Tally;
 use crate::socket::{self, Plain};
 use serde::Serialize;
 use std::io;

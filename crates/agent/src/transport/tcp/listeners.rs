@@ -3,13 +3,12 @@
 //! needs no header.
 
 use crate::failure::{Failure, Of, Result};
-use crate::plan::Family;
-use crate::results::address;
+use crate::plan::workload::Family;
 use crate::socket;
 use crate::transport::tcp::watermark::Watermark;
 use crate::workload::schedule::FlowSpec;
-use crate::world::{Token, World};
-use nix::sys::epoll::EpollFlags;
+use crate::world::token::Topic;
+use crate::world::{World, READABLE_STILL};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::net::SocketAddr;
@@ -46,7 +45,12 @@ fn key(world: &World<'_>, spec: &FlowSpec) -> Key {
 }
 
 impl Listeners {
-    pub fn open<'s>(world: &World<'_>, flows: impl Iterator<Item = &'s FlowSpec>) -> Result<Self> {
+    /// `topic`: what they are watched under, by number.
+    pub fn open<'s>(
+        world: &World<'_>,
+        topic: Topic,
+        flows: impl Iterator<Item = &'s FlowSpec>,
+    ) -> Result<Self> {
         let mut listeners = Self { listeners: Vec::new(), index: HashMap::new(), expected: HashMap::new() };
         let mut nodes = BTreeSet::new();
         for spec in flows {
@@ -64,8 +68,8 @@ impl Listeners {
             }
             let next = listeners.listeners.len() as u32;
             let (socket, watermark) = listen(world, spec).of(|| name.clone())?;
-            // Level-triggered: connections come one at a time, and each event is for one of them.
-            world.watch(&socket, Token::Listener(next), EpollFlags::EPOLLIN).of(|| name.clone())?;
+            // Connections are taken one at a time, and each event is for one of them.
+            world.watch(&socket, topic.at(next), READABLE_STILL).of(|| name.clone())?;
             listeners.listeners.push(Listener { name, socket, watermark });
             listeners.index.insert(key, next);
         }
@@ -95,11 +99,11 @@ impl Listeners {
 
 fn listen(world: &World<'_>, spec: &FlowSpec) -> std::io::Result<(OwnedFd, Watermark)> {
     let workload = &world.plan.workloads[spec.workload];
-    let address = address(world.plan, spec.dst, workload.family);
+    let address = world.plan.address(spec.dst, workload.family);
     let fd = socket::open(socket::domain(address), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     // A receiver has its part in some congestion controls (DCTCP's echo of CE), so it has the sender's.
-    if let Some(name) = world.plan.congestion_control(workload, spec.dst) {
+    if let Some(name) = world.congestion_control(workload, spec.dst) {
         socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
     }
     socket::bind(&fd, SocketAddr::new(address, workload.port))?;

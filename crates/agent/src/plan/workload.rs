@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Workloads, as the plan has them.
+
+use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use std::net::IpAddr;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "RawWorkload")]
+pub struct Workload {
+    pub id: u32,
+    pub label: String,
+    /// Who carries its flows, and what only that one is told (`transport`).
+    pub transport: String,
+    settings: Settings,
+    pub start_ns: u64,
+    pub stop_ns: Option<u64>,
+    pub connect: Connect,
+    pub port: u16,
+    pub family: Family,
+    /// None: the sending node's sysctl.
+    pub congestion_control: Option<String>,
+    pub pattern: Pattern,
+}
+
+type Settings = serde_json::Map<String, serde_json::Value>;
+
+impl Workload {
+    /// What only its transport is told, as that one reads it.
+    pub fn settings<T: DeserializeOwned>(&self) -> Result<T, String> {
+        serde_json::from_value(self.settings.clone().into()).map_err(|error| error.to_string())
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Pattern {
+    Flows { pairs: Vec<[usize; 2]>, size_bytes: Option<u64>, spread_ns: u64 },
+    Arrivals { pairs: Pairs, interarrival: Interarrival, size: Size, limit: Option<u64> },
+}
+
+/// Who talks to whom in a workload of arrivals.
+#[derive(Debug, Clone)]
+pub enum Pairs {
+    Listed(Vec<[usize; 2]>),
+    /// Uniform over sources and destinations, never a node with itself.
+    Product {
+        sources: Vec<usize>,
+        destinations: Vec<usize>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Connect {
+    #[serde(rename = "at start")]
+    AtStart,
+    #[serde(rename = "before")]
+    Before,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "u8")]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+}
+
+impl TryFrom<u8> for Family {
+    type Error = String;
+
+    fn try_from(number: u8) -> Result<Self, String> {
+        match number {
+            4 => Ok(Self::V4),
+            6 => Ok(Self::V6),
+            other => Err(format!("the family is 4 or 6, not {other}")),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interarrival {
+    Exponential(f64),
+    Fixed(u64),
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    Fixed(u64),
+    Uniform(u64, u64),
+    Pareto { mean_bytes: f64, shape: f64 },
+    Cdf(Vec<(f64, f64)>),
+}
+
+/// A workload as it is written: the fields of both kinds, and what is its transport's.
+#[derive(Deserialize)]
+struct RawWorkload {
+    id: u32,
+    kind: Kind,
+    label: String,
+    transport: String,
+    pairs: Option<Vec<[usize; 2]>>,
+    sources: Option<Vec<usize>>,
+    destinations: Option<Vec<usize>>,
+    size_bytes: Option<u64>,
+    interarrival_ns: Option<Interarrival>,
+    size: Option<Size>,
+    limit: Option<u64>,
+    start_ns: u64,
+    spread_ns: Option<u64>,
+    stop_ns: Option<u64>,
+    connect: Connect,
+    port: u16,
+    family: Family,
+    congestion_control: Option<String>,
+    #[serde(flatten)]
+    settings: Settings,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Flows,
+    Arrivals,
+}
+
+impl TryFrom<RawWorkload> for Workload {
+    type Error = String;
+
+    fn try_from(raw: RawWorkload) -> Result<Self, String> {
+        let id = raw.id;
+        let need = |field: &str| format!("workload {id}: {field} is missing");
+        let pattern = match raw.kind {
+            Kind::Flows => Pattern::Flows {
+                pairs: raw.pairs.ok_or_else(|| need("pairs"))?,
+                size_bytes: raw.size_bytes,
+                spread_ns: raw.spread_ns.unwrap_or(0),
+            },
+            Kind::Arrivals => Pattern::Arrivals {
+                pairs: match raw.pairs {
+                    Some(pairs) => Pairs::Listed(pairs),
+                    None => Pairs::Product {
+                        sources: raw.sources.ok_or_else(|| need("sources (or pairs)"))?,
+                        destinations: raw.destinations.ok_or_else(|| need("destinations (or pairs)"))?,
+                    },
+                },
+                interarrival: raw.interarrival_ns.ok_or_else(|| need("interarrival_ns"))?,
+                size: raw.size.ok_or_else(|| need("size"))?,
+                limit: raw.limit,
+            },
+        };
+        Ok(Self {
+            id,
+            label: raw.label,
+            transport: raw.transport,
+            // A field that is null is not there.
+            settings: raw.settings.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            start_ns: raw.start_ns,
+            stop_ns: raw.stop_ns,
+            connect: raw.connect,
+            port: raw.port,
+            family: raw.family,
+            congestion_control: raw.congestion_control,
+            pattern,
+        })
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! In virtual time: the host's commands, one after the other. Between commands time stands still.
+
+use crate::engine::Engine;
+use crate::failure::{Failure, Result};
+use crate::gate::{Command, Event};
+use crate::serve::{done, start, start_workloads, STARTED_ALREADY};
+
+/// Serves the gate until `stop`.
+pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
+    let mut started = false;
+    loop {
+        let gate = engine.gate.as_mut().ok_or_else(|| Failure::new("mode lab: no gate (qgate=FD)"))?;
+        match gate.receive()? {
+            Err(error) => engine.tell(&Event::Error { error })?,
+            Ok(Command::Stop) => return Ok(()),
+            Ok(Command::Exec(program)) => {
+                if start(engine, &program)? {
+                    engine.run_until_exit(program.id)?;
+                }
+            }
+            Ok(Command::Background(program)) => {
+                start(engine, &program)?;
+            }
+            Ok(Command::End { .. }) => {
+                engine.tell(&Event::Error { error: "programs are ended by a program: kill".into() })?;
+            }
+            Ok(Command::Advance { id, ns }) => {
+                engine.run_until(engine.world.now_ns() + ns)?;
+                done(engine, id)?;
+            }
+            Ok(Command::Workloads { .. }) if started => {
+                engine.tell(&Event::Error { error: STARTED_ALREADY.into() })?;
+            }
+            Ok(Command::Workloads { id, base_ns }) => {
+                started = true;
+                start_workloads(engine, base_ns);
+                done(engine, id)?;
+            }
+        }
+    }
+}
