@@ -16,8 +16,10 @@ from qbed.network.importing import import_topology
 from qbed.network.load import lab_from_source, load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
+from qbed.substrates.command_line import GATE_FD
 from qbed.substrates.containers.folder import topology, write_folder
 from qbed.substrates.containers.placement import Machine, Placement, place, shorten
+from qbed.substrates.virtual.guest import command_line
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 IMAGES = {"host": "qbed/host:1", "linux-switch": "qbed/linux-switch:1", "router": "qbed/router:1"}
@@ -127,10 +129,23 @@ def test_the_folder_holds_each_nodes_part(tmp_path: Path) -> None:
     assert made["topology"]["nodes"]["s1"]["image"] == "qbed/linux-switch:1"
     own = tmp_path / "x/nodes/s1"
     assert (own / "plan.json").samefile(tmp_path / "x/plan.json")
-    assert json.loads((own / "place.json").read_text()) == {
-        "version": 1, "node": 4, "host_kernel": [0, 1], "dilation": 50, "start": "on go",
-    }  # fmt: skip
+    written = json.loads((own / "place.json").read_text())
+    boot = written.pop("boot")
+    assert written == {"version": 1, "node": 4, "host_kernel": [0, 1], "dilation": 50, "start": "on go"}
+    assert {"mem=128M", "init=/opt/qbed/qbed-agent", f"seed={plan.seed + 4}", f"qgate={GATE_FD}"} < set(boot)
+    assert "boot" not in json.loads((tmp_path / "x/nodes/h1/place.json").read_text())  # it has no guest
     assert (own / "out").is_dir() and (tmp_path / "x/shared").is_dir()
+
+
+def test_a_guest_is_told_the_same_in_virtual_time_and_in_containers(tmp_path: Path) -> None:
+    plan = compile_lab(load_lab(LABS[0].parent.parent / "dumbbell"))
+    write_folder(tmp_path / "x", plan, Placement((), 50), IMAGES, name="other", file="l.clab.yml", start="on go")
+    boot = json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["boot"]
+    kernel, *virtual, dashes, mode = command_line(Path("/kernel"), plan, "cell", GATE_FD)
+    assert (kernel, dashes, mode) == ("/kernel", "--", "cell")
+    own = ("mem=", "seed=", "init=", "QBED_MODULES=")
+    assert [word for word in boot if not word.startswith(own)] == [word for word in virtual if not word.startswith(own)]
+    assert len(boot) == len(virtual)
 
 
 def test_a_topology_becomes_a_lab(tmp_path: Path) -> None:

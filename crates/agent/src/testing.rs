@@ -48,6 +48,7 @@ fn parse(plan: &Value) -> Result<Plan> {
 pub fn place(node: usize, host_kernel: &[usize], dilation: u32) -> Place {
     let place = serde_json::json!({
         "version": 1, "node": node, "host_kernel": host_kernel, "dilation": dilation, "start": "on go",
+        "boot": if host_kernel.contains(&node) { [].as_slice() } else { &["mem=64M"] },
     });
     serde_json::from_value(place).expect("the place is valid")
 }

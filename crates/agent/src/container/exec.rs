@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `qbed-agent exec -- ARGV`: runs a program in this container's node, whatever kernel it is on, and ends as it does.
 
+use crate::container::SOCKET;
 use crate::failure::{Failure, Of, Result};
-use crate::results::files::NODE;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -21,8 +21,8 @@ pub fn main(argv: &[&str]) -> ExitCode {
 }
 
 fn run(argv: &[&str]) -> Result<u8> {
-    let here = || "control.sock".to_owned();
-    let stream = UnixStream::connect(format!("{NODE}/control.sock")).of(here)?;
+    let here = || SOCKET.to_owned();
+    let stream = UnixStream::connect(SOCKET).of(here)?;
     let mut lines = BufReader::new(stream.try_clone().of(here)?).lines();
     let mut next = || -> Result<Value> {
         let line = lines.next().ok_or_else(|| Failure::new("the node has gone"))?.of(here)?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Number of a client's connection.
-pub type Client = u64;
+pub type Client = u32;
 
 #[derive(Default)]
 pub struct Relay {

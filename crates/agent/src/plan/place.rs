@@ -5,9 +5,6 @@ use crate::failure::{Failure, Of, Result};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Enough for the flows of one node; a guest's memory is a file that grows as it is used.
-const MEMORY_BYTES: u64 = 128 << 20;
-
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
@@ -18,8 +15,9 @@ pub struct Place {
     pub host_kernel: Vec<usize>,
     pub dilation: u32,
     pub start: Start,
-    #[serde(default = "memory_bytes")]
-    pub memory_bytes: u64,
+    /// The command line of the node's guest, but for what only the container knows. Empty: it has none.
+    #[serde(default)]
+    pub boot: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -28,10 +26,6 @@ pub enum Start {
     OnGo,
     #[serde(rename = "at once")]
     AtOnce,
-}
-
-const fn memory_bytes() -> u64 {
-    MEMORY_BYTES
 }
 
 impl Place {
@@ -54,6 +48,9 @@ impl Place {
         if let Some(node) = self.host_kernel.iter().chain([&self.node]).find(|node| **node >= nodes) {
             return wrong(format!("the plan has no node {node}"));
         }
+        if self.boot.is_empty() != self.host_kernel.contains(&self.node) {
+            return wrong(format!("`boot` is what node {} is started with, if it is a guest", self.node));
+        }
         if self.dilation == 0 {
             return wrong("dilation is at least 1".into());
         }
@@ -73,6 +70,10 @@ mod tests {
         let place = serde_json::from_str::<Place>(text).unwrap().validate(3).unwrap();
         assert_eq!((place.node, place.dilation, place.start), (2, 50, Start::OnGo));
         assert_eq!(place.host_kernel, [0, 1]);
-        assert!(place.validate(2).is_err());
+        assert!(place.clone().validate(2).is_err());
+        assert_eq!(place.boot[0], "mem=128M");
+        let refused = |place: Place| place.validate(3).unwrap_err().to_string();
+        assert!(refused(Place { boot: Vec::new(), ..place.clone() }).contains("`boot` is what node 2 is"));
+        assert!(refused(Place { node: 1, ..place }).contains("node 1"));
     }
 }

@@ -29,7 +29,7 @@ pub struct World<'a> {
     pub agenda: Agenda<Token>,
     pub epoll: Epoll,
     pub clock: Clock,
-    topics: Topics,
+    topics: Topics<Part>,
 }
 
 impl<'a> World<'a> {

@@ -3,7 +3,7 @@
 //! (`World::topic`), and within it numbers as it likes: by flow, by node. Both together are a *token*, which the kernel
 //! or the agenda hands back.
 
-/// Who can ask for topics. All that the engine knows of a transport is its number.
+/// Of the engine: who asks for topics. All that the engine knows of a transport is its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Timer,
@@ -58,16 +58,21 @@ impl From<u64> for Token {
 }
 
 /// The topics that were handed out: by number, to whom.
-#[derive(Default)]
-pub struct Topics(Vec<Part>);
+pub struct Topics<P>(Vec<P>);
 
-impl Topics {
-    pub fn hand_out(&mut self, part: Part) -> Topic {
+impl<P> Default for Topics<P> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<P: Copy> Topics<P> {
+    pub fn hand_out(&mut self, part: P) -> Topic {
         self.0.push(part);
         Topic(self.0.len() as u32 - 1)
     }
 
-    pub fn part(&self, token: Token) -> Part {
+    pub fn part(&self, token: Token) -> P {
         self.0[token.topic.0 as usize]
     }
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
+from qbed.substrates.command_line import guest_arguments
 from qbed.substrates.containers.images import role
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ NODES, SHARED, PLAN, PLACE, SOCKET, OUT = "nodes", "shared", "plan.json", "place
 LABEL = "qbed"
 """The label of every container that qbed made."""
 VERSION = 1
+TOOLCHAIN = "/opt/qbed"  # in the images
+MEMORY_BYTES = 128 << 20
+"""Of a guest: enough for the flows of one node, and the file behind it grows as it is used."""
 
 Start = Literal["on go", "at once"]
 
@@ -71,13 +75,20 @@ def write_folder(
         own = folder / NODES / node.name
         (own / OUT).mkdir(parents=True)
         os.link(folder / PLAN, own / PLAN)
-        place = {
+        place: dict[str, Any] = {
             "version": VERSION,
             "node": index,
             "host_kernel": list(placement.host_kernel),
             "dilation": placement.dilation,
             "start": start,
         }
+        if index not in placement.host_kernel:
+            place["boot"] = guest_arguments(
+                memory_bytes=MEMORY_BYTES,
+                seed=(plan.seed + index) % 2**64,  # nodes draw apart: what one draws is nothing to another
+                agent=f"{TOOLCHAIN}/qbed-agent",
+                modules=f"{TOOLCHAIN}/modules",
+            )
         (own / PLACE).write_text(json.dumps(place) + "\n")
     path = folder / file
     path.write_text(_dump(topology(plan, images, name)))

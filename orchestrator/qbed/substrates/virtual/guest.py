@@ -24,29 +24,24 @@ from typing import Any, Literal
 
 from qbed.plan.model import Plan
 from qbed.substrates import CellError
+from qbed.substrates.command_line import GATE_FD, guest_arguments
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.provision import TOOLS, provide, seen_folders
 
-VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: what the guest's wall clock says at boot
-GATE_FD = 200
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
 def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd: int) -> list[str]:
     """The guest's command line: a function of the plan, but for the kernel's path, which the guest does not see."""
-    return [
-        str(kernel),
-        f"mem={plan.memory_bytes >> 20}M",
-        *("rootfstype=hostfs", "root=none", "rootflags=/", "ro", "hostfs_rw=.", "uml_dir=.", "umid=uml"),
-        f"init=/proc/self/cwd/{TOOLS}/qbed-agent",
-        *("time-travel=inf-cpu", f"time-travel-start={VIRTUAL_EPOCH_NS}", f"seed={plan.seed}"),
-        "seccomp=auto",  # faster than ptrace, from 6.16 on; 6.12 passes it on to its process 1, which ignores it
-        *("con=null", "con0=null,fd:1", "quiet"),
-        f"qgate={gate_fd}",
-        f"QBED_MODULES=/mnt/{TOOLS}/modules",
-        *("--", mode),
-    ]
+    arguments = guest_arguments(
+        memory_bytes=plan.memory_bytes,
+        seed=plan.seed,
+        agent=f"/proc/self/cwd/{TOOLS}/qbed-agent",
+        modules=f"/mnt/{TOOLS}/modules",
+        gate_fd=gate_fd,
+    )
+    return [str(kernel), *arguments, "--", mode]
 
 
 def memory_folder(needed: int) -> Path | None:

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The node itself, while it runs: a guest with a kernel of ours, or an agent on the host's; and our end of its gate.
+
+use crate::container::evidence::Start;
+use crate::container::relay::lines;
+use crate::container::PATIENCE;
+use crate::failure::{Of, Result};
+use crate::machine;
+use crate::plan::place::Place;
+use crate::plan::{End, Plan};
+use crate::results::files::{folder, out};
+use crate::scope::Scope;
+use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
+use nix::sys::signal::{killpg, SigSet, Signal};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const TOOLCHAIN: &str = "/opt/qbed";
+/// The node's end of the gate (docs/formats.md §5).
+const GATE: i32 = 200;
+const NICE: i32 = -10;
+/// What a guest's kernel leaves of itself beside the results.
+const UML: &str = "uml";
+
+/// What a container knows of its node.
+pub struct Node {
+    pub plan: Plan,
+    pub place: Place,
+    pub is_native: bool,
+}
+
+impl Node {
+    pub fn new(plan: Plan, place: Place) -> Self {
+        let is_native = Scope::new(&plan, Some(&place)).on_host_kernel();
+        Self { plan, place, is_native }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.plan.nodes[self.place.node].name
+    }
+
+    /// Its ends of links, with the links' MTU.
+    pub fn ends(&self) -> impl Iterator<Item = (&End, u32)> {
+        let ends = self.plan.links.iter().flat_map(|link| link.ends().map(|end| (end, link.mtu)));
+        ends.filter(|(end, _)| end.node == self.place.node)
+    }
+
+    fn command(&self, mode: &str, origin_ns: i64) -> Command {
+        if self.is_native {
+            let mut command = Command::new(format!("{TOOLCHAIN}/qbed-agent"));
+            command.args(["native", mode, &origin_ns.to_string()]).env("QBED_GATE", GATE.to_string());
+            return command;
+        }
+        let mut command = Command::new(format!("{TOOLCHAIN}/linux"));
+        command.env_clear().env("PATH", machine::PATH).env("TMPDIR", "/dev/shm");
+        command.args(self.guest_arguments(mode, origin_ns));
+        command
+    }
+
+    /// What was written down for it (`boot`), and what only the container knows: the clock's origin, the interfaces.
+    fn guest_arguments(&self, mode: &str, origin_ns: i64) -> Vec<String> {
+        let clock = format!("wall-clock={origin_ns}:{}", self.place.dilation);
+        let interfaces = self.ends().enumerate().map(|(number, (end, mtu))| {
+            format!("vec{number}:transport=raw,ifname={},depth=64,gro=0,mtu={mtu}", end.interface)
+        });
+        let told = self.place.boot.iter().cloned().chain([clock]).chain(interfaces);
+        told.chain(["--".to_owned(), mode.to_owned()]).collect()
+    }
+
+    /// Nodes are spread over the cores that the container may use.
+    fn core(&self) -> Option<CpuSet> {
+        let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
+        let cores: Vec<usize> =
+            (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect();
+        let mut one = CpuSet::new();
+        one.set(*cores.get(self.place.node % cores.len().max(1))?).ok()?;
+        Some(one)
+    }
+}
+
+/// What runs.
+pub struct Running {
+    pid: Pid,
+    gate: UnixStream,
+    received: Vec<u8>,
+    pub start: Start,
+}
+
+impl AsFd for Running {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.gate.as_fd()
+    }
+}
+
+impl Running {
+    pub fn start(node: &Node, mode: &str, origin_ns: i64) -> Result<Self> {
+        let folder = Path::new(folder());
+        for leftover in [out(""), folder.join(UML)] {
+            let _ = fs::remove_dir_all(leftover);
+        }
+        fs::create_dir_all(out("")).of(|| "out".into())?;
+        let console = File::create(folder.join("console.log")).of(|| "console.log".into())?;
+        let (gate, theirs) = UnixStream::pair().of(|| "gate".into())?;
+        gate.set_write_timeout(Some(PATIENCE)).of(|| "gate".into())?;
+        let mut command = node.command(mode, origin_ns);
+        command.stdin(Stdio::null()).stderr(console.try_clone().of(|| "console.log".into())?).stdout(console);
+        command.current_dir(folder).process_group(0);
+        // A guest on two cores is ten times slower: kernel and processes hand over to each other all the time.
+        let (descriptor, core) = (theirs.as_raw_fd(), node.core().filter(|_| !node.is_native));
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe { command.pre_exec(move || settle(descriptor, core)) };
+        let start = Start::now();
+        let child = command.spawn().of(|| "starting the node".into())?;
+        Ok(Self { pid: Pid::from_raw(child.id() as i32), gate, received: Vec::new(), start })
+    }
+
+    pub fn is(&self, pid: Option<Pid>) -> bool {
+        pid == Some(self.pid)
+    }
+
+    pub fn tell(&mut self, message: &Value) -> io::Result<()> {
+        writeln!(self.gate, "{message}")
+    }
+
+    /// What it says next; None: its end of the gate is closed, or it says nothing more now.
+    pub fn hear(&mut self) -> Option<Vec<Value>> {
+        let mut piece = [0; 1 << 16];
+        match self.gate.read(&mut piece) {
+            Ok(length) if length > 0 => self.received.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Some(Vec::new()),
+            _ => return None,
+        }
+        let said = lines(&mut self.received);
+        Some(said.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    }
+
+    /// To be called when it has ended: what it left running ends, too.
+    pub fn clean_up(&mut self) {
+        // A guest's processes are in its group. Whoever lives on may hold its end of the gate: that is not waited for.
+        let _ = killpg(self.pid, Signal::SIGKILL);
+        let _ = self.gate.set_nonblocking(true);
+        let _ = fs::remove_dir_all(Path::new(folder()).join(UML));
+    }
+
+    pub fn kill(&self) {
+        let _ = killpg(self.pid, Signal::SIGKILL);
+        let _ = waitpid(self.pid, None);
+    }
+}
+
+/// What the node's process does before it becomes the node.
+fn settle(gate: i32, core: Option<CpuSet>) -> io::Result<()> {
+    SigSet::empty().thread_set_mask()?;
+    // SAFETY: no pointers.
+    unsafe {
+        if libc::dup2(gate, GATE) < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // By default Linux lets a timeout be 50 us late, to save power.
+        let _ = libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+        // Other work of the machine makes deadlines late; not every container may say so.
+        let _ = libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+    }
+    core.map_or(Ok(()), |core| Ok(sched_setaffinity(Pid::from_raw(0), &core)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{dumbbell, place};
+
+    #[test]
+    fn a_guest_is_told_what_was_written_down_its_clock_and_its_interfaces() {
+        let node = Node::new(dumbbell(|_| {}), place(1, &[0], 50));
+        assert!(!node.is_native);
+        let told = node.guest_arguments("cell", -7);
+        let end = node.ends().next().unwrap();
+        let vec = format!("vec0:transport=raw,ifname={},depth=64,gro=0,mtu={}", end.0.interface, end.1);
+        assert_eq!(told, ["mem=64M", "wall-clock=-7:50", &vec, "--", "cell"]);
+    }
+
+    #[test]
+    fn a_node_on_the_hosts_kernel_is_the_agent_itself() {
+        let node = Node::new(dumbbell(|_| {}), place(0, &[0], 50));
+        let command = node.command("lab", 5);
+        assert_eq!(command.get_program(), "/opt/qbed/qbed-agent");
+        assert_eq!(command.get_args().collect::<Vec<_>>(), ["native", "lab", "5"]);
+    }
+}

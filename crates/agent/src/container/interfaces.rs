@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The container's interfaces, which Containerlab gives it.
+
+use crate::failure::{Of, Result};
+use crate::machine;
+use serde_json::{json, Value};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a device may do to frames, by the names of `ethtool -k`.
+const OFFLOADS: [&str; 5] = [
+    "tx-checksumming",
+    "tcp-segmentation-offload",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+    "large-receive-offload",
+];
+
+pub fn is_there(interface: &str) -> bool {
+    Path::new("/sys/class/net").join(interface).exists()
+}
+
+/// Frames are to cross it as they are: no checksum or segmentation left to a device, no frames of its own.
+pub fn prepare(interface: &str, mtu: u32, for_guest: bool) -> Result<()> {
+    let here = || format!("interface {interface}");
+    // Not every device knows all of them; what stays on is in the evidence.
+    let _ = Command::new("ethtool")
+        .args([
+            "-K", interface, "rx", "off", "tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off",
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if for_guest {
+        fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").of(here)?;
+    }
+    let mtu = mtu.to_string();
+    machine::run("ip", &["link", "set", interface, "mtu", &mtu, "gso_max_segs", "1", "up"], "")
+}
+
+pub fn counters(interface: &str) -> Value {
+    let count = |name: &str| -> u64 {
+        let path = format!("/sys/class/net/{interface}/statistics/{name}");
+        fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    };
+    let output = Command::new("ethtool").args(["-k", interface]).output();
+    let features = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    json!({
+        "rx_packets": count("rx_packets"), "tx_packets": count("tx_packets"),
+        "rx_dropped": count("rx_dropped"), "tx_dropped": count("tx_dropped"),
+        "offloads": offloads_on(&features.unwrap_or_default()),
+    })
+}
+
+fn offloads_on(features: &str) -> Vec<&'static str> {
+    let on = |name: &&str| features.lines().any(|line| line.trim().starts_with(&format!("{name}: on")));
+    OFFLOADS.into_iter().filter(on).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::offloads_on;
+
+    #[test]
+    fn offloads_that_are_on_are_named() {
+        let said =
+            "Features for eth0:\ntx-checksumming: off\n\ttx-checksum-ipv4: on\ngeneric-receive-offload: on\n\
+                    large-receive-offload: off [fixed]\n";
+        assert_eq!(offloads_on(said), ["generic-receive-offload"]);
+    }
+}

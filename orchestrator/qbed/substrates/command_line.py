@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of a guest's kernel, in virtual time and in containers (docs/formats.md, sections 2 and 5)."""
+
+from __future__ import annotations
+
+VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: what the guest's wall clock says at boot
+GATE_FD = 200
+"""The descriptor of the gate, unless another is said."""
+
+
+def guest_arguments(*, memory_bytes: int, seed: int, agent: str, modules: str, gate_fd: int = GATE_FD) -> list[str]:
+    """All that is known before the guest is started; its kernel goes before, `-- MODE` behind.
+
+    `agent`: its process 1, as the host sees it. `modules`: their folder, as the guest does. In a container the node's
+    supervisor adds what only it knows: the origin of the clock, and the interfaces.
+    """
+    return [
+        f"mem={memory_bytes >> 20}M",
+        *("rootfstype=hostfs", "root=none", "rootflags=/", "ro", "hostfs_rw=.", "uml_dir=.", "umid=uml"),
+        f"init={agent}",
+        *("time-travel=inf-cpu", f"time-travel-start={VIRTUAL_EPOCH_NS}", f"seed={seed}"),
+        "seccomp=auto",  # faster than ptrace, from 6.16 on; 6.12 passes it on to its process 1, which ignores it
+        *("con=null", "con0=null,fd:1", "quiet"),
+        f"qgate={gate_fd}",
+        f"QBED_MODULES={modules}",
+    ]
