@@ -54,7 +54,7 @@ impl<'a> Engine<'a> {
         let timer = Timer::new(world.clock.paper).of(|| "timer".into())?;
         let token = world.topic(Part::Timer).only();
         world.watch(&timer.descriptor, token, READABLE).of(|| "timer".into())?;
-        let transports = transport::open(&mut world)?;
+        let transports = transport::ALL.open(&mut world)?;
         let taps = TapStream::open(&mut world)?;
         let captures = Captures::open(&mut world)?;
         let children = Children::new(&mut world)?;

@@ -3,6 +3,24 @@
 //! serves its host, writes the results and powers off. Whatever fails, it says so in `done.json` and powers off.
 //! In a container (docs/formats.md §5) it is the entry point, which starts such a guest for one node of the plan, or
 //! itself again on the host's kernel.
+//!
+//! The rooms, each of which uses those before it only (a test in `testing` holds that):
+//!
+//! | room | what |
+//! |---|---|
+//! | `failure` | the one kind of error: a sentence that names the plan's object |
+//! | `socket` `clock` `machine` | system calls on sockets; paper time, deadlines, the timer; programs like `tc` |
+//! | `gate` `plan` | what comes from the host: commands, `plan.json` and `place.json`, read and checked |
+//! | `scope` | what of the plan is this agent's, on which kernel, by which clock |
+//! | `netlink` | what is asked of the kernel: links, addresses, routes, qdiscs, taps |
+//! | `lab` | the lab is built; what stands in it for other agents' nodes |
+//! | `workload` `results` | flows are drawn from the seed; files of results |
+//! | `world` | what all parts below share; topics are handed out |
+//! | `transport` | flows cross the network: a file or folder and a line in `ALL` each |
+//! | `observe` `programs` | taps, captures, counters, routes; programs in the nodes |
+//! | `engine` | the loop |
+//! | `serve` | mode `lab`: somebody plays with it |
+//! | `container` | the entry point of a node's container |
 
 mod clock;
 mod container;
@@ -159,7 +177,7 @@ fn read_plan() -> Result<(Plan, Option<Place>)> {
     std::fs::create_dir_all(files::out("")).of(|| "out".into())?;
     let text = std::fs::read_to_string(format!("{}/plan.json", files::folder())).of(|| "plan.json".into())?;
     let plan = Plan::parse(&text)?;
-    transport::check(&plan)?;
+    transport::ALL.check(&plan)?;
     let place = Place::read(files::folder(), plan.nodes.len())?;
     Ok((plan, place))
 }

@@ -14,9 +14,12 @@ use std::os::fd::{AsRawFd, RawFd};
 
 const NAMES: &str = "/run/netns";
 const OURS: &str = "/proc/thread-self/ns/net";
+const HOME: &str = "the first network namespace";
 
 pub struct Namespaces {
-    nodes: Vec<(String, File)>,
+    /// None: at home. So are other agents' nodes, which stand for what this one has of them, the far ends of its links;
+    /// on the host's kernel the agent's own node is, whose namespace is the container's.
+    nodes: Vec<(String, Option<File>)>,
     home: File,
     /// Where the thread is now; None: at home.
     current: Cell<Option<usize>>,
@@ -25,40 +28,30 @@ pub struct Namespaces {
 impl Namespaces {
     /// Creates the nodes' namespaces and writes the sysctls that links inherit (`all`, `default`) or that have
     /// nothing to do with links.
-    ///
-    /// Other agents' nodes stand for what this one has of them, the far ends of its links: they are at home.
-    /// On the host's kernel so is the agent's own node, whose namespace is the container's.
     pub fn create(plan: &Plan, scope: &Scope) -> Result<Self> {
         let home = File::open(OURS).of(|| OURS.into())?;
-        let mut created = Vec::with_capacity(plan.nodes.len());
-        for (index, node) in plan.nodes.iter().enumerate() {
-            let here = || format!("node {}: its network namespace", node.name);
-            if scope.on_host_kernel() || !scope.has(index) {
-                if scope.has(index) {
-                    // The sockets are told themselves: see `World::congestion_control`.
-                    let wanted = |key: &str| interface_of(key).is_none() && key != CONGESTION_CONTROL;
-                    write_sysctls(&format!("node {}", node.name), &node.sysctls, wanted)?;
-                }
-                created.push((node.name.clone(), home.try_clone().of(here)?));
-                continue;
+        let mut nodes: Vec<_> = plan.nodes.iter().map(|node| (node.name.clone(), None)).collect();
+        for (index, node) in scope.nodes().map(|index| (index, &plan.nodes[index])) {
+            if scope.on_host_kernel() {
+                // The sockets are told themselves: see `World::congestion_control`.
+                let wanted = |key: &str| interface_of(key).is_none() && key != CONGESTION_CONTROL;
+                write_sysctls(&format!("node {}", node.name), &node.sysctls, wanted)?;
+            } else {
+                nodes[index].1 = Some(create(node)?);
+                let wanted = |key: &str| interface_of(key).is_none();
+                write_sysctls(&format!("node {}", node.name), &node.sysctls, wanted)?;
             }
-            fs::create_dir_all(NAMES).of(|| NAMES.into())?;
-            unshare(CloneFlags::CLONE_NEWNET).of(here)?;
-            let path = format!("{NAMES}/{}", node.name);
-            File::create(&path).of(here)?;
-            mount(Some(OURS), path.as_str(), None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
-            created.push((node.name.clone(), File::open(&path).of(here)?));
-            write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| interface_of(key).is_none())?;
         }
-        let current = Cell::new(None);
-        setns(&home, CloneFlags::CLONE_NEWNET).of(|| "the first network namespace".into())?;
-        Ok(Self { nodes: created, home, current })
+        if nodes.iter().any(|(_, file)| file.is_some()) {
+            setns(&home, CloneFlags::CLONE_NEWNET).of(|| HOME.into())?;
+        }
+        Ok(Self { nodes, home, current: Cell::new(None) })
     }
 
     /// Moves the calling thread into a node's namespace.
     pub fn enter(&self, node: usize) -> Result<()> {
+        let (name, Some(file)) = &self.nodes[node] else { return self.go_home() };
         if self.current.get() != Some(node) {
-            let (name, file) = &self.nodes[node];
             setns(file, CloneFlags::CLONE_NEWNET)
                 .of(|| format!("node {name}: entering its network namespace"))?;
             self.current.set(Some(node));
@@ -67,8 +60,10 @@ impl Namespaces {
     }
 
     pub fn go_home(&self) -> Result<()> {
-        self.current.set(None);
-        setns(&self.home, CloneFlags::CLONE_NEWNET).of(|| "the first network namespace".into())
+        match self.current.take() {
+            Some(_) => setns(&self.home, CloneFlags::CLONE_NEWNET).of(|| HOME.into()),
+            None => Ok(()),
+        }
     }
 
     pub fn name(&self, node: usize) -> &str {
@@ -81,8 +76,19 @@ impl Namespaces {
 
     /// For IFLA_NET_NS_FD.
     pub fn descriptor(&self, node: usize) -> RawFd {
-        self.nodes[node].1.as_raw_fd()
+        self.nodes[node].1.as_ref().unwrap_or(&self.home).as_raw_fd()
     }
+}
+
+/// Makes a node's namespace; the thread is in it then.
+fn create(node: &Node) -> Result<File> {
+    let here = || format!("node {}: its network namespace", node.name);
+    fs::create_dir_all(NAMES).of(|| NAMES.into())?;
+    unshare(CloneFlags::CLONE_NEWNET).of(here)?;
+    let path = format!("{NAMES}/{}", node.name);
+    File::create(&path).of(here)?;
+    mount(Some(OURS), path.as_str(), None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
+    File::open(&path).of(here)
 }
 
 /// The sysctls that exist only once the node's links do. To be called inside the node.

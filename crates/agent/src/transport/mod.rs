@@ -48,39 +48,179 @@ struct Kind {
     open: Open,
 }
 
+/// Those that there are.
+pub struct Kinds(&'static [Kind]);
+
 /// What they do at one instant they do in this order.
-const KINDS: [Kind; 2] = [tcp::KIND, cbr::KIND];
+pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND]);
 
-fn kind_of(workload: &Workload) -> Option<usize> {
-    KINDS.iter().position(|kind| kind.name == workload.transport)
-}
-
-/// What the plan's own check leaves to the transports.
-pub fn check(plan: &Plan) -> Result<()> {
-    plan.workloads.iter().try_for_each(|workload| {
-        let known = || KINDS.map(|kind| kind.name).join(", ");
-        let no_such = || format!("no transport {:?}, only {}", workload.transport, known());
-        let checked = kind_of(workload).ok_or_else(no_such).and_then(|kind| (KINDS[kind].check)(workload));
-        let here = |what| Failure::new(format!("workload {} ({}): {what}", workload.id, workload.label));
-        checked.map_err(here)
-    })
-}
-
-/// All transports, by their number in `Part::Transport`.
-pub fn open(world: &mut World<'_>) -> Result<Vec<Box<dyn Transport>>> {
-    let mut flows = KINDS.map(|_| Vec::new());
-    for (id, spec) in (0..).zip(schedule::flows(world.plan)) {
-        let kind = kind_of(&world.plan.workloads[spec.workload]).expect("`check` knows every transport");
-        flows[kind].push((id, spec));
+impl Kinds {
+    fn of(&self, workload: &Workload) -> Option<usize> {
+        self.0.iter().position(|kind| kind.name == workload.transport)
     }
-    let opened = KINDS.iter().zip(flows).enumerate();
-    opened.map(|(number, (kind, flows))| (kind.open)(world, Part::Transport(number), flows)).collect()
+
+    /// What the plan's own check leaves to the transports.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
+        plan.workloads.iter().try_for_each(|workload| {
+            let known = || self.0.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+            let no_such = || format!("no transport {:?}, only {}", workload.transport, known());
+            let kind = self.of(workload).ok_or_else(no_such);
+            let here = |what| Failure::new(format!("workload {} ({}): {what}", workload.id, workload.label));
+            kind.and_then(|kind| (self.0[kind].check)(workload)).map_err(here)
+        })
+    }
+
+    /// All transports, by their number in `Part::Transport`, each with its flows.
+    pub fn open(&self, world: &mut World<'_>) -> Result<Vec<Box<dyn Transport>>> {
+        let mut flows: Vec<Vec<Numbered>> = self.0.iter().map(|_| Vec::new()).collect();
+        for (id, spec) in (0..).zip(schedule::flows(world.plan)) {
+            let kind = self.of(&world.plan.workloads[spec.workload]).expect("`check` knows every transport");
+            flows[kind].push((id, spec));
+        }
+        let kinds = self.0.iter().zip(flows).enumerate();
+        kinds.map(|(number, (kind, flows))| (kind.open)(world, Part::Transport(number), flows)).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::refusal;
+    use super::*;
+    use crate::clock::paper::Paper;
+    use crate::lab::namespaces::Namespaces;
+    use crate::lab::Lab;
+    use crate::scope::Scope;
+    use crate::testing::{dumbbell, place, refusal};
+    use crate::workload::ports::{self, LocalFlow};
+    use crate::world::token::Topic;
+    use crate::world::READABLE;
+    use nix::sys::epoll::{EpollEvent, EpollTimeout};
     use serde_json::json;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    /// A third transport: sends one byte of each flow at its start, through a socket of the machine.
+    struct Byte {
+        starts: Topic,
+        arrivals: Topic,
+        flows: Vec<Flow>,
+    }
+
+    struct Flow {
+        local: LocalFlow,
+        sender: UnixStream,
+        receiver: UnixStream,
+        sent: u64,
+        received: u64,
+    }
+
+    const fn byte(name: &'static str) -> Kind {
+        let open: Open = |world, part, flows| {
+            let (starts, arrivals) = (world.topic(part), world.topic(part));
+            let local = ports::local(world.scope, flows, 10_000).into_iter();
+            let flows = local.map(|local| {
+                let (sender, receiver) = UnixStream::pair().unwrap();
+                Flow { local, sender, receiver, sent: 0, received: 0 }
+            });
+            Ok(Box::new(Byte { starts, arrivals, flows: flows.collect() }))
+        };
+        Kind { name, check: |_| Ok(()), open }
+    }
+
+    impl Transport for Byte {
+        fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
+            for (index, flow) in (0..).zip(&self.flows) {
+                world.watch(&flow.receiver, self.arrivals.at(index), READABLE).unwrap();
+                world.agenda.add(base_ns + flow.local.spec.start_ns, self.starts.at(index));
+            }
+        }
+
+        fn on_ready(&mut self, _world: &mut World<'_>, token: Token, events: EpollFlags) -> Result<()> {
+            assert_eq!((token.topic, events), (self.arrivals, EpollFlags::EPOLLIN));
+            self.flows[token.index as usize].received += 1;
+            Ok(())
+        }
+
+        fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()> {
+            assert!(token.topic == self.starts && world.now_ns() >= due_ns);
+            let flow = &mut self.flows[token.index as usize];
+            flow.sent += flow.sender.write(&[1]).unwrap() as u64;
+            Ok(())
+        }
+
+        fn finish(&mut self, _world: &World<'_>) -> Result<()> {
+            Ok(())
+        }
+
+        fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {
+            let record = |flow: &'a Flow| FlowRecord {
+                sent_bytes: flow.sent,
+                received_bytes: flow.received,
+                ..FlowRecord::new(world.plan, &flow.local, 0)
+            };
+            self.flows.iter().map(record).collect()
+        }
+    }
+
+    /// What the engine does, until every flow has its byte.
+    fn run(world: &mut World<'_>, transports: &mut [Box<dyn Transport>]) {
+        let part = |world: &World<'_>, token| match world.part(token) {
+            Part::Transport(number) => number,
+            part => panic!("{part:?} asked for nothing here"),
+        };
+        let mut events = [EpollEvent::empty(); 4];
+        for _ in 0..2_000 {
+            world.clock.time_has_passed();
+            while let Some((due_ns, token)) = world.agenda.take_due(world.now_ns()) {
+                let number = part(world, token);
+                transports[number].on_timer(world, token, due_ns).unwrap();
+            }
+            let count = world.epoll.wait(&mut events, EpollTimeout::from(1u8)).unwrap();
+            for event in &events[..count] {
+                let token = Token::from(event.data());
+                let number = part(world, token);
+                transports[number].on_ready(world, token, event.events()).unwrap();
+            }
+            let mut records = transports.iter().flat_map(|transport| transport.records(world));
+            if records.all(|record| record.received_bytes == 1) {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn each_transport_gets_its_own_flows_events_and_deadlines() {
+        let mut plan = dumbbell(|plan| {
+            plan["workloads"][0]["pairs"] = json!([[0, 2], [0, 1], [2, 1]]);
+            plan["workloads"][1]["pairs"] = json!([[0, 2]]);
+            plan["workloads"][1]["interarrival_ns"] = json!({"fixed": 1_000_000});
+            plan["workloads"][1]["start_ns"] = json!(0);
+            plan["workloads"][1]["limit"] = json!(3);
+        });
+        plan.workloads[1].transport = "third".into();
+        plan.nodes[0].sysctls.clear();
+        const KINDS: Kinds = Kinds(&[byte("tcp"), byte("udp"), byte("third")]);
+        KINDS.check(&plan).unwrap();
+        let scope = Scope::new(&plan, Some(&place(0, &[0], 1)));
+        let namespaces = Namespaces::create(&plan, &scope).unwrap();
+        let lab = Lab { namespaces, interfaces: Vec::new(), views: Vec::new() };
+        let mut world = World::new(&plan, &scope, &lab, Paper::GUEST).unwrap();
+        let mut transports = KINDS.open(&mut world).unwrap();
+        let base_ns = world.now_ns();
+        transports.iter_mut().for_each(|transport| transport.schedule(&mut world, base_ns));
+        run(&mut world, &mut transports);
+        let flows: Vec<Vec<_>> = transports
+            .iter()
+            .map(|transport| {
+                let rows = transport.records(&world).into_iter();
+                rows.map(|row| (row.flow, row.transport, row.dst, row.sent_bytes, row.received_bytes))
+                    .collect()
+            })
+            .collect();
+        // The flow from node 2 to node 1 has no end here.
+        assert_eq!(flows[0], [(0, "tcp", 2, 1, 1), (1, "tcp", 1, 1, 1)]);
+        assert!(flows[1].is_empty());
+        assert_eq!(flows[2], [3, 4, 5].map(|flow| (flow, "third", 2, 1, 1)));
+    }
 
     /// The first workload, as one of constant bit rate.
     fn cbr_refusal(settings: &[(&str, serde_json::Value)]) -> String {
@@ -113,6 +253,6 @@ mod tests {
 
     #[test]
     fn a_setting_that_is_null_is_none() {
-        crate::testing::dumbbell(|plan| plan["workloads"][0]["rate_bps"] = json!(null));
+        dumbbell(|plan| plan["workloads"][0]["rate_bps"] = json!(null));
     }
 }
