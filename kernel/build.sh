@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the virtual-time kernel and its modules into a cache, once for each combination of source, configuration
-# and patches, and prints the folder that holds `linux` and `modules/`.
+# Builds the virtual-time kernel into a cache, once for each combination of source, configuration and patches, and prints
+# the folder that holds `linux` and what modules are built with (kernel/modules.sh), and the kernel's version.
 #
 #   kernel/build.sh             the default series (6.12)
 #   QBED_KERNEL=7.2 kernel/build.sh      another series that has a folder under kernel/patches/
@@ -56,14 +56,10 @@ files() { "$root/tools/sources" "$1" | sed "s,^,$root/,"; }
 kernel_hash=$({ echo "$version $compiler $flags"; files kernel | xargs cat; } | sha256sum | cut -c1-16)
 kernel=$cache/kernel/$series-$kernel_hash
 mkdir -p "$cache/kernel"
-# Modules: ours, and every scheme's qdisc.
-mapfile -t module_sources < <(files modules)
-modules_hash=$({ echo "$kernel_hash"; for file in "${module_sources[@]}"; do basename "$file"; cat "$file"; done; } | sha256sum | cut -c1-16)
-modules=$kernel/modules-$modules_hash
-done_here() { printf '%s %s %s %s\n' "$kernel/linux" "$modules" "$version" "$modules_hash"; exit; }
+done_here() { printf '%s %s\n' "$kernel" "$version"; exit; }
 
 # One build at a time for each user; a second one waits and then finds the result.
-[ ! -x "$kernel/linux" ] || [ ! -d "$modules" ] || done_here
+[ ! -x "$kernel/linux" ] || done_here
 exec 9>"$cache/kernel/.lock"
 flock 9
 
@@ -125,20 +121,4 @@ build_kernel() {
     half= ticker=
 }
 [ -x "$kernel/linux" ] || build_kernel
-
-build_modules() {
-    local work=$kernel/modules.new log=$kernel/modules.log
-    half=$work
-    rm -rf "$work"
-    mkdir -p "$work/source/qbed" "$work/modules"
-    cp "${module_sources[@]}" "$work/source/"
-    cp "$here"/include/uapi/qbed/*.h "$work/source/qbed/"
-    make -C "$kernel/build" ARCH=um M="$work/source" -j"$jobs" modules >"$log" 2>&1 </dev/null ||
-        { tail -n 30 "$log" >&2; die "the modules did not build; the whole log is $log"; }
-    for module in "$work"/source/*.ko; do strip --strip-debug -o "$work/modules/$(basename "$module")" "$module"; done
-    mv "$work/modules" "$modules"
-    rm -rf "$work"
-    half=
-}
-[ -d "$modules" ] || build_modules
 done_here

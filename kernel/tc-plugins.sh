@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds tc's plugins of the schemes (schemes/*/q_*.c) and ip's of the link device into a cache and prints the folder:
+# Builds tc's plugins of the schemes (schemes/*/kernel/q_*.c) and ip's of the link device into a cache and prints the folder:
 #
 #   TC_LIB_DIR=$(kernel/tc-plugins.sh) tc -s qdisc
 #   IP_LIB_DIR=$(kernel/tc-plugins.sh) ip link add qa type qlink rate 10gbit delay 5us peer qb
@@ -30,8 +30,8 @@ fetch_source() {
     mv "$source.tree" "$source"
 }
 
-plugins=("$root"/schemes/*/q_*.c "$here"/iproute2/link_*.c)
-hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$root"/schemes/*/sch_*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
+plugins=("$root"/schemes/*/kernel/q_*.c "$here"/iproute2/link_*.c)
+hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$root"/schemes/*/kernel/sch_*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
 out=$cache/tc/$hash
 
 build() {

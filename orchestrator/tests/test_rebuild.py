@@ -13,7 +13,7 @@ from qbed.substrates.rebuild import build_changed, changed_sources
 from qbed.substrates.toolchain import ToolchainError
 
 ROOT = Path(__file__).parents[2]
-ECN = Path("schemes/ecn/sch_ecn.c")
+ECN = Path("schemes/ecn/kernel/sch_ecn.c")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_unchanged_sources_are_only_looked_at(scratch: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["schemes/ecn/sch_ecn.c", "kernel/modules/qlink.c", "kernel/config.fragment", "crates/agent/src/main.rs"]
+    "name", ["schemes/ecn/kernel/sch_ecn.c", "kernel/modules/qlink/qlink.c", "kernel/config.fragment", "crates/agent/src/main.rs"]
 )
 def test_a_change_is_noticed(scratch: Path, name: str) -> None:
     with (scratch / name).open("a") as file:
@@ -62,11 +62,11 @@ def test_a_change_of_the_same_size_is_noticed(scratch: Path) -> None:
 
 
 def test_new_and_lost_sources_are_noticed(scratch: Path) -> None:
-    (scratch / "schemes" / "mine").mkdir()
-    (scratch / "schemes" / "mine" / "sch_mine.c").write_text("/* mine */\n")
+    (scratch / "schemes" / "mine" / "kernel").mkdir(parents=True)
+    (scratch / "schemes" / "mine" / "kernel" / "sch_mine.c").write_text("/* mine */\n")
     (scratch / "crates" / "agent" / "src" / "transport" / "cbr.rs").unlink()
     (scratch / "schemes" / "README.md").write_text("no source\n")
-    assert changed_sources() == ["crates/agent/src/transport/cbr.rs", "schemes/mine/sch_mine.c"]
+    assert changed_sources() == ["crates/agent/src/transport/cbr.rs", "schemes/mine/kernel/sch_mine.c"]
 
 
 def test_the_same_content_at_another_time_is_no_change(scratch: Path) -> None:
@@ -99,12 +99,12 @@ def test_it_is_built_again_once(scratch: Path) -> None:
         build_changed(said.append)
     finally:
         os.chdir(here)
-    assert said == ["schemes/ecn/sch_ecn.c changed after the set-up: building again"]
+    assert said == ["schemes/ecn/kernel/sch_ecn.c changed after the set-up: building again"]
     assert (scratch / "built").read_text() == "x\n"
 
 
 def test_what_cannot_be_built_is_refused(scratch: Path) -> None:
     (scratch / ECN).write_text("")
     set_up(scratch, "exit 1")
-    with pytest.raises(ToolchainError, match=r"^schemes/ecn/sch_ecn.c changed after the set-up, .*: run `make setup`"):
+    with pytest.raises(ToolchainError, match=r"^schemes/ecn/kernel/sch_ecn.c changed after the set-up, .*: run `make setup`"):
         build_changed(lambda _: None)

@@ -25,8 +25,7 @@ def test_every_folder_is_a_complete_scheme(folder: Path) -> None:
     scheme = load_scheme(folder)
     assert (folder / "README.md").read_text().startswith(f"# {scheme.name}")
     if scheme.qdisc.module is not None:
-        assert (folder / f"{scheme.qdisc.module}.c").exists()
-        assert (folder / f"{scheme.qdisc.module}.h").exists()
+        assert (folder / "kernel" / f"{scheme.qdisc.module}.c").exists()
     inside = {scheme.child.parameter, *scheme.child.given.values()} if scheme.child is not None else set()
     for parameter in scheme.parameters:
         places = [parameter.attribute, parameter.bytes, parameter.packets]
@@ -57,7 +56,7 @@ def structure(header: str) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("scheme", [s for s in registry().values() if s.qdisc.module], ids=lambda scheme: scheme.name)
 def test_scheme_agrees_with_its_header(scheme: Scheme) -> None:
-    header = (schemes_folder() / scheme.name / f"{scheme.qdisc.module}.h").read_text()
+    header = (schemes_folder() / scheme.name / "kernel" / f"{scheme.qdisc.module}.h").read_text()
     numbers = enumeration(header)
     for parameter in scheme.parameters:
         for unit, place in (("BYTES", parameter.bytes), ("PACKETS", parameter.packets), ("", parameter.attribute)):

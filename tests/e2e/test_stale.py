@@ -57,17 +57,17 @@ def qbed(root: Path, *arguments: str, **environment: str) -> subprocess.Complete
 def test_a_changed_scheme_is_built_before_it_runs(checkout: Path) -> None:
     first = qbed(checkout, "run", "lab.yml", "--out", "runs/first", "--no-images")
     assert first.returncode == 0 and "changed" not in first.stderr, first.stderr
-    source = checkout / "schemes" / "ecn" / "sch_ecn.c"
+    source = checkout / "schemes" / "ecn" / "kernel" / "sch_ecn.c"
     whole = source.read_text()
 
     # Its description is in the module.
     changed = whole.replace('MODULE_DESCRIPTION("', 'MODULE_DESCRIPTION("changed: ')
     assert changed != whole
     source.write_text(changed)
-    assert "schemes/ecn/sch_ecn.c changed after the set-up" in qbed(checkout, "doctor").stdout
+    assert "schemes/ecn/kernel/sch_ecn.c changed after the set-up" in qbed(checkout, "doctor").stdout
     second = qbed(checkout, "run", "lab.yml", "--out", "runs/second", "--no-images")
     assert second.returncode == 0, second.stderr
-    assert "schemes/ecn/sch_ecn.c changed after the set-up: building again" in second.stderr
+    assert "schemes/ecn/kernel/sch_ecn.c changed after the set-up: building again" in second.stderr
     module = checkout / ".venv" / "share" / "qbed" / "toolchain" / "modules" / "sch_ecn.ko"
     assert b"description=changed: " in module.read_bytes()
     identities = [json.loads((checkout / "runs" / run / "campaign.json").read_bytes()) for run in ("first", "second")]

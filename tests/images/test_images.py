@@ -88,7 +88,7 @@ def test_a_node_has_the_toolchain_and_can_load_it(inside: Inside, role: str) -> 
 
 @pytest.mark.parametrize("role", NODES)
 def test_tc_and_ip_know_the_schemes_and_the_link(inside: Inside, role: str) -> None:
-    for plugin in sorted(ROOT.glob("schemes/*/q_*.c")):
+    for plugin in sorted(ROOT.glob("schemes/*/kernel/q_*.c")):
         kind = plugin.stem.removeprefix("q_")
         _, output = inside(role, f"tc qdisc add dev lo root {kind} help")
         assert f"Usage: ... {kind} limit AMOUNT" in output, output

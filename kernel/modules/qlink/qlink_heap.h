@@ -11,7 +11,7 @@
 #ifndef _QLINK_HEAP_H
 #define _QLINK_HEAP_H
 
-#include "qbed_types.h"
+#include <qbed/types.h>
 
 #define QLINK_HEAP_ARITY 4u
 

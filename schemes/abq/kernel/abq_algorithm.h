@@ -7,7 +7,7 @@
 #ifndef _ABQ_ALGORITHM_H
 #define _ABQ_ALGORITHM_H
 
-#include "qbed_types.h"
+#include <qbed/types.h>
 
 #define ABQ_NO_BOUND U32_MAX
 #define ABQ_SMALLEST_X_MTUS 4

@@ -24,8 +24,8 @@
 #endif
 
 #include <qbed/qtap.h>
+#include <qbed/queue_note.h>
 
-#include "queue_note.h"
 #include "qtap_headers.h"
 #include "qtap_occupancy.h"
 #include "qtap_packets.h"

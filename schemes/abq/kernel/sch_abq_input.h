@@ -27,9 +27,9 @@
 #include <net/netns/generic.h>
 
 #include "abq_algorithm.h"
-#include "sch_abq.h"
-#include "tcp_segment.h"
+#include <qbed/tcp_segment.h>
 
+#include "sch_abq.h"
 struct abq_input_stats {
 	u64 holds;
 	u64 released;

@@ -19,9 +19,9 @@
 #include <net/netns/generic.h>
 
 #include "rpm_algorithm.h"
-#include "sch_rpm.h"
-#include "tcp_segment.h"
+#include <qbed/tcp_segment.h>
 
+#include "sch_rpm.h"
 struct rpm_switch {
 	spinlock_t lock;		/* of all that decisions and acknowledgements change */
 	struct list_head ports;		/* all; the hook stands while there are any */

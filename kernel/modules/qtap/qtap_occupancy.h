@@ -13,7 +13,7 @@
 #ifndef _QTAP_OCCUPANCY_H
 #define _QTAP_OCCUPANCY_H
 
-#include "qbed_types.h"
+#include <qbed/types.h>
 
 struct qtap_occupancy_params {
 	u64 begin_ns;		/* nothing before it is integrated */

@@ -11,7 +11,7 @@
 #ifndef _ECN_ALGORITHM_H
 #define _ECN_ALGORITHM_H
 
-#include "qbed_types.h"
+#include <qbed/types.h>
 
 #define ECN_NO_BOUND U32_MAX
 

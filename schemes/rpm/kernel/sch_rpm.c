@@ -11,8 +11,9 @@
 #include <linux/module.h>
 #include <net/inet_ecn.h>
 
-#include "codel_fifo.h"
-#include "queue_note.h"
+#include <qbed/codel_fifo.h>
+#include <qbed/queue_note.h>
+
 #include "sch_rpm.h"
 #include "sch_rpm_registers.h"
 

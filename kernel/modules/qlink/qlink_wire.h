@@ -10,7 +10,7 @@
 #ifndef _QLINK_WIRE_H
 #define _QLINK_WIRE_H
 
-#include "qbed_types.h"
+#include <qbed/types.h>
 
 #define QLINK_BITS_PER_BYTE 8ull
 #define QLINK_NS_PER_SECOND 1000000000ull

@@ -30,7 +30,7 @@
 #ifndef _RPM_ALGORITHM_H
 #define _RPM_ALGORITHM_H
 
-#include "qbed_types.h"
+#include <qbed/types.h>
 
 /* Signatures that no flow has. */
 #define RPM_NOBODY 0u

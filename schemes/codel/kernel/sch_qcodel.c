@@ -6,7 +6,8 @@
  */
 #include <linux/module.h>
 
-#include "codel_fifo.h"
+#include <qbed/codel_fifo.h>
+
 #include "sch_qcodel.h"
 
 struct qcodel_sched_data {

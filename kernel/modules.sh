@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Builds the kernel modules, ours (kernel/modules/NAME/) and every scheme's (schemes/NAME/kernel/), each into the cache of a kernel that
+# kernel/build.sh built, under the hash of that module's own files and of the headers that all share. So an edit builds one.
+#
+#   kernel/modules.sh KERNEL            prints a hash over all of them, and then the folder of each module's build, a line each
+#   kernel/modules.sh --stage FOLDER    only puts what make sees into a new folder (kernel/modules/Kbuild says how to build there)
+#
+# A folder with a Kbuild is a module: nothing else names it.
+set -euo pipefail
+shopt -s nullglob
+export LC_ALL=C
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+jobs=${QBED_JOBS:-$(($(nproc) + 1))}
+
+say() { printf 'modules: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+stage() {
+    local kbuild folder name
+    mkdir -p "$1"
+    cp -r "$here/include" "$here/modules/Kbuild" "$1/"
+    for kbuild in "$here"/modules/*/Kbuild "$root"/schemes/*/kernel/Kbuild; do
+        folder=$(dirname "$kbuild")
+        name=$(basename "${folder%/kernel}")
+        [ ! -e "$1/$name" ] || die "$folder: there is another module in a folder of that name"
+        cp -r "$folder" "$1/$name"
+    done
+}
+
+case ${1:-} in
+    --stage) stage "${2:?expected a folder}"; exit ;;
+    "" | -*) sed -n '3,10s/^# \?//p' "$0" >&2; exit 2 ;;
+esac
+
+kernel=$1
+kernel_hash=$(basename "$kernel")
+built=$kernel/modules
+work=$(mktemp -d "$kernel/.modules-XXXXXX")
+trap 'trap "" INT TERM HUP; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+stage "$work/source"
+
+# Names and contents, so that a file that moves is another module.
+hash_of() { (cd "$work/source" && find "$@" -type f | sort | xargs sha256sum | sha256sum | cut -c1-16); }
+shared="$kernel_hash $(hash_of Kbuild include)"
+declare -A folders=()
+for kbuild in "$work"/source/*/Kbuild; do
+    name=$(basename "$(dirname "$kbuild")")
+    folders[$name]=$built/$name-$(echo "$shared $(hash_of "$name")" | sha256sum | cut -c1-16)
+done
+
+done_here() {
+    printf '%s\n' "${folders[@]##*/}" | sort | sha256sum | cut -c1-16
+    printf '%s\n' "${folders[@]}" | sort
+    exit
+}
+
+find_missing() {
+    local name
+    missing=()
+    for name in "${!folders[@]}"; do [ -d "${folders[$name]}" ] || missing+=("$name"); done
+}
+
+# Those that are not there, in one make: most of its time is spent before it compiles. A path may come to be in a module
+# (__FILE__), so they are always built in the same place; each appears whole or not at all.
+build() {
+    local place=$kernel/modules.new log=$kernel/modules.log name module
+    rm -rf "$place"
+    mv "$work/source" "$place"
+    make -C "$kernel/build" ARCH=um M="$place" FOLDERS="${missing[*]}" -j"$jobs" modules >"$log" 2>&1 </dev/null ||
+        { tail -n 30 "$log" >&2; die "the modules did not build; the whole log is $log"; }
+    mkdir -p "$built"
+    for name in "${missing[@]}"; do
+        mkdir "$work/$name"
+        for module in "$place/$name"/*.ko; do strip --strip-debug -o "$work/$name/$(basename "$module")" "$module"; done
+        mv -T "$work/$name" "${folders[$name]}"
+    done
+    rm -rf "$place"
+}
+
+find_missing
+[ ${#missing[@]} -gt 0 ] || done_here
+# One build at a time for each user; a second one waits and then finds the result.
+exec 9>"$(dirname "$kernel")/.lock"
+flock 9
+find_missing
+[ ${#missing[@]} -eq 0 ] || build
+done_here
