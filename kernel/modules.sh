@@ -6,7 +6,7 @@
 #   kernel/modules.sh KERNEL            prints a hash over all of them, and then the folder of each module's build, a line each
 #   kernel/modules.sh --stage FOLDER    only puts what make sees into a new folder (kernel/modules/Kbuild says how to build there)
 #
-# A folder with a Kbuild is a module: nothing else names it.
+# A folder with a Kbuild is a module: nothing else names it. A scheme's has the code that is generated from scheme.yml beside its own.
 set -euo pipefail
 shopt -s nullglob
 export LC_ALL=C
@@ -28,6 +28,7 @@ stage() {
         [ ! -e "$1/$name" ] || die "$folder: there is another module in a folder of that name"
         cp -r "$folder" "$1/$name"
     done
+    QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate kernel "$1" || die "no code of the schemes: see above, or run make setup"
 }
 
 case ${1:-} in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds tc's plugins of the schemes (schemes/*/kernel/q_*.c) and ip's of the link device into a cache and prints the folder:
+# Builds tc's plugins of the schemes (generated from schemes/*/scheme.yml) and ip's of the link device into a cache and prints the folder:
 #
 #   TC_LIB_DIR=$(kernel/tc-plugins.sh) tc -s qdisc
 #   IP_LIB_DIR=$(kernel/tc-plugins.sh) ip link add qa type qlink rate 10gbit delay 5us peer qb
@@ -30,8 +30,11 @@ fetch_source() {
     mv "$source.tree" "$source"
 }
 
-plugins=("$root"/schemes/*/kernel/q_*.c "$here"/iproute2/link_*.c)
-hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$root"/schemes/*/kernel/sch_*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate tc "$work" || die "no code of the schemes: see above, or run make setup"
+plugins=("$work"/q_*.c "$here"/iproute2/link_*.c)
+hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
 out=$cache/tc/$hash
 
 build() {
@@ -41,7 +44,7 @@ build() {
     mkdir -p "$new"
     for plugin in "${plugins[@]}"; do
         ${CC:-gcc} -O2 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Werror -fPIC -shared -D_GNU_SOURCE \
-            -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -isystem "$source/ip" -I"$(dirname "$plugin")" -I"$here/iproute2" -I"$here/include/uapi/qbed" \
+            -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -isystem "$source/ip" -I"$here/iproute2" -I"$here/include/uapi/qbed" \
             -o "$new/$(basename "$plugin" .c).so" "$plugin" >"$out.log" 2>&1 || { cat "$out.log" >&2; die "$(basename "$plugin") did not build"; }
     done
     rm -rf "$out"

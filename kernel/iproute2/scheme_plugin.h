@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tc's plugins of the schemes share: a table of options says how each is
- * read, sent and shown. A plugin is q_NAME.so, in the folder of TC_LIB_DIR or where
- * the system's iproute2 looks for them.
+ * What tc's plugins of the schemes share. A plugin is two tables, generated from
+ * scheme.yml: how each option is read, sent and shown, and what the statistics
+ * are. It is q_NAME.so, in the folder of TC_LIB_DIR or where the system's iproute2
+ * looks for them.
  */
 #ifndef _QBED_SCHEME_PLUGIN_H
 #define _QBED_SCHEME_PLUGIN_H
@@ -15,61 +16,117 @@
 #include "utils.h"
 #include "tc_util.h"
 
-#define SCHEME_MAX_OPTIONS 16
-#define SCHEME_MAX_ATTRIBUTE 31
+#define SCHEME_MAX_OPTIONS 31
+#define SCHEME_MAX_STATISTICS 63
+#define SCHEME_MAX_ATTRIBUTE 63
+#define SCHEME_STATISTICS_A_LINE 6
 
 enum scheme_kind {
 	SCHEME_AMOUNT,		/* a size such as 128kb, or packets such as 20p: two attributes */
-	SCHEME_NUMBER,		/* u32 */
-	SCHEME_TIME,		/* u64, ns */
-	SCHEME_FLAG,		/* u32: on or off */
+	SCHEME_SIZE,		/* bytes */
+	SCHEME_NUMBER,
+	SCHEME_TIME,
+	SCHEME_RATE,		/* bit/s */
+	SCHEME_FRACTION,
+	SCHEME_FLAG,		/* on or off */
 };
 
 struct scheme_option {
 	const char *name;
 	enum scheme_kind kind;
+	int bytes;		/* of the attribute */
 	int attribute;		/* of an amount: in bytes */
 	int packets;		/* of an amount: the attribute in packets */
+	__u64 one;		/* of a time: what a millisecond is; of a fraction: 1 */
+};
+
+struct scheme_statistic {
+	const char *name;
+	int bytes;
 };
 
 /* A plugin exports one of these as NAME_qdisc_util, whose first member tc looks for. */
 struct scheme_plugin {
 	struct qdisc_util util;
 	const char *usage;
-	struct scheme_option options[SCHEME_MAX_OPTIONS];	/* up to the first without a name */
+	/* both up to the first without a name */
+	struct scheme_option options[SCHEME_MAX_OPTIONS + 1];
+	struct scheme_statistic statistics[SCHEME_MAX_STATISTICS + 1];
 };
 
-static int scheme_add_amount(struct nlmsghdr *n, const struct scheme_option *option,
-			     const char *text)
+/* A number of any size; like the schemes' attributes, little-endian. */
+static __u64 scheme_number(const void *from, int bytes)
 {
-	unsigned int value;
-	char *end;
+	__u64 value = 0;
 
-	value = strtoul(text, &end, 10);
-	if (end != text && !strcmp(end, "p"))
-		return addattr32(n, 1024, option->packets, value);
-	return get_size(&value, text) ? -1 : addattr32(n, 1024, option->attribute, value);
+	memcpy(&value, from, bytes);
+	return value;
+}
+
+/* A fraction such as 0.1 or 10%. Not 0: it is none. */
+static int scheme_get_fraction(__u64 *value, const char *text, __u64 one)
+{
+	char *end;
+	double fraction = strtod(text, &end);
+
+	if (!strcmp(end, "%"))
+		fraction /= 100;
+	else if (*end)
+		return -1;
+	if (end == text || !(fraction >= 0 && fraction <= 1))
+		return -1;
+	*value = fraction * one + 0.5;
+	return 0;
 }
 
 /* Not 0: @text is no value of the option. */
-static int scheme_add(struct nlmsghdr *n, const struct scheme_option *option, const char *text)
+static int scheme_read(const struct scheme_option *option, const char *text, __u64 *value)
 {
-	unsigned int value;
+	unsigned int bytes;
 	__s64 ns;
 
 	switch (option->kind) {
 	case SCHEME_AMOUNT:
-		return scheme_add_amount(n, option, text);
-	case SCHEME_NUMBER:
-		return get_unsigned(&value, text, 0) || addattr32(n, 1024, option->attribute, value);
-	case SCHEME_TIME:
-		return get_time64(&ns, text) || addattr64(n, 1024, option->attribute, ns);
-	case SCHEME_FLAG:
-		if (strcmp(text, "on") && strcmp(text, "off"))
+	case SCHEME_SIZE:
+		if (get_size(&bytes, text))
 			return -1;
-		return addattr32(n, 1024, option->attribute, !strcmp(text, "on"));
+		*value = bytes;
+		return 0;
+	case SCHEME_NUMBER:
+		return get_u64(value, text, 0);
+	case SCHEME_TIME:
+		if (get_time64(&ns, text) || ns < 0)
+			return -1;
+		*value = ns / (1000000 / option->one);
+		return 0;
+	case SCHEME_RATE:
+		if (get_rate64(value, text))
+			return -1;
+		*value *= 8;
+		return 0;
+	case SCHEME_FRACTION:
+		return scheme_get_fraction(value, text, option->one);
+	case SCHEME_FLAG:
+		*value = !strcmp(text, "on");
+		return *value || !strcmp(text, "off") ? 0 : -1;
 	}
 	return -1;
+}
+
+static int scheme_add(struct nlmsghdr *n, const struct scheme_option *option, const char *text)
+{
+	int attribute = option->attribute;
+	__u64 value;
+	char *end;
+
+	value = strtoull(text, &end, 10);
+	if (option->kind == SCHEME_AMOUNT && end != text && !strcmp(end, "p"))
+		attribute = option->packets;
+	else if (scheme_read(option, text, &value))
+		return -1;
+	if (option->bytes < 8 && value >> (8 * option->bytes))
+		return -1;
+	return addattr_l(n, 1024, attribute, &value, option->bytes);
 }
 
 static const struct scheme_option *scheme_find(const struct scheme_plugin *plugin,
@@ -105,34 +162,52 @@ static int scheme_parse_opt(const struct qdisc_util *util, int argc, char **argv
 	return 0;
 }
 
-static void scheme_print(const struct scheme_option *option, struct rtattr *value,
-			 struct rtattr *packets)
+/* @key: its name in JSON. */
+static void scheme_print(const struct scheme_option *option, const char *key, __u64 value)
 {
-	char key[32], text[SPRINT_BSIZE];
+	char text[SPRINT_BSIZE];
+
+	switch (option->kind) {
+	case SCHEME_AMOUNT:
+	case SCHEME_SIZE:
+		print_size(PRINT_ANY, key, "%s ", value);
+		break;
+	case SCHEME_NUMBER:
+		print_u64(PRINT_ANY, key, "%llu ", value);
+		break;
+	case SCHEME_TIME:
+		value *= 1000000 / option->one;
+		print_u64(PRINT_JSON, key, NULL, value);
+		print_string(PRINT_FP, NULL, "%s ", sprint_time64(value, text));
+		break;
+	case SCHEME_RATE:
+		print_u64(PRINT_ANY, key, "%llubit ", value);
+		break;
+	case SCHEME_FRACTION:
+		print_float(PRINT_ANY, key, "%g ", (double)value / option->one);
+		break;
+	case SCHEME_FLAG:
+		print_string(PRINT_ANY, key, "%s ", value ? "on" : "off");
+		break;
+	}
+}
+
+static void scheme_print_option(const struct scheme_option *option, struct rtattr **tb)
+{
+	bool amount = option->kind == SCHEME_AMOUNT;
+	struct rtattr *value = tb[option->attribute];
+	struct rtattr *packets = amount ? tb[option->packets] : NULL;
+	char key[32];
 
 	if (!value && !packets)
 		return;
 	print_string(PRINT_FP, NULL, "%s ", option->name);
-	snprintf(key, sizeof(key), option->kind == SCHEME_AMOUNT ? "%s_bytes" : "%s", option->name);
-	switch (option->kind) {
-	case SCHEME_AMOUNT:
-		if (value)
-			print_size(PRINT_ANY, key, "%s ", rta_getattr_u32(value));
-		snprintf(key, sizeof(key), "%s_packets", option->name);
-		if (packets)
-			print_uint(PRINT_ANY, key, "%up ", rta_getattr_u32(packets));
-		break;
-	case SCHEME_NUMBER:
-		print_uint(PRINT_ANY, key, "%u ", rta_getattr_u32(value));
-		break;
-	case SCHEME_TIME:
-		print_u64(PRINT_JSON, key, NULL, rta_getattr_u64(value));
-		print_string(PRINT_FP, NULL, "%s ", sprint_time64(rta_getattr_u64(value), text));
-		break;
-	case SCHEME_FLAG:
-		print_string(PRINT_ANY, key, "%s ", rta_getattr_u32(value) ? "on" : "off");
-		break;
-	}
+	snprintf(key, sizeof(key), amount ? "%s_bytes" : "%s", option->name);
+	if (value)
+		scheme_print(option, key, scheme_number(RTA_DATA(value), option->bytes));
+	snprintf(key, sizeof(key), "%s_packets", option->name);
+	if (packets)
+		print_u64(PRINT_ANY, key, "%llup ", scheme_number(RTA_DATA(packets), option->bytes));
 }
 
 static int scheme_print_opt(const struct qdisc_util *util, FILE *f, struct rtattr *opt)
@@ -145,26 +220,40 @@ static int scheme_print_opt(const struct qdisc_util *util, FILE *f, struct rtatt
 		return 0;
 	parse_rtattr_nested(tb, SCHEME_MAX_ATTRIBUTE, opt);
 	for (option = plugin->options; option->name; option++)
-		scheme_print(option, tb[option->attribute],
-			     option->kind == SCHEME_AMOUNT ? tb[option->packets] : NULL);
+		scheme_print_option(option, tb);
 	return 0;
 }
 
-/* Fills @into, which is of @size and zero; an older kernel gives less. False: there are no statistics. */
-static bool scheme_read_xstats(void *into, size_t size, struct rtattr *xstats)
+/* What an older kernel does not give is not shown. */
+static int scheme_print_xstats(const struct qdisc_util *util, FILE *f, struct rtattr *xstats)
 {
+	const struct scheme_plugin *plugin = (const struct scheme_plugin *)util;
+	const struct scheme_statistic *s;
+	int shown = 0;
+	size_t at = 0;
+
 	if (!xstats)
-		return false;
-	memcpy(into, RTA_DATA(xstats), RTA_PAYLOAD(xstats) < size ? RTA_PAYLOAD(xstats) : size);
-	return true;
+		return 0;
+	for (s = plugin->statistics; s->name; s++, shown++) {
+		at = (at + s->bytes - 1) / s->bytes * s->bytes;
+		if (at + s->bytes > RTA_PAYLOAD(xstats))
+			break;
+		if (shown && shown % SCHEME_STATISTICS_A_LINE == 0)
+			print_nl();
+		print_string(PRINT_FP, NULL, shown % SCHEME_STATISTICS_A_LINE ? " %s" : "  %s", s->name);
+		print_u64(PRINT_ANY, s->name, " %llu",
+			  scheme_number((char *)RTA_DATA(xstats) + at, s->bytes));
+		at += s->bytes;
+	}
+	return 0;
 }
 
 /* The first parameters are const in newer versions of iproute2 only; hence the casts. */
-#define SCHEME_UTIL(name, xstats) {			\
+#define SCHEME_UTIL(name) {				\
 	.id = (name),					\
 	.parse_qopt = (void *)scheme_parse_opt,		\
 	.print_qopt = (void *)scheme_print_opt,		\
-	.print_xstats = (void *)(xstats),		\
+	.print_xstats = (void *)scheme_print_xstats,	\
 }
 
 #endif /* _QBED_SCHEME_PLUGIN_H */

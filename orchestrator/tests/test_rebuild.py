@@ -47,7 +47,13 @@ def test_unchanged_sources_are_only_looked_at(scratch: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["schemes/ecn/kernel/sch_ecn.c", "kernel/modules/qlink/qlink.c", "kernel/config.fragment", "crates/agent/src/main.rs"]
+    "name",
+    [
+        "schemes/ecn/kernel/sch_ecn.c",
+        "kernel/modules/qlink/qlink.c",
+        "kernel/config.fragment",
+        "crates/agent/src/main.rs",
+    ],
 )
 def test_a_change_is_noticed(scratch: Path, name: str) -> None:
     with (scratch / name).open("a") as file:
@@ -106,5 +112,7 @@ def test_it_is_built_again_once(scratch: Path) -> None:
 def test_what_cannot_be_built_is_refused(scratch: Path) -> None:
     (scratch / ECN).write_text("")
     set_up(scratch, "exit 1")
-    with pytest.raises(ToolchainError, match=r"^schemes/ecn/kernel/sch_ecn.c changed after the set-up, .*: run `make setup`"):
+    with pytest.raises(
+        ToolchainError, match=r"^schemes/ecn/kernel/sch_ecn.c changed after the set-up, .*: run `make setup`"
+    ):
         build_changed(lambda _: None)

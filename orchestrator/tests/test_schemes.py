@@ -4,6 +4,7 @@
 import re
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from qbed.network.load import lab_from_source
 from qbed.places import schemes_folder
 from qbed.plan.compile import compile_lab
 from qbed.schemes.declaration import Scheme, load_scheme, registry
+from qbed.schemes.generate import generated
 
-FOLDERS = sorted(path for path in schemes_folder().iterdir() if path.is_dir())
+FOLDERS = sorted(path for path in schemes_folder().iterdir() if path.is_dir() and path.name != "__pycache__")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -35,39 +37,102 @@ def test_every_folder_is_a_complete_scheme(folder: Path) -> None:
             assert wanted is not None, f"{parameter.name} has no place in the layout {scheme.qdisc.layout}"
 
 
-def enumeration(header: str) -> dict[int, str]:
-    """The attributes of the header's first enum that has TCA_*, by number."""
-    body = next(body for body in re.findall(r"enum\s*\{(.*?)\}", header, re.S) if "TCA_" in body)
-    names = re.findall(r"^\s*(\w+),", body, re.M)
-    return dict(enumerate(names))
-
-
-def structure(header: str) -> list[tuple[str, int, str]]:
-    """The fields of the header's statistics: name, offset, type."""
-    match = re.search(r"struct tc_\w+_xstats \{(.*?)\};", header, re.S)
-    found, offset = [], 0
-    for kind, name in re.findall(r"__([us]\d+)\s+(\w+);", match[1] if match else ""):
-        size = int(kind[1:]) // 8
-        offset = -(-offset // size) * size
-        found.append((name, offset, kind))
-        offset += size
-    return found
+PROGRAM = """
+#include <stddef.h>
+#include <stdio.h>
+#include "KIND_scheme.h"
+int main(void)
+{
+OFFSETS
+	return 0;
+}
+"""
 
 
 @pytest.mark.parametrize("scheme", [s for s in registry().values() if s.qdisc.module], ids=lambda scheme: scheme.name)
-def test_scheme_agrees_with_its_header(scheme: Scheme) -> None:
-    header = (schemes_folder() / scheme.name / "kernel" / f"{scheme.qdisc.module}.h").read_text()
-    numbers = enumeration(header)
-    for parameter in scheme.parameters:
-        for unit, place in (("BYTES", parameter.bytes), ("PACKETS", parameter.packets), ("", parameter.attribute)):
-            if place is not None:
-                word = "LIMIT" if parameter.name == "buffer" else parameter.name.upper()
-                name = numbers[place.number or 0]
-                assert word in name and name.endswith(unit or name)
-                comment = re.search(rf"{name},\s*/\* (u\d+)", header)
-                assert comment is None or comment[1] == place.type
-    declared = [(statistic.offset, statistic.type) for statistic in scheme.statistics]
-    assert declared == [(offset, kind) for _, offset, kind in structure(header)]
+def test_c_lays_the_statistics_out_as_they_are_read(scheme: Scheme, tmp_path: Path) -> None:
+    for name, text in generated("kernel").items():
+        (tmp_path / Path(name).name).write_text(text)
+    kind = str(scheme.qdisc.kind)
+    fields = re.findall(r"\tu(?:32|64) (\w+);", (tmp_path / f"{kind}_scheme.h").read_text().partition("_stats {")[2])
+    assert len(fields) == len(scheme.statistics)
+    offsets = [f'\tprintf("%zu\\n", offsetof(struct {kind}_stats, {field}));' for field in fields]
+    (tmp_path / "program.c").write_text(PROGRAM.replace("KIND", kind).replace("OFFSETS", "\n".join(offsets)))
+    include = schemes_folder().parent / "kernel" / "include"
+    subprocess.run(["cc", f"-I{include}", "-o", tmp_path / "program", tmp_path / "program.c"], check=True)
+    printed = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True).stdout
+    for statistic, offset in zip(scheme.statistics, map(int, printed.split()), strict=True):
+        payload = bytes(offset) + (7).to_bytes(statistic.size, "little")
+        assert scheme.decode(payload)[statistic.name] == 7
+        assert statistic.name not in scheme.decode(payload[:-1])
+
+
+def test_the_numbers_of_attributes_do_not_change() -> None:
+    """They are the qdiscs' interface; the first four are as `tc` and old plans know them."""
+    code = generated("kernel")
+    for name, last in {
+        "ecn/ecn": "TCA_ECN_MAX = 4",
+        "rpm/rpm": "TCA_RPM_PAD = 8",
+        "abq/abq": "TCA_ABQ_MTU = 6",
+    }.items():
+        assert f"\t{last}," in code[f"{name}_netlink.h"] or f"\t{last}\n" in code[f"{name}_netlink.h"]
+
+
+def scheme_with(parameters: str, folder: Path) -> Path:
+    """A folder of one scheme that has a module and these parameters beside its buffer."""
+    (folder / "mine").mkdir()
+    (folder / "mine" / "scheme.yml").write_text(
+        "name: mine\ntitle: Mine\nhelp: It is mine.\nqdisc: {kind: mine, module: sch_mine}\nparameters:\n"
+        "  - {name: buffer, type: amount, default: 9 packets, help: B., bytes: {number: 1}, packets: {number: 2}}\n"
+        + parameters
+    )
+    return folder
+
+
+def test_every_type_of_parameter_becomes_code(tmp_path: Path) -> None:
+    folder = scheme_with(
+        "  - {name: wait, type: duration, default: 3 ms, max: 9 ms, help: W */, attribute: {number: 3, unit: us}}\n"
+        "  - {name: share, type: fraction, default: 25%, help: S., attribute: {number: 4, type: u16, one: 1000}}\n"
+        "  - {name: speed, type: rate, default: 1 Gbit/s, help: R., attribute: {number: 5, type: u64}}\n"
+        "  - {name: most, type: bytes, default: 2 KB, min: 1 KB, help: M., attribute: {number: 6}}\n"
+        "  - {name: slots, type: number, default: 8, power_of_two: true, help: N., attribute: {number: 7}}\n"
+        "  - {name: often, type: flag, default: on, help: F., attribute: {number: 8, type: u8, absent: off}}\n",
+        tmp_path,
+    )
+    header = generated("kernel", folder)["mine/mine_netlink.h"]
+    for line in (
+        ".wait_us = 3000,",
+        ".share = 250,",
+        ".speed_bps = 1000000000,",
+        ".most_bytes = 2000,",
+        ".often = 0,",
+        "mine_wait_us_range = { .min = 0ull, .max = 9000ull };",
+        "mine_share_range = { .min = 0ull, .max = 1000ull };",
+        "mine_most_bytes_range = { .min = 1000ull, .max = 4294967295ull };",
+        "if (!is_power_of_2(params->slots)) {",
+        "TCA_MINE_PAD = 9,",
+    ):
+        assert line in header, line
+    assert "/* W * / */" in generated("kernel", folder)["mine/mine_scheme.h"]
+    plugin = generated("tc", folder)["q_mine.c"]
+    assert '{ "limit", SCHEME_AMOUNT, 4, 1, .packets = 2, .one = 1ull }' in plugin
+    assert '{ "wait", SCHEME_TIME, 4, 3, .packets = 0, .one = 1000ull }' in plugin
+    assert "[ often { on | off } ]" in plugin
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("{name: a, type: number, help: A., attribute: {number: 2}}", "two parameters have one attribute"),
+        ("{name: a, type: number, help: A., attribute: {offset: 2}}", "expected an attribute with a `number`"),
+        ("{name: a, type: number, help: A., attribute: {number: 3, type: s32}}", "unsigned `type`"),
+        ("{name: a, type: flag, help: A., power_of_two: true, attribute: {number: 3}}", "a power of two"),
+    ],
+)
+def test_what_no_code_can_be_generated_for_is_refused(parameter: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(QbedError) as error:
+        generated("kernel", scheme_with(f"  - {parameter}\n", tmp_path))
+    assert message in str(error.value) and "scheme.yml" in str(error.value)
 
 
 def test_attributes_are_packed_as_netlink() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from qbed.schemes.declaration import registry
 from qbed.substrates.toolchain import find_toolchain
 
 ROOT = Path(__file__).parents[2]
@@ -88,10 +89,9 @@ def test_a_node_has_the_toolchain_and_can_load_it(inside: Inside, role: str) -> 
 
 @pytest.mark.parametrize("role", NODES)
 def test_tc_and_ip_know_the_schemes_and_the_link(inside: Inside, role: str) -> None:
-    for plugin in sorted(ROOT.glob("schemes/*/kernel/q_*.c")):
-        kind = plugin.stem.removeprefix("q_")
+    for kind in [scheme.qdisc.kind for scheme in registry().values() if scheme.qdisc.module]:
         _, output = inside(role, f"tc qdisc add dev lo root {kind} help")
-        assert f"Usage: ... {kind} limit AMOUNT" in output, output
+        assert f"Usage: ... {kind} limit {{ BYTES | PACKETSp }}" in output, output
     _, output = inside(role, "ip link help qlink")
     assert "Usage: ... qlink rate RATE" in output, output
 

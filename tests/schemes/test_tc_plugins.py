@@ -22,7 +22,7 @@ SHOWN = {
     "rpm": (
         "rpm limit 20000 target 50us interval 1ms per_port on registers 256 reverse_timeout 10ms",
         "limit 20000b target 49.2us interval 999us per_port on registers 256 reverse_timeout 10ms",
-        "marked 0 reverse 0 forward 0 collisions 0",
+        "marked 0 reverse_marks 0 forward_marks 0 ce_arrived 0",
     ),
     "codel": (
         "qcodel limit 30p target 1ms interval 20ms ecn off mtu 9000",
@@ -32,7 +32,7 @@ SHOWN = {
     "abq": (
         "abq limit 60kb threshold 20p hold_limit 50 mtu 1000",
         "limit 60Kb threshold 20p hold_limit 50 mtu 1000",
-        "state US x 0b 0p entries US 0 CS 0 LCS 0 held IPv4 0 IPv6 0 at most 0 integral 0 packet ns holds 0 releases 0",
+        "holds 0 releases 0 released 0 released_with_ece 0 corrected 0 overflow 0 held_packet_ns 0 entries_us 0",
     ),
     "ecn": ("ecn limit 30p threshold 10p", "limit 30p threshold 10p", "marked 0 unmarked 0 dropped 0"),
 }

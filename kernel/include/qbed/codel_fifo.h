@@ -16,8 +16,6 @@
 #include <net/pkt_sched.h>
 #include <net/sch_generic.h>
 
-#define CODEL_FIFO_NO_LIMIT U32_MAX
-
 struct codel_fifo_params {
 	struct codel_params codel;
 	u32 limit_bytes;
@@ -97,15 +95,40 @@ static struct sk_buff *codel_fifo_dequeue(struct Qdisc *sch, bool *marked)
 	return skb;
 }
 
-/* Under sch_tree_lock(). What has no room any more is dropped, from the head. */
-static void codel_fifo_set_params(struct Qdisc *sch, const struct codel_fifo_params *params)
+static inline u64 codel_fifo_to_ns(codel_time_t time)
+{
+	return (u64)time << CODEL_SHIFT;
+}
+
+/* What a time is to CoDel: codel_time_t is compared as s32, and intervals are multiplied by 16, so up to 100 s. */
+static inline u64 codel_fifo_rounded_ns(u64 ns)
+{
+	return codel_fifo_to_ns(ns >> CODEL_SHIFT);
+}
+
+/* Under sch_tree_lock(), as the next one. */
+static void codel_fifo_set_law(struct Qdisc *sch, u64 target_ns, u64 interval_ns, bool ecn, u32 mtu)
+{
+	struct codel_fifo *fifo = qdisc_priv(sch);
+	struct codel_params *params = &fifo->params.codel;
+
+	codel_params_init(params);
+	params->target = target_ns >> CODEL_SHIFT;
+	params->interval = interval_ns >> CODEL_SHIFT;
+	params->ecn = ecn;
+	params->mtu = mtu;
+}
+
+/* What has no room any more is dropped, from the head. */
+static void codel_fifo_set_limits(struct Qdisc *sch, u32 limit_bytes, u32 limit_packets)
 {
 	struct codel_fifo *fifo = qdisc_priv(sch);
 	unsigned int dropped_packets = 0;
 	unsigned int dropped_bytes = 0;
 
-	fifo->params = *params;
-	while (sch->q.qlen > params->limit_packets || sch->qstats.backlog > params->limit_bytes) {
+	fifo->params.limit_bytes = limit_bytes;
+	fifo->params.limit_packets = limit_packets;
+	while (sch->q.qlen > limit_packets || sch->qstats.backlog > limit_bytes) {
 		struct sk_buff *skb = codel_fifo_head(&fifo->vars.codel, sch);
 
 		dropped_packets++;
@@ -130,44 +153,6 @@ static void codel_fifo_reset(struct Qdisc *sch)
 
 	qdisc_reset_queue(sch);
 	codel_vars_init(&fifo->vars.codel);
-}
-
-/* Attributes: u32 at least 1 the limits, u64 in this range the times; each may be absent. */
-
-/* codel_time_t is compared as s32, and codel_impl.h multiplies intervals by 16.
- * Not const: policies of Linux 6.1 point to what they could change.
- */
-static struct netlink_range_validation codel_fifo_range_ns = {
-	.min = 1ull << CODEL_SHIFT,
-	.max = 100ull * NSEC_PER_SEC,
-};
-
-static void codel_fifo_read_params(struct codel_fifo_params *params, struct net_device *dev,
-				   struct nlattr *limit_bytes, struct nlattr *limit_packets,
-				   struct nlattr *target_ns, struct nlattr *interval_ns)
-{
-	codel_params_init(&params->codel);
-	params->codel.mtu = psched_mtu(dev);
-	params->limit_bytes = CODEL_FIFO_NO_LIMIT;
-	params->limit_packets = CODEL_FIFO_NO_LIMIT;
-	if (limit_bytes)
-		params->limit_bytes = nla_get_u32(limit_bytes);
-	if (limit_packets)
-		params->limit_packets = nla_get_u32(limit_packets);
-	if (target_ns)
-		params->codel.target = nla_get_u64(target_ns) >> CODEL_SHIFT;
-	if (interval_ns)
-		params->codel.interval = nla_get_u64(interval_ns) >> CODEL_SHIFT;
-}
-
-static int codel_fifo_put_limit(struct sk_buff *skb, int attribute, u32 limit)
-{
-	return limit == CODEL_FIFO_NO_LIMIT ? 0 : nla_put_u32(skb, attribute, limit);
-}
-
-static u64 codel_fifo_to_ns(codel_time_t time)
-{
-	return (u64)time << CODEL_SHIFT;
 }
 
 #endif /* _QBED_CODEL_FIFO_H */

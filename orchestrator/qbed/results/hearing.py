@@ -54,7 +54,7 @@ def _signals(queue: Queue) -> str | None:
     if words is not None:
         return f"qdisc {' '.join(words)}" if "ecn" in words else None
     scheme = registry().get(queue.scheme)
-    return f"scheme {scheme.name}" if scheme is not None and scheme.marks and scheme.without_ecn == "passed" else None
+    return f"scheme {scheme.name}" if scheme is not None and scheme.without_ecn == "passed" else None
 
 
 def _none_of(flows: int) -> str:

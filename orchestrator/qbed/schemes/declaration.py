@@ -66,6 +66,10 @@ class Parameter(Strict):
     """Of an amount: where the kernel takes it if it is given in bytes."""
     packets: Field | None = None
     """Of an amount: where the kernel takes it if it is given in packets."""
+    power_of_two: bool = False
+    """Of a number: whether it must be a power of two."""
+    fixed: bool = False
+    """Whether the qdisc takes it at its creation only."""
 
     def parse(self, value: object) -> Any:
         """The value in base units; ValueError says what was expected."""
@@ -76,6 +80,8 @@ class Parameter(Strict):
                 continue
             if parsed < limit if word == "at least" else parsed > limit:
                 raise ValueError(f"expected {word} `{bound}`, got `{value}`")
+        if self.power_of_two and parsed.bit_count() != 1:
+            raise ValueError(f"expected a power of two, got `{value}`")
         field = self.field(parsed)
         if field is not None and not field.fits(kernel_value(parsed, field)):
             raise ValueError(f"expected what fits the kernel's {field.type}, got `{value}`")
@@ -131,14 +137,14 @@ _SHOW: dict[str, Any] = {
 
 
 class Statistic(Number):
-    """A counter or state that the qdisc reports (TCA_STATS_APP)."""
+    """A counter or state that the qdisc reports (TCA_STATS_APP), as C lays out a structure of them all."""
 
+    type: Literal["u32", "u64"] = "u64"
+    """Its size in bits."""
     name: str
     """Its name in the results."""
     unit: str
     """What it counts, or its unit."""
-    offset: int
-    """The field's offset in bytes."""
     help: str
     """What it means, in one sentence."""
     unheard: bool = False
@@ -165,6 +171,8 @@ class Qdisc(Strict):
     """The kernel module that has it; none if the kernel itself has it."""
     layout: Literal["attributes", "struct"] = "attributes"
     """The form of its options."""
+    tc: tuple[Parameter, ...] = ()
+    """What `tc` can give it beyond the scheme's parameters."""
 
 
 class Scheme(Strict):
@@ -176,10 +184,8 @@ class Scheme(Strict):
     """What it is, in a few words."""
     help: str
     """What it does, in a few sentences."""
-    marks: bool
-    """Whether it can signal congestion by marking ECN CE rather than dropping."""
-    without_ecn: Literal["dropped", "passed"] = "passed"
-    """If it marks: what becomes of a packet that it would mark and that is not ECN-capable."""
+    without_ecn: Literal["dropped", "passed"] | None = None
+    """If it marks ECN CE: what becomes of a packet that it would mark and that is not ECN-capable."""
     qdisc: Qdisc
     """How the kernel knows it."""
     child: Child | None = None
@@ -193,9 +199,12 @@ class Scheme(Strict):
     def _complete(self) -> "Scheme":
         if not any(parameter.name == "buffer" and parameter.default is not None for parameter in self.parameters):
             raise ValueError("a scheme needs the parameter `buffer` and its default")
-        for parameter in self.parameters:
-            if parameter.default is not None:
-                parameter.parse(parameter.default)
+        for parameter in (*self.parameters, *self.qdisc.tc):
+            for value in (parameter.default, parameter.attribute and parameter.attribute.absent):
+                if value is not None:
+                    parameter.parse(value)
+            if parameter.power_of_two and parameter.type != "number":
+                raise ValueError(f"expected the type `number` of the parameter `{parameter.name}`, a power of two")
         if self.child is not None:
             for name in (self.child.parameter, *self.child.given.values()):
                 if name not in self.by_name or self.by_name[name].default is None:
@@ -268,7 +277,13 @@ class Scheme(Strict):
 
     def decode(self, xstats: bytes) -> dict[str, int]:
         """The statistics of a TCA_STATS_APP payload; a shorter payload (older module) leaves its last fields out."""
-        return {s.name: unpack(s, xstats[s.offset :]) for s in self.statistics if s.offset + s.size <= len(xstats)}
+        found, end = {}, 0
+        for statistic in self.statistics:
+            start = -(-end // statistic.size) * statistic.size  # aligned to its size
+            end = start + statistic.size
+            if end <= len(xstats):
+                found[statistic.name] = unpack(statistic, xstats[start:])
+        return found
 
 
 def load_scheme(folder: Path) -> Scheme:

@@ -50,6 +50,8 @@ class Field(Number):
     """Of a duration: what the kernel counts in."""
     one: int | None = None
     """Of a fraction: the value that stands for 1."""
+    absent: str | int | float | bool | None = None
+    """What the qdisc takes without the attribute, if that is not the parameter's default."""
 
 
 def kernel_value(value: Any, field: Field) -> int:

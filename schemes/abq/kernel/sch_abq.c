@@ -4,42 +4,25 @@
  * while it is long, pure acknowledgements that arrive on the same device wait in
  * the input queue (sch_abq_input.h). The rule: abq_algorithm.h.
  */
-#include <linux/module.h>
-#include <linux/netdevice.h>
-#include <linux/skbuff.h>
-#include <net/netlink.h>
-#include <net/pkt_sched.h>
-#include <net/sch_generic.h>
+#include <qbed/qdisc.h>
 
 #include "abq_algorithm.h"
-#include "sch_abq.h"
+#include "abq_netlink.h"
 #include "sch_abq_input.h"
 
-#define ABQ_DEFAULT_HOLD_LIMIT 1000
 #define ABQ_CLASS 1
 
-/* What was asked for; struct abq_params has it in one unit. */
-struct abq_config {
-	u32 limit_bytes;
-	u32 limit_packets;
-	u32 threshold_bytes;
-	u32 threshold_packets;
-	u32 hold_limit;
-	u32 mtu_bytes;
-};
-
 struct abq_sched_data {
-	struct abq_config config;
 	struct abq_params params;
+	struct abq_lengths lengths;
 	struct abq_vars vars;
-	struct abq_stats stats;
 	struct abq_port *port;		/* NULL: not initialised */
 	struct Qdisc *child;
 };
 
 static bool abq_counts_bytes(const struct abq_sched_data *q)
 {
-	return q->config.threshold_bytes != ABQ_NO_BOUND;
+	return q->params.threshold_bytes != ABQ_NO_BOUND;
 }
 
 /* The output queue's length has changed, or may have. Under the qdisc's lock. */
@@ -48,7 +31,7 @@ static void abq_update(struct Qdisc *sch)
 	struct abq_sched_data *q = qdisc_priv(sch);
 	u32 queue = abq_counts_bytes(q) ? q->child->qstats.backlog : q->child->q.qlen;
 
-	switch (abq_on_queue(&q->params, &q->vars, &q->stats, queue)) {
+	switch (abq_on_queue(&q->lengths, &q->vars, &q->port->stats, queue)) {
 	case ABQ_HOLD:
 		abq_port_hold(q->port);
 		break;
@@ -63,7 +46,7 @@ static void abq_update(struct Qdisc *sch)
 /* Back to the beginning; what is held leaves as it came. */
 static void abq_restart(struct abq_sched_data *q)
 {
-	abq_enter(&q->vars, &q->stats, ABQ_US);
+	abq_enter(&q->vars, &q->port->stats, ABQ_US);
 	q->vars.x = 0;
 	abq_port_release(q->port, false, false);
 }
@@ -99,85 +82,47 @@ static struct sk_buff *abq_dequeue(struct Qdisc *sch)
 	return skb;
 }
 
-static const struct nla_policy abq_policy[TCA_ABQ_MAX + 1] = {
-	[TCA_ABQ_LIMIT_BYTES] = NLA_POLICY_MIN(NLA_U32, 1),
-	[TCA_ABQ_LIMIT_PACKETS] = NLA_POLICY_MIN(NLA_U32, 1),
-	[TCA_ABQ_THRESHOLD_BYTES] = { .type = NLA_U32 },
-	[TCA_ABQ_THRESHOLD_PACKETS] = { .type = NLA_U32 },
-	[TCA_ABQ_HOLD_LIMIT] = NLA_POLICY_MIN(NLA_U32, 1),
-	[TCA_ABQ_MTU] = NLA_POLICY_MIN(NLA_U32, 1),
-};
-
-static u32 abq_attribute(struct nlattr *attribute, u32 absent)
-{
-	return attribute ? nla_get_u32(attribute) : absent;
-}
-
-static int abq_parse(struct Qdisc *sch, struct nlattr *opt, struct abq_config *config,
-		     struct netlink_ext_ack *extack)
-{
-	struct nlattr *tb[TCA_ABQ_MAX + 1] = {};
-	int err;
-
-	if (opt) {
-		err = nla_parse(tb, TCA_ABQ_MAX, nla_data(opt), nla_len(opt), abq_policy, extack);
-		if (err)
-			return err;
-	}
-	if (!tb[TCA_ABQ_LIMIT_BYTES] && !tb[TCA_ABQ_LIMIT_PACKETS]) {
-		NL_SET_ERR_MSG(extack, "abq needs a limit");
-		return -EINVAL;
-	}
-	if (!tb[TCA_ABQ_THRESHOLD_BYTES] == !tb[TCA_ABQ_THRESHOLD_PACKETS]) {
-		NL_SET_ERR_MSG(extack, "abq needs one threshold, in bytes or in packets");
-		return -EINVAL;
-	}
-	*config = (struct abq_config) {
-		.limit_bytes = abq_attribute(tb[TCA_ABQ_LIMIT_BYTES], ABQ_NO_BOUND),
-		.limit_packets = abq_attribute(tb[TCA_ABQ_LIMIT_PACKETS], ABQ_NO_BOUND),
-		.threshold_bytes = abq_attribute(tb[TCA_ABQ_THRESHOLD_BYTES], ABQ_NO_BOUND),
-		.threshold_packets = abq_attribute(tb[TCA_ABQ_THRESHOLD_PACKETS], ABQ_NO_BOUND),
-		.hold_limit = abq_attribute(tb[TCA_ABQ_HOLD_LIMIT], ABQ_DEFAULT_HOLD_LIMIT),
-		.mtu_bytes = abq_attribute(tb[TCA_ABQ_MTU], psched_mtu(qdisc_dev(sch))),
-	};
-	return 0;
-}
-
 /* Qmax in the threshold's unit: a frame of the largest size is a packet. */
-static struct abq_params abq_params_of(const struct abq_config *config)
+static struct abq_lengths abq_lengths_of(const struct abq_params *params)
 {
-	struct abq_params params = { .hold_limit = config->hold_limit };
-	u64 limit_bytes = config->limit_bytes, limit_packets = config->limit_packets;
+	u64 limit_bytes = params->buffer_bytes, limit_packets = params->buffer_packets;
+	struct abq_lengths lengths;
 
-	if (config->threshold_bytes != ABQ_NO_BOUND) {
-		params.threshold = config->threshold_bytes;
-		params.mtu = config->mtu_bytes;
+	if (params->threshold_bytes != ABQ_NO_BOUND) {
+		lengths.threshold = params->threshold_bytes;
+		lengths.mtu = params->mtu;
 		if (limit_packets != ABQ_NO_BOUND)
-			limit_bytes = min(limit_bytes, limit_packets * config->mtu_bytes);
-		params.limit = limit_bytes;
+			limit_bytes = min(limit_bytes, limit_packets * params->mtu);
+		lengths.limit = limit_bytes;
 	} else {
-		params.threshold = config->threshold_packets;
-		params.mtu = 1;
+		lengths.threshold = params->threshold_packets;
+		lengths.mtu = 1;
 		if (limit_bytes != ABQ_NO_BOUND)
-			limit_packets = min(limit_packets, limit_bytes / config->mtu_bytes);
-		params.limit = limit_packets;
+			limit_packets = min(limit_packets, limit_bytes / params->mtu);
+		lengths.limit = limit_packets;
 	}
-	return params;
+	return lengths;
 }
 
 static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
 {
 	struct abq_sched_data *q = qdisc_priv(sch);
-	struct abq_config config;
+	struct abq_params params;
 	int err;
 
-	err = abq_parse(sch, opt, &config, extack);
+	err = abq_parse(&params, opt, extack);
 	if (err)
 		return err;
+	if ((params.threshold_bytes == ABQ_NO_BOUND) == (params.threshold_packets == ABQ_NO_BOUND)) {
+		NL_SET_ERR_MSG(extack, "abq needs one threshold, in bytes or in packets");
+		return -EINVAL;
+	}
+	if (!params.mtu)
+		params.mtu = psched_mtu(qdisc_dev(sch));
 	sch_tree_lock(sch);
-	q->config = config;
-	q->params = abq_params_of(&config);
-	abq_port_limit(q->port, config.hold_limit);
+	q->params = params;
+	q->lengths = abq_lengths_of(&params);
+	abq_port_limit(q->port, params.hold_limit_packets);
 	abq_restart(q);		/* X may be in another unit */
 	abq_update(sch);
 	sch_tree_unlock(sch);
@@ -188,11 +133,11 @@ static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 static int abq_create_child(struct Qdisc *sch, struct netlink_ext_ack *extack)
 {
 	struct abq_sched_data *q = qdisc_priv(sch);
-	bool bytes = q->config.limit_bytes != ABQ_NO_BOUND;
+	bool bytes = q->params.buffer_bytes != ABQ_NO_BOUND;
 	struct Qdisc *child;
 
 	child = fifo_create_dflt(sch, bytes ? &bfifo_qdisc_ops : &pfifo_qdisc_ops,
-				 bytes ? q->config.limit_bytes : q->config.limit_packets, extack);
+				 bytes ? q->params.buffer_bytes : q->params.buffer_packets, extack);
 	if (IS_ERR(child))
 		return PTR_ERR(child);
 	q->child = child;
@@ -240,49 +185,27 @@ static void abq_destroy(struct Qdisc *sch)
 	qdisc_put(q->child);
 }
 
-static int abq_put_bound(struct sk_buff *skb, int attribute, u32 bound)
-{
-	return bound == ABQ_NO_BOUND ? 0 : nla_put_u32(skb, attribute, bound);
-}
-
 static int abq_dump(struct Qdisc *sch, struct sk_buff *skb)
 {
 	const struct abq_sched_data *q = qdisc_priv(sch);
-	const struct abq_config *config = &q->config;
-	struct nlattr *opts = nla_nest_start_noflag(skb, TCA_OPTIONS);
 
-	if (!opts)
-		return -EMSGSIZE;
-	if (abq_put_bound(skb, TCA_ABQ_LIMIT_BYTES, config->limit_bytes) ||
-	    abq_put_bound(skb, TCA_ABQ_LIMIT_PACKETS, config->limit_packets) ||
-	    abq_put_bound(skb, TCA_ABQ_THRESHOLD_BYTES, config->threshold_bytes) ||
-	    abq_put_bound(skb, TCA_ABQ_THRESHOLD_PACKETS, config->threshold_packets) ||
-	    nla_put_u32(skb, TCA_ABQ_HOLD_LIMIT, config->hold_limit) ||
-	    nla_put_u32(skb, TCA_ABQ_MTU, config->mtu_bytes)) {
-		nla_nest_cancel(skb, opts);
-		return -EMSGSIZE;
-	}
-	return nla_nest_end(skb, opts);
+	return abq_dump_params(skb, &q->params);
 }
 
 static int abq_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 {
 	const struct abq_sched_data *q = qdisc_priv(sch);
-	struct tc_abq_xstats xstats = {};
+	struct abq_stats shown;
 
 	sch_tree_lock(sch);
-	xstats.releases = q->stats.releases;
-	xstats.entries_us = q->stats.entries[ABQ_US];
-	xstats.entries_cs = q->stats.entries[ABQ_CS];
-	xstats.entries_lcs = q->stats.entries[ABQ_LCS];
-	xstats.state = q->vars.state;
+	abq_port_stats(q->port, &shown);
+	shown.state = q->vars.state;
 	if (abq_counts_bytes(q))
-		xstats.x_bytes = q->vars.x;
+		shown.x_bytes = q->vars.x;
 	else
-		xstats.x_packets = q->vars.x;
-	abq_port_stats(q->port, &xstats);
+		shown.x_packets = q->vars.x;
 	sch_tree_unlock(sch);
-	return gnet_stats_copy_app(d, &xstats, sizeof(xstats));
+	return gnet_stats_copy_app(d, &shown, sizeof(shown));
 }
 
 /* The class: the child's place */

@@ -26,31 +26,22 @@
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
-#include "abq_algorithm.h"
 #include <qbed/tcp_segment.h>
 
-#include "sch_abq.h"
-struct abq_input_stats {
-	u64 holds;
-	u64 released;
-	u64 released_with_ece;
-	u64 corrected;
-	u64 overflow;
-};
-
+#include "abq_algorithm.h"
 struct abq_port {
 	struct hlist_node by_ifindex;
 	struct net *net;
 	int ifindex;
+	struct abq_stats stats;		/* releases and entries: under the qdisc's lock */
 
-	spinlock_t lock;		/* of all below */
+	spinlock_t lock;		/* of all below, and of the other stats */
 	u32 hold_limit;
 	bool holding;			/* arriving acknowledgements are held */
 	bool draining;			/* some are leaving: those that arrive follow them */
 	struct sk_buff_head held;	/* the input queue */
 	struct sk_buff_head leaving;	/* released, for the tasklet */
 	struct abq_input input;
-	struct abq_input_stats stats;
 
 	struct tasklet_struct tasklet;
 };
@@ -139,7 +130,7 @@ static void abq_port_release(struct abq_port *port, bool set_ece, bool holding)
 	struct sk_buff *skb;
 
 	spin_lock_bh(&port->lock);
-	abq_input_set(&port->input, ktime_get_ns(), 0);
+	abq_input_set(&port->input, &port->stats, ktime_get_ns(), 0);
 	port->stats.released += skb_queue_len(&port->held);
 	while ((skb = __skb_dequeue(&port->held)))
 		abq_port_leave(port, skb, set_ece);
@@ -170,7 +161,7 @@ static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb)
 	}
 	__skb_queue_tail(&port->held, skb);
 	port->stats.holds++;
-	abq_input_set(&port->input, ktime_get_ns(), skb_queue_len(&port->held));
+	abq_input_set(&port->input, &port->stats, ktime_get_ns(), skb_queue_len(&port->held));
 }
 
 static unsigned int abq_port_arrival(struct abq_port *port, struct sk_buff *skb,
@@ -282,19 +273,14 @@ static u32 abq_count(const struct sk_buff_head *queue, __be16 protocol)
 	return found;
 }
 
-static void abq_port_stats(struct abq_port *port, struct tc_abq_xstats *xstats)
+/* Under the qdisc's lock, too. */
+static void abq_port_stats(struct abq_port *port, struct abq_stats *shown)
 {
 	spin_lock_bh(&port->lock);
-	abq_input_advance(&port->input, ktime_get_ns());
-	xstats->holds = port->stats.holds;
-	xstats->released = port->stats.released;
-	xstats->released_with_ece = port->stats.released_with_ece;
-	xstats->corrected = port->stats.corrected;
-	xstats->overflow = port->stats.overflow;
-	xstats->held_packet_ns = port->input.packet_ns;
-	xstats->max_held = port->input.max_held;
-	xstats->held_ipv4 = abq_count(&port->held, htons(ETH_P_IP));
-	xstats->held_ipv6 = abq_count(&port->held, htons(ETH_P_IPV6));
+	abq_input_advance(&port->input, &port->stats, ktime_get_ns());
+	*shown = port->stats;
+	shown->held_ipv4 = abq_count(&port->held, htons(ETH_P_IP));
+	shown->held_ipv6 = abq_count(&port->held, htons(ETH_P_IPV6));
 	spin_unlock_bh(&port->lock);
 }
 

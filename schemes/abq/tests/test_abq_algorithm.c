@@ -4,21 +4,21 @@
 #include "unit.h"
 
 /* The paper's: 80 packets of buffer, K = 20 packets. */
-static const struct abq_params paper = {
+static const struct abq_lengths paper = {
 	.limit = 80,
 	.threshold = 20,
 	.mtu = 1,
 };
 
 struct machine {
-	struct abq_params params;
+	struct abq_lengths lengths;
 	struct abq_vars vars;
 	struct abq_stats stats;
 };
 
 static enum abq_action length(struct machine *m, u32 queue)
 {
-	return abq_on_queue(&m->params, &m->vars, &m->stats, queue);
+	return abq_on_queue(&m->lengths, &m->vars, &m->stats, queue);
 }
 
 static void the_papers_parameters_step_by_step(void)
@@ -41,7 +41,7 @@ static void the_papers_parameters_step_by_step(void)
 		{ 5, ABQ_RELEASE, ABQ_US, 0 },		/* 2 packets are less than 4 MTU */
 		{ 0, ABQ_NOTHING, ABQ_US, 0 },
 	};
-	struct machine m = { .params = paper };
+	struct machine m = { .lengths = paper };
 	u32 i;
 
 	for (i = 0; i < 15; i++) {
@@ -50,16 +50,16 @@ static void the_papers_parameters_step_by_step(void)
 		EXPECT_EQUAL(m.vars.x, steps[i][3]);
 	}
 	EXPECT_EQUAL(m.stats.releases, 5);
-	EXPECT_EQUAL(m.stats.entries[ABQ_CS], 2);
-	EXPECT_EQUAL(m.stats.entries[ABQ_LCS], 2);
-	EXPECT_EQUAL(m.stats.entries[ABQ_US], 1);
+	EXPECT_EQUAL(m.stats.entries_cs, 2);
+	EXPECT_EQUAL(m.stats.entries_lcs, 2);
+	EXPECT_EQUAL(m.stats.entries_us, 1);
 }
 
 static void x_begins_at_what_the_buffer_has_beyond_k(void)
 {
-	struct machine m = { .params = paper };
+	struct machine m = { .lengths = paper };
 
-	m.params.limit = 30;
+	m.lengths.limit = 30;
 	EXPECT_EQUAL(length(&m, 21), ABQ_HOLD);
 	EXPECT_EQUAL(m.vars.x, 10);
 	EXPECT_EQUAL(length(&m, 11), ABQ_NOTHING);
@@ -70,7 +70,7 @@ static void x_begins_at_what_the_buffer_has_beyond_k(void)
 
 static void four_mtus_are_not_less_than_four(void)
 {
-	struct machine m = { .params = { .limit = 80, .threshold = 16, .mtu = 1 } };
+	struct machine m = { .lengths = { .limit = 80, .threshold = 16, .mtu = 1 } };
 
 	length(&m, 17);
 	length(&m, 16);
@@ -83,7 +83,7 @@ static void four_mtus_are_not_less_than_four(void)
 
 static void counts_bytes_as_well(void)
 {
-	struct machine m = { .params = { .limit = 128000, .threshold = 30280, .mtu = 1514 } };
+	struct machine m = { .lengths = { .limit = 128000, .threshold = 30280, .mtu = 1514 } };
 
 	EXPECT_EQUAL(length(&m, 30281), ABQ_HOLD);
 	EXPECT_EQUAL(length(&m, 30000), ABQ_RELEASE);	/* never equal to X: below counts */
@@ -96,7 +96,7 @@ static void counts_bytes_as_well(void)
 
 static void several_x_in_one_step_are_one_release(void)
 {
-	struct machine m = { .params = paper };
+	struct machine m = { .lengths = paper };
 
 	length(&m, 60);
 	EXPECT_EQUAL(length(&m, 7), ABQ_RELEASE);	/* past 20 and 10 */
@@ -117,7 +117,7 @@ static void an_empty_queue_always_releases(void)
 	for (limit = 0; limit < count; limit++) {
 		for (threshold = 0; threshold < count - 1; threshold++) {
 			for (mtu = 1; mtu < count; mtu++) {
-				struct machine m = { .params = {
+				struct machine m = { .lengths = {
 					.limit = numbers[limit],
 					.threshold = numbers[threshold],
 					.mtu = numbers[mtu],
@@ -138,14 +138,14 @@ struct naive {
 	int releases;
 };
 
-static void naive_step(struct naive *n, const struct abq_params *params, u32 queue, bool *release)
+static void naive_step(struct naive *n, const struct abq_lengths *lengths, u32 queue, bool *release)
 {
-	double room = (double)params->limit - params->threshold;
+	double room = (double)lengths->limit - lengths->threshold;
 
 	*release = false;
-	if (queue > params->threshold) {
+	if (queue > lengths->threshold) {
 		if (n->state != ABQ_CS)
-			n->x = room < params->threshold ? room : params->threshold;
+			n->x = room < lengths->threshold ? room : lengths->threshold;
 		if (n->x < 0)
 			n->x = 0;
 		n->state = ABQ_CS;
@@ -154,7 +154,7 @@ static void naive_step(struct naive *n, const struct abq_params *params, u32 que
 		*release = true;
 		n->state = ABQ_LCS;
 		n->x = (double)(long long)(n->x / 2);
-		if (n->x < 4.0 * params->mtu) {
+		if (n->x < 4.0 * lengths->mtu) {
 			n->x = 0;
 			n->state = ABQ_US;
 		}
@@ -167,7 +167,7 @@ static void agrees_with_the_diagram_on_random_walks(void)
 	u32 run, step;
 
 	for (run = 0; run < 2000; run++) {
-		struct machine m = { .params = {
+		struct machine m = { .lengths = {
 			.limit = random_below(200),
 			.threshold = random_below(60),
 			.mtu = 1 + random_below(3),
@@ -187,7 +187,7 @@ static void agrees_with_the_diagram_on_random_walks(void)
 			if (!random_below(50))
 				queue = random_below(100);
 			action = length(&m, queue);
-			naive_step(&n, &m.params, queue, &release);
+			naive_step(&n, &m.lengths, queue, &release);
 			EXPECT_EQUAL(m.vars.state, n.state);
 			EXPECT_EQUAL(m.vars.x, (u64)n.x);
 			EXPECT_EQUAL(action == ABQ_RELEASE, release);
@@ -202,14 +202,15 @@ static void agrees_with_the_diagram_on_random_walks(void)
 static void the_input_queues_integral(void)
 {
 	struct abq_input input = { .changed_ns = 1000 };
+	struct abq_stats stats = {};
 
-	abq_input_set(&input, 1500, 1);
-	abq_input_set(&input, 1600, 2);
-	abq_input_set(&input, 1600, 3);
-	abq_input_set(&input, 1610, 0);
-	abq_input_advance(&input, 9000);
-	EXPECT_EQUAL(input.packet_ns, 100 * 1 + 10 * 3);
-	EXPECT_EQUAL(input.max_held, 3);
+	abq_input_set(&input, &stats, 1500, 1);
+	abq_input_set(&input, &stats, 1600, 2);
+	abq_input_set(&input, &stats, 1600, 3);
+	abq_input_set(&input, &stats, 1610, 0);
+	abq_input_advance(&input, &stats, 9000);
+	EXPECT_EQUAL(stats.held_packet_ns, 100 * 1 + 10 * 3);
+	EXPECT_EQUAL(stats.max_held, 3);
 	EXPECT_EQUAL(input.held, 0);
 }
 

@@ -4,8 +4,8 @@
 #include "unit.h"
 
 static const struct ecn_params unbounded = {
-	.limit_bytes = ECN_NO_BOUND,
-	.limit_packets = ECN_NO_BOUND,
+	.buffer_bytes = ECN_NO_BOUND,
+	.buffer_packets = ECN_NO_BOUND,
 	.threshold_bytes = ECN_NO_BOUND,
 	.threshold_packets = ECN_NO_BOUND,
 };
@@ -49,13 +49,13 @@ static void drops_what_does_not_fit(void)
 {
 	struct ecn_params params = unbounded;
 
-	params.limit_packets = 20;
+	params.buffer_packets = 20;
 	params.threshold_packets = 5;
 	EXPECT_EQUAL(arrival(params, 0, 19, 1500), ECN_MARK);
 	EXPECT_EQUAL(arrival(params, 0, 20, 1500), ECN_DROP);
 
 	params = unbounded;
-	params.limit_bytes = 15000;
+	params.buffer_bytes = 15000;
 	EXPECT_EQUAL(arrival(params, 13500, 9, 1500), ECN_ENQUEUE);
 	EXPECT_EQUAL(arrival(params, 13501, 9, 1500), ECN_DROP);
 	EXPECT_EQUAL(arrival(params, 13501, 9, 1499), ECN_ENQUEUE);
@@ -75,7 +75,7 @@ static void does_not_overflow(void)
 {
 	struct ecn_params params = unbounded;
 
-	params.limit_bytes = ECN_NO_BOUND - 1;
+	params.buffer_bytes = ECN_NO_BOUND - 1;
 	EXPECT_EQUAL(arrival(params, U32_MAX - 10, 1, 1500), ECN_DROP);
 }
 

@@ -30,15 +30,11 @@
 #ifndef _RPM_ALGORITHM_H
 #define _RPM_ALGORITHM_H
 
-#include <qbed/types.h>
+#include "rpm_scheme.h"
 
 /* Signatures that no flow has. */
 #define RPM_NOBODY 0u
 #define RPM_ANY_FLOW 1u		/* of a register that all flows of a port share */
-
-struct rpm_params {
-	u64 reverse_timeout_ns;	/* acknowledgements that are rarer do not count as seen */
-};
 
 /* R_C[pos] */
 struct rpm_register {
@@ -49,26 +45,14 @@ struct rpm_register {
 };
 
 /*
- * Of the decisions of one port. The sum of waiting times is the integral of
- * the number that waits, whichever acknowledgement is said to carry which.
+ * Call before each change of stats->pending, and before pending_time_ns is read. The
+ * sum of waiting times is the integral of the number that waits, whichever
+ * acknowledgement is said to carry which.
  */
-struct rpm_stats {
-	u64 marked;		/* decisions about ECN-capable packets */
-	u64 reverse_marks;	/* acknowledgements in which ECE was set */
-	u64 forward_marks;	/* packets that kept their CE */
-	u64 ce_arrived;		/* packets that had CE before */
-	u64 ece_already_set;	/* acknowledgements that took a decision but had ECE */
-	u64 cleared;		/* decisions given up */
-	u64 collisions;		/* those of forward_marks whose register another flow held */
-	u64 pending;		/* decisions that wait */
-	u64 pending_ns;		/* the integral of pending until changed_ns */
-	u64 changed_ns;
-};
-
-static inline void rpm_stats_advance(struct rpm_stats *stats, u64 now_ns)
+static inline void rpm_stats_advance(struct rpm_stats *stats, u64 *changed_ns, u64 now_ns)
 {
-	stats->pending_ns += stats->pending * (now_ns - stats->changed_ns);
-	stats->changed_ns = now_ns;
+	stats->pending_time_ns += stats->pending * (now_ns - *changed_ns);
+	*changed_ns = now_ns;
 }
 
 /* Where the signal of a decision goes. */

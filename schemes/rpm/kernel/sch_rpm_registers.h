@@ -18,10 +18,9 @@
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
-#include "rpm_algorithm.h"
 #include <qbed/tcp_segment.h>
 
-#include "sch_rpm.h"
+#include "rpm_algorithm.h"
 struct rpm_switch {
 	spinlock_t lock;		/* of all that decisions and acknowledgements change */
 	struct list_head ports;		/* all; the hook stands while there are any */
@@ -36,10 +35,10 @@ struct rpm_port {
 	struct rpm_switch *on;
 	struct net *net;
 	struct net_device *dev;
-	bool per_port;			/* acknowledgements that come in by dev empty `shared` */
-	struct rpm_params params;
-	struct rpm_register shared;	/* with per_port */
+	struct rpm_params params;	/* per_port: acknowledgements that come in by dev empty `shared` */
+	struct rpm_register shared;
 	struct rpm_stats stats;
+	u64 changed_ns;			/* stats.pending_time_ns is integrated up to here */
 };
 
 static unsigned int rpm_net_id __read_mostly;
@@ -58,7 +57,7 @@ static struct rpm_register *rpm_register_of(struct rpm_port *port, const struct 
 {
 	u64 hash;
 
-	if (port->per_port) {
+	if (port->params.per_port) {
 		*signature = RPM_ANY_FLOW;
 		return &port->shared;
 	}
@@ -89,12 +88,12 @@ static bool rpm_decided(struct rpm_port *port, struct sk_buff *skb, bool had_ce)
 	}
 	if (tcp_segment_parse(skb, &segment)) {
 		reg = rpm_register_of(port, &segment.flow, &signature);
-		params = port->per_port ? &port->params : &port->on->params;
+		params = port->params.per_port ? &port->params : &port->on->params;
 		path = rpm_on_congestion(params, reg, signature, port, now_ns);
 	}
 	switch (path) {
 	case RPM_REVERSE:
-		rpm_stats_advance(stats, now_ns);
+		rpm_stats_advance(stats, &port->changed_ns, now_ns);
 		stats->pending++;
 		break;
 	case RPM_COLLISION:
@@ -111,7 +110,7 @@ unlock:
 
 static void rpm_cleared(struct rpm_port *port, u32 decisions, u64 now_ns)
 {
-	rpm_stats_advance(&port->stats, now_ns);
+	rpm_stats_advance(&port->stats, &port->changed_ns, now_ns);
 	port->stats.pending -= decisions;
 	port->stats.cleared += decisions;
 }
@@ -137,7 +136,7 @@ static bool rpm_acknowledged(const struct rpm_params *params, struct rpm_registe
 		reg->pending++;		/* no memory: the next one shall carry it */
 		return false;
 	}
-	rpm_stats_advance(&port->stats, now_ns);
+	rpm_stats_advance(&port->stats, &port->changed_ns, now_ns);
 	port->stats.pending--;
 	return true;
 }
@@ -151,7 +150,7 @@ static void rpm_arrived(struct rpm_switch *on, struct sk_buff *skb, struct tcp_s
 
 	spin_lock(&on->lock);
 	list_for_each_entry(port, &on->ports, list) {
-		if (!port->per_port || port->dev != skb->dev)
+		if (!port->params.per_port || port->dev != skb->dev)
 			continue;
 		if (rpm_acknowledged(&port->params, &port->shared, RPM_ANY_FLOW, skb, segment,
 				     now_ns))
@@ -191,7 +190,7 @@ static void rpm_port_clear(struct rpm_port *port)
 	if (list_empty(&port->list))
 		return;
 	spin_lock_bh(&on->lock);
-	if (port->per_port) {
+	if (port->params.per_port) {
 		cleared = rpm_clear(&port->shared);
 	} else if (port->stats.pending) {
 		for (i = 0; i < on->register_count; i++) {
@@ -239,9 +238,8 @@ static void rpm_registers_put(struct rpm_switch *on)
 	kvfree(registers);
 }
 
-/* Under RTNL, as leaving. @port->dev and @port->per_port are set. */
-static int rpm_port_join(struct rpm_port *port, u32 register_count,
-			 struct netlink_ext_ack *extack)
+/* Under RTNL, as leaving. @port->dev and @port->params are set. */
+static int rpm_port_join(struct rpm_port *port, struct netlink_ext_ack *extack)
 {
 	struct rpm_switch *on;
 	int err;
@@ -249,21 +247,21 @@ static int rpm_port_join(struct rpm_port *port, u32 register_count,
 	port->net = dev_net(port->dev);
 	on = net_generic(port->net, rpm_net_id);
 	port->on = on;
-	if (!port->per_port) {
-		err = rpm_registers_get(on, register_count, extack);
+	if (!port->params.per_port) {
+		err = rpm_registers_get(on, port->params.registers, extack);
 		if (err)
 			return err;
 	}
 	if (list_empty(&on->ports)) {
 		err = nf_register_net_hook(port->net, &rpm_hook);
 		if (err) {
-			if (!port->per_port)
+			if (!port->params.per_port)
 				rpm_registers_put(on);
 			return err;
 		}
 	}
 	spin_lock_bh(&on->lock);
-	port->stats.changed_ns = ktime_get_ns();
+	port->changed_ns = ktime_get_ns();
 	list_add_tail(&port->list, &on->ports);
 	spin_unlock_bh(&on->lock);
 	return 0;
@@ -281,7 +279,7 @@ static void rpm_port_leave(struct rpm_port *port)
 	spin_unlock_bh(&on->lock);
 	if (list_empty(&on->ports))
 		nf_unregister_net_hook(port->net, &rpm_hook);
-	if (!port->per_port)
+	if (!port->params.per_port)
 		rpm_registers_put(on);
 }
 

@@ -126,6 +126,7 @@ static void books_balance(void)
 	u64 reversed = 0, carried = 0, cleared = 0, pending = 0;
 	s64 difference_ns = 0;
 	struct rpm_stats stats = {};
+	u64 changed_ns = 0;
 	u64 now_ns = 0;
 	int step, i;
 
@@ -134,7 +135,7 @@ static void books_balance(void)
 		struct rpm_register *reg = &registers[rpm_position(flow * 7, REGISTERS)];
 
 		now_ns += random_below(step % 1000 ? 20 : 5000);
-		rpm_stats_advance(&stats, now_ns);
+		rpm_stats_advance(&stats, &changed_ns, now_ns);
 		if (random_below(2)) {
 			if (decide(reg, 10 + flow, now_ns) == RPM_REVERSE) {
 				reversed++;
@@ -158,7 +159,7 @@ static void books_balance(void)
 	EXPECT(cleared > 1000);
 	EXPECT_EQUAL(reversed, carried + cleared + pending);
 	EXPECT_EQUAL(stats.pending, pending);
-	EXPECT_EQUAL(stats.pending_ns, difference_ns + pending * now_ns);
+	EXPECT_EQUAL(stats.pending_time_ns, difference_ns + pending * now_ns);
 }
 
 int main(void)
