@@ -40,7 +40,7 @@ unit:
 	$(PY) -m pytest -q orchestrator/tests -n 2
 
 e2e: setup
-	$(PY) -m pytest -q tests --ignore tests/containers --ignore tests/images --ignore tests/playbooks
+	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).
 e2e-containers: setup

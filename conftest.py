@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests that boot the real guest."""
+"""Fixtures of the tests that boot the real guest, in tests/ and in the schemes' folders."""
 
 from __future__ import annotations
 
 import itertools
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,8 @@ from qbed.substrates.virtual.guest import boot
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 from cells import LIMITS, Live, Observed, plan_of
+
+ROOT = Path(__file__).parent
 
 
 @pytest.fixture
@@ -46,3 +50,10 @@ def live_lab(tmp_path: Path) -> Callable[[str], Any]:
             yield live
 
     return up
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> None:
+    """tc's plugins in the folder of `live_lab`, /mnt/tc in the guest: it may not see the cache."""
+    built = subprocess.run([ROOT / "kernel/tc-plugins.sh"], check=True, capture_output=True, text=True).stdout.strip()
+    shutil.copytree(built, tmp_path / "live" / "tc")
