@@ -6,17 +6,12 @@ environment beside this one's packages.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("Cargo.lock", "Cargo.toml", "crates", "kernel", "labs", "orchestrator", "schemes", "tools")
+from checkouts import make_checkout, qbed
+
 LAB = """\
 name: stale
 topology: {star: {hosts: 2}}
@@ -32,26 +27,9 @@ duration: 10 ms
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout that is set up: what it builds comes out of the cache."""
-    root = tmp_path_factory.mktemp("stale") / "checkout"
-    root.mkdir()
-    for name in NAMES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("target", "__pycache__"))
-        else:
-            shutil.copy2(ROOT / name, root / name)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True)
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(root / ".venv")}))
-    (packages / "qbed.pth").write_text(f"{root / 'orchestrator'}\n{sysconfig.get_path('purelib')}\n")
+    root = make_checkout(tmp_path_factory.mktemp("stale") / "checkout")
     (root / "lab.yml").write_text(LAB)
-    done = subprocess.run([root / "tools" / "setup", "--build"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
     return root
-
-
-def qbed(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command: list[str | Path] = [root / ".venv" / "bin" / "python", "-m", "qbed", *arguments]
-    everything = {key: value for key, value in os.environ.items() if key != "QBED_TOOLCHAIN"} | environment
-    return subprocess.run(command, cwd=root, env=everything, capture_output=True, text=True, check=False)
 
 
 def test_a_changed_scheme_is_built_before_it_runs(checkout: Path) -> None:

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scheme is one folder: what docs/schemes.md says is done in a scratch checkout, word for word, and nothing else is
+touched there. Its example marks one packet in `every` of those above the threshold: what must come out is arithmetic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from checkouts import make_checkout, qbed
+
+LAB = """\
+name: mine
+topology: {star: {hosts: 3}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: mine, buffer: 128 KB, threshold: 10 packets}}
+hosts: {default: {tcp: dctcp}}
+workload:
+  - flows: {pairs: [[h1, h3], [h2, h3]], size: 2 MB}
+duration: 50 ms
+"""
+CAMPAIGN = """\
+question: How many marks does it take?
+axes:
+  scheme:
+    - {name: ecn, set: {switches.default.scheme: ecn}}
+    - {name: all, set: {switches.default.every: 1}}
+    - {name: half, set: {}}
+    - {name: third, set: {switches.default.every: 3}}
+claims:
+  - name: spared
+    paper: Of the packets above the threshold, the first of each `every` is marked.
+    source: docs/schemes.md
+    sql: |
+      SELECT min(xstats['spared']) > 100 AS holds, max(xstats['spared']) AS most_spared
+      FROM queues WHERE scheme IN ('half', 'third') AND port = 's1>h3'
+figures:
+  - {kind: queue, queue: s1>h3, title: The queue}
+"""
+
+
+def block(language: str, page: str) -> str:
+    found = re.findall(rf"```{language}\n(.*?)```", page, re.S)
+    assert len(found) == 1, f"expected one block of {language} in docs/schemes.md"
+    return str(found[0])
+
+
+def state(root: Path) -> dict[str, str]:
+    """Every file outside the new folder and of what is built."""
+    built = (root / ".venv", root / "runs", root / "schemes" / "mine")
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if path.is_file() and path.suffix != ".pyc" and not any(path.is_relative_to(folder) for folder in built)
+    }
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with the scheme of docs/schemes.md and a campaign about it, run once."""
+    root = make_checkout(tmp_path_factory.mktemp("new") / "checkout")
+    page = (root / "docs" / "schemes.md").read_text()
+    before = state(root)
+    subprocess.run(["bash", "-ec", block("sh", page)], cwd=root, check=True)
+    subprocess.run(["patch", "--strip=1", "--fuzz=0"], cwd=root, input=block("diff", page), text=True, check=True)
+    (root / "runs" / "lab").mkdir(parents=True)
+    (root / "runs" / "lab" / "lab.yml").write_text(LAB)
+    (root / "runs" / "lab" / "campaign.yml").write_text(CAMPAIGN)
+    done = qbed(root, "run", "runs/lab", "--out", "runs/mine", "--no-images")
+    assert done.returncode == 0, done.stderr
+    assert "changed after the set-up: building again" in done.stderr
+    assert state(root) == before
+    return root
+
+
+def test_its_rule_decides_and_its_statistics_are_results(checkout: Path) -> None:
+    where = f"'{checkout}/runs/mine/queues.parquet' JOIN '{checkout}/runs/mine/cells.parquet' USING (cell)"
+    rows = duckdb.sql(f"SELECT scheme, xstats FROM {where} WHERE port = 's1>h3'")
+    found = {
+        name: (json.loads(xstats) if isinstance(xstats, str) else dict(xstats)) for name, xstats in rows.fetchall()
+    }
+    assert set(found) == {"ecn", "all", "half", "third"} and "spared" not in found["ecn"]
+    for name, every in {"all": 1, "half": 2, "third": 3}.items():
+        above = found[name]["marked"] + found[name]["spared"]
+        assert found[name]["unmarked"] == 0 and found[name]["marked"] > 50
+        assert found[name]["marked"] == -(-above // every), name
+    # With every: 1 the copy is the original.
+    assert found["all"]["marked"] == found["ecn"]["marked"]
+    ends = f"SELECT scheme, list(fct_ns ORDER BY flow) FROM '{checkout}/runs/mine/flows.parquet' JOIN "
+    ends += f"'{checkout}/runs/mine/cells.parquet' USING (cell) GROUP BY scheme"
+    times = dict(duckdb.sql(ends).fetchall())
+    assert times["all"] == times["ecn"] != times["half"]
+
+
+def test_it_is_in_the_report_and_in_the_reference(checkout: Path) -> None:
+    report = (checkout / "runs" / "mine" / "report.html").read_text()
+    assert "the first of each" in report and "most_spared" in report
+    page = qbed(checkout, "reference").stdout
+    section = page.partition("\n### mine\n")[2].partition("\n### ")[0]
+    assert "| `every` | a whole number | `2` | from `1` |" in section and "| `spared` | packets |" in section
+    schema = json.loads(qbed(checkout, "schema").stdout)
+    settings = schema["$defs"]["SwitchSettings"]["properties"]
+    assert "mine" in settings["scheme"]["enum"] and settings["every"]["type"] == "integer"
+
+
+def test_its_parameters_are_checked(checkout: Path) -> None:
+    refused = qbed(checkout, "compile", "runs/lab", "--set", "switches.default.every=0")
+    assert refused.returncode != 0 and "expected at least `1`, got `0`" in refused.stderr
+
+
+def test_tc_knows_it(checkout: Path) -> None:
+    built = subprocess.run([checkout / "kernel" / "tc-plugins.sh"], capture_output=True, text=True, check=True)
+    folder = built.stdout.strip()
+    words = ["tc", "qdisc", "add", "dev", "lo", "root", "mine", "help"]
+    environment = os.environ | {"TC_LIB_DIR": folder, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    usage = "Usage: ... mine limit { BYTES | PACKETSp } [ threshold { BYTES | PACKETSp } ] [ every NUMBER ]"
+    assert usage in done.stderr, done.stderr
+
+
+def test_its_own_tests_are_run_with_the_others(checkout: Path) -> None:
+    done = subprocess.run(
+        ["make", "-s", "-C", checkout / "kernel" / "tests", "check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "schemes/mine/tests/test_mine_algorithm.c: pass" in done.stdout, done.stderr
