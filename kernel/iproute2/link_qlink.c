@@ -139,8 +139,7 @@ static int qlink_parse_opt(struct link_util *lu, int argc, char **argv,
 static void qlink_print_end(struct rtattr *tb[], int shift, const char *prefix)
 {
 	struct rtattr **end = tb + shift;
-	char key[32], rate[32];
-	SPRINT_BUF(time);
+	char key[32], rate[32], time[SPRINT_BSIZE];
 
 	if (!end[IFLA_QLINK_RATE])
 		return;

@@ -45,12 +45,13 @@ static long host_ptrace(int request, int pid, long kind, void *data)
 			return fail(EINVAL);
 		if (iov->iov_len > host.size)
 			iov->iov_len = host.size;
-		if (request == PTRACE_GETREGSET)
+		if (request == PTRACE_GETREGSET) {
 			memcpy(iov->iov_base, host.registers, iov->iov_len);
-		else if (iov->iov_len != host.size)
+			return 0;
+		}
+		if (iov->iov_len != host.size)
 			return fail(EFAULT);
-		else
-			memcpy(host.registers, iov->iov_base, iov->iov_len);
+		memcpy(host.registers, iov->iov_base, iov->iov_len);
 		return 0;
 	}
 	return fail(EIO);

@@ -94,9 +94,6 @@ class QueueSettings(Strict):
 class SwitchSettings(QueueSettings):
     """Settings of a switch, or of one of its ports: the queue towards the port's peer."""
 
-    kind: Literal["linux"] | None = None
-    """What forwards: `linux`, the kernel's own forwarding and queueing."""
-
 
 def _queue(value: object) -> object:
     return {"buffer": value} if isinstance(value, str) else value
