@@ -32,7 +32,8 @@ fetch_source() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate tc "$work" || die "no code of the schemes: see above, or run make setup"
+QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate tc "$work" ||
+    die "no code of the schemes: see above, or run make setup"
 plugins=("$work"/q_*.c "$here"/iproute2/link_*.c)
 hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
 out=$cache/tc/$hash

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _NAMES = ("Cargo.lock", "Cargo.toml", "crates", "docs", "kernel", "labs", "orchestrator", "schemes", "tools")
 
 
-def make_checkout(root: Path) -> Path:
+def make_checkout(root: Path, **environment: str) -> Path:
     """This checkout's files, set up."""
     root.mkdir()
     for name in _NAMES:
@@ -27,7 +27,8 @@ def make_checkout(root: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(root / ".venv")}))
     (packages / "qbed.pth").write_text(f"{root / 'orchestrator'}\n{sysconfig.get_path('purelib')}\n")
-    done = subprocess.run([root / "tools" / "setup", "--build"], capture_output=True, text=True, check=False)
+    command, everything = [root / "tools" / "setup", "--build"], os.environ | environment
+    done = subprocess.run(command, env=everything, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return root
 
