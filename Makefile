@@ -38,7 +38,7 @@ lint:
 unit: generate
 	$(MAKE) -s -C kernel/tests check
 	tools/cargo test --quiet --workspace
-	$(PY) -m pytest -q orchestrator/tests -n 2
+	$(PY) -m pytest -q orchestrator/tests labs -n 2
 
 e2e: setup
 	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks

@@ -229,7 +229,7 @@ def test_fairness_plan_has_room_for_its_paths() -> None:
     plan = plan_of(path)
     assert plan.base_rtt_ns(0, 10) // 10**6 == 40
     assert plan.base_rtt_ns(9, 19) // 10**6 == 120
-    bdp = plan.bdp_bytes(9, 19)
+    bdp = plan.path(9, 19).rate_bps * plan.base_rtt_ns(9, 19) // 8_000_000_000
     assert 150_000_000 <= bdp <= 151_000_000
     assert int(plan.nodes[9].sysctls["net/ipv4/tcp_wmem"].split()[2]) > 2 * bdp
     assert plan.memory_bytes > 3 * bdp

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -70,6 +71,25 @@ def test_no_two_modules_import_each_other() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         raise AssertionError("a circle of imports: " + " -> ".join(error.args[1])) from None
+
+
+def test_functions_are_short() -> None:
+    """Up to 60 lines below the signature and 8 parameters; a command's parameters are its options."""
+    wrong = []
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(one.arg not in ("self", "cls") for one in parameters)
+                lines = (node.end_lineno or 0) - node.body[0].lineno + 1
+                if lines > 60 or (count > 8 and not is_command(node)):
+                    wrong.append(f"{module}:{node.lineno} {node.name}: {lines} lines, {count} parameters")
+    assert wrong == []
+
+
+def is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether Typer reads the signature."""
+    return "typer." in ast.unparse(node.args)
 
 
 def test_any_module_may_be_imported_first() -> None:

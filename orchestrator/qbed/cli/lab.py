@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from qbed.errors import LabError
+from qbed.cli.run import parse_settings
 from qbed.lab.library import find
-from qbed.language.source import scalar
 
 if TYPE_CHECKING:
     from qbed.network.resolve import ResolvedLab
@@ -28,22 +27,11 @@ Sets = Annotated[
 Seed = Annotated[int | None, typer.Option(help="Instead of the lab's own.", min=0, max=2**32 - 1)]
 
 
-def parse_sets(sets: list[str] | None) -> dict[str, Any]:
-    """`--set links.default.rate="1 Gbit/s"` options as overrides. LabError for one without `=`."""
-    overrides: dict[str, Any] = {}
-    for text in sets or []:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise LabError([f"--set {text}: expected FIELD=VALUE"])
-        overrides[name.strip()] = scalar(value)
-    return overrides
-
-
 def load(lab: Path, sets: list[str] | None) -> ResolvedLab:
     """The lab; its warnings go to stderr."""
     from qbed.network.load import load_lab
 
-    loaded = load_lab(lab, parse_sets(sets))
+    loaded = load_lab(lab, parse_settings(sets or []))
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return loaded

@@ -271,11 +271,6 @@ class Plan(Part):
         there, back = self.path(source, destination), self.path(destination, source)
         return there.transit_ns(there.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
 
-    def bdp_bytes(self, source: int, destination: int) -> int:
-        """The path's rate times its base RTT."""
-        rate = self.path(source, destination).rate_bps
-        return rate * self.base_rtt_ns(source, destination) // 8_000_000_000
-
     def node_index(self, name: str) -> int:
         """The index of a node. KeyError if there is none of that name."""
         return self._indices[name]

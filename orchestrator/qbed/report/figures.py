@@ -99,7 +99,7 @@ class Artist:
     def queue(self, spec: Figure) -> Any:
         """Occupancy over time: the mean of each interval as a line, its extremes as a band; one cell a series."""
         series = self.series_of(spec)
-        key = f'"{series}"' if series else "''"
+        key = _key(series)
         cells = self.rows(
             f"SELECT any_value({key}), min(cell), arg_min(bottleneck, cell) FROM cells"
             f" WHERE {spec.where or 'true'} GROUP BY {key} ORDER BY min(cell)"
@@ -160,7 +160,7 @@ class Artist:
         if spec.x is not None:
             return self._percentiles(spec, value, title)
         series = self.series_of(spec)
-        key = f'"{series}"' if series else "''"
+        key = _key(series)
         shares = [i / CDF_POINTS for i in range(CDF_POINTS + 1)]
         rows = self.rows(
             f"SELECT any_value({key}), quantile_disc({value}, {shares}), count(*) FROM flows"
@@ -186,7 +186,7 @@ class Artist:
 
     def _percentiles(self, spec: Figure, value: str, title: str) -> Any:
         series, x = self.series_of(spec), spec.x
-        key = f'"{series}"' if series else "''"
+        key = _key(series)
         rows = self.rows(
             f'SELECT any_value({key}), "{x}", quantile_cont({value}, [0.01, 0.5, 0.99]) FROM flows'
             f' WHERE fct_ns IS NOT NULL AND ({spec.where or "true"}) GROUP BY {key}, "{x}" ORDER BY min(cell)'
@@ -224,7 +224,7 @@ class Artist:
     def _per_cell(self, spec: Figure, value: str, title: str) -> Any:
         """The mean over cells, with the smallest and the largest as whiskers: lines along `x`, bars without it."""
         series, x = self.series_of(spec), self.x_of(spec)
-        key, along = (f'"{series}"' if series else "''"), (f'"{x}"' if x else "''")
+        key, along = _key(series), _key(x)
         rows = self.rows(
             f"SELECT any_value({key}), any_value({along}), avg({value}), min({value}), max({value}) FROM cells"
             f" WHERE {value} IS NOT NULL AND ({spec.where or 'true'}) GROUP BY {key}, {along} ORDER BY min(cell)"
@@ -295,6 +295,11 @@ class Artist:
         if spec.kind != "scatter" and not spec.log_y:
             figure.update_yaxes(rangemode="tozero")
         return figure
+
+
+def _key(axis: str | None) -> str:
+    """An axis as SQL names it; without one all rows are one group."""
+    return f'"{axis}"' if axis else "''"
 
 
 def words(name: str | None) -> str:

@@ -8,7 +8,7 @@ real s < 0 with a positive eta.
 
 The paper asks for s < s*, with s* of its equation (6). There eta of its equation (2) is negative: the numerator of (2)
 changes its sign once below zero, far above that s*, and eta is positive between that root and zero.
-`test_stability.py` shows both; `labs/stability` asks the real system.
+`test_lemma.py` shows both; the lab asks the real system.
 """
 
 from __future__ import annotations

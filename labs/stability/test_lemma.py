@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from qbed.stability import Loop
+from lemma import Loop
 
 loops = st.builds(
     lambda capacity, rtt, share: Loop(capacity, rtt, share * rtt),
