@@ -27,7 +27,8 @@ def make_checkout(root: Path, **environment: str) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(root / ".venv")}))
     (packages / "qbed.pth").write_text(f"{root / 'orchestrator'}\n{sysconfig.get_path('purelib')}\n")
-    command, everything = [root / "tools" / "setup", "--build"], os.environ | environment
+    command: list[str | Path] = [root / "tools" / "setup", "--build"]
+    everything = os.environ | environment
     done = subprocess.run(command, env=everything, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return root
@@ -35,6 +36,6 @@ def make_checkout(root: Path, **environment: str) -> Path:
 
 def qbed(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command of a checkout's qbed."""
-    command = [root / ".venv" / "bin" / "python", "-m", "qbed", *arguments]
+    command: list[str | Path] = [root / ".venv" / "bin" / "python", "-m", "qbed", *arguments]
     everything = {key: value for key, value in os.environ.items() if key != "QBED_TOOLCHAIN"} | environment
     return subprocess.run(command, cwd=root, env=everything, capture_output=True, text=True, check=False)

@@ -330,5 +330,5 @@ def test_a_field_in_two_spellings_is_one_field(tmp_path: Path) -> None:
     ):
         file = tmp_path / "campaign.yml"
         file.write_text(yaml.safe_dump({"question": "Which of the two?", **campaign}))
-        with pytest.raises(CampaignError, match="is the field `switches.*` once more"):
+        with pytest.raises(CampaignError, match=r"is the field `switches.*` once more"):
             load_campaign(file)

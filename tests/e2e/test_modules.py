@@ -96,7 +96,7 @@ def test_a_module_may_have_several_files_and_a_linked_object(checkout: Path, cac
     (folder / "Kbuild").write_text("obj-m := two.o\ntwo-y := main.o deep/other.o core.o\n")
     (folder / "main.c").write_text(MAIN)
     (folder / "deep" / "other.c").write_text(OTHER)
-    command = [
+    command: list[str | Path] = [
         "cc",
         "-O2",
         "-ffreestanding",
