@@ -117,11 +117,7 @@ impl Gate {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Vec::new()),
             Err(error) => return Err(Failure::new(format!("{DEVICE}: reading: {error}"))),
         }
-        let Some(end) = self.received.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
-        let rest = self.received.split_off(end + 1);
-        let lines = std::mem::replace(&mut self.received, rest);
-        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        Ok(lines.map(parse).collect())
+        Ok(lines(&mut self.received).iter().map(|line| parse(line)).collect())
     }
 
     pub fn send(&mut self, event: &Event) -> Result<()> {
@@ -140,6 +136,14 @@ impl Gate {
         }
         Ok(parse(line.as_bytes()))
     }
+}
+
+/// Splits what came on a stream into whole lines; keeps the rest.
+pub fn lines(received: &mut Vec<u8>) -> Vec<Vec<u8>> {
+    let Some(end) = received.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
+    let rest = received.split_off(end + 1);
+    let whole = std::mem::replace(received, rest);
+    whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
 fn parse(line: &[u8]) -> std::result::Result<Command, String> {
@@ -181,5 +185,13 @@ mod tests {
         assert_eq!(serde_json::from_str::<Command>(r#"{"command": "stop"}"#).unwrap(), Command::Stop);
         let advance = serde_json::from_str::<Command>(r#"{"command": "advance", "id": 2, "ns": 5}"#).unwrap();
         assert_eq!(advance, Command::Advance { id: 2, ns: 5 });
+    }
+
+    #[test]
+    fn a_line_is_whole_or_waits() {
+        let mut received = b"one\n\ntwo\nthr".to_vec();
+        assert_eq!(lines(&mut received), [b"one".to_vec(), b"two".to_vec()]);
+        assert_eq!(received, b"thr");
+        assert!(lines(&mut received).is_empty());
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The clients of `control.sock`.
 
-use crate::container::relay::{lines, Client, Relay};
+use crate::container::relay::{Client, Relay};
 use crate::container::{PATIENCE, SOCKET};
 use crate::failure::{Of, Result};
+use crate::gate::lines;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,9 +2,9 @@
 //! The node itself, while it runs: a guest with a kernel of ours, or an agent on the host's; and our end of its gate.
 
 use crate::container::evidence::Start;
-use crate::container::relay::lines;
 use crate::container::PATIENCE;
 use crate::failure::{Of, Result};
+use crate::gate::lines;
 use crate::machine;
 use crate::plan::place::Place;
 use crate::plan::{End, Plan};

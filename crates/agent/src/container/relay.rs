@@ -48,14 +48,6 @@ impl Relay {
     }
 }
 
-/// Splits what came on a stream into whole lines; keeps the rest.
-pub fn lines(received: &mut Vec<u8>) -> Vec<Vec<u8>> {
-    let Some(end) = received.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
-    let rest = received.split_off(end + 1);
-    let whole = std::mem::replace(received, rest);
-    whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,13 +77,5 @@ mod tests {
         assert_eq!(relay.left(1), [runs.as_u64().unwrap()]);
         assert!(relay.left(1).is_empty());
         assert_eq!(relay.event(json!({"event": "exit", "id": runs, "code": 0})).0, Some(0));
-    }
-
-    #[test]
-    fn a_line_is_whole_or_waits() {
-        let mut received = b"one\n\ntwo\nthr".to_vec();
-        assert_eq!(lines(&mut received), [b"one".to_vec(), b"two".to_vec()]);
-        assert_eq!(received, b"thr");
-        assert!(lines(&mut received).is_empty());
     }
 }
