@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds the kernel modules, ours (kernel/modules/NAME/) and every scheme's (schemes/NAME/kernel/), each into the cache of a
-# kernel that kernel/build.sh built, under the hash of that module's own files and of the headers that all share. So an
-# edit builds one.
+# Builds the kernel modules, ours (kernel/modules/NAME/) and every scheme's (schemes/NAME/kernel/), each into the cache
+# of a kernel that kernel/build.sh built, under the hash of that module's own files and of the headers that all share.
+# So an edit builds one.
 #
-#   kernel/modules.sh KERNEL            prints a hash over all of them, then the folder of each module's build, a line each
-#   kernel/modules.sh --stage FOLDER    only puts what make sees into a new folder (modules/Kbuild says how to build there)
+#   kernel/modules.sh KERNEL            prints a hash over all of them, then the folder of each module's build
+#   kernel/modules.sh --stage FOLDER    only makes a folder with what make sees (modules/Kbuild says how to build there)
 #
 # A folder with a Kbuild is a module: nothing else names it. A scheme's has the code that is generated from scheme.yml
 # beside its own, by the package qbed: that of .venv, or of the Python that QBED_PYTHON names.
@@ -30,6 +30,7 @@ stage() {
         [ ! -e "$1/$name" ] || die "$folder: there is another module in a folder of that name"
         cp -r "$folder" "$1/$name"
     done
+    find "$1" \( -name '.*' -o -name '*~' \) -type f -delete # an editor's, which tools/sources does not count either
     QBED_SCHEMES=$root/schemes "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate kernel "$1" ||
         die "no code of the schemes: see above, or run make setup"
 }

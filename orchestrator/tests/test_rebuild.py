@@ -78,6 +78,7 @@ def test_new_and_lost_sources_are_noticed(scratch: Path) -> None:
 def test_the_same_content_at_another_time_is_no_change(scratch: Path) -> None:
     os.utime(scratch / ECN)
     (scratch / "schemes" / ".swap").touch()
+    (scratch / "schemes" / "ecn" / "kernel" / ".sch_ecn.c.swp").touch()
     assert changed_sources() == []
     (scratch / "tools" / "sources").unlink()
     assert changed_sources() == []  # and the record has the new times
