@@ -91,10 +91,10 @@ def run(
         for warning in experiment.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         cores = sorted(os.sched_getaffinity(0))
-        hands = substrate(name).cells_at_once or jobs or len(cores)
+        workers = substrate(name).cells_at_once or jobs or len(cores)
         screen = _Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
         with screen.bar:
-            mine = [cores[i % len(cores)] for i in range(hands)]
+            mine = [cores[i % len(cores)] for i in range(workers)]
             outcome = conduct(experiment, mine, screen, images=images, fresh=fresh)
         _tell(outcome, screen.console)
         return experiment, outcome

@@ -57,7 +57,7 @@ class Totals:
     invalid: int = 0
 
 
-class _Hand:
+class _Process:
     """One worker process, from the runner's side."""
 
     def __init__(self, task: Task, core: int) -> None:
@@ -95,15 +95,15 @@ def run_cells(task: Task, cores: list[int], watcher: Watcher) -> Totals:
     open_cells = [number for number in range(len(task.matrix)) if not store.finished(number)]
     totals = Totals(len(task.matrix), len(task.matrix) - len(open_cells))
     todo = iter(open_cells)
-    hands: list[_Hand] = []
+    workers: list[_Process] = []
     with _interruptible(), (task.out / "cells" / WALL_TIMES).open("a") as times:
         try:
             for core, number in zip(cores, todo, strict=False):
-                hands.append(_Hand(task, core))
-                hands[-1].give(number)
+                workers.append(_Process(task, core))
+                workers[-1].give(number)
             done = 0
-            while any(hand.cell is not None for hand in hands):
-                for outcome in _next(hands, task, todo):
+            while any(worker.cell is not None for worker in workers):
+                for outcome in _next(workers, task, todo):
                     done += 1
                     setattr(totals, outcome.status, getattr(totals, outcome.status) + 1)
                     times.write(json.dumps({"cell": outcome.cell, "wall_s": round(outcome.wall_s, 3)}) + "\n")
@@ -113,45 +113,45 @@ def run_cells(task: Task, cores: list[int], watcher: Watcher) -> Totals:
                         raise RunAbortedError(
                             f"{outcome.error}; finished cells are kept, and a later run goes on from there"
                         )
-                watcher.progress(done, sum(hand.fraction for hand in hands if hand.cell is not None))
+                watcher.progress(done, sum(worker.fraction for worker in workers if worker.cell is not None))
         except KeyboardInterrupt:
             left = len(open_cells) - totals.complete - totals.failed - totals.invalid
             raise RunStoppedError(
                 f"stopped; finished cells are kept in {task.out}, {left} are left: the same command goes on from there"
             ) from None
         finally:
-            _stop_all(hands)
+            _stop_all(workers)
     return totals
 
 
-def _next(hands: list[_Hand], task: Task, todo: Iterator[int]) -> list[Outcome]:
+def _next(workers: list[_Process], task: Task, todo: Iterator[int]) -> list[Outcome]:
     """Wait for messages and hand out the next cells; a worker that died is replaced."""
     outcomes: list[Outcome] = []
-    by_pipe: dict[object, _Hand] = {hand.pipe: hand for hand in hands if hand.cell is not None}
+    by_pipe: dict[object, _Process] = {worker.pipe: worker for worker in workers if worker.cell is not None}
     for pipe in wait(list(by_pipe)):  # type: ignore[arg-type]
-        hand = by_pipe[pipe]
-        cell = hand.cell
+        worker = by_pipe[pipe]
+        cell = worker.cell
         assert cell is not None
         try:
-            message: float | Outcome = hand.pipe.recv()
+            message: float | Outcome = worker.pipe.recv()
         except (EOFError, OSError):
-            hand.join()
-            message = _died(hand, task, cell)
-            hands[hands.index(hand)] = hand = _Hand(task, hand.core)
+            worker.join()
+            message = _died(worker, task, cell)
+            workers[workers.index(worker)] = worker = _Process(task, worker.core)
         if isinstance(message, float):
-            hand.fraction = message
+            worker.fraction = message
             continue
         outcomes.append(message)
-        hand.cell = None
+        worker.cell = None
         number = next(todo, None)
         if number is not None and not message.fatal:
-            hand.give(number)
+            worker.give(number)
     return outcomes
 
 
-def _died(hand: _Hand, task: Task, number: int) -> Outcome:
+def _died(worker: _Process, task: Task, number: int) -> Outcome:
     """The worker itself was killed (the kernel's out-of-memory killer does that)."""
-    code = hand.process.exitcode or 0
+    code = worker.process.exitcode or 0
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
     cell = task.matrix.cell(number)
     error = f"the worker process was {how}"
@@ -160,13 +160,13 @@ def _died(hand: _Hand, task: Task, number: int) -> Outcome:
     return Outcome(number, "failed", error, 0.0)
 
 
-def _stop_all(hands: list[_Hand]) -> None:
+def _stop_all(workers: list[_Process]) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C must not leave guests behind
     try:
-        for hand in hands:
-            hand.stop()
-        for hand in hands:
-            hand.join()
+        for worker in workers:
+            worker.stop()
+        for worker in workers:
+            worker.join()
     finally:
         signal.signal(signal.SIGINT, before)
 
