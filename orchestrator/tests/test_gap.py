@@ -70,7 +70,7 @@ def test_metrics_stand_side_by_side_as_means_over_seeds(tmp_path: Path) -> None:
         ([80.0, 80.0], {"late_share_of_rtt": 0.05}, "timers late by 5.0% of the shortest round trip"),
         ([80.0, 80.0], {"cpu_share": 0.95}, "the machine's cores were busy"),
         ([80.0, 80.0], {}, "the order of packets"),
-        ([None, 100.0], {}, "invalid in containers: deadlines ran late"),
+        ([None, 100.0], {}, "invalid on the other substrate: deadlines ran late"),
     ],
 )
 def test_the_evidence_names_the_likely_cause(

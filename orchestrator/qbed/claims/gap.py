@@ -63,7 +63,7 @@ class Gap:
     def text(self) -> str:
         """Markdown."""
         head = f"# virtual and {self.substrate} (dilation {self.dilation})\n\n"
-        table = "| setting | metric | virtual | in containers | difference | tolerated | likely cause |\n"
+        table = f"| setting | metric | virtual | {self.substrate} | difference | tolerated | likely cause |\n"
         table += "|---|---|---|---|---|---|---|\n"
         for row in self.rows:
             cells = (row.setting or "-", row.metric, _show(row.virtual), _show(row.other), _difference(row))
@@ -152,7 +152,7 @@ def _cause(virtual: float | None, other: float | None, spread: float, evidence: 
     found = list(evidence)
     bad = next((one for one in found if one["status"] != "complete"), None)
     if bad is not None:
-        return f"{bad['status']} in containers: {bad['why'].splitlines()[0] if bad['why'] else 'no reason given'}"
+        return f"{bad['status']} on the other substrate: {bad['why'].splitlines()[0] if bad['why'] else 'no reason given'}"
     if virtual is None or other is None:
         return "no value on one of the two"
     if virtual == other:

@@ -115,7 +115,7 @@ def _tell_gap(experiments: list[Experiment]) -> bool:
     gap = compare(virtual.task.out, other.task.out, virtual.campaign.gap)
     for row in gap.broken:
         where = f" ({row.setting})" if row.setting else ""
-        seen = f"{row.virtual} in virtual time, {row.other} in containers; tolerated {row.band}"
+        seen = f"{row.virtual} in virtual time, {row.other} on {gap.substrate}; tolerated {row.band}"
         print(f"gap: {row.metric}{where}: {seen}; {row.cause}", file=sys.stderr)
     print(write_gap(virtual.task.out.parent, gap))
     return bool(gap.broken)
