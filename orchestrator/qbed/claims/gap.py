@@ -152,7 +152,8 @@ def _cause(virtual: float | None, other: float | None, spread: float, evidence: 
     found = list(evidence)
     bad = next((one for one in found if one["status"] != "complete"), None)
     if bad is not None:
-        return f"{bad['status']} on the other substrate: {bad['why'].splitlines()[0] if bad['why'] else 'no reason given'}"
+        why = bad["why"].splitlines()[0] if bad["why"] else "no reason given"
+        return f"{bad['status']} on the other substrate: {why}"
     if virtual is None or other is None:
         return "no value on one of the two"
     if virtual == other:
