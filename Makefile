@@ -76,8 +76,8 @@ bench: setup
 	$(PY) -m bench.run
 
 generate: setup
-	$(QBED) reference > docs/lab-file.md
-	$(QBED) schema > docs/lab.schema.json
+	$(QBED) reference > docs/.lab-file.md && mv docs/.lab-file.md docs/lab-file.md
+	$(QBED) schema > docs/.lab.schema.json && mv docs/.lab.schema.json docs/lab.schema.json
 	$(PY) playbooks/reference.py
 	$(PY) orchestrator/tests/rooms.py
 

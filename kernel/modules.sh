@@ -44,7 +44,8 @@ kernel=$1
 kernel_hash=$(basename "$kernel")
 built=$kernel/modules
 work=$(mktemp -d "$kernel/.modules-XXXXXX")
-trap 'trap "" INT TERM HUP; rm -rf "$work"' EXIT
+place=
+trap 'trap "" INT TERM HUP; rm -rf "$work" $place' EXIT
 trap 'exit 130' INT TERM HUP
 stage "$work/source"
 
@@ -72,7 +73,8 @@ find_missing() {
 # Those that are not there, in one make: most of its time is spent before it compiles. A path may come to be in a module
 # (__FILE__), so they are always built in the same place; each appears whole or not at all.
 build() {
-    local place=$kernel/modules.new log=$kernel/modules.log name module
+    local log=$kernel/modules.log name module
+    place=$kernel/modules.new
     rm -rf "$place"
     mv "$work/source" "$place"
     make -C "$kernel/build" ARCH=um M="$place" FOLDERS="${missing[*]}" -j"$jobs" modules >"$log" 2>&1 </dev/null ||

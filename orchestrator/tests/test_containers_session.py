@@ -78,6 +78,9 @@ def test_a_node_that_hangs_is_not_waited_for_without_end(
 def test_a_lab_is_up_once(clab: FakeContainerlab, tmp_path: Path) -> None:
     assert up(tmp_path).exit_code == 0
     assert "the lab tiny is up already" in str(up(tmp_path).exception)
+    calls = list(clab.calls)
+    again = qbed("up", str(tmp_path / "lab"), "--on", "containerlab")  # refused before it is calibrated
+    assert "the lab tiny is up already" in str(again.exception) and clab.calls == calls
     again = qbed("up", str(tmp_path / "lab"))
     assert "the lab tiny is up already" in str(again.exception)
     assert qbed("down", "--all").exit_code == 0

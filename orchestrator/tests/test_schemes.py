@@ -205,6 +205,7 @@ def test_a_new_scheme_is_one_new_folder(tmp_path: Path, monkeypatch: pytest.Monk
         ("    default: 1000 packets\n", "", "a scheme needs the parameter `buffer` and its default"),
         ("1000 packets", "1000", "expected an amount such as `128 KB` or `20 packets`, got `1000`"),
         ("type: amount", "type: mount", "parameters[0].type: "),
+        ("    attribute: {", "    packets: {", "expected `bytes` and `packets` of the amount `buffer`"),
         ("title: A queue", "titel: A queue", "scheme.yml:3:1: titel: unknown field; did you mean `title`?"),
     ],
 )

@@ -98,4 +98,6 @@ def test_what_it_cannot_do_is_said(folder: Path) -> None:
     assert done.returncode == 1 and "this plan was not recorded" in done.stderr
     done = qbed(folder, "run", "lab", "--on", "replays")
     assert done.returncode == 2 and "`replay`" in done.stderr
+    done = qbed(folder, "run", "lab", "--on", "replay,virtual", "--no-images", "--out", "turned")
+    assert done.returncode == 0 and json.loads((folder / "turned" / "gap.json").read_bytes())["reference"] == "replay"
     assert "4 cells in" in qbed(folder, "doctor", "--on", "replay").stdout

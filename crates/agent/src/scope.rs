@@ -57,7 +57,7 @@ impl Scope {
 
     /// Whether all of the lab is here: no link leads to another agent.
     pub fn is_whole(&self) -> bool {
-        !self.on_wall_clock()
+        self.here.len() == self.presences.len()
     }
 
     /// The links with an end here.

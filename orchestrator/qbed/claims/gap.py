@@ -52,6 +52,8 @@ class Gap:
 
     virtual: str
     other: str
+    reference: str
+    """The substrate of `virtual`."""
     substrate: str
     dilation: int
     rows: list[Row]
@@ -62,8 +64,8 @@ class Gap:
 
     def text(self) -> str:
         """Markdown."""
-        head = f"# virtual and {self.substrate} (dilation {self.dilation})\n\n"
-        table = f"| setting | metric | virtual | {self.substrate} | difference | tolerated | likely cause |\n"
+        head = f"# {self.reference} and {self.substrate} (dilation {self.dilation})\n\n"
+        table = f"| setting | metric | {self.reference} | {self.substrate} | difference | tolerated | likely cause |\n"
         table += "|---|---|---|---|---|---|---|\n"
         for row in self.rows:
             cells = (row.setting or "-", row.metric, _show(row.virtual), _show(row.other), _difference(row))
@@ -84,7 +86,8 @@ def _difference(row: Row) -> str:
 
 def compare(virtual: Path, other: Path, bands: Mapping[str, Band]) -> Gap:
     """Compare two run folders of one campaign, cell by cell of equal settings."""
-    identity = RunFolder(other).identity().get("substrate", {})
+    dilation = RunFolder(other).identity().get("substrate", {}).get("dilation", 1)
+    reference, substrate = (RunFolder(run).substrate() for run in (virtual, other))
     axes = [axis["name"] for axis in RunFolder(virtual).identity()["matrix"]["axes"] if axis["name"] != "seed"]
     here, there = connect(virtual), connect(other)
     try:
@@ -99,7 +102,7 @@ def compare(virtual: Path, other: Path, bands: Mapping[str, Band]) -> Gap:
         here.close()
         there.close()
     kept = [row for row in rows if row.band or row.virtual or row.other]
-    return Gap(str(virtual), str(other), str(identity.get("name")), int(identity.get("dilation", 1)), kept)
+    return Gap(str(virtual), str(other), reference, substrate, int(dilation), kept)
 
 
 def _settings(connection: Connection, axes: list[str]) -> dict[str, list[int]]:

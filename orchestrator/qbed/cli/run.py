@@ -91,7 +91,7 @@ def run(
         for warning in experiment.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         cores = sorted(os.sched_getaffinity(0))
-        workers = substrate(name).cells_at_once or jobs or len(cores)
+        workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
         screen = _Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
         with screen.bar:
             mine = [cores[i % len(cores)] for i in range(workers)]
@@ -115,7 +115,7 @@ def _tell_gap(experiments: list[Experiment]) -> bool:
     gap = compare(virtual.task.out, other.task.out, virtual.campaign.gap)
     for row in gap.broken:
         where = f" ({row.setting})" if row.setting else ""
-        seen = f"{row.virtual} in virtual time, {row.other} on {gap.substrate}; tolerated {row.band}"
+        seen = f"{row.virtual} on {gap.reference}, {row.other} on {gap.substrate}; tolerated {row.band}"
         print(f"gap: {row.metric}{where}: {seen}; {row.cause}", file=sys.stderr)
     print(write_gap(virtual.task.out.parent, gap))
     return bool(gap.broken)

@@ -51,6 +51,7 @@ def up(
     (name,) = parse_substrates(on, single=True)
     plan = compile_lab(load_lab(file, parse_settings(set_ or [])), seed)
     where, dilation = substrate(name), parse_dilation(dilate)
+    where.refuse_second(plan.lab)
     if dilation is None and where.clock == "wall":
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
 

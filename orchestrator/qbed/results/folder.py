@@ -100,7 +100,10 @@ class RunFolder:
 
     def substrate(self) -> str:
         """The name of the substrate that the run is on."""
-        return str(self.identity().get("substrate", {}).get("name", DEFAULT))
+        try:
+            return str(self.identity().get("substrate", {}).get("name", DEFAULT))
+        except StoreError:
+            return DEFAULT
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from qbed.substrates import DEFAULT, Finding, substrate, substrates
+from qbed.substrates import DEFAULT, Finding, SubstrateError, names, substrate
 
 DISK_BYTES = 1 << 30
 TOOLS = {
@@ -24,13 +24,22 @@ TOOLS = {
 
 def examine_machine(on: str | None = None) -> Iterator[Finding]:
     """Every check, one after the other. `on`: for a substrate; without it for all, of which only one is needed."""
-    for one in substrates() if on is None else [substrate(on)]:
-        for finding in one.examine():
-            needed = one.name in (on, DEFAULT) or finding.state == "good"
+    for name in names() if on is None else [on]:
+        for finding in _examine(name):
+            needed = name in (on, DEFAULT) or finding.state == "good"
             yield finding if needed else replace(finding, state="optional")
     yield from _cores()
     yield from _disk()
     yield from _tools()
+
+
+def _examine(name: str) -> Iterator[Finding]:
+    try:
+        one = substrate(name)
+    except SubstrateError as error:
+        yield Finding(name, "missing", str(error))
+    else:
+        yield from one.examine()
 
 
 def _cores() -> Iterator[Finding]:

@@ -205,6 +205,8 @@ class Scheme(Strict):
                     parameter.parse(value)
             if parameter.power_of_two and parameter.type != "number":
                 raise ValueError(f"expected the type `number` of the parameter `{parameter.name}`, a power of two")
+            if (parameter.bytes is None) != (parameter.packets is None):
+                raise ValueError(f"expected `bytes` and `packets` of the amount `{parameter.name}`, or one other type")
         if self.child is not None:
             for name in (self.child.parameter, *self.child.given.values()):
                 if name not in self.by_name or self.by_name[name].default is None:

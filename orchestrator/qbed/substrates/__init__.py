@@ -12,7 +12,7 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -69,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Lack:
-    """What a plan needs and this machine does not have, in words. `of`: the module or program; `node`: who needs it."""
+    """What a plan needs and this machine does not have, in words. `of`: the module or program."""
 
     kind: Literal["module", "program"]
     of: str
@@ -180,6 +180,9 @@ class Substrate(Protocol):
         here.
         """
 
+    def refuse_second(self, name: str) -> None:
+        """`SessionError` if a lab of this name is up, here or on another substrate."""
+
     def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
         """Bring a lab up, without its workload: returns when its nodes are ready."""
 
@@ -219,16 +222,23 @@ def substrate(name: str) -> Substrate:
     """The substrate of a name. SubstrateError if there is none."""
     if name not in _packages():
         raise SubstrateError(f"there is no substrate {name}{nearest(name, names())}")
-    found: Substrate = importlib.import_module(f"{_packages()[name]}.substrate").substrate()
+    try:
+        found: Substrate = importlib.import_module(f"{_packages()[name]}.substrate").substrate()
+    except Exception as error:  # of a package that may be anybody's
+        raise SubstrateError(f"the substrate {name} cannot be used: {type(error).__name__}: {error}") from error
     return found
 
 
 def substrates() -> list[Substrate]:
-    """All of them."""
-    return [substrate(name) for name in names()]
+    """All that can be used: one that is broken does not keep the labs of the others up."""
+    found = []
+    for name in names():
+        with suppress(SubstrateError):
+            found.append(substrate(name))
+    return found
 
 
-def refuse_second(name: str, on: str) -> None:
+def refuse_elsewhere(name: str, on: str) -> None:
     """SessionError if a lab of this name is up on another substrate than `on`."""
     for other in substrates():
         if other.name != on and (there := other.find(name)) is not None:

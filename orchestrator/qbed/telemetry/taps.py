@@ -19,7 +19,6 @@ from qbed.errors import QbedError
 SAMPLE, EVENT, SUMMARY, HISTOGRAM = 1, 2, 3, 4
 OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark", "signal")
 CHUNK_BYTES = 8 << 20
-MAX_HISTOGRAM_BINS = 8187  # `length` is a u16: (65528 - 24) / 8
 
 _HEADER: list[Any] = [("type", "<u2"), ("length", "<u2"), ("id", "<u4"), ("time_ns", "<i8")]
 HEADER_DTYPE = np.dtype(_HEADER)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows cross the network. A transport is a file or a folder here and a line in `KINDS`: it takes the flows of the
+//! How flows cross the network. A transport is a file or a folder here and a line in `ALL`: it takes the flows of the
 //! workloads that name it, asks the world for topics of its own, and is told of what it watches and of its deadlines.
 
 mod cbr;

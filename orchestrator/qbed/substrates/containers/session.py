@@ -14,7 +14,7 @@ from typing import Any
 
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
-from qbed.substrates import Samples, SessionError, Status, refuse_second
+from qbed.substrates import Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.containers import NAME
 from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
 from qbed.substrates.containers.engine import Engine
@@ -41,12 +41,7 @@ ANSWER_S = 30.0
 
 def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) -> None:
     """Bring a lab up: returns when its nodes run. What a crash left of it is taken away first. `images` by role."""
-    name = plan.lab
-    refuse_second(name, NAME)
-    before = read_record(name)
-    if before is not None and before.state == "up":
-        raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
-    dilation = placement.dilation
+    name, dilation = plan.lab, placement.dilation
     folder = state_folder() / name / CELL
     record = Record(
         name=name,
@@ -75,13 +70,24 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
         raise
 
 
+def refuse_second(name: str) -> None:
+    """SessionError if a lab of this name is up, in containers or elsewhere."""
+    refuse_elsewhere(name, NAME)
+    before = read_record(name)
+    if before is not None and before.state == "up":
+        raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
+
+
 def samples(folder: Path, plan: Plan) -> Samples:
     """What the nodes of a folder write, or wrote before it became one.
 
     All nodes have one clock, the machine's: between two of them nothing can drift. `error_ns` is by how much their
     deadlines ran late; it is null until a node has said it, which it does at its end.
     """
-    place = json.loads((folder / NODES / plan.nodes[0].name / PLACE).read_bytes())
+    try:
+        place = json.loads(next(folder.glob(f"{NODES}/*/{PLACE}")).read_bytes())
+    except (StopIteration, FileNotFoundError):
+        raise SessionError(f"{folder} has no samples: its nodes have not begun") from None
     wall = read_wall(folder / OUT)
     error_ns = None if wall is None else wall.latest_ns // wall.dilation
     clock: Message = {"event": "clock", "lab": plan.lab, "unit": "ns since the lab's epoch", "substrate": NAME}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbed.errors import QbedError
+from qbed.places import checkout
 from qbed.plan.model import Plan
 from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Samples
 from qbed.substrates.containers import NAME, containerlab, session
@@ -16,6 +17,8 @@ from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.images import images, role
 from qbed.substrates.containers.labs import read_record, records
 from qbed.substrates.containers.placement import Machine, place
+
+MEND = "install Docker and Containerlab" if checkout() is None else "make containers"
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,11 @@ class ContainersSubstrate:
         placement = place(plan, self.machine, dilation)
         return ContainersCell(folder, plan, placement, self._images_of(plan))
 
+    def refuse_second(self, name: str) -> None:
+        session.refuse_second(name)
+
     def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
+        self.refuse_second(plan.lab)  # before images are built
         placement = place(plan, self.machine, dilation)
         session.start(plan, file, placement, self._images_of(plan))
         notes = list(placement.notes)
@@ -70,7 +77,7 @@ class ContainersSubstrate:
             try:
                 look()
             except QbedError as error:
-                yield Finding(what, "missing", f"for labs in containers: {error}", "make containers")
+                yield Finding(what, "missing", f"for labs in containers: {error}", MEND)
             else:
                 yield Finding(what, "good", "labs in containers can use it")
 

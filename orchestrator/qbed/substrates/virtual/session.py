@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbed.plan.model import Plan
-from qbed.substrates import Samples, SessionError, Status, refuse_second
+from qbed.substrates import Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.provision import HIDDEN, SEEN, TOOLS
@@ -150,13 +150,18 @@ def sessions() -> list[Session]:
     return found
 
 
+def refuse_second(name: str) -> None:
+    """SessionError if a lab of this name is up, in virtual time or elsewhere."""
+    if session(name).is_up():
+        raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
+    refuse_elsewhere(name, NAME)
+
+
 def start(plan: Plan, file: Path) -> None:
     """Bring a lab up: returns when its nodes are ready. The keeper and the guest go on when this process ends."""
     one = session(plan.lab)
     one.home.parent.mkdir(parents=True, exist_ok=True)
-    if one.is_up():
-        raise SessionError(f"the lab {plan.lab} is up already; `qbed down {plan.lab}` takes it down")
-    refuse_second(plan.lab, NAME)
+    refuse_second(plan.lab)
     one.clean()
     one.home.mkdir(mode=0o700)
     one.folder.mkdir()

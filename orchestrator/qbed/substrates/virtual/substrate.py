@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from qbed.plan.model import Plan
@@ -23,11 +24,16 @@ class VirtualSubstrate:
     clock: Clock = "virtual"
     cells_at_once: int | None = None
 
+    @cached_property
     def _tools(self) -> Toolchain:
+        """Found once: a set-up in another terminal must not change what the next cell of a run is made of."""
         return self.toolchain or find_toolchain()
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> VirtualCell:
-        return VirtualCell(self._tools(), folder, plan)
+        return VirtualCell(self._tools, folder, plan)
+
+    def refuse_second(self, name: str) -> None:
+        session.refuse_second(name)
 
     def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
         session.start(plan, file)
@@ -44,7 +50,7 @@ class VirtualSubstrate:
         return session.samples(folder, plan)
 
     def lacks(self, plan: Plan) -> Iterator[Lack]:
-        return provision.lacks(self._tools(), plan)
+        return provision.lacks(self._tools, plan)
 
     def examine(self) -> Iterator[Finding]:
         return checks.examine()

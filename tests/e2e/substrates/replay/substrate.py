@@ -51,6 +51,9 @@ class Replay:
                 return Recorded(work, folder)
         raise CellError("this plan was not recorded")
 
+    def refuse_second(self, name: str) -> None:
+        """No lab is ever up."""
+
     def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
         raise SubstrateError("a recording cannot be brought up")
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interface of substrates: what is found, what is broken, what does not change while a run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qbed import substrates
+from qbed.live.samples import find, stream
+from qbed.substrates import SessionError, SubstrateError, names, substrate
+from qbed.substrates.toolchain import Manifest, Toolchain
+from qbed.substrates.virtual import substrate as virtual
+from qbed.substrates.virtual.checks import TRIVIAL
+
+
+def test_the_default_comes_first_and_a_wrong_name_is_told_the_nearest() -> None:
+    assert names() == ["virtual", "containerlab"]
+    with pytest.raises(SubstrateError, match="no substrate virtul; did you mean `virtual`"):
+        substrate("virtul")
+
+
+def test_a_broken_one_does_not_keep_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text('NAME = "broken"\n')
+    (tmp_path / "broken" / "substrate.py").write_text("import no_such_module\n")
+    monkeypatch.setattr(substrates, "__path__", [*substrates.__path__, str(tmp_path)])
+    substrates._packages.cache_clear()
+    try:
+        assert [one.name for one in substrates.substrates()] == ["virtual", "containerlab"]
+        with pytest.raises(SubstrateError, match=r"broken cannot be used: ModuleNotFoundError: .*no_such_module"):
+            substrate("broken")
+    finally:
+        substrates._packages.cache_clear()
+
+
+def test_a_run_keeps_the_toolchain_that_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([Toolchain(tmp_path / name, Manifest()) for name in ("first", "second")])
+    monkeypatch.setattr(virtual, "find_toolchain", lambda: next(found))
+    one = virtual.VirtualSubstrate()
+    assert one._tools is one._tools and one._tools.folder.name == "first"
+
+
+def test_a_cell_whose_nodes_never_began_has_no_samples(tmp_path: Path) -> None:
+    work = tmp_path / "run" / "cells" / "000000" / "work"
+    work.mkdir(parents=True)
+    (tmp_path / "run" / "campaign.json").write_text('{"substrate": {"name": "containerlab", "dilation": 1}}')
+    (work / "plan.json").write_text(TRIVIAL.dumps())
+    with pytest.raises(SessionError, match="its nodes have not begun"):
+        next(stream(find(str(tmp_path / "run")), follow=False))
