@@ -141,9 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_of_one_container_is_not_the_whole_of_a_virtual_one() {
+    fn a_lab_of_one_node_is_whole_on_any_clock() {
         let mut plan = dumbbell(|_| {});
-        plan.nodes.truncate(1);
         assert!(!Scope::new(&plan, Some(&place(0, &[], 1))).is_whole());
+        plan.nodes.truncate(1);
+        let alone = Scope::new(&plan, Some(&place(0, &[], 1)));
+        assert!(alone.is_whole() && alone.on_wall_clock());
     }
 }
