@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from qbed.campaign.bands import METRICS, Band
-from qbed.claims.judge import Connection, connect
+from qbed.claims.judge import connect
+from qbed.claims.sql import Connection
 from qbed.json_files import write_json
 from qbed.results.folder import RunFolder
 

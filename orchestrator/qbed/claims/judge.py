@@ -3,8 +3,7 @@
 
 The views `cells`, `flows`, `queues`, `queue_series`, `queue_events`, `tcp_info`, `routes` and `convergence` hold
 complete cells only, each row with its cell's axes as columns. `all_cells` also has those that failed or are invalid.
-A campaign's own views build on them, and `MACROS` are functions for all. One thread: sums of floats come out equal
-each time.
+A campaign's own views build on them, and `MACROS` are functions for all. What this SQL may reach: `qbed.claims.sql`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ import duckdb
 from pydantic import BaseModel, ConfigDict
 
 from qbed.campaign.file import Claim
+from qbed.claims.sql import Connection, checked, confined, first_rows, quoted, text
 from qbed.errors import QbedError
 from qbed.results import tables
 from qbed.results.folder import RunFolder, StoreError
-
-Connection = duckdb.DuckDBPyConnection
 
 STUDENT_95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
@@ -50,6 +48,10 @@ GROUP BY ALL
 """
 
 
+MOST_MEASURED = 10_000
+"""Characters of JSON beside `holds`."""
+
+
 class Verdict(BaseModel):
     """What came of a claim. `verdict` is `holds`, `refuted`, `undecided` (then `reason` says why) or `not asked`."""
 
@@ -76,8 +78,8 @@ def connect(run: Path) -> Connection:
     if not store.table("cells").exists():
         raise StoreError(f"{run} has no merged tables: its run is not finished; `qbed run --out {run}` goes on with it")
     identity = store.identity()
-    files = {name: _file(store, name) for name in ("cells", *tables.SCHEMAS) if store.table(name).exists()}
-    connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files)
+    files = {name: store.table(name) for name in ("cells", *tables.SCHEMAS) if store.table(name).exists()}
+    connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files, spill=run)
     for view in identity.get("views", ()):
         try:
             define(connection, view["name"], view["sql"])
@@ -91,33 +93,29 @@ def connect_empty(columns: dict[str, str]) -> Connection:
     return _connect(list(columns), {}, tables.cells_schema(columns))
 
 
-def _connect(axes: list[str], files: dict[str, str], cells: Any = None) -> Connection:
+def _connect(axes: list[str], files: dict[str, Path], cells: Any = None, spill: Path | None = None) -> Connection:
     """Macros and views; tables that have no file are empty."""
-    connection = duckdb.connect()
-    connection.execute("SET threads TO 1; SET enable_progress_bar = false")
+    connection = confined(files.values(), spill)
+    source = {name: f"read_parquet({text(file)})" for name, file in files.items()}
     for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
     for name, schema in {"cells": cells, **tables.SCHEMAS}.items():
         if name not in files:
             connection.register(f"empty_{name}", schema.empty_table())
-    define(connection, "all_cells", f"SELECT * FROM {files.get('cells', 'empty_cells')}")
+    define(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}")
     define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
-    columns = ", ".join(f'c."{axis}"' for axis in axes)
+    columns = ", ".join(f"c.{quoted(axis)}" for axis in axes)
     for name in tables.SCHEMAS:
-        source = files.get(name, f"empty_{name}")
-        define(connection, name, f"SELECT {columns}, t.* FROM {source} t JOIN cells c USING (cell)")
-    define(connection, "convergence", _CONVERGENCE.format(axes="".join(f', e."{axis}"' for axis in axes)))
+        table = source.get(name, f"empty_{name}")
+        define(connection, name, f"SELECT {columns}, t.* FROM {table} t JOIN cells c USING (cell)")
+    own = "".join(f", e.{quoted(axis)}" for axis in axes)
+    define(connection, "convergence", _CONVERGENCE.replace("{axes}", own))
     return connection
 
 
 def define(connection: Connection, name: str, sql: str) -> None:
     """Make a view; `duckdb.Error` if its SQL is wrong."""
-    connection.execute(f"CREATE VIEW {name} AS {sql}")
-
-
-def _file(store: RunFolder, name: str) -> str:
-    path = str(store.table(name)).replace("'", "''")
-    return f"read_parquet('{path}')"
+    connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")
 
 
 def judge_all(connection: Connection, claims: list[Claim], profile: str | None) -> list[Verdict]:
@@ -140,9 +138,7 @@ def judge_all(connection: Connection, claims: list[Claim], profile: str | None) 
 
 def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
     try:
-        result = connection.execute(claim.sql)
-        names = [column[0] for column in result.description or ()]
-        rows = result.fetchmany(2)
+        names, rows = first_rows(connection, claim.sql, 2)
     except duckdb.Error as error:
         return {"verdict": "undecided", "reason": f"the SQL fails: {error}"}
     if len(rows) != 1 or "holds" not in names:
@@ -152,6 +148,8 @@ def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
     measured = {name: _plain(value) for name, value in values.items()}
     if not isinstance(holds, bool):
         return {"verdict": "undecided", "reason": f"`holds` is {holds}, not true or false", "measured": measured}
+    if len(json.dumps(measured)) > MOST_MEASURED:
+        return {"verdict": "undecided", "reason": f"what it measured is longer than {MOST_MEASURED} characters"}
     return {"verdict": "holds" if holds else "refuted", "measured": measured}
 
 

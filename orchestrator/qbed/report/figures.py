@@ -11,11 +11,11 @@ import duckdb
 import plotly.graph_objects as go
 
 from qbed.campaign.file import Figure
+from qbed.claims.sql import Connection, all_rows
 from qbed.report.style import DASHES, Colours, faded, new_figure
 
 SERIES_POINTS = 1200
 CDF_POINTS = 400
-Connection = duckdb.DuckDBPyConnection
 _FROM_SERIES = """
     WITH s AS (
       SELECT *, ntile(?) OVER (ORDER BY time_ns) AS bucket FROM queue_series WHERE cell = ? AND port = ?)
@@ -92,7 +92,7 @@ class Artist:
         return value if all(isinstance(item, int | float) for item in values) else values.index(value)
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
-        return self.connection.execute(sql, parameters or []).fetchall()
+        return all_rows(self.connection, sql, parameters)[1]
 
     # --- the kinds ---
 
@@ -262,11 +262,10 @@ class Artist:
     def own(self, spec: Figure) -> Any:
         """Rows of the campaign's own SQL: x, y, and series if there are several."""
         assert spec.sql is not None
-        result = self.connection.execute(spec.sql)
-        names = [column[0] for column in result.description or ()]
+        names, found = all_rows(self.connection, spec.sql)
         if not {"x", "y"} <= set(names):
             raise duckdb.BinderException("it must give the columns x and y, and may give series")
-        rows = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        rows = [dict(zip(names, row, strict=True)) for row in found]
         if not rows:
             return None
         figure = new_figure(spec.title or spec.kind, "", spec.x_title or "", spec.y_title or "")

@@ -14,12 +14,14 @@ import jinja2
 import plotly.io
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
+from pydantic import ValidationError
 
 from qbed.campaign.file import Figure
-from qbed.claims.judge import Connection, Verdict, connect, read_verdicts
+from qbed.claims.judge import Verdict, connect, read_verdicts
+from qbed.claims.sql import Connection
 from qbed.report.figures import USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
-from qbed.results.folder import RunFolder
+from qbed.results.folder import RunFolder, StoreError
 
 _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",
@@ -43,7 +45,10 @@ def make_report(run: Path, *, images: bool = True, advance: Callable[[str], None
     connection = connect(run)
     axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"] if len(axis["values"]) > 1}
     artist = Artist(connection, axes)
-    specs = [Figure.model_validate(item) for item in identity["figures"]]
+    try:
+        specs = [Figure.model_validate(item) for item in identity["figures"]]
+    except ValidationError as error:
+        raise StoreError(f"{run} is damaged: its figures are none: {error.errors()[0]['msg']}") from None
     advance("figures")
     drawings = [artist.draw(spec) for spec in specs or USUAL]
     if not specs:

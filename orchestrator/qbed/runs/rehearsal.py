@@ -30,7 +30,7 @@ from qbed.schemes.declaration import registry
 from qbed.substrates import Substrate
 
 if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
-    from qbed.claims.judge import Connection
+    from qbed.claims.sql import Connection
 
 _TABLE_OF = {"fct": "flows", "slowdown": "flows"}
 """Where figures take their cells from, if not from `cells`."""
@@ -179,7 +179,9 @@ def _wrong_sql(
 
 def _columns(connection: Connection, sql: str) -> dict[str, str]:
     """The names and types of what a SELECT gives; it is bound, and not run."""
-    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {sql}").fetchall()}
+    from qbed.claims.sql import checked
+
+    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {checked(sql)}").fetchall()}
 
 
 def _wrong_claim(connection: Connection, claim: Claim) -> str | None:

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims, views and figures are SQL that comes with labs, campaigns and run folders of others: it reaches the run's own
+tables and nothing else, ends, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbed.campaign.file import Claim
+from qbed.claims import sql
+from qbed.claims.judge import Verdict, connect, judge_all
+
+SECRET = "the-secret-of-somebody"
+LAB = """\
+name: received
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+workload:
+  - flow: {from: h1, to: h2, size: 100 KB}
+duration: 5 ms
+"""
+HONEST = """
+claims:
+  - {name: honest, paper: It ends., sql: "SELECT count(*) = 1 AS holds FROM flows"}
+"""
+
+
+def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "qbed", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab, its run folder `run`, and beside them a file that is nobody's business."""
+    folder = tmp_path_factory.mktemp("attack")
+    (folder / "lab").mkdir()
+    (folder / "lab" / "lab.yml").write_text(LAB)
+    (folder / "lab" / "campaign.yml").write_text("question: Who reads along?\naxes: {seed: [1]}" + HONEST)
+    (folder / "secret").write_text(SECRET)
+    done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Iterator[Path]:
+    """Its own copy; at the end nothing stands where an attack would have written."""
+    shutil.copytree(made, tmp_path / "x")
+    yield tmp_path / "x"
+    assert not list(tmp_path.rglob("evil*"))
+
+
+def judge(folder: Path, *queries: str) -> list[Verdict]:
+    claims = [Claim(name=f"claim-{number}", paper="-", sql=query) for number, query in enumerate(queries)]
+    connection = connect(folder / "run")
+    try:
+        return judge_all(connection, claims, None)
+    finally:
+        connection.close()
+
+
+ATTACKS = (
+    "SELECT true AS holds, content FROM read_text('{secret}')",
+    "SELECT true AS holds, count(*) AS n FROM glob('{folder}/*')",
+    "SELECT true AS holds FROM read_csv('{secret}')",
+    "COPY (SELECT 1) TO '{evil}'",
+    "SELECT true AS holds; COPY (SELECT 1) TO '{evil}'",
+    "COPY (SELECT 1) TO '{run}/cells.parquet'",
+    "ATTACH '{evil}'",
+    "EXPORT DATABASE '{evil}'",
+    "INSTALL httpfs",
+    "LOAD '{secret}'",
+    "SET enable_external_access = true",
+    "SET lock_configuration = false",
+    "PRAGMA enable_profiling",
+    "CREATE OR REPLACE VIEW flows AS SELECT 1",
+    "CREATE TABLE mine AS SELECT 1",
+    "SELECT true AS holds, a FROM secret_of_python",
+)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_claim_reaches_nothing_but_its_tables(folder: Path, attack: str) -> None:
+    secret_of_python = [SECRET]
+    assert secret_of_python
+    before = (folder / "run" / "cells.parquet").read_bytes()
+    places = {"secret": folder / "secret", "folder": folder, "evil": folder / "evil", "run": folder / "run"}
+    attacked, honest = judge(folder, attack.format(**places), "SELECT count(*) = 1 AS holds FROM flows")
+    assert attacked.verdict == "undecided" and SECRET not in attacked.model_dump_json()
+    assert honest.verdict == "holds", "what comes after is not touched"
+    assert (folder / "run" / "cells.parquet").read_bytes() == before
+
+
+def test_what_never_ends_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "LIMIT_S", 1.0)
+    begun = time.monotonic()
+    endless, honest = judge(
+        folder, "SELECT count(*) > 0 AS holds FROM range(1000000000000) a, range(1000000000) b", "SELECT true AS holds"
+    )
+    assert (endless.verdict, honest.verdict) == ("undecided", "holds")
+    assert "it took longer than 1 s" in str(endless.reason) and time.monotonic() - begun < 60
+
+
+def test_what_takes_all_memory_does_not_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "MEMORY", "100MiB")
+    monkeypatch.setattr(sql, "ON_DISK", "100MiB")
+    greedy, long, honest = judge(
+        folder,
+        "SELECT max(text) > '' AS holds FROM (SELECT repeat(i::VARCHAR, 100) AS text FROM range(100000000) t(i)"
+        " ORDER BY hash(i) LIMIT 50000000)",
+        "SELECT true AS holds, repeat('x', 1000000) AS text",
+        "SELECT true AS holds",
+    )
+    assert (greedy.verdict, long.verdict, honest.verdict) == ("undecided", "undecided", "holds")
+    assert "Out of Memory" in str(greedy.reason) and "longer than" in str(long.reason)
+    assert not list(folder.glob("run/.sql.tmp/*"))
+
+
+@pytest.mark.parametrize("attack", [attack for attack in ATTACKS if "secret_of" not in attack])
+def test_a_campaign_that_attacks_does_not_run(folder: Path, attack: str) -> None:
+    places = {"secret": folder / "secret", "folder": folder, "evil": folder / "evil", "run": folder / "run"}
+    campaign = {
+        "question": "Who reads along?",
+        "axes": {"seed": [1]},
+        "claims": [{"name": "attack", "paper": "-", "sql": attack.format(**places)}],
+    }
+    (folder / "lab" / "campaign.yml").write_text(json.dumps(campaign))
+    done = qbed(folder, "run", "lab", "--out", "second", "--no-images")
+    assert done.returncode == 2 and "claims[0].sql" in done.stderr and SECRET not in done.stderr
+    assert not (folder / "second").exists()
+
+
+def received(folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
+    """The report of a run folder whose campaign.json somebody has changed."""
+    path = folder / "run" / "campaign.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+    return qbed(folder, "report", "run", "--no-images")
+
+
+def test_a_run_folder_that_was_received_does_not_write_or_read(folder: Path) -> None:
+    evil, secret = folder / "evil", folder / "secret"
+    for changes in (
+        {"views": [{"name": "mine", "sql": f"SELECT 1; COPY (SELECT 1) TO '{evil}'"}]},
+        {"views": [{"name": f"mine AS SELECT 1; COPY (SELECT 1) TO '{evil}'; CREATE VIEW x", "sql": "SELECT 1"}]},
+        {"views": [{"name": "mine", "sql": f"SELECT * FROM read_text('{secret}')"}]},
+        {"views": [{"name": "flows", "sql": "SELECT 1"}]},
+        {"figures": [{"kind": "line", "sql": f"SELECT 1 AS x, 1 AS y, content AS series FROM read_text('{secret}')"}]},
+        {"figures": [{"kind": "fct", "where": f"true) TO '{evil}'; COPY (SELECT 1"}]},
+        {"figures": [{"kind": "fct", "name": "../../evil"}]},
+    ):
+        path = folder / "run" / "campaign.json"
+        before = path.read_bytes()
+        done = received(folder, **changes)
+        assert "Traceback" not in done.stderr, done.stderr
+        report = folder / "run" / "report.html"
+        assert SECRET not in done.stdout + done.stderr + (report.read_text() if report.exists() else "")
+        path.write_bytes(before)
+    assert not os.path.lexists(evil)
+    assert qbed(folder, "report", "run", "--no-images").returncode == 0
