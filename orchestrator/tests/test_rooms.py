@@ -8,7 +8,7 @@ import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 
-from rooms import PACKAGE, PAGE, ROOMS, agent_rooms, imports, modules, page, room
+from rooms import PACKAGE, PAGE, ROOMS, ROOT, agent_rooms, imports, modules, page, room
 
 # `qbed export` and `graph` write what Containerlab itself reads: that format, and no substrate, is what they are about.
 ABOUT_CONTAINERLAB = "qbed.cli.containers"
@@ -105,3 +105,16 @@ def test_the_agents_rooms_have_no_circle() -> None:
 
 def test_the_pictures_are_up_to_date() -> None:
     assert page() == PAGE.read_text(), "make generate"
+
+
+def test_no_c_function_is_longer_than_60_lines() -> None:
+    long, found = [], 0
+    for folder in ("kernel/modules", "kernel/include/qbed", "kernel/uml", "schemes"):
+        for path in sorted((ROOT / folder).rglob("*.[ch]")):
+            begun = 0
+            for number, line in enumerate(path.read_text().splitlines()):
+                if line == "{":
+                    begun, found = number, found + 1
+                elif line == "}" and number - begun > 60:
+                    long.append(f"{path}:{begun}")
+    assert long == [] and found > 100

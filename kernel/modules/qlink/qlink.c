@@ -622,19 +622,56 @@ static void qlink_set_params(struct qlink_end *end, const struct qlink_params *p
 	local_bh_enable();
 }
 
-/* @src_net: where the other end is made, unless its attributes name a namespace */
+/*
+ * The device of the other end, which @nested describes. It holds a reference to
+ * its namespace, which the caller puts when it is registered, or not.
+ * @src_net: where it is made, unless its attributes name a namespace
+ */
+static struct net_device *qlink_new_peer(struct net *src_net, struct nlattr *nested,
+					 struct netlink_ext_ack *extack)
+{
+	struct nlattr *tb[IFLA_MAX + 1];
+	unsigned char name_type = NET_NAME_ENUM;
+	char name[IFNAMSIZ] = QLINK_KIND "%d";
+	struct net_device *peer;
+	struct net *net;
+	int err;
+
+	if (nla_len(nested) < sizeof(struct ifinfomsg)) {
+		NL_SET_ERR_MSG_ATTR(extack, nested, "IFLA_QLINK_PEER begins with an ifinfomsg");
+		return ERR_PTR(-EINVAL);
+	}
+	err = rtnl_nla_parse_ifinfomsg(tb, nested, extack);
+	if (!err)
+		err = qlink_validate(tb, NULL, extack);
+	if (err)
+		return ERR_PTR(err);
+	if (tb[IFLA_IFNAME]) {
+		nla_strscpy(name, tb[IFLA_IFNAME], IFNAMSIZ);
+		name_type = NET_NAME_USER;
+	}
+
+	net = rtnl_link_get_net(src_net, tb);
+	if (IS_ERR(net))
+		return ERR_CAST(net);
+	peer = rtnl_create_link(net, name, name_type, &qlink_link_ops, tb, extack);
+	if (IS_ERR(peer)) {
+		put_net(net);
+		return peer;
+	}
+	if (!tb[IFLA_ADDRESS])
+		eth_hw_addr_random(peer);
+	return peer;
+}
+
 static int qlink_create(struct net *src_net, struct net_device *dev,
 			struct nlattr *tb[], struct nlattr *data[],
 			struct netlink_ext_ack *extack)
 {
 	struct qlink_end *end = netdev_priv(dev), *peer_end;
-	struct nlattr *peer_tb[IFLA_MAX + 1];
-	unsigned char name_type = NET_NAME_ENUM;
 	struct qlink_params params = {}, peer_params;
-	char name[IFNAMSIZ] = QLINK_KIND "%d";
 	struct ifinfomsg *ifinfo;
 	struct net_device *peer;
-	struct nlattr *nested;
 	struct net *net;
 	int err;
 
@@ -646,32 +683,11 @@ static int qlink_create(struct net *src_net, struct net_device *dev,
 	peer_params = params;
 	qlink_parse(data, IFLA_QLINK_PEER_RATE, &peer_params);
 
-	nested = data[IFLA_QLINK_PEER];
-	if (nla_len(nested) < sizeof(*ifinfo)) {
-		NL_SET_ERR_MSG_ATTR(extack, nested, "IFLA_QLINK_PEER begins with an ifinfomsg");
-		return -EINVAL;
-	}
-	ifinfo = nla_data(nested);
-	err = rtnl_nla_parse_ifinfomsg(peer_tb, nested, extack);
-	if (!err)
-		err = qlink_validate(peer_tb, NULL, extack);
-	if (err)
-		return err;
-	if (peer_tb[IFLA_IFNAME]) {
-		nla_strscpy(name, peer_tb[IFLA_IFNAME], IFNAMSIZ);
-		name_type = NET_NAME_USER;
-	}
-
-	net = rtnl_link_get_net(src_net, peer_tb);
-	if (IS_ERR(net))
-		return PTR_ERR(net);
-	peer = rtnl_create_link(net, name, name_type, &qlink_link_ops, peer_tb, extack);
-	if (IS_ERR(peer)) {
-		put_net(net);
+	peer = qlink_new_peer(src_net, data[IFLA_QLINK_PEER], extack);
+	if (IS_ERR(peer))
 		return PTR_ERR(peer);
-	}
-	if (!peer_tb[IFLA_ADDRESS])
-		eth_hw_addr_random(peer);
+	net = dev_net(peer);
+	ifinfo = nla_data(data[IFLA_QLINK_PEER]);
 	peer->ifindex = ifinfo->ifi_index;
 	peer_end = netdev_priv(peer);
 	qlink_set_params(peer_end, &peer_params);
