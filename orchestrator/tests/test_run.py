@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from campaigns import CAMPAIGN, fake_toolchain, write_lab
 
-from qbed.results.folder import RunFolder, StoreError
+from qbed.results.folder import SPILL, RunFolder
+from qbed.results.identity import StoreError
 
 
 class Bench:
@@ -131,6 +132,16 @@ def test_a_finished_run_is_not_run_again_and_another_is_refused(bench: Bench) ->
     (bench.folder / "other" / "file").touch()
     status, text = bench.campaign("other")
     assert (status, "is not empty and is no run folder" in text) == (2, True)
+
+
+def test_what_a_killed_query_left_goes_with_its_run(tmp_path: Path) -> None:
+    store = RunFolder(tmp_path)
+    store.claim({"version": 1, "name": "x", "plans": "a", "matrix": {}})
+    (tmp_path / SPILL.format("1234")).mkdir()
+    (tmp_path / SPILL.format("1234") / "duckdb_temp_storage_DEFAULT-0.tmp").touch()
+    (tmp_path / "notes.txt").touch()
+    store.claim({"version": 1, "name": "x", "plans": "b", "matrix": {}}, fresh=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"campaign.json", "cells", "notes.txt"}
 
 
 def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:

@@ -72,6 +72,19 @@ def judge(folder: Path, *queries: str) -> list[Verdict]:
         connection.close()
 
 
+def test_two_queries_put_what_does_not_fit_into_folders_of_their_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "MEMORY", "64MiB")
+    large = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY hash(i)) AS r FROM range(4000000) t(i))"
+    one, other = (connect(folder / "run") for _ in range(2))
+    assert sql.first_rows(one, large, 2)[1] == sql.first_rows(other, large, 2)[1] == [(4_000_000,)]
+    assert len(list((folder / "run").glob(".sql*"))) == 2
+    for connection in (one, other):
+        connection.close()
+    assert not list((folder / "run").glob(".sql*"))
+
+
 ATTACKS = (
     "SELECT true AS holds, content FROM read_text('{secret}')",
     "SELECT true AS holds, count(*) AS n FROM glob('{folder}/*')",
@@ -126,7 +139,7 @@ def test_what_takes_all_memory_does_not_get_it(folder: Path, monkeypatch: pytest
     )
     assert (greedy.verdict, long.verdict, honest.verdict) == ("undecided", "undecided", "holds")
     assert "Out of Memory" in str(greedy.reason) and "longer than" in str(long.reason)
-    assert not list(folder.glob("run/.sql.tmp/*"))
+    assert not list(folder.glob("run/.sql*"))
 
 
 @pytest.mark.parametrize("attack", [attack for attack in ATTACKS if "secret_of" not in attack])

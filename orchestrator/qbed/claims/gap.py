@@ -16,6 +16,7 @@ from qbed.claims.judge import connect
 from qbed.claims.sql import Connection
 from qbed.json_files import write_json
 from qbed.results.folder import RunFolder
+from qbed.results.identity import ran_on
 
 FILE, TEXT = "gap.json", "gap.md"
 LATE_SHARE_OF_RTT = 0.02
@@ -87,8 +88,7 @@ def _difference(row: Row) -> str:
 
 def compare(virtual: Path, other: Path, bands: Mapping[str, Band]) -> Gap:
     """Compare two run folders of one campaign, cell by cell of equal settings."""
-    dilation = RunFolder(other).identity().get("substrate", {}).get("dilation", 1)
-    reference, substrate = (RunFolder(run).substrate() for run in (virtual, other))
+    reference, substrate = ran_on(virtual), ran_on(other)
     axes = [axis["name"] for axis in RunFolder(virtual).identity()["matrix"]["axes"] if axis["name"] != "seed"]
     here, there = connect(virtual), connect(other)
     try:
@@ -103,7 +103,7 @@ def compare(virtual: Path, other: Path, bands: Mapping[str, Band]) -> Gap:
         here.close()
         there.close()
     kept = [row for row in rows if row.band or row.virtual or row.other]
-    return Gap(str(virtual), str(other), reference, substrate, int(dilation), kept)
+    return Gap(str(virtual), str(other), reference.name, substrate.name, substrate.dilation, kept)
 
 
 def _settings(connection: Connection, axes: list[str]) -> dict[str, list[int]]:

@@ -19,7 +19,8 @@ from qbed.campaign.file import Claim
 from qbed.claims.sql import Connection, checked, confined, first_rows, quoted, text
 from qbed.errors import QbedError
 from qbed.results import tables
-from qbed.results.folder import RunFolder, StoreError
+from qbed.results.folder import RunFolder
+from qbed.results.identity import StoreError
 
 STUDENT_95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),

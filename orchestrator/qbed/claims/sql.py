@@ -9,6 +9,7 @@ folder.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from typing import Any
 
 import duckdb
 
+from qbed.results.folder import SPILL
+
 Connection = duckdb.DuckDBPyConnection
 
 LIMIT_S = 300.0
 MEMORY, ON_DISK = "2GiB", "16GiB"
 MOST_ROWS = 1_000_000
-SPILL = ".sql.tmp"
 
 
 class LimitError(duckdb.Error):
@@ -51,7 +53,7 @@ def confined(files: Iterable[Path], spill: Path | None = None) -> Connection:
         ("enable_progress_bar", "false"),
         ("python_enable_replacements", "false"),
         ("memory_limit", text(MEMORY)),
-        ("temp_directory", text("" if spill is None else spill / SPILL)),
+        ("temp_directory", text("" if spill is None else spill / SPILL.format(secrets.token_hex(4)))),
         ("max_temp_directory_size", text(ON_DISK)),
         ("allowed_paths", f"[{', '.join(text(file) for file in files)}]"),
         ("enable_external_access", "false"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.results.folder import RunFolder
+from qbed.results.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
 from qbed.telemetry.taps import Histogram, Records, TapTail
 
@@ -49,10 +49,9 @@ def find(what: str) -> Running:
     kept = sorted(cells.glob("*/work")) if cells.is_dir() and not works else []
     if works or kept:
         folder = (works or kept)[-1]
-        run = RunFolder(Path(what))
         return Running(
             folder,
-            lambda plan: substrate(run.substrate()).samples(folder, plan),
+            lambda plan: substrate(ran_on(Path(what)).name).samples(folder, plan),
             folder.exists if works else lambda: False,
         )
     hint = (

@@ -21,7 +21,8 @@ from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection
 from qbed.report.figures import USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
-from qbed.results.folder import RunFolder, StoreError
+from qbed.results.folder import RunFolder
+from qbed.results.identity import StoreError
 
 _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",

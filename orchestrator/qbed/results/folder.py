@@ -14,16 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbed.errors import QbedError
 from qbed.json_files import write_json
 from qbed.results import tables
-from qbed.substrates import DEFAULT
+from qbed.results.identity import IDENTITY, StoreError, read_identity
 
-IDENTITY = "campaign.json"
 DISCARDED = ".discarded.json"
 """What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
 OWN = ("cells", "figures", "claims.json", "meta.json", "report.html")
 """What a run writes besides its tables."""
+SPILL = ".sql-{}.tmp"
+"""Where a query puts what does not fit into memory: a folder each, or two would write into the same files."""
 CELL_ROW = "cell.json"
 MERGE_ROWS = 1_000
 SAME = {
@@ -35,12 +35,6 @@ SAME = {
     "cells": "the form of the cells' tables",
 }
 """What must be equal for a run to be continued; questions, views, claims and figures may change."""
-
-
-class StoreError(QbedError):
-    """The run folder cannot be used for this run."""
-
-    exit_status = 2
 
 
 class RunFolder:
@@ -80,8 +74,8 @@ class RunFolder:
 
     def _empty(self) -> None:
         """Remove what a run writes; the mark that it is to go goes last."""
-        for name in (*OWN, *(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS))):
-            place = self.path / name
+        names = (*OWN, *(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS)))
+        for place in (*(self.path / name for name in names), *self.path.glob(SPILL.format("*"))):
             if place.is_dir() and not place.is_symlink():
                 shutil.rmtree(place)
             else:
@@ -90,20 +84,7 @@ class RunFolder:
 
     def identity(self) -> dict[str, Any]:
         """What the folder's results are of."""
-        try:
-            value = json.loads((self.path / IDENTITY).read_bytes())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{self.path} is no run folder: it has no readable {IDENTITY}") from error
-        if not isinstance(value, dict):
-            raise StoreError(f"{self.path / IDENTITY} is damaged")
-        return value
-
-    def substrate(self) -> str:
-        """The name of the substrate that the run is on."""
-        try:
-            return str(self.identity().get("substrate", {}).get("name", DEFAULT))
-        except StoreError:
-            return DEFAULT
+        return read_identity(self.path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -27,7 +27,8 @@ from qbed.json_files import write_json
 from qbed.language.source import Source
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.results.folder import RunFolder, StoreError
+from qbed.results.folder import RunFolder
+from qbed.results.identity import StoreError, ran_on
 from qbed.results.tables import CELL_FORM, VERSION
 from qbed.runs.calibrate import calibrated
 from qbed.runs.rehearsal import rehearse
@@ -142,9 +143,9 @@ def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: 
     if asked is not None:
         return asked
     with suppress(StoreError):
-        known = RunFolder(out).identity().get("substrate")
-        if known is not None:
-            return int(known["dilation"])
+        known = ran_on(out)
+        if known.name != DEFAULT:
+            return known.dilation
     cell = matrix.cell(0)
     loaded = load_lab(lab, dict(cell.settings))
     return calibrated(on, compile_lab(loaded, cell.seed))
