@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,14 @@ def run_cell(tmp_path: Path) -> Callable[..., Observed]:
 
 
 @pytest.fixture
-def live_lab(tmp_path: Path) -> Callable[[str], Any]:
-    """live_lab(yaml): a context in which the lab is up."""
+def live_lab(tmp_path: Path) -> Callable[..., Any]:
+    """live_lab(yaml): a context in which the lab is up. `seen`: folders that it may read."""
 
     @contextmanager
-    def up(text: str) -> Iterator[Live]:
+    def up(text: str, seen: Sequence[Path] = ()) -> Iterator[Live]:
         folder = tmp_path / "live"
         plan = plan_of(folder, text)
-        with boot(find_toolchain(), folder, plan, "lab") as guest:
+        with boot(find_toolchain(), folder, plan, "lab", seen) as guest:
             live = Live(guest)
             live.ready()
             yield live

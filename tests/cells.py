@@ -73,6 +73,10 @@ class Live:
         self._guest = guest
         self._numbers = itertools.count(1)
 
+    @property
+    def pid(self) -> int:
+        return self._guest.pid
+
     def _until(self, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], str]:
         output = ""
         while True:

@@ -19,6 +19,7 @@ from qbed.plan.model import Plan
 from qbed.substrates.command_line import GATE_FD
 from qbed.substrates.containers.folder import topology, write_folder
 from qbed.substrates.containers.placement import Machine, Placement, place, shorten
+from qbed.substrates.virtual.confinement import CONFINE_FD
 from qbed.substrates.virtual.guest import command_line
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
@@ -141,11 +142,13 @@ def test_a_guest_is_told_the_same_in_virtual_time_and_in_containers(tmp_path: Pa
     plan = compile_lab(load_lab(LABS[0].parent.parent / "dumbbell"))
     write_folder(tmp_path / "x", plan, Placement((), 50), IMAGES, name="other", file="l.clab.yml", start="on go")
     boot = json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["boot"]
-    kernel, *virtual, dashes, mode = command_line(Path("/kernel"), plan, "cell", GATE_FD)
+    kernel, *virtual, dashes, mode = command_line(Path("/kernel"), plan, "cell", GATE_FD, CONFINE_FD)
     assert (kernel, dashes, mode) == ("/kernel", "--", "cell")
     own = ("mem=", "seed=", "init=", "QBED_MODULES=")
-    assert [word for word in boot if not word.startswith(own)] == [word for word in virtual if not word.startswith(own)]
-    assert len(boot) == len(virtual)
+    assert [*(word for word in boot if not word.startswith(own)), f"confine={CONFINE_FD}"] == [
+        word for word in virtual if not word.startswith(own)
+    ]
+    assert len(boot) + 1 == len(virtual)
 
 
 def test_a_topology_becomes_a_lab(tmp_path: Path) -> None:

@@ -49,13 +49,13 @@ def built() -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["threads", "signals", "processes", "tracer"])
 def test_a_program_keeps_its_state(live_lab: Any, built: Path, name: str) -> None:
-    with live_lab(LAB) as lab:
+    with live_lab(LAB, [built]) as lab:
         status, output = lab.run("h1", str(built / name))
     assert (status, output) == (0, "")
 
 
 def test_strace_follows_every_task(live_lab: Any, built: Path) -> None:
-    with live_lab(LAB) as lab:
+    with live_lab(LAB, [built]) as lab:
         status, output = lab.run("h1", "strace", "-f", "-e", "trace=vfork,execve,exit_group", str(built / "processes"))
     assert status == 0, output[-2000:]
     assert output.count("execve(") >= 3 * 25 * 2
@@ -83,7 +83,7 @@ def test_results_do_not_tell_how_programs_are_run(built: Path, tmp_path: Path) -
     for way in ("auto", "signal", "off"):
         folder = tmp_path / way
         plan = plan_of(folder, LAB)
-        with boot(told(toolchain, tmp_path / f"toolchain-{way}", way), folder, plan, "lab") as guest:
+        with boot(told(toolchain, tmp_path / f"toolchain-{way}", way), folder, plan, "lab", [built]) as guest:
             lab = Live(guest)
             lab.ready()
             said = [lab.run("h1", *shlex.split(line.format(built))) for line in LINES]

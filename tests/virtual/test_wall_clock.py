@@ -32,8 +32,8 @@ AHEAD_NS = 500_000_000
 def follow_the_wall(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
     """Guests that are started from now on begin half a (paper) second before the epoch."""
 
-    def slaved(kernel: Path, plan: Plan, mode: Any, gate_fd: int) -> list[str]:
-        arguments = command_line(kernel, plan, mode, gate_fd)
+    def slaved(kernel: Path, plan: Plan, mode: Any, gate_fd: int, confine_fd: int) -> list[str]:
+        arguments = command_line(kernel, plan, mode, gate_fd, confine_fd)
         origin = time.monotonic_ns() + (AHEAD_NS - plan.epoch_ns) * dilation
         after = arguments.index("time-travel=inf-cpu") + 1
         return [*arguments[:after], f"wall-clock={origin}:{dilation}", *arguments[after:]]

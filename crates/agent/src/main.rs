@@ -137,6 +137,8 @@ fn run_guest(name: &str) -> Result<i64> {
     let (plan, place) = read_plan()?;
     let scope = Scope::new(&plan, place.as_ref());
     let gate = load_modules(&plan, &scope)?;
+    boot::refuse_modules()?;
+    boot::limit_tasks(plan.nodes.iter().map(|node| node.programs.len()).sum())?;
     let mut lent = boot::toolboxes()?;
     if mode == Mode::Lab {
         lent.extend(boot::seen()?);

@@ -550,15 +550,20 @@ static void qlink_setup(struct net_device *dev)
 
 /* rtnetlink */
 
+/* NLA_POLICY_MAX has its bound in 16 bits with a sign */
+static const struct netlink_range_validation qlink_overhead_range = {
+	.max = QLINK_MAX_OVERHEAD_BYTES,
+};
+
 static const struct nla_policy qlink_policy[IFLA_QLINK_MAX + 1] = {
 	[IFLA_QLINK_PEER] = { .type = NLA_BINARY },	/* ifinfomsg + attributes */
 	[IFLA_QLINK_RATE] = NLA_POLICY_MIN(NLA_U64, 1),
 	[IFLA_QLINK_DELAY] = { .type = NLA_U64 },
-	[IFLA_QLINK_OVERHEAD] = NLA_POLICY_MAX(NLA_U32, QLINK_MAX_OVERHEAD_BYTES),
+	[IFLA_QLINK_OVERHEAD] = NLA_POLICY_FULL_RANGE(NLA_U32, &qlink_overhead_range),
 	[IFLA_QLINK_LOSS] = { .type = NLA_U32 },
 	[IFLA_QLINK_PEER_RATE] = NLA_POLICY_MIN(NLA_U64, 1),
 	[IFLA_QLINK_PEER_DELAY] = { .type = NLA_U64 },
-	[IFLA_QLINK_PEER_OVERHEAD] = NLA_POLICY_MAX(NLA_U32, QLINK_MAX_OVERHEAD_BYTES),
+	[IFLA_QLINK_PEER_OVERHEAD] = NLA_POLICY_FULL_RANGE(NLA_U32, &qlink_overhead_range),
 	[IFLA_QLINK_PEER_LOSS] = { .type = NLA_U32 },
 	[IFLA_QLINK_SENT] = { .type = NLA_REJECT },
 	[IFLA_QLINK_DELIVERED] = { .type = NLA_REJECT },

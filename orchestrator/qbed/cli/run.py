@@ -24,6 +24,7 @@ from rich.table import Table
 
 from qbed.lab.library import find
 from qbed.language.source import scalar
+from qbed.language.units import parse_size
 from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
@@ -59,6 +60,7 @@ def run(
     stall_timeout: Annotated[
         float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must move.")
     ] = 300.0,
+    cell_space: Annotated[str, typer.Option(metavar="SIZE", help="What one cell may write, in files.")] = "64 GB",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="If the run folder holds another run, throw that away and run anew.")
     ] = False,
@@ -83,7 +85,7 @@ def run(
     several = len(asked) > 1
     wishes = Wishes(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
-        Limits(cell_timeout, stall_timeout), dilation=dilation, several=several,
+        Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
     )  # fmt: skip
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
@@ -161,6 +163,14 @@ def parse_dilation(text: str) -> int | None:
     if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
         raise typer.BadParameter(f"expected a whole number from 1, or `auto`, got `{text}`", param_hint="--dilate")
     return int(text)
+
+
+def parse_space(text: str) -> int:
+    """A size, in bytes."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cell-space") from None
 
 
 def parse_seeds(text: str) -> list[int]:

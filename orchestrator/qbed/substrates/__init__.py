@@ -51,10 +51,13 @@ class SessionError(QbedError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Wall-clock limits, in seconds: for a whole cell, and for the virtual clock to move by one progress message."""
+    """Wall-clock limits, in seconds: for a whole cell, and for the virtual clock to move by one progress message; and
+    what the cell may write.
+    """
 
     cell_s: float = 3600.0
     stall_s: float = 300.0
+    space_bytes: int = 64_000_000_000
 
 
 @dataclass(frozen=True)

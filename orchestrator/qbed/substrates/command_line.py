@@ -8,11 +8,14 @@ GATE_FD = 200
 """The descriptor of the gate, unless another is said."""
 
 
-def guest_arguments(*, memory_bytes: int, seed: int, agent: str, modules: str, gate_fd: int = GATE_FD) -> list[str]:
+def guest_arguments(
+    *, memory_bytes: int, seed: int, agent: str, modules: str, gate_fd: int = GATE_FD, confine_fd: int | None = None
+) -> list[str]:
     """All that is known before the guest is started; its kernel goes before, `-- MODE` behind.
 
-    `agent`: its process 1, as the host sees it. `modules`: their folder, as the guest does. In a container the node's
-    supervisor adds what only it knows: the origin of the clock, and the interfaces.
+    `agent`: its process 1, as the host sees it. `modules`: their folder, as the guest does. `confine_fd`: its rules
+    (substrates/virtual/confinement.py); in a container they are the container's, and the node's supervisor adds what
+    only it knows: the origin of the clock, and the interfaces.
     """
     return [
         f"mem={memory_bytes >> 20}M",
@@ -22,5 +25,6 @@ def guest_arguments(*, memory_bytes: int, seed: int, agent: str, modules: str, g
         "seccomp=auto",  # faster than ptrace, from 6.16 on; 6.12 passes it on to its process 1, which ignores it
         *("con=null", "con0=null,fd:1", "quiet"),
         f"qgate={gate_fd}",
+        *([] if confine_fd is None else [f"confine={confine_fd}"]),
         f"QBED_MODULES={modules}",
     ]

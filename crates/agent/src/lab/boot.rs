@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 const TOOLS: &str = "/run/qbed/tools";
 /// Beside the folder of modules: links to what an interactive lab sees where the host has it.
 const SEEN: &str = "seen";
+/// What somebody may start in a lab, and what a program of the lab's own may.
+const FREE_TASKS: usize = 1024;
+const TASKS_A_PROGRAM: usize = 16;
 /// fs.nr_open's default: the most descriptors that a process may ask for.
 const DESCRIPTORS: u64 = 1 << 20;
 
@@ -123,6 +126,21 @@ pub fn load_module(folder: &Path, name: &str, parameters: &str) -> Result<()> {
     let file = File::open(&path).of(here)?;
     let parameters = CString::new(parameters).of(here)?;
     finit_module(&file, &parameters, ModuleInitFlags::empty()).of(here)
+}
+
+/// Every task here is a process of the host: what multiplies without end comes to its end in this kernel.
+/// `programs`: how many the lab itself runs.
+pub fn limit_tasks(programs: usize) -> Result<()> {
+    let key = "/proc/sys/kernel/threads-max";
+    let here = || key.into();
+    let room: usize = std::fs::read_to_string(key).of(here)?.trim().parse().of(here)?;
+    std::fs::write(key, room.min(FREE_TASKS + TASKS_A_PROGRAM * programs).to_string()).of(here)
+}
+
+/// No module is loaded from here on: it would be code of the host's, with the rights of the user who runs the lab.
+pub fn refuse_modules() -> Result<()> {
+    let key = "/proc/sys/kernel/modules_disabled";
+    std::fs::write(key, "1").of(|| key.into())
 }
 
 /// Ends the virtual machine. Files on hostfs are written through when they are closed, so nothing is lost.

@@ -14,6 +14,7 @@ from qbed.substrates import CellError, DiskFullError, Limits, Progress
 from qbed.substrates.console import console_tail
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.guest import Guest, boot
+from qbed.substrates.virtual.quota import EVERY_S, Quota
 from qbed.telemetry.records import read_done
 
 CONSOLE_LINES = 8
@@ -31,13 +32,14 @@ class VirtualCell:
     def run(self, limits: Limits, progress: Progress) -> None:
         """Run `plan.json`; the guest is gone when this returns or raises."""
         with boot(self.toolchain, self.folder, self.plan, "cell") as guest:
-            trouble = _watch(guest, self.plan, limits, progress)
+            quota = Quota(self.folder, limits.space_bytes)
+            trouble = _watch(guest, self.plan, limits, quota, progress)
             status = guest.end()
         judge(self.folder, trouble, status)
 
 
-def _watch(guest: Guest, plan: Plan, limits: Limits, progress: Progress) -> str | None:
-    """Follow the gate until the guest has ended; returns what went wrong with its clock, if anything."""
+def _watch(guest: Guest, plan: Plan, limits: Limits, quota: Quota, progress: Progress) -> str | None:
+    """Follow the gate until the guest has ended; returns what went wrong with its clock or its folder, if anything."""
     begun = moved = time.monotonic()
     at_ns = -1
     while True:
@@ -49,7 +51,9 @@ def _watch(guest: Guest, plan: Plan, limits: Limits, progress: Progress) -> str 
         if now - moved > limits.stall_s:
             what = f"virtual time stands still at {at_ns} ns" if at_ns >= 0 else "the guest does not become ready"
             return f"{what}: no progress in {limits.stall_s:g} s of wall clock"
-        messages = guest.wait(min(begun + limits.cell_s, moved + limits.stall_s) - now)
+        if excess := quota.excess():
+            return excess
+        messages = guest.wait(min(begun + limits.cell_s - now, moved + limits.stall_s - now, EVERY_S))
         if messages is None:
             return None
         for message in messages:

@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from qbed.plan.model import Plan
@@ -14,6 +15,7 @@ from qbed.substrates import CellError, Finding, Limits
 from qbed.substrates.rebuild import changed_sources, shown
 from qbed.substrates.toolchain import ToolchainError, find_toolchain
 from qbed.substrates.virtual.cell import VirtualCell
+from qbed.substrates.virtual.confinement import FILTERED, SIGNALS, landlock_version
 from qbed.substrates.virtual.guest import memory_folder
 from qbed.substrates.virtual.machine import has_huge_pages, xstate_bytes
 
@@ -26,7 +28,7 @@ TRIVIAL = Plan(
 
 def examine() -> Iterator[Finding]:
     """Every check, one after the other."""
-    for check in (_toolchain, _processor, _memory, _boot):
+    for check in (_toolchain, _processor, _memory, _confinement, _boot):
         yield from check()
 
 
@@ -68,6 +70,26 @@ def _memory() -> Iterator[Finding]:
     elif place is not None:
         text = f"guest memory in {place} stays in small pages: labs of hundreds of nodes take longer to set up"
         yield Finding("huge pages", "optional", text, "Linux 6.1 or later, and memory in /dev/shm")
+
+
+def _confinement() -> Iterator[Finding]:
+    version = landlock_version()
+    calls = "its kernel's system calls (seccomp)"
+    series = _series()
+    if series not in FILTERED:
+        calls = f"not its kernel's system calls, which {series or 'a toolchain'} leaves open"
+    if version:
+        beyond = "" if version >= SIGNALS else f"; signals to other processes only from Landlock {SIGNALS} on"
+        yield Finding("confinement", "good", f"a guest is held to its files (Landlock {version}){beyond}, and {calls}")
+    else:
+        text = f"no Landlock here: code in a guest's kernel could open files of the user's; held are {calls}"
+        yield Finding("confinement", "optional", text, "Linux 5.13 or later, booted with landlock in `lsm=`")
+
+
+def _series() -> str:
+    with suppress(ToolchainError):
+        return find_toolchain().manifest.kernel_series
+    return ""
 
 
 def _boot() -> Iterator[Finding]:

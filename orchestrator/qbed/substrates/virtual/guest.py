@@ -17,7 +17,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -26,13 +26,14 @@ from qbed.plan.model import Plan
 from qbed.substrates import CellError
 from qbed.substrates.command_line import GATE_FD, guest_arguments
 from qbed.substrates.toolchain import Toolchain
-from qbed.substrates.virtual.provision import TOOLS, provide, seen_folders
+from qbed.substrates.virtual.confinement import ruleset
+from qbed.substrates.virtual.provision import TOOLS, lent, provide
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
-def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd: int) -> list[str]:
+def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd: int, confine_fd: int) -> list[str]:
     """The guest's command line: a function of the plan, but for the kernel's path, which the guest does not see."""
     arguments = guest_arguments(
         memory_bytes=plan.memory_bytes,
@@ -40,6 +41,7 @@ def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd
         agent=f"/proc/self/cwd/{TOOLS}/qbed-agent",
         modules=f"/mnt/{TOOLS}/modules",
         gate_fd=gate_fd,
+        confine_fd=confine_fd,
     )
     return [str(kernel), *arguments, "--", mode]
 
@@ -105,11 +107,11 @@ def _message(line: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def boot(
-    toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"], lab: Path | None = None
+    toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path] = ()
 ) -> Iterator[Guest]:
     """Start a guest in `folder`, on one of the cores of the calling thread; at the end nothing of it is left.
 
-    `lab`: the file of an interactive lab.
+    `seen`: folders of the machine that it may read, besides programs.
     """
     place = memory_folder(plan.memory_bytes)
     if place is None:
@@ -117,7 +119,7 @@ def boot(
         raise CellError(
             f"no place for the guest's memory: /dev/shm, /tmp and /var/tmp have no {size} free or are mounted noexec"
         )
-    tools = provide(toolchain, folder, plan, seen_folders(lab) if mode == "lab" else ())
+    tools = provide(toolchain, folder, plan, seen)
     (folder / "out").mkdir(exist_ok=True)
     ours, theirs = socket.socketpair()
     gate_fd = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
@@ -132,15 +134,15 @@ def boot(
         os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
 
     try:
-        with (folder / "console.log").open("wb") as console:
+        with (folder / "console.log").open("wb") as console, ruleset(folder, lent(toolchain, seen)) as rules:
             process = subprocess.Popen(
-                command_line(toolchain.kernel, plan, mode, gate_fd),
+                command_line(toolchain.kernel, plan, mode, gate_fd, rules),
                 cwd=folder,
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": str(place)},
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
-                pass_fds=(gate_fd,),
+                pass_fds=(gate_fd, rules),
                 start_new_session=True,
                 preexec_fn=settle,
             )

@@ -25,11 +25,13 @@ from typing import Any
 
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
+from qbed.substrates import Limits
 from qbed.substrates.console import console_tail
 from qbed.substrates.sessions import listen
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import Guest, boot
-from qbed.substrates.virtual.session import CELL, DOWN_S, LAB, LOCK, SOCKET, UP_S
+from qbed.substrates.virtual.quota import EVERY_S, Quota
+from qbed.substrates.virtual.session import CELL, DOWN_S, LOCK, SOCKET, UP_S, Session
 
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
@@ -76,9 +78,12 @@ class Running:
 class Keeper:
     """Passes commands to the guest, lets its time advance while one runs, and passes on what it says."""
 
-    def __init__(self, guest: Guest, folder: Path, listener: socket.socket) -> None:
+    def __init__(self, guest: Guest, folder: Path, listener: socket.socket, limits: Limits) -> None:
         self._guest = guest
         self._folder = folder
+        self._stall_s = limits.stall_s
+        self._quota = Quota(folder / CELL, limits.space_bytes)
+        self._heard = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._selector.register(guest.gate, selectors.EVENT_READ, self._hear_guest)
@@ -93,9 +98,26 @@ class Keeper:
     def serve(self) -> None:
         """Until the guest ends or somebody stops it."""
         while not self._ended:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(EVERY_S):
                 if not self._ended:
                     key.data(key.fileobj)
+            if not self._ended and (trouble := self._quota.excess() or self._stall()):
+                self._give_up(trouble)
+
+    def _stall(self) -> str | None:
+        """The guest takes a step of time, and does not come to its end."""
+        if self._step is None or time.monotonic() - self._heard < self._stall_s:
+            return None
+        return f"virtual time stands still at {self._time_ns} ns: no progress in {self._stall_s:g} s of wall clock"
+
+    def _give_up(self, trouble: str) -> None:
+        """Whoever waits hears why; the guest is killed when this process ends."""
+        self._ended = True
+        for command in self._running.values():
+            if command.client is not None:
+                command.client.tell({"event": "error", "error": f"{trouble}; the lab was taken down"})
+        for client, _ in self._advances:
+            client.tell({"event": "error", "error": f"{trouble}; the lab was taken down"})
 
     def _accept(self, listener: Any) -> None:
         connection, _ = listener.accept()
@@ -153,7 +175,11 @@ class Keeper:
         ns = max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16))
         if self._advances:
             ns = min(ns if wanted else LARGEST_STEP_NS, self._advances[0][1])
+        self._advance(ns)
+
+    def _advance(self, ns: int) -> None:
         self._step = self._new_id(), ns
+        self._heard = time.monotonic()
         self._guest.send({"command": "advance", "id": self._step[0], "ns": ns})
 
     def _new_id(self) -> int:
@@ -178,8 +204,7 @@ class Keeper:
         script = f"kill -{command.signals.popleft()} $(cat {PID_FILE.format(number)})"
         message = {"node": command.what.partition(":")[0], "argv": ["/bin/sh", "-c", script], "env": {}, "cwd": "/"}
         self._guest.send(message | {"command": "background", "id": 0})
-        self._step = self._new_id(), LARGEST_STEP_NS
-        self._guest.send({"command": "advance", "id": self._step[0], "ns": LARGEST_STEP_NS})
+        self._advance(LARGEST_STEP_NS)
 
     def _output(self, number: int) -> Path:
         return self._folder / f"background-{number}.log"
@@ -189,12 +214,9 @@ class Keeper:
     def _hear_guest(self, _: object) -> None:
         messages = self._guest.wait(0)
         if messages is None:
-            self._ended = True
             last = "; ".join(console_tail(self._folder / CELL / "console.log")[-3:])
-            for command in self._running.values():
-                if command.client is not None:
-                    command.client.tell({"event": "error", "error": f"the guest has ended: {last}"})
-            return
+            return self._give_up(f"the guest has ended: {last}")
+        self._heard = time.monotonic()
         for message in messages:
             self._pass_on(message)
         self._go_on()
@@ -276,12 +298,12 @@ def main(folder: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
-        lab = Path((folder / LAB).read_text())
-        with boot(find_toolchain(), folder / CELL, plan, "lab", lab) as guest:
+        seen = Session(plan.lab, folder).seen()
+        with boot(find_toolchain(), folder / CELL, plan, "lab", seen) as guest:
             _become_ready(guest, folder)
             with listen(folder, SOCKET) as listener:
                 _say("ready")
-                Keeper(guest, folder, listener).serve()
+                Keeper(guest, folder, listener, Limits()).serve()
     except QbedError as error:
         _say(str(error).replace("\n", "\x1f"))
 

@@ -21,13 +21,19 @@ SEEN = "seen"
 
 
 def seen_folders(lab: Path | None = None) -> list[Path]:
-    """What an interactive lab sees of the machine's /tmp and /run: the folders where somebody works with it.
+    """What an interactive lab sees of the machine besides programs: the folders where somebody works with it.
 
-    The one where it is brought up, that of its file, and this checkout.
+    The one where it is brought up, that of its file, and this checkout; but a whole home, or more, is nobody's work.
     """
-    places = (path.resolve() for path in (Path.cwd(), lab and lab.parent, checkout()) if path is not None)
-    hidden = {path for path in places if any(scratch in path.parents for scratch in HIDDEN)}
-    return sorted(path for path in hidden if not hidden.intersection(path.parents))
+    home = Path.home().resolve()
+    places = {path.resolve() for path in (Path.cwd(), lab and lab.parent, checkout()) if path is not None}
+    places = {path for path in places if path != home and path not in home.parents}
+    return sorted(path for path in places if not places.intersection(path.parents))
+
+
+def lent(toolchain: Toolchain, seen: Sequence[Path]) -> list[Path]:
+    """What of the machine the guest may read, besides what every machine has."""
+    return [(toolchain.folder / "qbed-agent").resolve(), *toolchain.toolboxes.values(), *seen]
 
 
 def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
@@ -45,7 +51,8 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
     for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolchain.toolboxes).items():
         (tools / name).symlink_to(box)
     (tools / SEEN).mkdir()
-    for number, path in enumerate(seen):
+    hidden = (path for path in seen if any(scratch in path.parents for scratch in HIDDEN))
+    for number, path in enumerate(hidden):
         (tools / SEEN / str(number)).symlink_to(path)
     return tools
 

@@ -8,6 +8,7 @@ stale; its guest died with it.
 from __future__ import annotations
 
 import fcntl
+import json
 import shutil
 import subprocess
 import sys
@@ -21,9 +22,10 @@ from qbed.plan.model import Plan
 from qbed.substrates import Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
 from qbed.substrates.virtual import NAME
-from qbed.substrates.virtual.provision import HIDDEN, SEEN, TOOLS
+from qbed.substrates.virtual.confinement import SYSTEM
+from qbed.substrates.virtual.provision import seen_folders
 
-SOCKET, LOCK, LOG, CELL, LAB = "keeper.sock", "keeper.lock", "keeper.log", "cell", "lab"
+SOCKET, LOCK, LOG, CELL, LAB, SEES = "keeper.sock", "keeper.lock", "keeper.log", "cell", "lab", "sees.json"
 UP_S, DOWN_S = 120.0, 20.0
 
 
@@ -86,14 +88,19 @@ class Session:
     def _check_seen(self, program: str) -> None:
         """Say it if the program is one that the lab does not see, though this machine has it."""
         path = Path(program)
-        if self.is_up() and any(scratch in path.parents for scratch in HIDDEN) and path.exists():
-            seen = sorted(link.readlink() for link in (self.folder / TOOLS / SEEN).glob("*"))
-            if not any(folder in path.parents for folder in seen):
-                what = ", ".join(map(str, seen)) or "nothing"
-                raise SessionError(
-                    f"{program}: of this machine's /tmp and /run the lab {self.name} sees {what};"
-                    f" it sees the folder where it is brought up: `qbed up` it in {path.parent}"
-                )
+        if not path.is_absolute() or not path.exists() or not self.is_up():
+            return
+        seen = self.seen()
+        if not any(folder in path.resolve().parents for folder in (*SYSTEM, self.folder, *seen)):
+            what = ", ".join(map(str, seen)) or "nothing"
+            raise SessionError(
+                f"{program}: besides what is installed in {SYSTEM[0]}, the lab {self.name} sees {what} of this machine;"
+                f" it sees the folder where it is brought up: `qbed up` it in {path.parent}"
+            )
+
+    def seen(self) -> list[Path]:
+        """The folders of the machine that the lab was brought up to see."""
+        return [Path(path) for path in json.loads((self.home / SEES).read_text())]
 
     def advance(self, ns: int) -> int:
         with self._talk() as conversation:
@@ -167,6 +174,7 @@ def start(plan: Plan, file: Path) -> None:
     one.folder.mkdir()
     (one.folder / "plan.json").write_text(plan.dumps())
     (one.home / LAB).write_text(str(file.resolve()))
+    (one.home / SEES).write_text(json.dumps([str(path) for path in seen_folders(file)]))
     with (one.home / LOG).open("wb") as log:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "qbed.substrates.virtual.keeper", str(one.home)],

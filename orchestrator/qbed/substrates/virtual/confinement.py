@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files of the machine a guest's process may open, enforced by the host: a Landlock ruleset (landlock(7)).
+
+The guest's own root, and even a module in its kernel, is a process of the user who runs it. What is listed here is all
+that it gets: the machine's programs, its toolchain, its own folder, and for an interactive lab where somebody works.
+The guest's kernel puts it into force when it has booted (`confine=`, kernel/uml/um_confine.h).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")))
+"""Programs, and what they load."""
+
+CONFINE_FD = 300
+FILTERED = frozenset({"6.12"})
+"""Series whose kernel gives up system calls, too; later ones take a guest's by a filter, beside which there is none."""
+SIGNALS = 6
+"""The version of Landlock from which on a guest cannot signal processes that are not its own."""
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CREATE_RULESET, _ADD_RULE = 444, 445  # system calls
+_VERSION, _PATH_BENEATH = 1, 1
+_WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in (1, 2, 3, 4, 5))
+_MAKE_DIR, _MAKE_REG, _REFER, _TRUNCATE = (1 << bit for bit in (7, 8, 13, 14))
+_READ = _READ_FILE | _READ_DIR
+# Files and folders: no symbolic link, no device, no FIFO, no socket.
+_CHANGE = _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
+_OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
+_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights a version knows
+_NEWEST = 16
+_NETWORK = 0b11  # to bind and to connect TCP sockets
+_SCOPES = 0b11  # abstract sockets, and signals, of processes that are not the guest's
+
+
+@cache
+def landlock_version() -> int:
+    """The version of the host's Landlock; 0: it has none."""
+    return int(max(0, _LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION)))
+
+
+@contextmanager
+def ruleset(writable: Path, readable: Iterable[Path]) -> Iterator[int]:
+    """A descriptor of the rules, or of /dev/null on a host that has no Landlock: the same number in every run."""
+    version = landlock_version()
+    made = _create(version) if version else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        rules = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, CONFINE_FD)
+    finally:
+        os.close(made)
+    try:
+        if version:
+            _allow(rules, writable, (_READ | _CHANGE) & _known(version))
+            for path in (*SYSTEM, *settings(), *readable):
+                _allow(rules, path, _READ)
+        yield rules
+    finally:
+        os.close(rules)
+
+
+def _known(version: int) -> int:
+    return (1 << _RIGHTS.get(version, _NEWEST)) - 1
+
+
+def _create(version: int) -> int:
+    sizes = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}
+    attributes = struct.pack("=QQQ", _known(version), _NETWORK, _SCOPES)[: sizes.get(version, 24)]
+    rules = _LIBC.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+    if rules < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "Landlock")
+    return int(rules)
+
+
+def _allow(rules: int, path: Path, rights: int) -> None:
+    """What is not there needs no right."""
+    with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISDIR(os.fstat(place).st_mode):
+                rights &= _OF_FILES
+            if _LIBC.syscall(_ADD_RULE, rules, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0) < 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
+        finally:
+            os.close(place)
+
+
+@cache
+def settings() -> tuple[Path, ...]:
+    """What of /etc everybody may read: whole folders where that is all of them, or else their files."""
+    return tuple(_public(Path("/etc"))[1])
+
+
+def _public(folder: Path) -> tuple[bool, list[Path]]:
+    """Whether everybody may read all that is in a folder, and the paths that stand for what everybody may."""
+    whole, found = True, []
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return False, []
+    for entry in entries:
+        if entry.is_symlink():
+            continue
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            readable = mode & 0o005 == 0o005
+            inside, paths = _public(Path(entry.path)) if readable else (False, [])
+        else:
+            inside = bool(mode & 0o004) and stat.S_ISREG(mode)
+            paths = [Path(entry.path)] if inside else []
+        whole = whole and inside
+        found += paths
+    return whole, [folder] if whole else found
