@@ -4,6 +4,9 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
+LONGEST_NAME = 200
+"""What is longer is like no name, and takes long to compare."""
+
 
 class QbedError(Exception):
     """Something that the user can put right: one sentence that says what and how."""
@@ -24,7 +27,7 @@ class LabError(QbedError):
 def nearest(name: str, valid: Iterable[str]) -> str:
     """`; did you mean X?` for the valid name closest to `name`, or the short list of valid names, or nothing."""
     names = sorted(set(valid))
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean `{close[0]}`?"
     if names and len(names) <= 12:

@@ -3,8 +3,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from qbed.lab.sysctls import once, sysctl_path, sysctl_value
 from qbed.language.strict import Strict
 from qbed.language.units import (
     LARGEST,
@@ -23,6 +24,11 @@ CongestionControl = Literal[
     "cubic", "reno", "dctcp", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
 ]
 """The congestion controls that the lab kernel has (kernel/config.fragment)."""
+QDISCS = frozenset({
+    "bfifo", "cake", "choke", "codel", "drr", "ets", "fq", "fq_codel", "fq_pie", "gred", "hhf", "htb", "netem", "pfifo",
+    "pfifo_fast", "pie", "plug", "prio", "red", "sfb", "sfq", "tbf",
+})  # fmt: skip
+"""The queueing disciplines that the lab kernel has besides the schemes'. For any other it would start `modprobe`."""
 
 
 def _switch(value: object) -> object:
@@ -42,6 +48,11 @@ Rates = Annotated[
 ]
 Durations = Annotated[
     list[Duration], BeforeValidator(_one_or_list, json_schema_input_type=Duration | list[Duration]), Field(min_length=1)
+]
+
+Sysctls = Annotated[
+    dict[Annotated[str, AfterValidator(sysctl_path)], Annotated[str | int, AfterValidator(sysctl_value)]],
+    BeforeValidator(once),
 ]
 
 
@@ -83,7 +94,7 @@ class QueueSettings(Strict):
     buffer: Amount | None = None
     """The longest queue, in bytes of frames with their 14-byte Ethernet header, or in packets."""
     qdisc: str | None = None
-    """Instead of a scheme: any queueing discipline of the kernel, as `tc` takes it, such as `fq_codel limit 100`."""
+    """Instead of a scheme: any queueing discipline of the lab kernel in `tc`'s words, such as `fq_codel limit 100`."""
 
     def given(self) -> dict[str, Any]:
         """The fields that the file gives, parameters included."""
@@ -115,8 +126,10 @@ class HostSettings(Strict):
     """TCP's initial congestion window; Linux's own is 10 packets."""
     delayed_ack: OnOff | None = None
     """Whether TCP may delay acknowledgements; `off` acknowledges every segment at once."""
-    sysctls: dict[str, str | int] = Field(default_factory=dict)
-    """Any others, by their path under /proc/sys (`net/ipv4/tcp_sack: 0`); they win over what qbed sets."""
+    sysctls: Sysctls = Field(default_factory=dict)
+    """Any others that each node has for itself (`orchestrator/qbed/lab/sysctls.py` lists them), by their path under
+    /proc/sys: `net/ipv4/tcp_sack: 0`, or `net.ipv4.tcp_sack: 0`; they win over what qbed sets.
+    """
     queue: HostQueue | None = None
     """The queue of the host's own network card: a length (droptail) or a scheme; 1000 packets without it."""
     kernel: Literal["auto", "host", "qbed"] | None = None

@@ -6,12 +6,13 @@ ports < port; within a kind, the later entry. A parameter that only other scheme
 so that the scheme can be an axis of a campaign.
 """
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import Any
 
 from qbed.errors import nearest
-from qbed.lab.settings import QueueSettings
+from qbed.lab.settings import QDISCS, QueueSettings
 from qbed.language.problems import Problems
 from qbed.language.selectors import is_glob
 from qbed.language.source import FieldPath
@@ -19,6 +20,7 @@ from qbed.language.units import Amount
 from qbed.schemes.declaration import Scheme, plain_schemes, registry
 
 CUSTOM = "custom"
+_WORD = re.compile(r"[A-Za-z0-9_.:,%+-]{1,64}")
 Origin = dict[str, tuple[Any, FieldPath]]
 """Settings, each with the field that gave it."""
 
@@ -125,6 +127,14 @@ class Specs:
             words = ()
         if not words:
             self.problems.error(path, f"expected tc's words such as `fq_codel limit 100`, got `{text}`")
+            return None
+        if words[0] not in QDISCS:
+            hint = f"; expected `scheme: {words[0]}`" if words[0] in registry() else nearest(words[0], QDISCS)
+            self.problems.error(path, f"the lab kernel has no queueing discipline `{words[0]}`{hint}")
+            return None
+        strange = next((word for word in words if not _WORD.fullmatch(word)), None)
+        if strange is not None:  # tc would open a file, load a library or talk to another device
+            self.problems.error(path, f"expected words and numbers such as `fq_codel limit 100`, got `{strange}`")
             return None
         return QueueSpec(CUSTOM, {}, words)
 

@@ -81,10 +81,7 @@ fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
     for (index, node) in plan.nodes.iter().enumerate() {
         require(is_file_name(&node.name), || format!("node {:?}: not a name", node.name))?;
         require(names.insert(&node.name), || format!("node {}: the name is taken", node.name))?;
-        for key in node.sysctls.keys() {
-            let inside = !key.starts_with('/') && !key.split('/').any(|part| part == "..");
-            require(inside, || format!("node {}: sysctl {key:?} is not a path under /proc/sys", node.name))?;
-        }
+        check_sysctls(&format!("node {}", node.name), &node.sysctls)?;
         check_programs(node)?;
         for route in &node.routes {
             let here = || format!("node {}: route to {}/{}", node.name, route.to.address, route.to.length);
@@ -121,10 +118,11 @@ fn check_events(plan: &Plan) -> Result<()> {
     })
 }
 
+/// Only the network's: others name programs that the kernel starts, and in a container belong to the machine.
 fn check_sysctls(owner: &str, sysctls: &Sysctls) -> Result<()> {
     sysctls.keys().try_for_each(|key| {
-        let inside = !key.starts_with('/') && !key.split('/').any(|part| part == "..");
-        require(inside, || format!("{owner}: sysctl {key:?} is not a path under /proc/sys"))
+        let inside = key.starts_with("net/") && !key.split('/').any(|part| ["", ".", ".."].contains(&part));
+        require(inside, || format!("{owner}: sysctl {key:?} is not a path under /proc/sys/net"))
     })
 }
 
@@ -280,6 +278,12 @@ mod tests {
                 refusal(|p| p["captures"][0]["interface"] = json!("eth7")),
                 "capture h1:eth0: no interface eth7",
             ),
+            (
+                refusal(|p| p["nodes"][0]["sysctls"] = json!({"kernel/modprobe": "/mnt/x"})),
+                "sysctl \"kernel/modprobe\" is not a path under /proc/sys/net",
+            ),
+            (refusal(|p| p["nodes"][0]["sysctls"] = json!({"net/../kernel/modprobe": "/mnt/x"})), "sysctl"),
+            (refusal(|p| p["sysctls"] = json!({"net//core/x": "1"})), "sysctl"),
             (refusal(|p| p["nodes"][1]["folders"] = json!(["run"])), "\"run\" is not an absolute path"),
             (refusal(|p| p["nodes"][1]["programs"] = json!([{"argv": []}])), "a program has no name"),
             (
