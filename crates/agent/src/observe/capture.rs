@@ -88,7 +88,7 @@ impl Capture {
     fn drain(&mut self, world: &World<'_>) -> Result<()> {
         let mut result = Ok(());
         let file = &mut self.file;
-        let each = |frame: Datagram<'_>| {
+        let mut each = |frame: Datagram<'_>| {
             // Frames before the epoch belong to the set-up.
             if let Ok(time_ns) = u64::try_from(world.stamp_since_epoch(frame.time_ns)) {
                 let header = frame_header(time_ns, frame.bytes.len() as u32, frame.length as u32);
@@ -96,7 +96,13 @@ impl Capture {
                 result = std::mem::replace(&mut result, Ok(())).and(written);
             }
         };
-        self.inbox.drain(&self.socket, each).of(|| self.name.clone())?;
+        while let Err(error) = self.inbox.drain(&self.socket, &mut each) {
+            // Said once when the link goes down; what was captured until then still waits, and the kernel goes on with
+            // the same socket when the link is up again.
+            if error.raw_os_error() != Some(libc::ENETDOWN) {
+                return Err(error).of(|| self.name.clone());
+            }
+        }
         result.of(|| self.name.clone())
     }
 }

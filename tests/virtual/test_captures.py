@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A capture on a link that goes down pauses, and goes on when the link is up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pcap import read_pcap
+
+MS = 1_000_000
+LAB = """
+name: failing
+topology: {{star: {{hosts: 2}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 1 MB}}}}
+hosts: {{default: {{tcp: reno, rto_min: 10 ms}}}}
+workload:
+  - flow: {{from: h1, to: h2, size: 100 KB, start: 1 ms, label: before}}
+  - flow: {{from: h1, to: h2, size: 100 KB, start: 30 ms, label: after}}
+events: [{events}]
+capture: [h1>s1, s1>h1, h2>s1]
+duration: 50 ms
+"""
+DOWN, UP = "{{at: {}, link: h1-s1, state: down}}", "{{at: {}, link: h1-s1, state: up}}"
+
+
+@pytest.mark.parametrize(
+    "times", [("10 ms", "20 ms"), ("9990 us", "9991 us", "10010 us", "10011 us"), ("2 ms", "20 ms")]
+)
+def test_it_pauses_with_the_link(run_cell: Callable[..., Any], times: tuple[str, ...]) -> None:
+    events = ", ".join((DOWN, UP)[i % 2].format(time) for i, time in enumerate(times))
+    cell = run_cell(LAB.format(events=events))
+    assert [flow["status"] for flow in cell.flows()][-1] == "complete"
+    for name in ("h1-eth0", "s1-eth0"):  # the two ends of the link that fails
+        packets = [packet.time_ns for packet in read_pcap(cell.out / f"{name}.pcap")]
+        assert [time for time in packets if time < 2 * MS] and [time for time in packets if time > 30 * MS], name
+        assert not [time for time in packets if 10.5 * MS < time < 19.5 * MS], name
+    full = [packet for packet in read_pcap(cell.out / "h1-eth0.pcap") if packet.time_ns > 30 * MS]
+    assert sum(packet.length for packet in full) > 100_000, "frames are missing"
+
+
+def test_one_that_stays_down_keeps_what_came_before(run_cell: Callable[..., Any]) -> None:
+    cell = run_cell(LAB.format(events=DOWN.format("10 ms")))
+    packets = [packet.time_ns for packet in read_pcap(cell.out / "h1-eth0.pcap")]
+    assert packets and max(packets) < 10 * MS
