@@ -16,6 +16,7 @@ import pyarrow as pa
 from bench.harness import Cell, Cost, Figure, cores, measured, pinned, smallest
 from qbed.results import tables
 from qbed.results.cell import store_cell
+from qbed.results.checksums import cell_record
 
 CELLS = 10_000
 LAB = """\
@@ -60,7 +61,7 @@ def fill(run: Path) -> None:
             numbers = pa.array([number] * table.num_rows, pa.int32())
             mine = table.set_column(0, table.schema.field(0), numbers)
             tables.write_table(folder / name, table.schema, [mine], tables.CellFile)
-        (folder / "cell.json").write_text(json.dumps(row | {"cell": number, "seed": number}, indent=2, sort_keys=True))
+        (folder / "cell.json").write_bytes(cell_record(folder, row | {"cell": number, "seed": number}))
     axes = [
         {"name": "scheme", "values": ["ecn"]},
         {"name": "seed", "values": list(range(CELLS))},

@@ -14,6 +14,7 @@ import pytest
 
 from qbed.errors import QbedError
 from qbed.results import tables
+from qbed.results.checksums import cell_record
 from qbed.results.listing import Listing, lines
 
 AXES: list[dict[str, Any]] = [{"name": "scheme", "values": ["droptail", "ecn"]}, {"name": "delay", "values": ["5 us"]}]
@@ -35,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     for row in ROWS:
         folder = tmp_path / "cells" / f"{row['cell']:06d}{'.failed' if row['status'] == 'failed' else ''}"
         folder.mkdir(parents=True)
-        (folder / "cell.json").write_text(json.dumps(row | {"delay": "5 us"}))
+        (folder / "cell.json").write_bytes(cell_record(folder, row | {"delay": "5 us"}))
     (tmp_path / "cells" / "000003.tmp").mkdir()
     (tmp_path / "cells" / "wall.ndjson").touch()
     return tmp_path
@@ -70,7 +71,9 @@ def test_the_merged_table_says_the_same(run: Path) -> None:
 def test_while_a_run_has_the_lock_its_older_table_is_not_asked(run: Path) -> None:
     merge(run)
     (run / "cells" / "000001.failed").rename(run / "cells" / "000001")
-    (run / "cells" / "000001" / "cell.json").write_text(json.dumps(ROWS[1] | COMPLETE))
+    cell = run / "cells" / "000001"
+    (cell / "cell.json").unlink()
+    (cell / "cell.json").write_bytes(cell_record(cell, ROWS[1] | COMPLETE))
     descriptor = os.open(run, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:

@@ -19,8 +19,8 @@ from qbed.campaign.file import Claim
 from qbed.claims.sql import Connection, checked, confined, first_rows, quoted, text
 from qbed.errors import QbedError
 from qbed.results import tables
-from qbed.results.folder import RunFolder
-from qbed.results.identity import StoreError
+from qbed.results.checksums import check_merged
+from qbed.results.folder import CLAIMS, RunFolder
 
 STUDENT_95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
@@ -76,10 +76,7 @@ class Verdict(BaseModel):
 def connect(run: Path) -> Connection:
     """DuckDB with the macros and views of a merged run folder; `QbedError` if a view of the campaign's own fails."""
     store = RunFolder(run)
-    if not store.table("cells").exists():
-        raise StoreError(f"{run} has no merged tables: its run is not finished; `qbed run --out {run}` goes on with it")
-    identity = store.identity()
-    files = {name: store.table(name) for name in ("cells", *tables.SCHEMAS) if store.table(name).exists()}
+    files, identity = store.tables(), store.identity()
     connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files, spill=run)
     for view in identity.get("views", ()):
         try:
@@ -167,8 +164,11 @@ def _plain(value: Any) -> Any:
 
 
 def read_verdicts(run: Path) -> list[Verdict]:
-    """The verdicts that a run's claims.json holds."""
+    """The verdicts that a run's claims.json holds; none without that file."""
+    check_merged(run, [CLAIMS])
+    if not (run / CLAIMS).exists():
+        return []
     try:
-        return [Verdict.model_validate(item) for item in json.loads((run / "claims.json").read_bytes())]
+        return [Verdict.model_validate(item) for item in json.loads((run / CLAIMS).read_bytes())]
     except (OSError, ValueError) as error:
-        raise QbedError(f"{run / 'claims.json'} cannot be read: {error}") from error
+        raise QbedError(f"{run / CLAIMS} cannot be read: {error}") from error

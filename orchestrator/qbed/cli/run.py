@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.experiment import Conclusion, Experiment
     from qbed.runs.worker import Outcome
 
+MOST_DAMAGED = 10
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
 ]
@@ -206,6 +207,12 @@ class _Screen:
         self._skipped = cells
         if cells:
             self.console.print(f"{cells} cells are finished already", highlight=False)
+
+    def damaged(self, what: list[str]) -> None:
+        for text in what[:MOST_DAMAGED]:
+            self.console.print(f"{text}: done now", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        if len(what) > MOST_DAMAGED:
+            self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow", highlight=False)
 
     def discarded(self, why: str) -> None:
         text = f"the folder held another run ({why} differ): it was thrown away"

@@ -17,6 +17,7 @@ from typing import Any
 
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.results.checksums import check_cell, has_checksums
 from qbed.results.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
 from qbed.telemetry.taps import Histogram, Records, TapTail
@@ -46,7 +47,9 @@ def find(what: str) -> Running:
         return Running(lab.folder, lab.samples, lab.is_up)
     cells = Path(what) / "cells"
     works = sorted(cells.glob("*.tmp/work"), key=lambda path: path.stat().st_mtime) if cells.is_dir() else []
-    kept = sorted(cells.glob("*/work")) if cells.is_dir() and not works else []
+    kept = sorted(cells.glob("[0-9]*/work")) if cells.is_dir() and not works else []
+    if kept and has_checksums(Path(what)):
+        check_cell(kept[-1].parent)
     if works or kept:
         folder = (works or kept)[-1]
         return Running(

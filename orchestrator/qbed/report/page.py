@@ -19,8 +19,10 @@ from pydantic import ValidationError
 from qbed.campaign.file import Figure
 from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection
+from qbed.durable import move
 from qbed.report.figures import USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
+from qbed.results.checksums import UNKNOWN, has_checksums
 from qbed.results.folder import RunFolder
 from qbed.results.identity import StoreError
 
@@ -56,6 +58,8 @@ def make_report(run: Path, *, images: bool = True, advance: Callable[[str], None
         drawings = [drawing for drawing in drawings if drawing.figure is not None]
     _rename(drawings)
     made = Made(run / "report.html")
+    if not has_checksums(run):
+        made.problems.append(f"{run} {UNKNOWN}")
     made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
     _write(made.page, _render(run, identity, connection, drawings, artist))
     if images:
@@ -75,7 +79,7 @@ def _rename(drawings: list[Drawing]) -> None:
 def _write(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.tmp")
     beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    move(beside, path)
 
 
 def _render(
@@ -91,7 +95,7 @@ def _render(
     names = [axis["name"] for axis in identity["matrix"]["axes"] if axis["name"] in artist.axes]
     constant = {axis["name"]: axis["values"][0] for axis in identity["matrix"]["axes"] if len(axis["values"]) == 1}
     colours = {str(value): artist.colours[value] for values in list(artist.axes.values())[:1] for value in values}
-    verdicts = read_verdicts(run) if (run / "claims.json").exists() else []
+    verdicts = read_verdicts(run)
     meta_path = run / "meta.json"
     return environment.get_template("report.html.j2").render(
         identity=identity,

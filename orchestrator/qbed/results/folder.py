@@ -4,28 +4,50 @@
 from __future__ import annotations
 
 import fcntl
-import json
+import math
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from qbed.json_files import write_json
+from qbed.durable import move
+from qbed.json_files import write_sealed
 from qbed.results import tables
+from qbed.results.checksums import (
+    CELL_ROW,
+    FILES,
+    MERGED,
+    UNKNOWN,
+    DamagedError,
+    cell_damages,
+    cell_record,
+    check_merged,
+    damages,
+    has_checksums,
+    merged_damages,
+    read_cell_record,
+    vouch,
+)
 from qbed.results.identity import IDENTITY, StoreError, read_identity
 
 DISCARDED = ".discarded.json"
 """What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
-OWN = ("cells", "figures", "claims.json", "meta.json", "report.html")
+CLAIMS = "claims.json"
+OWN = ("cells", "figures", MERGED, CLAIMS, "meta.json", "report.html")
 """What a run writes besides its tables."""
+MERGED_FILES = (*(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS)), CLAIMS)
+"""What `checksums.json` is the record of, as far as a run has it."""
 SPILL = ".sql-{}.tmp"
 """Where a query puts what does not fit into memory: a folder each, or two would write into the same files."""
-CELL_ROW = "cell.json"
 MERGE_ROWS = 1_000
+MOST_MISSING = 1_000
+_ENDED = re.compile(r"(\d{6,9})(?:\.failed)?")
 SAME = {
     "version": "the table formats",
     "matrix": "the axes and their values",
@@ -63,23 +85,20 @@ class RunFolder:
             if different and not before.keys() >= {"version", "name", "plans", "matrix"}:
                 raise StoreError(f"{known} is no campaign of a run; choose another --out")
             if different:
-                known.replace(discarded)  # from here on, whatever happens, the old run is gone
+                move(known, discarded)  # from here on, whatever happens, the old run is gone
         if discarded.exists():
             self._empty()
         elif not known.exists() and self.path.exists() and any(self.path.iterdir()):
             raise StoreError(f"{self.path} is not empty and is no run folder; choose another --out")
         self.cells.mkdir(parents=True, exist_ok=True)
-        write_json(known, identity)
+        write_sealed(known, identity)
         return different or None
 
     def _empty(self) -> None:
         """Remove what a run writes; the mark that it is to go goes last."""
         names = (*OWN, *(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS)))
         for place in (*(self.path / name for name in names), *self.path.glob(SPILL.format("*"))):
-            if place.is_dir() and not place.is_symlink():
-                shutil.rmtree(place)
-            else:
-                place.unlink(missing_ok=True)
+            _remove(place)
         (self.path / DISCARDED).unlink()
 
     def identity(self) -> dict[str, Any]:
@@ -101,9 +120,19 @@ class RunFolder:
 
     # --- its cells ---
 
-    def finished(self, cell: int) -> bool:
-        """Whether the cell's results are there."""
-        return (self._of(cell) / CELL_ROW).exists()
+    def survey(self, cells: int) -> tuple[list[int], list[DamagedError]]:
+        """Which of so many cells are still to be run, and what is damaged of those that had been."""
+        to_run, found = [], []
+        for number in range(cells):
+            damaged = list(self.damages(number)) if self._of(number).exists() else []
+            if damaged or not self._of(number).exists():
+                to_run.append(number)
+            found += damaged
+        return to_run, found
+
+    def damages(self, cell: int) -> Iterator[DamagedError]:
+        """All that is damaged of a finished cell."""
+        return cell_damages(self._of(cell), cell)
 
     def _of(self, cell: int, state: str = "") -> Path:
         return self.cells / f"{cell:06d}{state}"
@@ -111,8 +140,8 @@ class RunFolder:
     def begin(self, cell: int) -> Path:
         """An empty folder in which the cell's results are prepared, with a folder `work` for the guest."""
         folder = self._of(cell, ".tmp")
-        for old in (folder, self._of(cell, ".failed")):
-            shutil.rmtree(old, ignore_errors=True)
+        for old in (folder, self._of(cell, ".failed"), self._of(cell)):  # one that is there is damaged
+            _remove(old)
         (folder / "work").mkdir(parents=True)
         return folder
 
@@ -123,20 +152,37 @@ class RunFolder:
             for capture in (folder / "work" / "out").glob("*.pcap"):
                 capture.rename(folder / capture.name)
             shutil.rmtree(folder / "work")
-        write_json(folder / CELL_ROW, row)
-        folder.rename(self._of(cell))
+        (folder / CELL_ROW).write_bytes(cell_record(folder, row))
+        move(folder, self._of(cell))
 
     def fail(self, cell: int, row: dict[str, Any]) -> Path:
         """The cell is broken: keep what there is, and no table; returns the folder."""
         folder = self._of(cell, ".tmp")
         for part in folder.glob("*.arrow"):
             part.unlink()
-        write_json(folder / CELL_ROW, row)
-        return folder.rename(self._of(cell, ".failed"))
+        (folder / CELL_ROW).write_bytes(cell_record(folder, row))
+        move(folder, self._of(cell, ".failed"))
+        return self._of(cell, ".failed")
 
     def drop(self, cell: int) -> None:
         """Forget a cell that was interrupted."""
         shutil.rmtree(self._of(cell, ".tmp"), ignore_errors=True)
+
+    def verify(self) -> Iterator[DamagedError]:
+        """All that is damaged: of the cells by their numbers, then of what was merged from them."""
+        identity = self.identity()
+        if not has_checksums(self.path):
+            raise StoreError(f"{self.path} {UNKNOWN}")
+        ended = {int(found[1]): found[0] for path in self.cells.glob("*") if (found := _ENDED.fullmatch(path.name))}
+        for number, name in sorted(ended.items()):
+            yield from cell_damages(self.cells / name, number)
+        if not (self.path / MERGED).exists() and not self.table("cells").exists():
+            return  # it goes on, or was stopped
+        if ended:  # somebody may hand on the tables alone
+            cells = math.prod(len(axis["values"]) for axis in identity["matrix"]["axes"])
+            missing = (number for number in range(cells) if number not in ended)
+            yield from (DamagedError(self._of(number), "is missing") for number in islice(missing, MOST_MISSING))
+        yield from merged_damages(self.path, MERGED_FILES)
 
     # --- their merger ---
 
@@ -152,31 +198,61 @@ class RunFolder:
         }
         rows: list[dict[str, Any]] = []
         for number in range(cells):
-            folder, names = self._ended(number)
-            rows.append(json.loads((folder / CELL_ROW).read_bytes()))
-            for name in names:
-                if name.endswith(".arrow"):
-                    for table in tables.read_cell(folder / name):
-                        files[name.removesuffix(".arrow")].add(table)
+            rows.append(self._add_cell(number, files))
             if len(rows) == MERGE_ROWS or number == cells - 1:
-                files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
+                with _of_our_form(self.cells):
+                    files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
                 rows.clear()
         for name, file in files.items():
             file.close()
             written, place = self.path / f".{name}.tmp", self.table(name)
             if written.exists():
-                written.replace(place)
+                move(written, place)
             else:
                 place.unlink(missing_ok=True)
+        vouch(self.path, [name for name in MERGED_FILES if (self.path / name).exists() and name != CLAIMS])
+
+    def _add_cell(self, number: int, files: Mapping[str, tables.TableFile]) -> dict[str, Any]:
+        """Add a cell's tables; returns its row. `DamagedError` if it is not what was written."""
+        folder = self._of(number)
+        if not folder.exists():
+            folder = self._of(number, ".failed")
+        row = read_cell_record(folder, number)
+        here = {f"{name}.arrow": name for name in tables.SCHEMAS}
+        for file, name in here.items():
+            if file in row[FILES]:
+                for damage in damages(folder, {file: row[FILES][file]}):
+                    raise damage
+                with _of_our_form(folder / file):
+                    for table in tables.read_cell(folder / file):
+                        files[name].add(table)
+        return row
 
     def table(self, name: str) -> Path:
         return self.path / f"{name}.parquet"
 
-    def _ended(self, number: int) -> tuple[Path, list[str]]:
-        """The folder of a cell that is finished or failed, and what is in it."""
-        folder = self._of(number)
-        try:
-            return folder, [entry.name for entry in os.scandir(folder)]
-        except FileNotFoundError:
-            folder = self._of(number, ".failed")
-            return folder, [entry.name for entry in os.scandir(folder)]
+    def tables(self) -> dict[str, Path]:
+        """The merged tables, by name; `StoreError` if there are none, or one is damaged."""
+        if not self.table("cells").exists() and not (self.path / MERGED).exists():
+            raise StoreError(
+                f"{self.path} has no merged tables: its run is not finished;"
+                f" `qbed run --out {self.path}` goes on with it"
+            )
+        check_merged(self.path, [f"{name}.parquet" for name in ("cells", *tables.SCHEMAS)])
+        return {name: self.table(name) for name in ("cells", *tables.SCHEMAS) if self.table(name).exists()}
+
+
+@contextmanager
+def _of_our_form(file: Path) -> Iterator[None]:
+    """What was written is whole, but may be somebody else's."""
+    try:
+        yield
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DamagedError(file, f"holds no rows of this version: {error}") from error
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from qbed.errors import QbedError
+from qbed.json_files import SEAL, unsealed
 from qbed.substrates import DEFAULT
 
 IDENTITY = "campaign.json"
+CELL_FORM = "arrow, with checksums"
 
 
 class StoreError(QbedError):
@@ -31,12 +33,16 @@ class RanOn:
 def read_identity(run: Path) -> dict[str, Any]:
     """The campaign.json of a run folder."""
     try:
-        value = json.loads((run / IDENTITY).read_bytes())
-    except (OSError, ValueError) as error:
+        content = (run / IDENTITY).read_bytes()
+    except OSError as error:
         raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
-    if not isinstance(value, dict):
-        raise StoreError(f"{run / IDENTITY} is damaged")
-    return value
+    try:
+        value = json.loads(content)
+        if isinstance(value, dict) and SEAL not in value and value.get("cells") != CELL_FORM:
+            return value  # of a run from before there were checksums
+        return unsealed(content)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{run / IDENTITY} is damaged: it is not what was written") from error
 
 
 def ran_on(run: Path) -> RanOn:

@@ -7,7 +7,6 @@ Without the store: to load Arrow takes as long as to list 10,000 cells.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from qbed.errors import QbedError
+from qbed.results.checksums import DamagedError, check_merged, read_cell_record
+from qbed.results.identity import read_identity
 
 Row = dict[str, Any]
 COUNTS = ("flows_complete", "flows", "dropped_packets", "marked_packets", "retransmits", "timeouts")
@@ -29,9 +30,9 @@ class Listing:
     def __init__(self, run: Path) -> None:
         self.run = run
         try:
-            identity = json.loads((run / "campaign.json").read_bytes())
+            identity = read_identity(run)
             axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise QbedError(f"{run} is no run folder: it has no readable campaign.json") from error
         self.axes: dict[str, list[Any]] = {name: values for name, values in axes.items() if len(values) > 1}
         self.counted: Counter[str] = Counter()
@@ -67,6 +68,7 @@ class Listing:
     def _from_table(self) -> Iterator[Row]:
         import duckdb
 
+        check_merged(self.run, ["cells.parquet"])
         names = dict.fromkeys(("cell", *self.axes, *COLUMNS))
         columns = ", ".join(f'"{name}"' for name in names)
         with duckdb.connect() as connection:
@@ -76,19 +78,21 @@ class Listing:
                 yield from (dict(zip(names, row, strict=True)) for row in some)
 
     def _from_folders(self, running: bool) -> Iterator[Row]:
-        folder = str(self.run / "cells")
+        cells = self.run / "cells"
         columns = tuple(dict.fromkeys(("cell", *self.axes, *COLUMNS)))
-        with os.scandir(folder) as entries:
+        with os.scandir(cells) as entries:
             names = sorted(entry.name for entry in entries)
         for name in names:
             if name.endswith(".tmp"):
                 self.counted["running"] += running  # or it was killed
             elif name[:6].isdigit():
                 try:
-                    with open(f"{folder}/{name}/cell.json", "rb", 0) as file:  # noqa: PTH123 - a Path takes as long
-                        row = json.loads(file.read())
-                except FileNotFoundError:  # a cell that failed is being tried again
-                    continue
+                    row = read_cell_record(cells / name, int(name[:6]))
+                except DamagedError as error:
+                    if not error.file.exists():  # a cell that failed is being tried again
+                        continue
+                    row = {**dict.fromkeys(self.axes, "-"), "cell": int(name[:6]), "status": "damaged"}
+                    row["error"] = f"{error.file} {error.what}"
                 yield {column: row.get(column) for column in columns}
 
 

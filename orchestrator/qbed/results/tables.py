@@ -15,8 +15,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from qbed.json_files import SEAL
+from qbed.results.checksums import FILES
+
 VERSION = 1
-CELL_FORM = "arrow"
 ROW_GROUP_ROWS = 1 << 17
 MOST_WAITING = 256
 SMALL_ROWS = 4096
@@ -165,9 +167,8 @@ SCHEMAS: dict[str, Any] = {
     "tcp_info": TCP_INFO,
     "routes": ROUTES,
 }
-RESERVED_COLUMNS = frozenset({"cell", *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}) - {
-    "seed"
-}
+_TAKEN = {"cell", FILES, SEAL, *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}
+RESERVED_COLUMNS = frozenset(_TAKEN - {"seed"})
 
 
 def cells_schema(axes: Mapping[str, str]) -> Any:

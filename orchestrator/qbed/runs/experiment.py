@@ -27,9 +27,10 @@ from qbed.json_files import write_json
 from qbed.language.source import Source
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.results.folder import RunFolder
-from qbed.results.identity import StoreError, ran_on
-from qbed.results.tables import CELL_FORM, VERSION
+from qbed.results.checksums import vouch
+from qbed.results.folder import CLAIMS, RunFolder
+from qbed.results.identity import CELL_FORM, StoreError, ran_on
+from qbed.results.tables import VERSION
 from qbed.runs.calibrate import calibrated
 from qbed.runs.rehearsal import rehearse
 from qbed.runs.runner import WALL_TIMES, Totals, Watcher, run_cells
@@ -45,6 +46,9 @@ class Screen(Watcher, Protocol):
 
     def skipped(self, cells: int) -> None:
         """These many cells are finished from before."""
+
+    def damaged(self, what: list[str]) -> None:
+        """These files of finished cells are damaged; the cells are run again."""
 
     def discarded(self, why: str) -> None:
         """The folder held another run, which has been thrown away."""
@@ -187,8 +191,10 @@ def conduct(
         different = store.claim(experiment.identity, fresh=fresh)
         if different is not None:
             screen.discarded(different)
-        screen.skipped(sum(store.finished(number) for number in range(len(task.matrix))))
-        totals = run_cells(task, cores, screen)
+        to_run, damaged = store.survey(len(task.matrix))
+        screen.damaged([str(error) for error in damaged])
+        screen.skipped(len(task.matrix) - len(to_run))
+        totals = run_cells(task, to_run, cores, screen)
         try:
             screen.phase("merging")
             store.merge(len(task.matrix), task.matrix.columns)
@@ -212,7 +218,8 @@ def _conclude(experiment: Experiment, totals: Totals, begun: float, screen: Scre
     connection.close()
     for status in ("complete", "failed", "invalid"):
         setattr(totals, status, counted.get(status, 0))
-    write_json(out / "claims.json", [verdict.model_dump() for verdict in verdicts])
+    write_json(out / CLAIMS, [verdict.model_dump() for verdict in verdicts])
+    vouch(out, [CLAIMS], more=True)
     write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)
@@ -224,7 +231,7 @@ def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
     times: dict[str, float] = {}
     with (experiment.task.out / "cells" / WALL_TIMES).open() as lines:
         for line in lines:
-            if line.endswith("\n"):
+            with suppress(ValueError, KeyError, TypeError):  # the last line of a runner that was killed
                 entry = json.loads(line)
                 times[str(entry["cell"])] = entry["wall_s"]
     return {

@@ -89,10 +89,8 @@ class _Process:
             self.process.join()
 
 
-def run_cells(task: Task, cores: list[int], watcher: Watcher) -> Totals:
-    """Run every cell that is not finished yet. `RunStoppedError`, `RunAbortedError`: what is finished is kept."""
-    store = RunFolder(task.out)
-    open_cells = [number for number in range(len(task.matrix)) if not store.finished(number)]
+def run_cells(task: Task, open_cells: list[int], cores: list[int], watcher: Watcher) -> Totals:
+    """Run the cells that are not finished yet. `RunStoppedError`, `RunAbortedError`: what is finished is kept."""
     totals = Totals(len(task.matrix), len(task.matrix) - len(open_cells))
     todo = iter(open_cells)
     workers: list[_Process] = []

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed verify`: whether a run folder is what was written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(verify)
+
+
+def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
+    """Check every file of a run's cells and its merged tables against the checksums that were written with them.
+
+    One line for each file that is damaged or missing. Exit status: 0, all is as it was written; 1, it is not.
+    """
+    from qbed.results.checksums import REMEDY
+    from qbed.results.folder import RunFolder
+    from qbed.results.identity import StoreError
+
+    damaged = 0
+    try:
+        for error in RunFolder(folder).verify():
+            print(f"{error.file} {error.what}")
+            damaged += 1
+    except StoreError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    if damaged:
+        print(f"damaged files: {damaged}; {REMEDY}", file=sys.stderr)
+        raise typer.Exit(1)
+    print(f"{folder}: all is as it was written", file=sys.stderr)

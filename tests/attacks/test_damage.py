@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that forgets a bit, a copy that was cut short: nothing that is damaged is taken for a result."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbed.claims.judge import connect, read_verdicts
+from qbed.json_files import write_json
+from qbed.results.checksums import DamagedError, check_cell
+from qbed.results.folder import RunFolder
+from qbed.results.identity import StoreError
+from qbed.results.listing import Listing
+
+DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
+"""Of a cell's files, and half as many of the merged ones."""
+AXES = {"buffer": "str", "seed": "int"}
+LAB = """\
+name: damaged
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+workload:
+  - flow: {from: h1, to: h2, size: 100 KB}
+observe: {queues: 100 us, flows: 1 ms}
+capture: [h1>s1]
+duration: 5 ms
+"""
+CAMPAIGN = """\
+question: What is left of it?
+axes:
+  buffer: {field: switches.default.buffer, values: [32 KB, 64 KB]}
+  seed: [1]
+claims:
+  - {name: all, paper: It ends., sql: "SELECT count(*) = 2 AS holds FROM flows"}
+"""
+
+
+def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "qbed", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab and a finished run of two cells, with all that their guests wrote."""
+    folder = tmp_path_factory.mktemp("damage")
+    (folder / "lab").mkdir()
+    (folder / "lab" / "lab.yml").write_text(LAB)
+    (folder / "lab" / "campaign.yml").write_text(CAMPAIGN)
+    done = qbed(folder, "run", "lab", "--out", "run", "--no-images", "--keep")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "x", symlinks=True)
+    return tmp_path / "x"
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and path.stat().st_size
+    )
+
+
+def damage(path: Path, chance: random.Random) -> str:
+    """Flip one bit, mostly; or cut the file short, add to it, or remove it."""
+    content = path.read_bytes()
+    kind = chance.choices(("flip", "cut", "longer", "gone"), (85, 8, 4, 3))[0]
+    if kind == "flip":
+        bit = chance.randrange(8 * len(content))
+        content = content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :]
+    elif kind == "cut":
+        content = content[: chance.randrange(len(content))]
+    elif kind == "longer":
+        content += bytes([chance.randrange(256)])
+    path.unlink()
+    if kind != "gone":
+        path.write_bytes(content)
+    return f"{kind}: {path}"
+
+
+def survive(run: Path, victims: list[Path], times: int, notices: Callable[[Path], None]) -> None:
+    """Damage one file after the other; each time `notices` has to say which one."""
+    chance = random.Random(1)
+    found: Counter[str] = Counter()
+    for _ in range(times):
+        victim = chance.choice(victims)
+        before = victim.read_bytes()
+        what = damage(victim, chance)
+        try:
+            notices(victim)
+        except Exception as error:
+            pytest.fail(f"{what}: {error!r}")
+        finally:
+            victim.write_bytes(before)
+        found[victim.name] += 1
+    assert len(found) == len({victim.name for victim in victims}), "not every file was tried"
+
+
+def test_no_damage_of_a_cell_passes(folder: Path) -> None:
+    run = RunFolder(folder / "run")
+    cell = run.cells / "000001"
+    before = {path.name: path.read_bytes() for path in run.path.glob("*.parquet")}
+    assert run.survey(2) == ([], [])
+
+    def notices(victim: Path) -> None:
+        to_run, found = run.survey(2)
+        assert to_run == [1] and [error.file for error in found] == [victim], f"to run: {to_run}, {found}"
+        assert [error.file for error in run.verify()] == [victim]
+        with pytest.raises(DamagedError, match=re.escape(str(victim))):
+            check_cell(cell)  # what `qbed samples` does
+        if victim.suffix == ".arrow" or victim.name == "cell.json":
+            with pytest.raises(DamagedError, match=re.escape(f"{victim} ")):
+                run.merge(2, AXES)
+
+    survive(run.path, files(cell), DAMAGES, notices)
+    run.merge(2, AXES)
+    assert before == {path.name: path.read_bytes() for path in run.path.glob("*.parquet")}
+
+
+def test_no_damage_of_what_was_merged_passes(folder: Path) -> None:
+    run = folder / "run"
+    victims = [*sorted(run.glob("*.parquet")), run / "checksums.json", run / "claims.json", run / "campaign.json"]
+
+    def notices(victim: Path) -> None:
+        with pytest.raises(StoreError, match=f"{re.escape(str(victim))} |{re.escape(str(run))} is no run folder"):
+            connect(run).close()
+            read_verdicts(run)
+        if victim.name == "cells.parquet" and victim.exists():  # without it, the cells themselves are listed
+            with pytest.raises(StoreError, match=re.escape(str(victim))):
+                list(Listing(run).rows())
+
+    survive(run, victims, DAMAGES // 2, notices)
+    connect(run).close()
+
+
+@pytest.mark.parametrize("name", ["flows.arrow", "queue_series.arrow", "cell.json", "h1-eth0.pcap"])
+def test_a_damaged_cell_is_named_and_run_again(folder: Path, name: str) -> None:
+    run = folder / "run"
+    before = {path.name: path.read_bytes() for path in run.glob("*.parquet")}
+    victim = next(path for path in files(run / "cells" / "000001") if path.name == name)
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 1
+    victim.write_bytes(content)
+    done = qbed(folder, "verify", "run")
+    line = f"run/{victim.relative_to(run)} is not what was written"
+    assert (done.returncode, done.stdout) == (1, line + "\n") and "`qbed run` of the same campaign" in done.stderr
+    done = qbed(folder, "run", "lab", "--out", "run", "--no-images", "--keep")
+    assert done.returncode == 0 and line in done.stderr and "1 cells are finished already" in done.stderr, done.stderr
+    assert before == {path.name: path.read_bytes() for path in run.glob("*.parquet")}
+    assert qbed(folder, "verify", "run").returncode == 0
+
+
+@pytest.mark.parametrize("what", ["gone", "damaged"])
+def test_the_report_refuses_a_table_that_is(folder: Path, what: str) -> None:
+    table = folder / "run" / "flows.parquet"
+    content = table.read_bytes()
+    table.unlink()
+    if what == "damaged":
+        table.write_bytes(content[: len(content) // 2] + b"x" + content[len(content) // 2 + 1 :])
+    done = qbed(folder, "report", "run", "--no-images")
+    says = "is missing" if what == "gone" else "is not what was written"
+    assert done.returncode == 2 and f"error: run/flows.parquet {says}; `qbed run` of the same campaign" in done.stderr
+    assert qbed(folder, "verify", "run").stdout == f"run/flows.parquet {says}\n"
+    assert qbed(folder, "run", "lab", "--out", "run", "--no-images").returncode == 0
+    assert table.read_bytes() == content
+    assert qbed(folder, "report", "run", "--no-images").returncode == 0
+
+
+def test_what_is_no_file_ends_no_command(folder: Path) -> None:
+    run = folder / "run"
+    for path in (
+        run / "flows.parquet",
+        run / "cells" / "000000" / "flows.arrow",
+        run / "cells" / "000001" / "cell.json",
+    ):
+        path.unlink()
+        os.mkfifo(path)
+    done = qbed(folder, "verify", "run")
+    assert done.returncode == 1 and done.stdout.count(" is no file\n") == 3, done.stdout
+    assert qbed(folder, "report", "run", "--no-images").returncode == 2
+    done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
+    assert (done.returncode, "2 of 2 cells complete" in done.stderr) == (0, True), done.stderr
+    assert qbed(folder, "verify", "run").returncode == 0
+
+
+def test_a_cell_that_is_another_is_none(folder: Path) -> None:
+    cells = folder / "run" / "cells"
+    shutil.rmtree(cells / "000001")
+    assert "cells/000001 is missing" in qbed(folder, "verify", "run").stdout
+    shutil.copytree(cells / "000000", cells / "000001", symlinks=True)
+    assert "cell.json is that of another cell, 0\n" in qbed(folder, "verify", "run").stdout
+    done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
+    assert done.returncode == 0 and "is that of another cell, 0" in done.stderr
+    assert qbed(folder, "verify", "run").returncode == 0
+
+
+def test_a_run_from_before_there_were_checksums_is_read_and_said(folder: Path) -> None:
+    run = folder / "run"
+    identity = json.loads((run / "campaign.json").read_bytes())
+    identity.pop("sha256")
+    write_json(run / "campaign.json", identity | {"cells": "arrow"})
+    (run / "checksums.json").unlink()
+    done = qbed(folder, "report", "run", "--no-images")
+    assert done.returncode == 0 and "run is of an earlier qbed, without checksums" in done.stderr
+    assert qbed(folder, "cells", "run").stdout.count("complete") == 2
+    done = qbed(folder, "verify", "run")
+    assert done.returncode == 1 and "without checksums" in done.stderr
+    done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
+    assert done.returncode == 2 and "the form of the cells' tables differ" in done.stderr
