@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run folder of 10,000 cells: merging their tables, and listing them, finished and while the run goes on."""
+"""A run folder of 10,000 cells: checking them, merging their tables, and listing them, finished and while it goes on."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ import sys
 from pathlib import Path
 from qbed.results.folder import RunFolder
 RunFolder(Path(sys.argv[1])).merge({CELLS}, {{"scheme": "str", "seed": "int"}})
+"""
+SURVEY = f"""\
+import sys
+from pathlib import Path
+from qbed.results.folder import RunFolder
+assert RunFolder(Path(sys.argv[1])).survey({CELLS}) == ([], [])
 """
 
 
@@ -91,7 +97,7 @@ def child(*words: str) -> tuple[Cost, float]:
 def measure(rounds: int) -> list[Figure]:
     run = Path(tempfile.mkdtemp(prefix="qbed-bench-")) / "run"
     listing = ("-m", "qbed", "cells", str(run))
-    costs: dict[str, list[Cost]] = {"going on": [], "merge": [], "finished": []}
+    costs: dict[str, list[Cost]] = {"going on": [], "checked": [], "merge": [], "finished": []}
     memory = 0.0
     try:
         fill(run)
@@ -100,6 +106,7 @@ def measure(rounds: int) -> list[Figure]:
                 for table in run.glob("*.parquet"):
                     table.unlink()
                 costs["going on"].append(child(*listing)[0])
+                costs["checked"].append(child("-c", SURVEY, str(run))[0])
                 cost, most = child("-c", MERGE, str(run))
                 costs["merge"].append(cost)
                 memory = max(memory, most)
@@ -109,6 +116,7 @@ def measure(rounds: int) -> list[Figure]:
     best = {name: smallest(own) for name, own in costs.items()}
     listed = f"qbed cells, {CELLS} cells"
     return [
+        Figure(f"checking {CELLS} finished cells before a run goes on", best["checked"].wall_s, "s", 5),
         Figure(f"merging {CELLS} cells", best["merge"].wall_s, "s", 20),
         Figure(f"merging {CELLS} cells, CPU", best["merge"].cpu_s, "s"),
         Figure(f"merging {CELLS} cells, memory", memory, "MB", 500),

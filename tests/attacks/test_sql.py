@@ -20,6 +20,7 @@ import pytest
 from qbed.campaign.file import Claim
 from qbed.claims import sql
 from qbed.claims.judge import Verdict, connect, judge_all
+from qbed.json_files import sealed, unsealed
 
 SECRET = "the-secret-of-somebody"
 LAB = """\
@@ -159,7 +160,7 @@ def test_a_campaign_that_attacks_does_not_run(folder: Path, attack: str) -> None
 def received(folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
     """The report of a run folder whose campaign.json somebody has changed."""
     path = folder / "run" / "campaign.json"
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+    path.write_bytes(sealed(unsealed(path.read_bytes()) | changes))
     return qbed(folder, "report", "run", "--no-images")
 
 
