@@ -20,6 +20,7 @@ from qbed.json_files import sealed, unsealed, write_sealed
 from qbed.results.identity import CELL_FORM, StoreError, read_identity
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
+PIECE_BYTES = 1 << 20
 FILES = "files"
 """A record's field: the SHA-256 of each file, by its path within the record's folder."""
 REMEDY = "`qbed run` of the same campaign into this folder makes it anew"
@@ -39,7 +40,7 @@ class DamagedError(StoreError):
 
 def cell_record(folder: Path, row: dict[str, Any]) -> bytes:
     """What is to be a cell's record: its row of `cells`, and all files that are in its folder."""
-    return sealed(row | {FILES: {name: _digest(folder / name) for name in _files_in(folder)}})
+    return sealed(row | {FILES: {name: _digest(f"{folder}/{name}") for name in _files_in(folder)}})
 
 
 def _files_in(folder: Path) -> Iterator[str]:
@@ -52,7 +53,7 @@ def _files_in(folder: Path) -> Iterator[str]:
 
 def read_cell_record(folder: Path, number: int) -> dict[str, Any]:
     """A cell's record, checked; its files are not."""
-    value = _read_record(folder / CELL_ROW)
+    value = _read_record(f"{folder}/{CELL_ROW}")
     if value.get("cell") != number:
         raise DamagedError(folder / CELL_ROW, f"is that of another cell, {value.get('cell')}")
     return value
@@ -78,7 +79,7 @@ def damages(folder: Path, files: Mapping[str, str]) -> Iterator[DamagedError]:
     """Which of these files, with their checksums, are damaged."""
     for name, digest in files.items():
         try:
-            if _digest(folder / name) != digest:
+            if _digest(f"{folder}/{name}") != digest:
                 yield DamagedError(folder / name, "is not what was written")
         except DamagedError as error:
             yield error
@@ -86,8 +87,8 @@ def damages(folder: Path, files: Mapping[str, str]) -> Iterator[DamagedError]:
 
 def vouch(run: Path, names: Iterable[str], *, more: bool = False) -> None:
     """Record these files of a run folder as they are now; `more`: and what is recorded already."""
-    known = _read_record(run / MERGED)[FILES] if more else {}
-    write_sealed(run / MERGED, {FILES: known | {name: _digest(run / name) for name in names}})
+    known = _read_record(f"{run}/{MERGED}")[FILES] if more else {}
+    write_sealed(run / MERGED, {FILES: known | {name: _digest(f"{run}/{name}") for name in names}})
 
 
 def merged_damages(run: Path, names: Iterable[str]) -> Iterator[DamagedError]:
@@ -96,7 +97,7 @@ def merged_damages(run: Path, names: Iterable[str]) -> Iterator[DamagedError]:
     A run from before there were checksums has none to check.
     """
     try:
-        files = _read_record(run / MERGED)[FILES]
+        files = _read_record(f"{run}/{MERGED}")[FILES]
     except DamagedError as error:
         if has_checksums(run):
             yield error
@@ -119,29 +120,39 @@ def has_checksums(run: Path) -> bool:
     return (run / MERGED).exists() or read_identity(run).get("cells") == CELL_FORM
 
 
-def _read_record(path: Path) -> dict[str, Any]:
+def _read_record(path: str) -> dict[str, Any]:
     value = _opened(path, lambda file: unsealed(file.read()))
     if not isinstance(value.get(FILES), dict):
-        raise DamagedError(path, "names no files")
+        raise DamagedError(Path(path), "names no files")
     return value
 
 
-def _digest(path: Path) -> str:
-    return _opened(path, lambda file: hashlib.file_digest(file, "sha256").hexdigest())
+def _digest(path: str) -> str:
+    return _opened(path, _sha256)
 
 
-def _opened(path: Path, read: Callable[[FileIO], _Read]) -> _Read:
-    """What is read of a file, and of nothing but a file: to open a FIFO would not end."""
+def _sha256(file: FileIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(PIECE_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _opened(path: str, read: Callable[[FileIO], _Read]) -> _Read:
+    """What is read of a file, and of nothing but a file: to open a FIFO would not end.
+
+    A text, for thousands of cells: a `Path` takes as long as the file.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with FileIO(descriptor) as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise DamagedError(path, "is no file")
+                raise DamagedError(Path(path), "is no file")
             return read(file)
     except FileNotFoundError:
-        raise DamagedError(path, "is missing") from None
+        raise DamagedError(Path(path), "is missing") from None
     except OSError as error:
         no_file = error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-        raise DamagedError(path, "is no file" if no_file else f"cannot be read: {error.strerror}") from None
+        raise DamagedError(Path(path), "is no file" if no_file else f"cannot be read: {error.strerror}") from None
     except ValueError:  # what was read, or a NUL in the path
-        raise DamagedError(path, "is not what was written") from None
+        raise DamagedError(Path(path), "is not what was written") from None
