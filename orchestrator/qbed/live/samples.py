@@ -83,6 +83,8 @@ def _plan(running: Running) -> Plan:
         return Plan.loads((running.folder / "plan.json").read_bytes())
     except OSError as error:
         raise SessionError(f"{running.folder} has no plan: {error.strerror}") from error
+    except ValueError as error:
+        raise SessionError(f"{running.folder / 'plan.json'} is no plan of this qbed") from error
 
 
 def _time(row: Row) -> int:

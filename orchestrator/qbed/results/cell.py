@@ -25,6 +25,8 @@ from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, 
 from qbed.telemetry.wall import read_wall
 
 BATCH_ROWS = 10_000
+_WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of a record that has other fields, or other values in them."""
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
 
 
@@ -50,7 +52,7 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
         _write(into, "tcp_info", _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
-        _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes"))
+        _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes.ndjson"))
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     if not evidence.contradictions:  # only counters that agree with the plan have something to say
@@ -82,11 +84,22 @@ def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters
 
 
 def _batches(schema: Any, cell: int, rows: Iterator[Row], file: str) -> Iterator[Any]:
-    while batch := list(itertools.islice(rows, BATCH_ROWS)):
-        try:
-            yield pa.Table.from_pylist([{"cell": cell} | row for row in batch], schema=schema)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise RecordError(f"{file}: a field has the wrong type: {error}") from error
+    while True:
+        table = _table_of(schema, ({"cell": cell} | row for row in itertools.islice(rows, BATCH_ROWS)), file)
+        if not table.num_rows:
+            return
+        yield table
+
+
+def _table_of(schema: Any, rows: Iterable[Row], file: str) -> Any:
+    try:
+        return pa.Table.from_pylist(list(rows), schema=schema)
+    except (pa.ArrowException, *_WRONG) as error:
+        raise RecordError(f"{file}: a field is missing or has the wrong type: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _route_change(record: Row) -> Row:
@@ -135,8 +148,12 @@ class _Flows:
     def _row(self, record: Row) -> Row:
         try:
             row = record | self._derived(record)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {type(error).__name__}: {error}") from error
+            self._count(record, row)
+        except _WRONG as error:
+            raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {_said(error)}") from error
+        return row
+
+    def _count(self, record: Row, row: Row) -> None:
         talk = self.talks.setdefault((record["src"], record["dst"]), Talk())
         talk.flows, talk.hearing = talk.flows + 1, talk.hearing + bool(record.get("ecn"))
         self.totals["flows"] += 1
@@ -157,7 +174,6 @@ class _Flows:
             self.contradictions.append(
                 f"flow {row['flow']} took {row['fct_ns']} ns, but its path needs {row['ideal_fct_ns']} ns"
             )
-        return row
 
     def _derived(self, record: Row) -> Row:
         nodes = self._plan.nodes
@@ -281,7 +297,7 @@ class _Taps:
                     "xstats": _xstats(queue.scheme, counters, index),
                 }
             )
-        return pa.Table.from_pylist(rows, schema=tables.QUEUES)
+        return _table_of(tables.QUEUES, rows, "taps.bin or counters.json")
 
 
 def _xstats(scheme: str, counters: Counters, index: int) -> list[tuple[str, float]] | None:

@@ -61,7 +61,7 @@ class QueueCounters(_Record):
     requeues: int = 0
     backlog_bytes: int = 0
     backlog_packets: int = 0
-    xstats: str = ""
+    xstats: str = Field(default="", pattern="^([0-9a-f]{2})*$")
 
 
 class Counters(_Record):

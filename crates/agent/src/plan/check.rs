@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// IFNAMSIZ less the terminating zero.
 const INTERFACE_NAME_MAX: usize = 15;
 
+/// Two years: no time of a lab is longer, and no sum of a few times ends beyond the numbers.
+const TIME_MAX_NS: u64 = 1 << 56;
+
 fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<()> {
     if holds {
         Ok(())
@@ -23,6 +26,7 @@ fn is_file_name(name: &str) -> bool {
 
 pub fn check(plan: &Plan) -> Result<()> {
     require(plan.duration_ns > 0, || format!("lab {}: the duration is 0", plan.lab))?;
+    check_times(plan)?;
     for module in &plan.modules {
         require(is_file_name(module), || format!("module {module:?} is not a file name"))?;
     }
@@ -45,6 +49,36 @@ pub fn check(plan: &Plan) -> Result<()> {
         })?;
         check_workload(plan, workload)?;
         check_listeners(plan, workload, &mut listeners)?;
+    }
+    Ok(())
+}
+
+fn check_times(plan: &Plan) -> Result<()> {
+    let bounded = |what: &dyn std::fmt::Display, ns: u64| {
+        require(ns <= TIME_MAX_NS, || {
+            format!("{what}: {ns} ns is longer than the {TIME_MAX_NS} ns of any lab")
+        })
+    };
+    let own = [("epoch_ns", plan.epoch_ns), ("duration_ns", plan.duration_ns)];
+    for (name, ns) in own.into_iter().chain([("flow_interval_ns", plan.flow_interval_ns)]) {
+        bounded(&format_args!("lab {}: {name}", plan.lab), ns)?;
+    }
+    for (link, end) in plan.links.iter().flat_map(|link| link.ends().map(|end| (link, end))) {
+        bounded(&format_args!("link {}: delay_ns", link.name), end.delay_ns)?;
+    }
+    for queue in &plan.queues {
+        bounded(&format_args!("queue {}: interval_ns", queue.name), queue.observe.interval_ns)?;
+    }
+    for (index, event) in plan.events.iter().enumerate() {
+        bounded(&format_args!("event {index}: at_ns"), event.at_ns)?;
+    }
+    for workload in &plan.workloads {
+        let here = format_args!("workload {} ({})", workload.id, workload.label).to_string();
+        bounded(&format_args!("{here}: start_ns"), workload.start_ns)?;
+        bounded(&format_args!("{here}: stop_ns"), workload.stop_ns.unwrap_or(0))?;
+        if let Pattern::Flows { spread_ns, .. } = &workload.pattern {
+            bounded(&format_args!("{here}: spread_ns"), *spread_ns)?;
+        }
     }
     Ok(())
 }

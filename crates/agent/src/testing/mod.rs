@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The plan of docs/formats.md, as the starting point of tests.
 
+mod fuzz;
+
 use crate::failure::Result;
 use crate::plan::place::Place;
 use crate::plan::Plan;
@@ -10,7 +12,7 @@ use serde_json::Value;
 /// The text of the first JSON example of the contract itself, so that contract and model cannot drift apart. Its
 /// third node, which the example leaves to the reader, is added.
 pub fn example() -> Value {
-    let contract = include_str!("../../../docs/formats.md");
+    let contract = include_str!("../../../../docs/formats.md");
     let after = contract.split("```json\n").nth(1).expect("formats.md begins with an example");
     let text = after.split("```").next().expect("the example ends");
     let mut plan: Value = serde_json::from_str(text).expect("the example is JSON");

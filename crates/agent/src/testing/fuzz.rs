@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plans as nobody writes them: whatever a plan says, it is carried out or refused by a sentence. The corpus is
+//! `tests/fuzz/corpus/plans`; `PROPTEST_CASES` says how many new ones (`make fuzz`: for hours).
+
+use super::{example, parse};
+use crate::plan::workload::{Interarrival, Pattern};
+use crate::plan::Plan;
+use crate::workload::schedule;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::{json, Value};
+use std::path::Path;
+
+/// More flows than a test has time for.
+const FLOWS_MAX: u64 = 100_000;
+
+const TEXTS: &[&str] = &[
+    "",
+    " ",
+    ".",
+    "..",
+    "/",
+    "//",
+    "../x",
+    "a/b",
+    "\0",
+    "\u{202e}",
+    "\u{1b}[31m",
+    "lo",
+    "eth0",
+    "eth99",
+    "h1",
+    "s1",
+    "interface-of-more-than-15",
+    "10.0.0.1",
+    "10.0.0.1/31",
+    "10.0.0.1/33",
+    "::/0",
+    "::1/129",
+    "fd00::1",
+    "0.0.0.0/0",
+    "02:00:00:00:00:00",
+    "+2:00:00:00:00:00",
+    "ff:ff:ff:ff:ff:ff:ff",
+    "00",
+    "0",
+    "0g",
+    "é0",
+    "e8030000",
+    "tcp",
+    "udp",
+    "host",
+    "switch",
+    "flows",
+    "arrivals",
+    "at start",
+    "before",
+    "up",
+    "down",
+    "pfifo",
+    "dctcp",
+    "NaN",
+    "-1",
+];
+const NUMBERS: &[f64] = &[0.5, -0.0, -1.0, 1.0, 1e-300, 1e300, 5e-324, 1.5e19];
+const WHOLE: &[u64] =
+    &[0, 1, 2, 3, 4, 6, 127, 128, 255, 65_535, 65_536, 1 << 31, 1 << 32, 1 << 56, 1 << 62, u64::MAX];
+
+fn odd() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        prop::sample::select(vec![
+            Value::Null,
+            json!(true),
+            json!([]),
+            json!({}),
+            json!([[]]),
+            json!([[0, 0]])
+        ]),
+        prop::sample::select(TEXTS).prop_map(Value::from),
+        prop::sample::select(NUMBERS).prop_map(Value::from),
+        prop::sample::select(WHOLE).prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        prop::sample::select(vec![
+            json!({"exponential": 1e-9}),
+            json!({"fixed": 0}),
+            json!({"fixed": u64::MAX}),
+            json!({"cdf": []}),
+            json!({"uniform": [1, u64::MAX]}),
+            json!({"uniform": [2, 1]}),
+            json!({"cdf": [[1.0, 1.0]]}),
+            json!({"pareto": {"mean_bytes": 1e300, "shape": 1.000_001}}),
+            json!({"cdf": [[0.0, 0.0], [1e300, 1.0]]}),
+        ]),
+    ]
+}
+
+/// The JSON pointers of all places in a value.
+fn places(value: &Value, here: &str, found: &mut Vec<String>) {
+    found.push(here.to_owned());
+    match value {
+        Value::Array(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, item)| places(item, &format!("{here}/{index}"), found));
+        }
+        Value::Object(fields) => fields.iter().for_each(|(name, item)| {
+            places(item, &format!("{here}/{}", name.replace('~', "~0").replace('/', "~1")), found);
+        }),
+        _ => {}
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Replace(Value),
+    Remove,
+    /// What is in a list, once more.
+    Repeat,
+    /// What is elsewhere in the plan.
+    Exchange(Index),
+}
+
+fn change() -> impl Strategy<Value = (Index, Change)> {
+    let kind = prop_oneof![
+        6 => odd().prop_map(Change::Replace),
+        1 => Just(Change::Remove),
+        1 => Just(Change::Repeat),
+        2 => any::<Index>().prop_map(Change::Exchange),
+    ];
+    (any::<Index>(), kind)
+}
+
+fn apply(plan: &mut Value, (place, change): &(Index, Change)) {
+    let mut found = Vec::new();
+    places(plan, "", &mut found);
+    let path = place.get(&found).clone();
+    let Some((parent, name)) = path.rsplit_once('/') else { return };
+    match change {
+        Change::Replace(value) => *plan.pointer_mut(&path).unwrap() = value.clone(),
+        Change::Exchange(other) => {
+            let value = plan.pointer(other.get::<String>(&found)).unwrap().clone();
+            *plan.pointer_mut(&path).unwrap() = value;
+        }
+        Change::Remove | Change::Repeat => match plan.pointer_mut(parent).unwrap() {
+            Value::Array(items) if matches!(change, Change::Repeat) => items.push(items[0].clone()),
+            Value::Array(items) => drop(items.pop()),
+            Value::Object(fields) => drop(fields.remove(name)),
+            _ => {}
+        },
+    }
+}
+
+/// Draws the schedule of a plan that was taken, if it is not too long for a test.
+fn draw(plan: &Plan) {
+    let arrivals = plan.workloads.iter().map(|workload| match &workload.pattern {
+        Pattern::Flows { .. } => 0,
+        Pattern::Arrivals { interarrival, limit, .. } => {
+            let gap_ns = match interarrival {
+                Interarrival::Exponential(mean) => mean.max(1.0) as u64,
+                Interarrival::Fixed(gap) => *gap,
+            };
+            (plan.duration_ns / gap_ns).min(limit.unwrap_or(u64::MAX))
+        }
+    });
+    if arrivals.fold(0, u64::saturating_add) <= FLOWS_MAX {
+        let flows = schedule::flows(plan);
+        assert!(flows.iter().all(|flow| flow.start_ns < plan.duration_ns && flow.src != flow.dst));
+    }
+}
+
+#[test]
+fn the_corpus_is_carried_out_or_refused() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/plans");
+    let mut carried_out = Vec::new();
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let path = entry.unwrap().path();
+        if let Ok(plan) = Plan::parse(&std::fs::read_to_string(&path).unwrap()) {
+            draw(&plan);
+            carried_out.push(path.file_stem().unwrap().to_owned());
+        }
+    }
+    assert_eq!(carried_out, ["star"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2_000), ..Default::default() })]
+
+    #[test]
+    fn a_mutated_plan_is_carried_out_or_refused(changes in prop::collection::vec(change(), 1..5)) {
+        let mut plan = example();
+        changes.iter().for_each(|change| apply(&mut plan, change));
+        match parse(&plan) {
+            Ok(plan) => draw(&plan),
+            Err(failure) => prop_assert!(!failure.to_string().is_empty()),
+        }
+    }
+
+    #[test]
+    fn a_damaged_plan_is_carried_out_or_refused(place: Index, byte: u8, cut: Index, cuts: bool) {
+        let mut text = example().to_string().into_bytes();
+        let place = place.index(text.len());
+        text[place] = byte;
+        text.truncate(if cuts { cut.index(text.len()) } else { text.len() });
+        if let Ok(plan) = Plan::parse(&String::from_utf8_lossy(&text)) {
+            draw(&plan);
+        }
+    }
+}
