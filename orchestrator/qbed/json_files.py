@@ -13,13 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from qbed.durable import move
+from qbed.files import MIB, read_bytes
 
+LARGEST = 64 * MIB
 SEAL = "sha256"
 """The last field of a sealed file."""
 
 
 class SealError(ValueError):
     """A sealed file is not what was written."""
+
+
+def read_json(path: Path | str, most: int = LARGEST) -> Any:
+    """What a regular JSON file of at most `most` bytes holds; OSError, or ValueError where it is no JSON."""
+    content = read_bytes(path, most)
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def write_json(path: Path, value: Any) -> None:

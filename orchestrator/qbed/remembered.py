@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from qbed.json_files import write_json
+from qbed.json_files import read_json, write_json
 
 
 def cache_folder() -> Path:
@@ -21,7 +20,7 @@ def cache_folder() -> Path:
 def recall(file: str) -> dict[str, Any]:
     """All that a file remembers; nothing if it is missing or damaged."""
     try:
-        value = json.loads((cache_folder() / file).read_bytes())
+        value = read_json(cache_folder() / file)
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

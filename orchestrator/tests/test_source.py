@@ -29,7 +29,7 @@ def test_anchors_and_merges() -> None:
     [
         ("a: 1\na: 2\n", "<text>:2:1: the field `a` is given twice"),
         ("a: {b: 1, b: 2}\n", "<text>:1:11: a: the field `b` is given twice"),
-        ("a: [1\nb: 2\n", "<text>:2:2: not valid YAML: expected ',' or ']', but got ':'"),
+        ("a: [1\nb: 2\n", "<text>:2:2: not valid YAML: did not find expected ',' or ']'"),
         ("a: &x [*x]\n", "<text>:1:4: a[0]: the anchor contains itself"),
         ("a: *x\n", "<text>:1:4: not valid YAML: found undefined alias 'x'"),
         (

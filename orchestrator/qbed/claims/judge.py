@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from qbed.campaign.file import Claim
 from qbed.claims.sql import Connection, checked, confined, first_rows, quoted, text
 from qbed.errors import QbedError
+from qbed.json_files import read_json
 from qbed.results import tables
 from qbed.results.checksums import check_merged
 from qbed.results.folder import CLAIMS, RunFolder
@@ -169,6 +170,6 @@ def read_verdicts(run: Path) -> list[Verdict]:
     if not (run / CLAIMS).exists():
         return []
     try:
-        return [Verdict.model_validate(item) for item in json.loads((run / CLAIMS).read_bytes())]
+        return [Verdict.model_validate(item) for item in read_json(run / CLAIMS)]
     except (OSError, ValueError) as error:
         raise QbedError(f"{run / CLAIMS} cannot be read: {error}") from error

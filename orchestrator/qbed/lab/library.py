@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qbed.errors import LabError, nearest
-from qbed.language.source import read
+from qbed.language.source import read, read_whole
 from qbed.places import labs_folder
 
 LAB, CAMPAIGN = "lab.yml", "campaign.yml"
@@ -99,7 +99,7 @@ def create(place: Path, like: Path) -> None:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     for file in sorted(model.glob("*.yml")):
-        text = file.read_text()
+        text = read_whole(file)
         if file.name == LAB:
             text = re.sub(r"(?m)^name:.*$", f"name: {place.name}", text, count=1)
         (beside / file.name).write_text(text)

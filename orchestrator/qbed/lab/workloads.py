@@ -16,9 +16,12 @@ from pydantic import (
     model_validator,
 )
 
+from qbed.files import MIB, read_text
 from qbed.lab.settings import CongestionControl
 from qbed.language.strict import Strict
-from qbed.language.units import Duration, PositiveDuration, PositiveRate, Size, between, format_size
+from qbed.language.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size
+
+_LARGEST_CDF = MIB
 
 
 def _names(value: object) -> list[str]:
@@ -155,7 +158,7 @@ def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
     if folder is None:
         return name
     try:
-        lines = (Path(folder) / name).read_text(encoding="utf-8").splitlines()
+        lines = read_text(Path(folder) / name, _LARGEST_CDF).splitlines()
         rows = [line.partition("#")[0].split() for line in lines]
         points = [(int(row[0]), float(row[1])) for row in rows if row]
     except OSError as error:
@@ -165,6 +168,8 @@ def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
     rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(points))
     if not points or not rising or points[0][0] < 1 or points[0][1] < 0 or points[-1][1] != 1:
         raise ValueError(f"`{name}`: expected sizes from 1 and probabilities that rise to 1")
+    if points[-1][0] > LARGEST:
+        raise ValueError(f"`{name}`: expected sizes of at most {LARGEST} bytes")
     return points
 
 

@@ -7,23 +7,50 @@ bombs are refused.
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml._yaml import CParser
+from yaml.composer import Composer
+from yaml.resolver import Resolver
 
 from qbed.errors import LabError
+from qbed.files import MIB, read_text
 
 FieldPath = tuple[str | int, ...]
+LARGEST_FILE = 4 * MIB
 _MOST_VALUES = 200_000
+_MOST_TEXT = 16 * MIB  # of all values together, aliases written out
 _DEEPEST = 64
 
 
-class _Loader(yaml.SafeLoader):
-    """The safe loader with YAML 1.2's scalars."""
+class _Loader(Composer, CParser, Resolver):
+    """Composes nodes with YAML 1.2's scalars, of a bounded number and depth. libyaml's own composer bounds nothing."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
+
+    def __init__(self, text: str) -> None:
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        Resolver.__init__(self)
+        self._nodes = self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node; PyYAML's own would nest and collect without end."""
+        mark: Any = getattr(self.peek_event(), "start_mark", None)
+        self._nodes += 1
+        if self._nodes > 2 * _MOST_VALUES:  # a field's name is a node, too
+            raise yaml.MarkedYAMLError(problem=f"more than {_MOST_VALUES} values", problem_mark=mark)
+        if self._depth > _DEEPEST:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false", re.I), list("tfTF"))
@@ -92,19 +119,23 @@ class Source:
 
 def read(path: Path) -> Source:
     """Parse a file; LabError if it cannot be read or is not one YAML document."""
+    return parse(read_whole(path), file=str(path), folder=path.parent)
+
+
+def read_whole(path: Path) -> str:
+    """The text of a file; LabError if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return read_text(path, LARGEST_FILE)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise LabError([f"{path}: cannot read it: {reason}"]) from None
-    return parse(text, file=str(path), folder=path.parent)
 
 
 def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source:
     """Parse one YAML document; LabError with the position of what is wrong."""
     source = Source(file=file, folder=folder or Path())
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = _Loader(text).get_single_node()
         if root is not None:
             _Builder(source).fill(root)
     except yaml.MarkedYAMLError as error:
@@ -113,8 +144,8 @@ def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source
         raise LabError([f"{file}:{where}: not valid YAML: {error.problem or error.context}"]) from None
     except yaml.reader.ReaderError as error:
         raise LabError([f"{file}:1:1: not valid YAML: character {error.character!r} at {error.position}"]) from None
-    except RecursionError:
-        raise LabError([f"{file}:1:1: nested too deeply"]) from None
+    except UnicodeError:
+        raise LabError([f"{file}:1:1: not valid YAML: it holds half a character"]) from None
     return source
 
 
@@ -128,7 +159,7 @@ class _Builder:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.count = 0
+        self.count = self.text = 0
         self.open: set[int] = set()
 
     def fill(self, root: yaml.Node) -> None:
@@ -136,20 +167,34 @@ class _Builder:
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
         self.source.positions[path] = _position(node)
-        self.count += 1
-        if self.count > _MOST_VALUES:
-            raise self.refuse(node, path, f"more than {_MOST_VALUES} values")
-        if id(node) in self.open:
-            raise self.refuse(node, path, "the anchor contains itself")
-        if len(path) > _DEEPEST:
-            raise self.refuse(node, path, "nested too deeply")
         if isinstance(node, yaml.ScalarNode):
+            self.reckon(node, path, len(node.value))
             return self.scalar(node, path)
-        self.open.add(id(node))
-        try:
+        with self.within(node, path):
             if isinstance(node, yaml.SequenceNode):
                 return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
             return self.mapping(node, path)
+
+    def reckon(self, node: yaml.Node, path: FieldPath, characters: int) -> None:
+        """Aliases make much of little: what they stand for is counted each time."""
+        self.count += 1
+        self.text += characters
+        if self.count > _MOST_VALUES:
+            raise self.refuse(node, path, f"more than {_MOST_VALUES} values")
+        if self.text > _MOST_TEXT:
+            raise self.refuse(node, path, f"more than {_MOST_TEXT} characters")
+
+    @contextmanager
+    def within(self, node: yaml.Node, path: FieldPath) -> Iterator[None]:
+        """While the parts of a node are looked at."""
+        self.reckon(node, path, 0)
+        if id(node) in self.open:
+            raise self.refuse(node, path, "the anchor contains itself")
+        if len(self.open) > _DEEPEST:
+            raise self.refuse(node, path, "nested too deeply")
+        self.open.add(id(node))
+        try:
+            yield
         finally:
             self.open.remove(id(node))
 
@@ -159,11 +204,13 @@ class _Builder:
         for key_node, value_node in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 for mapping in self.merge_sources(value_node, path):
-                    merged = self.mapping(mapping, path) | merged
+                    with self.within(mapping, path):
+                        merged = self.mapping(mapping, path) | merged
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise self.refuse(key_node, path, "a field's name must be plain text")
             key = key_node.value
+            self.text += len(key)
             if key in result:
                 raise self.refuse(key_node, path, f"the field `{key}` is given twice")
             self.source.keys[(*path, key)] = _position(key_node)
@@ -172,7 +219,7 @@ class _Builder:
 
     def merge_sources(self, node: yaml.Node, path: FieldPath) -> Iterator[yaml.Node]:
         for item in node.value if isinstance(node, yaml.SequenceNode) else [node]:
-            if not isinstance(item, yaml.MappingNode) or id(item) in self.open:
+            if not isinstance(item, yaml.MappingNode):
                 raise self.refuse(item, path, "`<<` merges fields, so it needs a mapping")
             yield item
 

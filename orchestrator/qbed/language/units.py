@@ -28,7 +28,9 @@ RATES = {
 PACKETS = {"packet": 1, "packets": 1}
 
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?)\s*([^\s0-9.][^\s]*)\s*", re.ASCII)
+_PERCENTAGE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", re.ASCII)
 LARGEST = 2**63 - 1
+_LONGEST = 64
 
 
 def _shown(value: object) -> str:
@@ -36,9 +38,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "...`"
 
 
+def _match(expected: re.Pattern[str], value: object) -> re.Match[str] | None:
+    """No quantity is longer; a search in a longer text could take for ever."""
+    return expected.fullmatch(value) if isinstance(value, str) and len(value) <= _LONGEST else None
+
+
 def _parse(value: object, units: dict[str, int], expected: str) -> int:
     """The quantity in base units; ValueError says what was expected and what is there."""
-    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    match = _match(_QUANTITY, value)
     if match is None or match[2] not in units:
         raise ValueError(f"expected {expected}, got {_shown(value)}")
     exact = Fraction(match[1].replace("_", "")) * units[match[2]]
@@ -99,7 +106,7 @@ def parse_amount(value: object) -> Amount:
     """`128 KB` or `20 packets`."""
     if isinstance(value, Amount):
         return value
-    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    match = _match(_QUANTITY, value)
     if match is not None and match[2] in PACKETS:
         return Amount(parse_packets(value), "packets")
     return Amount(_parse(value, SIZES, "an amount such as `128 KB` or `20 packets`"), "bytes")
@@ -108,7 +115,7 @@ def parse_amount(value: object) -> Amount:
 def parse_fraction(value: object) -> float:
     """`0.01` or `1 %` to 0..1."""
     number: float | None = None
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", value, re.ASCII)):
+    if match := _match(_PERCENTAGE, value):
         number = float(Fraction(match[1]) / 100)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)

@@ -11,7 +11,7 @@ from typing import Any
 
 from qbed.errors import LabError
 from qbed.lab.topology import NAME
-from qbed.language.source import Source, parse, read
+from qbed.language.source import Source, parse, read_whole
 from qbed.network.load import lab_from_source
 
 FILL_IN = "# fill in: Containerlab does not say"
@@ -30,13 +30,10 @@ def import_topology(path: Path) -> str:
     A node of kind `linux` with one link is a host, every other node a switch; links to the machine itself and to
     management networks are left out, and said so.
     """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError):
-        text = ""  # `read` has the message
+    text = read_whole(path)
     if "{{" in text:
         raise LabError([f"{path}: is a template (it has `{{{{`); expected a topology, rendered"])
-    source = read(path)
+    source = parse(text, str(path), path.parent)
     found = _read(source)
     lab = _lab(path, source, found)
     lab_from_source(parse(lab, "the lab of " + str(path), path.parent))

@@ -20,6 +20,7 @@ from qbed.campaign.file import Figure
 from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection
 from qbed.durable import move
+from qbed.json_files import read_json
 from qbed.report.figures import USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
 from qbed.results.checksums import UNKNOWN, has_checksums
@@ -101,7 +102,7 @@ def _render(
         identity=identity,
         axes=names,
         constant=constant,
-        meta=json.loads(meta_path.read_bytes()) if meta_path.exists() else {},
+        meta=read_json(meta_path) if meta_path.exists() else {},
         plotly=Markup(get_plotlyjs()),
         figures=[_figure(drawing) for drawing in drawings],
         verdicts=verdicts,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from qbed.files import open_regular
 from qbed.plan.model import Flows, Path, Plan
 from qbed.plan.ports import port_names
 from qbed.results import tables
@@ -58,7 +59,8 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     if not evidence.contradictions:  # only counters that agree with the plan have something to say
         evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
     row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
-    return row | {"plan_sha256": hashlib.sha256((folder / "plan.json").read_bytes()).hexdigest()}
+    with open_regular(folder / "plan.json") as plan_file:
+        return row | {"plan_sha256": hashlib.file_digest(plan_file, "sha256").hexdigest()}
 
 
 def _write(into: File, table: str, batches: Iterable[Any]) -> None:
@@ -226,7 +228,7 @@ class _Taps:
         """Write the series and the events as they come; keep summaries and histograms."""
         queues = self._plan.queues
         with (
-            path.open("rb") as stream,
+            open_regular(path) as stream,
             self._file(into, "queue_series", any(queue.observe.interval_ns for queue in queues)) as series,
             self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
         ):

@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbed.json_files import sealed, unsealed, write_sealed
+from qbed.json_files import LARGEST, sealed, unsealed, write_sealed
 from qbed.results.identity import CELL_FORM, StoreError, read_identity
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
@@ -121,7 +121,7 @@ def has_checksums(run: Path) -> bool:
 
 
 def _read_record(path: str) -> dict[str, Any]:
-    value = _opened(path, lambda file: unsealed(file.read()))
+    value = _opened(path, lambda file: unsealed(file.read(LARGEST) or b""))
     if not isinstance(value.get(FILES), dict):
         raise DamagedError(Path(path), "names no files")
     return value

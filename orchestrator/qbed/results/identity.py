@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qbed.errors import QbedError
-from qbed.json_files import SEAL, unsealed
+from qbed.files import read_bytes
+from qbed.json_files import LARGEST, SEAL, unsealed
 from qbed.substrates import DEFAULT
 
 IDENTITY = "campaign.json"
@@ -33,7 +33,7 @@ class RanOn:
 def read_identity(run: Path) -> dict[str, Any]:
     """The campaign.json of a run folder."""
     try:
-        content = (run / IDENTITY).read_bytes()
+        content = read_bytes(run / IDENTITY, LARGEST)
     except OSError as error:
         raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
     try:

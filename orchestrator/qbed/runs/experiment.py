@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
 from qbed import __version__
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
 from qbed.claims.judge import Verdict, connect, judge_all
 from qbed.errors import LabError
 from qbed.json_files import write_json
-from qbed.language.source import Source
+from qbed.language.source import Source, read, read_whole
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.checksums import vouch
@@ -116,7 +114,7 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
         "profile": profile,
         "question": campaign.question,
         "lab_file": str(lab),
-        "lab_sha256": hashlib.sha256(lab.read_bytes()).hexdigest(),
+        "lab_sha256": hashlib.sha256(read_whole(lab).encode()).hexdigest(),
         "plans": found.plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
         "toolchain": find_toolchain().manifest.model_dump(),
@@ -172,8 +170,8 @@ def _is_lab(file: Path) -> bool:
     if file.name == "lab.yml":
         return True
     try:
-        found = yaml.safe_load(file.read_text())
-    except (OSError, ValueError, yaml.YAMLError):
+        found = read(file).values
+    except LabError:
         return False
     return isinstance(found, dict) and "topology" in found
 

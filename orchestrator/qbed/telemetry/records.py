@@ -11,9 +11,11 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from qbed.errors import QbedError
+from qbed.files import MIB, open_regular, read_bytes
 
 Row = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
+_LARGEST = 256 * MIB  # the counters of 65,536 nodes are 100 MB
 
 
 class RecordError(QbedError):
@@ -86,7 +88,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     """The objects of an NDJSON file, one at a time; an absent file has none."""
     if not path.exists():
         return
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
                 row = json.loads(line)
@@ -99,7 +101,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 def _read(path: Path, model: type[_Model]) -> _Model:
     try:
-        return model.model_validate_json(path.read_bytes())
+        return model.model_validate_json(read_bytes(path, _LARGEST))
     except OSError as error:
         raise RecordError(f"{path.name} cannot be read: {error.strerror}") from error
     except ValidationError as error:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from qbed.json_files import read_json
 from qbed.telemetry.records import RecordError
 
 FILE = "wall.json"
@@ -73,7 +73,7 @@ def read_wall(out: Path) -> Wall | None:
     if not path.exists():
         return None
     try:
-        value = json.loads(path.read_bytes())
+        value = read_json(path)
         value["nodes"] = {name: node or None for name, node in value["nodes"].items()}
         return Wall.model_validate(value)
     except (OSError, ValueError, KeyError, AttributeError, ValidationError) as error:
