@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 LONGEST_NAME = 200
 """What is longer is like no name, and takes long to compare."""
+_MOST_NAMES = 2000
 
 
 class QbedError(Exception):
@@ -27,6 +28,8 @@ class LabError(QbedError):
 def nearest(name: str, valid: Iterable[str]) -> str:
     """`; did you mean X?` for the valid name closest to `name`, or the short list of valid names, or nothing."""
     names = sorted(set(valid))
+    if len(names) > _MOST_NAMES:  # to compare takes long, and helps nobody
+        return ""
     close = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean `{close[0]}`?"

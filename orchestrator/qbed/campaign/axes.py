@@ -104,10 +104,11 @@ def check_axes(axes: Mapping[str, AxisEntry], everywhere: Everywhere, source: So
             wrong.append(source.message(place, str(error), at_key=place[-1] == text))
     if wrong:
         return wrong
+    lose = {name: _Losing(name, entry) for name, entry in varying.items()}
     for place, settings in everywhere.items():
         for text, value in settings.items():
-            for name, entry in varying.items():
-                lost = _lost(name, entry, parse_path(text), value)
+            for name in varying:
+                lost = lose[name].lost(parse_path(text), value)
                 if lost is not None:
                     where = f"the axis `{name}` varies ({source.where(('axes', name))}): {shown(lost)}"
                     wrong.append(source.message((*place, text), f"would undo what {where}", at_key=True))
@@ -138,17 +139,23 @@ def _clashes(axes: Mapping[str, AxisEntry], source: Source) -> Iterator[str]:
         known.extend(found)
 
 
-def _lost(name: str, entry: AxisEntry, path: FieldPath, value: Any) -> FieldPath | None:
+class _Losing:
     """What an axis varies and would lose to a setting that is a part of what it sets."""
-    field = axis_field(name, entry)
-    if field is not None:
-        mine = parse_path(field)
-        return mine if within(path, mine) and path != mine else None
-    every = [leaves(one.set) for one in alternatives(entry)]
-    meaning = varied(every)
-    for one, own in zip(alternatives(entry), every, strict=True):
-        if any(within(path, part) and path != part for part in fields(one.set)):
-            lost = untrue(own, meaning, path, value)
-            if lost is not None:
-                return lost
-    return None
+
+    def __init__(self, name: str, entry: AxisEntry) -> None:
+        self._field = axis_field(name, entry)
+        self._fields = [fields(one.set) for one in alternatives(entry)]
+        self._leaves = [leaves(one.set) for one in alternatives(entry)]
+        self._meaning = varied(self._leaves) if self._leaves else set()
+
+    def lost(self, path: FieldPath, value: Any) -> FieldPath | None:
+        if self._field is not None:
+            mine = parse_path(self._field)
+            return mine if within(path, mine) and path != mine else None
+        above = [path[:length] for length in range(len(path))]
+        for given, own in zip(self._fields, self._leaves, strict=True):
+            if any(part in given for part in above):
+                lost = untrue(own, self._meaning, path, value)
+                if lost is not None:
+                    return lost
+        return None

@@ -10,19 +10,26 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, field_validator, model_validator
 
-from qbed.campaign.axes import Alternative, AxisEntry, Part, Value, check_axes, column_name
+from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
+from qbed.campaign.overlaps import count_fields
 from qbed.errors import LabError, nearest
-from qbed.language.messages import explain
+from qbed.language.messages import MOST_ERRORS, explain
 from qbed.language.source import FieldPath, Source, read
 from qbed.results.tables import RESERVED_COLUMNS
 
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
+
+
+MOST_AXES, MOST_VALUES, MOST_FIELDS = 50, 1000, 5000
 
 
 class CampaignError(LabError):
@@ -123,10 +130,9 @@ class Campaign(Part):
     @field_validator("claims")
     @classmethod
     def _unique(cls, claims: list[Claim]) -> list[Claim]:
-        names = [claim.name for claim in claims]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = [name for name, count in Counter(claim.name for claim in claims).items() if count > 1]
         if twice:
-            raise ValueError(f"two claims are called `{twice[0]}`")
+            raise ValueError(f"two claims are called `{min(twice)}`")
         return claims
 
 
@@ -141,57 +147,62 @@ def load_campaign(path: Path) -> tuple[Campaign, Source]:
         campaign = Campaign.model_validate(source.values)
     except ValidationError as error:
         raise CampaignError(explain(error, source, Campaign.model_json_schema())) from None
-    _check(campaign, source)
+    wrong = list(_too_many(campaign, source)) or list(islice(_wrong(campaign, source), MOST_ERRORS))
+    if wrong:
+        raise CampaignError(wrong)
     return campaign, source
 
 
-def _check(campaign: Campaign, source: Source) -> None:
-    wrong = []
+def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
+    """What would take hours to look at: each value of each axis is a plan, each field is compared with the axes'."""
+    axes = {name: entry for name, entry in campaign.axes.items() if name != "seed"}
+    values = sum(len(entry.values if isinstance(entry, FieldAxis) else entry) for entry in axes.values())
+    given = [campaign.set, *(profile.set for profile in campaign.profiles.values())]
+    given += [one.set for entry in axes.values() for one in alternatives(entry)]
+    counted = {"axes": (len(axes), MOST_AXES), "values of axes": (values, MOST_VALUES)}
+    counted["fields that are set"] = (sum(map(count_fields, given)), MOST_FIELDS)
+    for what, (found, most) in counted.items():
+        if found > most:
+            yield source.message(("axes",), f"{found} {what}; expected at most {most} in a campaign", at_key=True)
+
+
+def _wrong(campaign: Campaign, source: Source) -> Iterator[str]:
     for name in campaign.axes:
         column = column_name(name)
         if not _COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
             text = f"`{column}` is no name for a column; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
-            wrong.append(source.message(("axes", name), text, at_key=True))
-    columns = [column_name(name) for name in campaign.axes]
-    twice = sorted({column for column in columns if columns.count(column) > 1})
-    wrong.extend(source.message(("axes",), f"two axes have the column `{column}`") for column in twice)
+            yield source.message(("axes", name), text, at_key=True)
+    columns = Counter(column_name(name) for name in campaign.axes)
+    for column in sorted(column for column, count in columns.items() if count > 1):
+        yield source.message(("axes",), f"two axes have the column `{column}`")
     everywhere: dict[FieldPath, dict[str, Any]] = {("set",): campaign.set} | {
         ("profiles", name, "set"): profile.set for name, profile in campaign.profiles.items()
     }
-    wrong += check_axes(campaign.axes, everywhere, source)
-    wrong += _wrong_profiles(campaign, source)
+    yield from check_axes(campaign.axes, everywhere, source)
+    yield from _wrong_profiles(campaign, source)
     for name in campaign.gap:
         if name not in METRICS:
-            wrong.append(
-                source.message(("gap", name), f"no metric is called `{name}`{nearest(name, METRICS)}", at_key=True)
-            )
+            yield source.message(("gap", name), f"no metric is called `{name}`{nearest(name, METRICS)}", at_key=True)
     for index, claim in enumerate(campaign.claims):
-        wrong.extend(
-            source.message(("claims", index, "profiles"), f"no profile `{name}`{nearest(name, campaign.profiles)}")
-            for name in claim.profiles or ()
-            if name not in campaign.profiles
-        )
-    if wrong:
-        raise CampaignError(wrong)
+        for name in claim.profiles or ():
+            if name not in campaign.profiles:
+                text = f"no profile `{name}`{nearest(name, campaign.profiles)}"
+                yield source.message(("claims", index, "profiles"), text)
 
 
-def _wrong_profiles(campaign: Campaign, source: Source) -> list[str]:
-    wrong = []
+def _wrong_profiles(campaign: Campaign, source: Source) -> Iterator[str]:
     for name, profile in campaign.profiles.items():
         for axis, values in profile.axes.items():
             place = ("profiles", name, "axes", axis)
             given = campaign.axes.get(axis)
             if given is None and axis != "seed":
                 hint = nearest(axis, [*campaign.axes, "seed"])
-                wrong.append(source.message(place, f"the campaign has no axis `{axis}`{hint}", at_key=True))
+                yield source.message(place, f"the campaign has no axis `{axis}`{hint}", at_key=True)
             elif not values:
-                wrong.append(source.message(place, "an axis needs at least one value"))
+                yield source.message(place, "an axis needs at least one value")
             elif isinstance(given, list) and isinstance(given[0], Alternative):
-                known = [alternative.name for alternative in given if isinstance(alternative, Alternative)]
-                hints = [nearest(str(value), map(str, known)) for value in values]
-                wrong.extend(
-                    source.message((*place, i), f"`{json.dumps(value)}` is no alternative{hints[i]}")
-                    for i, value in enumerate(values)
-                    if value not in known
-                )
-    return wrong
+                known = {alternative.name for alternative in given if isinstance(alternative, Alternative)}
+                for i, value in enumerate(values):
+                    if value not in known:
+                        hint = nearest(str(value), map(str, known))
+                        yield source.message((*place, i), f"`{json.dumps(value)}` is no alternative{hint}")

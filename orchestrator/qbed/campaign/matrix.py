@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from qbed.campaign.axes import FieldAxis, Value, alternatives, axis_field, column_name
@@ -16,6 +17,8 @@ from qbed.campaign.overlaps import MISSING, Fields, fields, leaves, look, shown,
 from qbed.errors import LabError, QbedError, nearest
 from qbed.language.overrides import parse_path
 from qbed.language.source import FieldPath, show_path
+
+MOST_CELLS = 1_000_000
 
 
 class MatrixError(QbedError):
@@ -135,18 +138,16 @@ class Matrix:
         if len(self.axes) == 1:
             yield self.cell(0)
 
-    def beside(self, place: int, one: int, other: int) -> Iterator[tuple[Cell, Cell]]:
-        """Pairs of cells that differ in one axis only, beside each value of each other axis."""
-        digits = [[0] * len(self.axes)]
+    def beside(self, place: int) -> Iterator[Callable[[int], Cell]]:
+        """Cells that differ in one axis only, by the number of its value: beside each value of each other axis."""
+        first = [0] * len(self.axes)
+        yield partial(self._replaced, first, place)
         for number, axis in enumerate(self.axes):
-            if number != place and axis.name != "seed":
-                digits += [
-                    [*[0] * number, digit, *[0] * (len(self.axes) - number - 1)] for digit in range(1, len(axis.values))
-                ]
-        for first in digits:
-            second = list(first)
-            first[place], second[place] = one, other
-            yield self._cell(0, first), self._cell(0, second)
+            for digit in range(1, len(axis.values)) if number != place and axis.name != "seed" else ():
+                yield partial(self._replaced, [*first[:number], digit, *first[number + 1 :]], place)
+
+    def _replaced(self, digits: list[int], place: int, digit: int) -> Cell:
+        return self._cell(0, [*digits[:place], digit, *digits[place + 1 :]])
 
     @property
     def columns(self) -> dict[str, str]:
@@ -187,11 +188,20 @@ def build_matrix(
     own_seeds = campaign.axes.get("seed", [1])
     numbers = seeds or other.get("seed") or (own_seeds if isinstance(own_seeds, list) else own_seeds.values)
     if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in numbers):
-        raise MatrixError(f"seeds are whole numbers from 0 to {2**32 - 1}, got {list(numbers)}")
+        raise MatrixError(f"seeds are whole numbers from 0 to {2**32 - 1}, got {_first(numbers)}")
     unique: list[Any] = list(dict.fromkeys(numbers))
     axes.append(Axis("seed", tuple(unique), tuple({} for _ in unique)))
+    cells = math.prod(len(axis.values) for axis in axes)
+    if cells > MOST_CELLS:
+        counts = " x ".join(str(len(axis.values)) for axis in axes)
+        raise MatrixError(f"the axes make {counts} = {cells} cells; expected at most {MOST_CELLS}")
     common = without(campaign.set, fields(chosen.set)) | chosen.set if chosen is not None else campaign.set
     return Matrix(tuple(axes), without(common, fixed), {show_path(path): value for path, value in fixed.items()})
+
+
+def _first(values: Sequence[Any]) -> str:
+    """The beginning of a list."""
+    return f"{list(values[:10])}" + (f" and {len(values) - 10} more" if len(values) > 10 else "")
 
 
 def _fixed(settings: Mapping[str, Any]) -> Fields:

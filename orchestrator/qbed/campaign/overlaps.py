@@ -65,6 +65,11 @@ def _leaves(path: FieldPath, value: Any) -> Iterator[tuple[FieldPath, Any]]:
         yield path, value
 
 
+def count_fields(settings: Mapping[str, Any]) -> int:
+    """How many single fields settings give."""
+    return sum(1 for _ in _leaves((), settings))
+
+
 def varied(alternatives: Sequence[Fields]) -> set[FieldPath]:
     """The fields in which alternatives differ: what their names stand for."""
     every = {path for alternative in alternatives for path in alternative}
@@ -74,13 +79,8 @@ def varied(alternatives: Sequence[Fields]) -> set[FieldPath]:
 
 def untrue(alternative: Fields, meaning: Iterable[FieldPath], path: FieldPath, value: Any) -> FieldPath | None:
     """A field of an alternative's meaning that it no longer has when `path` is set to `value` above it."""
-    for leaf in sorted(meaning, key=str):
-        if within(leaf, path):
-            given = look(value, leaf[len(path) :])
-        elif within(path, leaf):
-            given = MISSING
-        else:
-            continue
+    for leaf in sorted((leaf for leaf in meaning if within(leaf, path) or within(path, leaf)), key=str):
+        given = look(value, leaf[len(path) :]) if within(leaf, path) else MISSING
         if given is MISSING or alternative.get(leaf, MISSING) != given:
             return leaf
     return None

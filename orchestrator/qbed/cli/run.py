@@ -176,11 +176,16 @@ def parse_space(text: str) -> int:
 
 def parse_seeds(text: str) -> list[int]:
     """`1,2,5` or `1..10`."""
+    from qbed.campaign.matrix import MOST_CELLS
+
     seeds: list[int] = []
     try:
         for part in text.split(","):
             first, dots, last = part.partition("..")
-            seeds.extend(range(int(first), int(last) + 1) if dots else [int(first)])
+            found = range(int(first), int(last if dots else first) + 1)
+            if len(seeds) + found.stop - found.start > MOST_CELLS:
+                raise typer.BadParameter(f"`{text}` is more than {MOST_CELLS} seeds", param_hint="--seeds")
+            seeds.extend(found)
     except ValueError:
         raise typer.BadParameter(
             f"expected seeds such as `1,2,5` or `1..10`, got `{text}`", param_hint="--seeds"

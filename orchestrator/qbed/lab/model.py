@@ -15,7 +15,7 @@ from pydantic import (
 
 from qbed.lab.frr import FrrSettings
 from qbed.lab.settings import HostSettings, LinkSettings, SwitchSettings
-from qbed.lab.topology import Network, generators
+from qbed.lab.topology import Network, check_size, generators
 from qbed.lab.workloads import Workload
 from qbed.language.strict import Strict
 from qbed.language.units import (
@@ -52,7 +52,9 @@ class _OneTopology(Strict):
     def build(self) -> Network:
         """The network. TopologyError if the settings do not fit together."""
         settings = getattr(self, self.generator.replace("-", "_"))
-        network: Network = generators()[self.generator].build(settings)
+        generator = generators()[self.generator]
+        check_size(*generator.size(settings))
+        network: Network = generator.build(settings)
         return network
 
 

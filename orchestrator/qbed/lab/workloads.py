@@ -144,7 +144,7 @@ class Udp(_Workload):
 class Pareto(Strict):
     """A Pareto distribution of sizes."""
 
-    mean: Size
+    mean: Annotated[Size, between(1, LARGEST, format_size)]
     """The mean."""
     shape: float = Field(gt=1, le=100)
     """The tail's exponent: above 1, or there is no mean."""
@@ -181,7 +181,7 @@ class Sizes(Strict):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
-    fixed: Size | None = None
+    fixed: Annotated[Size, between(1, LARGEST, format_size)] | None = None
     """Every flow has this size."""
     uniform: tuple[Size, Size] | None = None
     """From the first to the second, all equally likely."""
@@ -242,7 +242,7 @@ class Arrivals(_Tcp):
     """Bytes of each flow: a size, or a distribution."""
     stop: Duration | None = None
     """When the last flow may arrive; the lab's end without it."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=LARGEST)
     """The most flows."""
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from qbed.errors import nearest
 from qbed.language.source import FieldPath, Source
 
+MOST_ERRORS = 100
 _KINDS = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -37,7 +38,7 @@ _BOUNDS = {
 def explain(error: ValidationError, source: Source, schema: dict[str, Any]) -> list[str]:
     """One message for each field that is wrong, in the file's order."""
     found: dict[FieldPath, tuple[tuple[int, int], str]] = {}
-    for details in error.errors():
+    for details in error.errors(include_url=False)[:MOST_ERRORS]:
         path = _path(details, source.values)
         text = _text(details, path, schema)
         at_key = details["type"] == "extra_forbidden"

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the checks of a lab find: errors and warnings with the position in the file."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from qbed.language.selectors import select
+from qbed.errors import LabError
+from qbed.language.messages import MOST_ERRORS
+from qbed.language.selectors import count_range, is_glob, select
 from qbed.language.source import FieldPath, Source
+
+MOST_STEPS = 10_000_000
 
 
 @dataclass
@@ -14,22 +19,35 @@ class Problems:
     source: Source
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    steps: int = 0
 
     def error(self, path: FieldPath, text: str, *, at_key: bool = False) -> None:
         """Something that must be put right; `at_key`: the field's name is wrong rather than its value."""
         message = self.source.message(path, text, at_key=at_key)
         if message not in self.errors:
             self.errors.append(message)
+        if len(self.errors) == MOST_ERRORS:
+            raise LabError([*self.errors, f"{self.source.file}: and perhaps more: the first {MOST_ERRORS} are listed"])
 
     def warn(self, path: FieldPath, text: str) -> None:
         """Something that is allowed but probably not meant."""
         message = self.source.message(path, text)
-        if message not in self.warnings:
+        if len(self.warnings) < MOST_ERRORS and message not in self.warnings:
             self.warnings.append(message)
 
-    def select(self, path: FieldPath, pattern: str, names: list[str]) -> list[str]:
+    def spend(self, path: FieldPath, steps: int) -> None:
+        """Something is done for each of many: a short file, whose wildcards meet a large network, is not worth hours.
+        LabError, at once, when that is too much.
+        """
+        self.steps += steps
+        if self.steps > MOST_STEPS:
+            text = f"what the lab names up to here is {self.steps} nodes, links and flows, one by one"
+            raise LabError([*self.errors, self.source.message(path, f"{text}; expected at most {MOST_STEPS}")])
+
+    def select(self, path: FieldPath, pattern: str, names: Collection[str]) -> list[str]:
         """The names that a pattern means; a senseless range is an error."""
         try:
+            self.spend(path, len(names) if is_glob(pattern) else count_range(pattern))
             return select(pattern, names)
         except ValueError as error:
             self.error(path, str(error), at_key=True)

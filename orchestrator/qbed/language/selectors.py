@@ -2,11 +2,12 @@
 """Names, globs and ranges: `h1`, `h*`, `h1..h10`."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping, Set
 from fnmatch import translate
 
 _RANGE = re.compile(r"(.*?)(\d{1,6})\.\.(.*?)(\d{1,6})")
 _LONGEST_RANGE = 16384
+_LONGEST_TEXT = 256
 
 
 def is_glob(pattern: str) -> bool:
@@ -14,25 +15,42 @@ def is_glob(pattern: str) -> bool:
     return any(character in pattern for character in "*?[")
 
 
+def is_wide(pattern: str) -> bool:
+    """Whether it is a glob or a range."""
+    return ".." in pattern or is_glob(pattern)
+
+
 def expand_range(name: str) -> list[str]:
     """`h1..h3` to its names; any other text is itself. ValueError if it is a range that makes no sense."""
     if ".." not in name:
         return [name]
-    match = _RANGE.fullmatch(name)
+    prefix, numbers = _range(name)
+    return [f"{prefix}{number}" for number in numbers]
+
+
+def count_range(name: str) -> int:
+    """How many names that would be."""
+    return len(_range(name)[1]) if ".." in name else 1
+
+
+def _range(name: str) -> tuple[str, range]:
+    match = _RANGE.fullmatch(name) if len(name) <= _LONGEST_TEXT else None
     first, last = (int(match[2]), int(match[4])) if match else (1, 0)
     if match is None or match[1] != match[3] or last < first or last - first >= _LONGEST_RANGE:
         raise ValueError(f"expected a range such as `h1..h10`, got `{name}`")
-    return [f"{match[1]}{number}" for number in range(first, last + 1)]
+    return match[1], range(first, last + 1)
 
 
-def select(pattern: str, names: Iterable[str]) -> list[str]:
+def select(pattern: str, names: Collection[str]) -> list[str]:
     """Those of `names` that the pattern means: for a range in its order, otherwise in theirs. ValueError for a
     senseless range.
     """
     if ".." in pattern:
-        known = set(names)
+        known = names if isinstance(names, Mapping | Set) else set(names)
         return [name for name in expand_range(pattern) if name in known]
     if is_glob(pattern):
+        if len(pattern) > _LONGEST_TEXT:
+            raise ValueError(f"expected a glob of at most {_LONGEST_TEXT} characters")
         matches = re.compile(translate(pattern)).match
         return [name for name in names if matches(name)]
-    return [name for name in names if name == pattern]
+    return [pattern] if pattern in names else []

@@ -8,11 +8,16 @@ from qbed.lab.model import Lab
 from qbed.lab.topology import Network, TopologyError
 from qbed.lab.workloads import Arrivals, Flows, Incast
 from qbed.language.problems import Problems
-from qbed.language.selectors import is_glob, select
+from qbed.language.selectors import is_wide
 from qbed.language.source import FieldPath
 from qbed.language.units import format_duration
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
+
+MOST_HOPS = 2_000_000
+"""Of all routes together: a fat tree of 3,456 hosts has as many."""
+MOST_FLOWS = 1_000_000
+MOST_EVENTS = 100_000
 
 
 def check_network(lab: Lab, problems: Problems) -> Network | None:
@@ -24,7 +29,22 @@ def check_network(lab: Lab, problems: Problems) -> Network | None:
         problems.error(("topology", generator, *error.field), str(error))
         return None
     _check_nodes(network, problems)
+    if not problems.errors:
+        _check_routes(lab, network, problems)
     return None if problems.errors else network
+
+
+def _check_routes(lab: Lab, network: Network, problems: Problems) -> None:
+    """Each switch has a route to each switch with hosts, by as many next hops as there are shortest paths."""
+    is_host = {name: kind == "host" for name, kind in network.nodes.items()}
+    edges = {
+        a for link in network.links for a, b in ((link.a, link.b), (link.b, link.a)) if is_host[b] and not is_host[a]
+    }
+    between = sum(not is_host[link.a] and not is_host[link.b] for link in network.links)
+    if len(edges) * between > MOST_HOPS:
+        text = f"{len(edges)} switches with hosts times {between} links between switches are {len(edges) * between}"
+        generator = lab.topology.generator  # type: ignore[attr-defined]
+        problems.error(("topology", generator), f"{text} next hops of routes; expected at most {MOST_HOPS}")
 
 
 def check(resolved: ResolvedLab) -> None:
@@ -36,9 +56,10 @@ def check(resolved: ResolvedLab) -> None:
     _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
     _check_events(lab, resolved.network, problems)
+    workloads = _Workloads(resolved)
     for number, workload in enumerate(lab.workload):
         path: FieldPath = ("workload", number, workload.kind)
-        _Workloads(resolved).check(path, workload.content)
+        workloads.check(path, workload.content)
 
 
 def _check_routing(lab: Lab, problems: Problems) -> None:
@@ -53,10 +74,15 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
 
 
 def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
-    names = [link.name for link in network.links]
+    names, found = network.link_names, 0
     for number, event in enumerate(lab.events):
         path: FieldPath = ("events", number)
-        if not problems.select((*path, "link"), event.link, names):
+        chosen = problems.select((*path, "link"), event.link, names)
+        found += len(chosen)
+        if found > MOST_EVENTS:
+            problems.error((*path, "link"), f"{found} events up to here, one a link; expected at most {MOST_EVENTS}")
+            return
+        if not chosen:
             problems.error((*path, "link"), f"no link is called `{event.link}`{nearest(event.link, names)}")
         if event.at >= lab.duration:
             text = f"{format_duration(event.at)} is after the lab's end at {format_duration(lab.duration)}"
@@ -81,7 +107,9 @@ class _Workloads:
     def __init__(self, resolved: ResolvedLab) -> None:
         self.lab, self.problems = resolved.lab, resolved.problems
         self.routing, self.index = resolved.routing, resolved.index
-        self.hosts = resolved.network.hosts
+        self.hosts = dict.fromkeys(resolved.network.hosts)
+        self.links, self.flows = len(resolved.network.links), 0
+        self.connected: set[tuple[str, str]] = set()
 
     def check(self, path: FieldPath, content: Any) -> None:
         self._times(path, content)
@@ -106,6 +134,10 @@ class _Workloads:
         except ValueError as error:
             self.problems.error(path, str(error))
             return
+        self.flows += len(pairs) * content.count
+        if self.flows > MOST_FLOWS:
+            self.problems.error(path, f"{self.flows} flows up to here; expected at most {MOST_FLOWS} in a lab")
+            return
         self._paths(path, pairs)
 
     def _times(self, path: FieldPath, content: Any) -> None:
@@ -129,21 +161,21 @@ class _Workloads:
                 self._name((*path, "pairs", number, end), name, single=True)
 
     def _name(self, path: FieldPath, name: str, *, single: bool) -> None:
-        try:
-            found = [name] if single and name in self.index else select(name, self.hosts)
-        except ValueError as error:
-            self.problems.error(path, str(error))
+        before = len(self.problems.errors)
+        found = [name] if single and name in self.index else self.problems.select(path, name, self.hosts)
+        if len(self.problems.errors) > before:
             return
         if name in self.index and name not in self.hosts:
             self.problems.error(path, f"`{name}` is a switch, expected a host")
         elif not found or (single and found != [name]):
-            wide = is_glob(name) or ".." in name
+            wide = is_wide(name)
             hint = "" if wide else nearest(name, self.hosts)
             text = f"no host matches `{name}`" if wide and not single else f"no host is called `{name}`{hint}"
             self.problems.error(path, text)
 
     def _incast(self, path: FieldPath, content: Incast) -> None:
         available = len(self.hosts) - 1
+        self.problems.spend(path, available)
         if isinstance(content.senders, int):
             if content.senders > available:
                 text = f"{content.senders} senders, but the lab has {available} hosts besides the receiver"
@@ -155,8 +187,12 @@ class _Workloads:
         if content.pairs is not None:
             self._paths(path, content.pairs)
             return
-        sources = self.hosts if content.source is None else select_hosts(content.source, self.hosts)
-        targets = self.hosts if content.to is None else select_hosts(content.to, self.hosts)
+        sources, targets = (
+            list(self.hosts) if names is None else select_hosts(names, self.hosts)
+            for names in (content.source, content.to)
+        )
+        # What follows, and what the compiler does for each: shares of links, paths of the first thousands of pairs.
+        self.problems.spend(path, self.links + 4 * min(len(sources) * len(targets), 4096))
         if not any(a != b for a in sources for b in targets[:2]):
             self.problems.error(path, "expected two different hosts at least")
             return
@@ -166,6 +202,10 @@ class _Workloads:
 
     def _paths(self, path: FieldPath, pairs: list[tuple[str, str]]) -> None:
         for a, b in pairs:
+            known = (a, b) in self.connected
+            self.problems.spend(path, 1 if known else 20)  # a path is a walk
+            if known:
+                continue
             if a == b:
                 self.problems.error(path, f"`{a}` cannot send to itself")
                 return
@@ -174,3 +214,4 @@ class _Workloads:
             ):
                 self.problems.error(path, f"there is no path between `{a}` and `{b}`")
                 return
+            self.connected.add((a, b))

@@ -13,7 +13,7 @@ from qbed.errors import nearest
 from qbed.lab.settings import LinkFields, LinkSettings
 from qbed.lab.topology import Network
 from qbed.language.problems import Problems
-from qbed.language.selectors import is_glob
+from qbed.language.selectors import is_glob, is_wide
 from qbed.language.source import FieldPath
 from qbed.language.units import format_size
 
@@ -58,10 +58,12 @@ class _Entry:
 def directions(network: Network, problems: Problems, path: FieldPath, key: str) -> list[LinkEnd]:
     """The link ends that `x>y` means: at x, towards y; both may be globs or ranges."""
     left, arrow, right = key.partition(">")
-    nodes = list(network.nodes)
-    near, far = (set(problems.select(path, part, nodes)) for part in (left, right))
+    near, far = (set(problems.select(path, part, network.nodes)) for part in (left, right))
     found: list[LinkEnd] = []
-    for i, link in enumerate(network.links):
+    here = range(len(network.links)) if is_wide(left) else sorted(i for node in near for i in network.links_of[node])
+    problems.spend(path, len(here))
+    for i in here:
+        link = network.links[i]
         if link.a in near and link.b in far:
             found.append((i, "a"))
         if link.b in near and link.a in far:
@@ -120,24 +122,25 @@ def _entry(network: Network, key: str, settings: LinkSettings, problems: Problem
 
 def _named_links(network: Network, key: str, problems: Problems) -> tuple[int, list[int]]:
     """The kind of a key, and the links that it means."""
-    links = network.links
     if key == "default":
-        return _DEFAULT, list(range(len(links)))
-    layer = [i for i, link in enumerate(links) if link.layer == key]
-    if layer:
-        return _LAYER, layer
-    chosen = set(problems.select(("links", key), key, [link.name for link in links]))
+        return _DEFAULT, list(range(len(network.links)))
+    if key in network.layers:
+        return _LAYER, network.layers[key]
+    names = network.link_names
+    chosen = problems.select(("links", key), key, names)
+    problems.spend(("links", key), 2 * len(chosen))
     if not chosen:
-        names = {link.name for link in links} | {link.layer for link in links} | {"default"}
-        problems.error(("links", key), f"no link or layer is called `{key}`{nearest(key, names)}", at_key=True)
-    return (_GLOB if is_glob(key) else _NAME), [i for i, link in enumerate(links) if link.name in chosen]
+        hint = nearest(key, {*names, *network.layers, "default"})
+        problems.error(("links", key), f"no link or layer is called `{key}`{hint}", at_key=True)
+    return (_GLOB if is_glob(key) else _NAME), sorted(names[name] for name in chosen)
 
 
 def _end_entry(network: Network, entry: _Entry, node: str, own: LinkFields, problems: Problems) -> _Entry:
     """What `ends` says of one node: those of the entry's link ends that are at it."""
     path = (*entry.path, "ends", node)
     links = network.links
-    nodes = set(problems.select(path, node, list(network.nodes)))
+    nodes = set(problems.select(path, node, network.nodes))
+    problems.spend(path, len(entry.targets))
     ends = [end for group in entry.targets for end in group if (getattr(links[end[0]], end[1]) in nodes)]
     if not ends and entry.targets:
         names = {name for group in entry.targets for i, _ in group for name in (links[i].a, links[i].b)}

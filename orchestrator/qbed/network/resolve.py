@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lab with all that its fields mean together: what holds for every link end, queue and host, and who reaches whom."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -89,7 +89,7 @@ class ResolvedLab:
                 for end in self._switch_ports(path, key):
                     ports[end] = merge(ports.get(end, {}), given)
                 continue
-            for name in self._named(path, key, list(switches), "switch"):
+            for name in self._named(path, key, switches, "switch"):
                 switches[name] = merge(switches[name], given)
         return self._queues("switch", lambda end, node: merge(switches[node], ports.get(end, {})))
 
@@ -132,9 +132,9 @@ class ResolvedLab:
         node: str = getattr(self.network.links[end[0]], end[1])
         return node
 
-    def _named(self, path: FieldPath, key: str, names: list[str], kind: str) -> list[str]:
+    def _named(self, path: FieldPath, key: str, names: Mapping[str, Any], kind: str) -> list[str]:
         if key == "default":
-            return names
+            return list(names)
         chosen = self.problems.select(path, key, names)
         if not chosen:
             self.problems.error(path, f"no {kind} is called `{key}`{nearest(key, names)}", at_key=True)
@@ -158,7 +158,7 @@ class ResolvedLab:
                 queue_origin = origin(queue, (*path, "queue"))
             if "kernel" in given:
                 given["kernel_at"] = (*path, "kernel")
-            for name in self._named(path, key, names, "host"):
+            for name in self._named(path, key, result, "host"):
                 result[name] |= given
                 result[name]["sysctls"] = result[name]["sysctls"] | sysctls
                 result[name]["queue"] = merge(result[name]["queue"], queue_origin)

@@ -26,6 +26,7 @@ from functools import cached_property
 
 Out = tuple[int, int]
 """A link's end as seen by the node that sends: link index, side (0: a, 1: b)."""
+_NO_WAY = 1 << 30
 
 
 class Routing:
@@ -40,7 +41,7 @@ class Routing:
         for i, (a, b) in enumerate(links):
             self.outs[a].append((i, 0))
             self.outs[b].append((i, 1))
-        self._distances: dict[int, list[int | None]] = {}
+        self._distances: dict[int, dict[int, int]] = {}
         self._next_hops: dict[tuple[int, int], list[Out]] = {}
 
     def peer(self, out: Out) -> int:
@@ -69,35 +70,38 @@ class Routing:
     @cached_property
     def levels(self) -> list[int]:
         """How many links each switch is above the nearest edge switch; 0 for hosts and what no edge switch reaches."""
-        return [d or 0 for d in self._search(self.edges)]
+        found = self._search(self.edges)
+        return [found.get(node, 0) for node in range(len(self.is_host))]
 
-    def distances(self, edge: int) -> list[int | None]:
-        """Of every switch, how many links it is from an edge switch; None where there is no way."""
+    def distances(self, edge: int) -> dict[int, int]:
+        """Of every switch, how many links it is from an edge switch; without those from which there is no way."""
         if edge not in self._distances:
             self._distances[edge] = self._search([edge])
         return self._distances[edge]
 
-    def _search(self, starts: Sequence[int]) -> list[int | None]:
-        found: list[int | None] = [None] * len(self.is_host)
-        for start in starts:
-            found[start] = 0
+    def _search(self, starts: Sequence[int]) -> dict[int, int]:
+        found = dict.fromkeys(starts, 0)
         queue = deque(starts)
         while queue:
             node = queue.popleft()
-            for out in self.switch_outs[node]:
-                peer = self.peer(out)
-                if found[peer] is None:
-                    found[peer] = (found[node] or 0) + 1
+            for peer in self._switch_peers[node]:
+                if peer not in found:
+                    found[peer] = found[node] + 1
                     queue.append(peer)
         return found
+
+    @cached_property
+    def _switch_peers(self) -> list[list[int]]:
+        """The nodes to which `switch_outs` lead."""
+        return [[self.peer(out) for out in outs] for outs in self.switch_outs]
 
     def next_hops(self, switch: int, edge: int) -> list[Out]:
         """Every end by which a shortest path leads from a switch to an edge switch; empty if none does."""
         if (switch, edge) not in self._next_hops:
             distances = self.distances(edge)
-            nearer = (distances[switch] or 0) - 1
-            outs = self.switch_outs[switch] if nearer >= 0 else []
-            self._next_hops[switch, edge] = [out for out in outs if distances[self.peer(out)] == nearer]
+            nearer = distances.get(switch, 0) - 1
+            ways = zip(self.switch_outs[switch], self._switch_peers[switch], strict=True) if nearer >= 0 else ()
+            self._next_hops[switch, edge] = [out for out, peer in ways if distances[peer] == nearer]
         return self._next_hops[switch, edge]
 
     def uplinks(self, host: int) -> list[Out]:
@@ -122,7 +126,7 @@ class Routing:
         found: list[tuple[int, Out]] = []
         for edge in self.edges if len(uplinks) > 1 else []:
             distances = self.distances(edge)
-            costs = [_cost(distances[self.peer(out)]) for out in uplinks]
+            costs = [distances.get(self.peer(out), _NO_WAY) for out in uplinks]
             if min(costs) < costs[0]:
                 found.append((edge, uplinks[costs.index(min(costs))]))
         return found
@@ -139,14 +143,10 @@ class Routing:
         edge = self.peer(last)
         first = dict(self.detours(source)).get(edge, uplinks[0])
         node = self.peer(first)
-        if self.distances(edge)[node] is None:
+        if node not in self.distances(edge):
             return None
         path = [first]
         while node != edge:
             path.append(self.next_hops(node, edge)[0])
             node = self.peer(path[-1])
         return [*path, (last[0], 1 - last[1])]
-
-
-def _cost(distance: int | None) -> int:
-    return 1 << 30 if distance is None else distance

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
+from qbed.errors import LabError
 from qbed.lab.model import EVERY_PACKET
 from qbed.language.selectors import select
+from qbed.language.units import LARGEST, format_duration
 from qbed.network.addresses import Addresses, Family, Number, Side
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.queues import QueueSpec
@@ -38,6 +40,7 @@ class _Compiler:
         self.addresses = Addresses(self.network)
         self.is_frr = self.lab.routing == "frr"
         self.families: tuple[Family, ...] = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}[self.lab.addressing]  # type: ignore[assignment]
+        self._vias: dict[tuple[Any, ...], list[p.Via]] = {}
         self.interfaces: dict[Out, str] = {
             out: f"eth{position}" for outs in self.routing.outs for position, out in enumerate(outs)
         }
@@ -48,10 +51,14 @@ class _Compiler:
         links = self.links()
         programs = self.routing.is_host.count(False) * len(frr.programs(self.lab.frr)) if self.is_frr else 0
         demand = Demand(self.resolved, links, workloads, programs)
+        epoch_ns = _EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0)
+        if epoch_ns + self.lab.duration > LARGEST:
+            text = f"with a longest round-trip time of {format_duration(demand.longest_rtt_ns)} it ends too late"
+            raise LabError([self.resolved.source.message(("duration",), text)])
         return p.Plan(
             lab=self.lab.name,
             seed=self.seed,
-            epoch_ns=_EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0),
+            epoch_ns=epoch_ns,
             duration_ns=self.lab.duration,
             memory_bytes=self.lab.memory or demand.memory_bytes,
             modules=self.modules(),
@@ -136,12 +143,11 @@ class _Compiler:
 
     def events(self) -> list[p.LinkEvent]:
         """In the order of their times."""
-        names = [link.name for link in self.network.links]
-        index = {name: i for i, name in enumerate(names)}
+        index = self.network.link_names
         found = [
             p.LinkEvent(at_ns=event.at, link=index[name], state=event.state)
             for event in self.lab.events
-            for name in select(event.link, names)
+            for name in select(event.link, index)
         ]
         return sorted(found, key=lambda event: event.at_ns)
 
@@ -249,11 +255,14 @@ class _Compiler:
                 yield self.route(self.addresses.blocks[self.names[edge]].prefix(family), outs, family, {})
 
     def route(self, to: str, outs: list[Out], family: Family, metrics: dict[str, int | str]) -> p.Route:
-        via = [
-            p.Via(interface=self.interfaces[out], gateway=self.number((out[0], 1 - out[1])).text(family))
-            for out in outs
-        ]
-        return p.Route(to=to, via=via, metrics=metrics)
+        key = (family, *outs)
+        if key not in self._vias:
+            self._vias[key] = [
+                p.Via(interface=self.interfaces[out], gateway=self.number((out[0], 1 - out[1])).text(family))
+                for out in outs
+            ]
+        # Not validated, which would copy them: all routes by the same next hops share these.
+        return p.Route.model_construct({"to", "via", "metrics"}, to=to, via=self._vias[key], metrics=metrics)
 
 
 def _mac(number: int) -> str:

@@ -60,14 +60,21 @@ class Demand:
         longest: dict[Out, int] = defaultdict(int)
         buffers: dict[Out, int] = defaultdict(int)
         bounds: dict[Out, float] = defaultdict(float)
-        crowds = Counter(out for w in workloads for pair in _pairs(w) for out in self._outs(*pair))
+        crowds: Counter[Out] = Counter()
         for workload in workloads:
-            for source, target in _pairs(workload):
-                rtt, waiting, bottleneck = self._path(source, target, crowds)
+            for pair, count in Counter(_pairs(workload)).items():
+                for out in self._outs(*pair):
+                    crowds[out] += count
+        paths: dict[tuple[int, int], tuple[int, int, Out]] = {}
+        for workload in workloads:
+            for pair, count in Counter(_pairs(workload)).items():
+                if pair not in paths:
+                    paths[pair] = self._path(*pair, crowds)
+                rtt, waiting, bottleneck = paths[pair]
                 longest[bottleneck] = max(longest[bottleneck], rtt)
                 buffers[bottleneck] = max(buffers[bottleneck], waiting)
                 size = workload.size_bytes if isinstance(workload, p.Flows) else None
-                bounds[bottleneck] += float("inf") if size is None else size
+                bounds[bottleneck] += float("inf") if size is None else count * size
         if not longest:
             self._default_path()
         total = 0

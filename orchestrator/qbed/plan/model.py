@@ -6,6 +6,7 @@ back.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -237,14 +238,24 @@ class Plan(Part):
 
     def dumps(self) -> str:
         """Canonical JSON."""
-        lines = []
-        for name, value in self.model_dump(mode="json").items():
+        return "".join(self._written())
+
+    def _written(self) -> Iterator[str]:
+        """A piece at a time: all of a large plan as dictionaries would take several times its memory."""
+        before = "{"
+        for name in Plan.model_fields:
+            value = getattr(self, name)
+            yield f'{before}\n "{name}": '
             if isinstance(value, list) and value:
-                entries = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in value)
-                lines.append(f" {json.dumps(name)}: [\n{entries}\n ]")
+                yield "["
+                for number, entry in enumerate(value):
+                    plain = entry.model_dump(mode="json") if isinstance(entry, Part) else entry
+                    yield f"{',' if number else ''}\n  {json.dumps(plain, ensure_ascii=False)}"
+                yield "\n ]"
             else:
-                lines.append(f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}")
-        return "{\n" + ",\n".join(lines) + "\n}\n"
+                yield json.dumps(value, ensure_ascii=False)
+            before = ","
+        yield "\n}\n"
 
     @classmethod
     def loads(cls, text: str | bytes) -> "Plan":

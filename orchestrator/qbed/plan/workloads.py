@@ -3,12 +3,16 @@
 
 from typing import Any
 
+from qbed.errors import LabError
 from qbed.lab.workloads import Arrivals, Flow, Flows, Incast, Sizes, Udp
+from qbed.language.source import FieldPath
+from qbed.language.units import LARGEST
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
 from qbed.plan import model as p
 
 _FIRST_PORT = 5001
+MOST_ARRIVALS = 10_000_000
 
 
 def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
@@ -29,7 +33,9 @@ def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
             "congestion_control": getattr(content, "tcp", None),
         }
         if isinstance(content, Arrivals):
-            compiled.append(p.Arrivals(**common, **_arrivals(content, resolved)))
+            found = p.Arrivals(**common, **_arrivals(content, resolved))
+            _check_arrivals(found, resolved, ("workload", number, entry.kind))
+            compiled.append(found)
         else:
             compiled.append(p.Flows(**common, **_flows(content, resolved)))
     return compiled
@@ -37,7 +43,7 @@ def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
 
 def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab) -> dict[str, Any]:
     index = resolved.index
-    pairs = [(index[a], index[b]) for a, b in flow_pairs(content, resolved.network.hosts) for _ in range(content.count)]
+    pairs = [(index[a], index[b]) for a, b in flow_pairs(content, resolved.hosts) for _ in range(content.count)]
     is_udp = isinstance(content, Udp)
     return {
         "transport": "udp" if is_udp else "tcp",
@@ -50,7 +56,7 @@ def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab) -> dict[
 
 
 def _arrivals(content: Arrivals, resolved: ResolvedLab) -> dict[str, Any]:
-    hosts, index = resolved.network.hosts, resolved.index
+    hosts, index = resolved.hosts, resolved.index
     if content.pairs is not None:
         sources, targets = ([pair[i] for pair in content.pairs] for i in (0, 1))
         ends: dict[str, Any] = {
@@ -59,8 +65,9 @@ def _arrivals(content: Arrivals, resolved: ResolvedLab) -> dict[str, Any]:
             "destinations": None,
         }
     else:
-        sources = hosts if content.source is None else select_hosts(content.source, hosts)
-        targets = hosts if content.to is None else select_hosts(content.to, hosts)
+        sources, targets = (
+            list(hosts) if names is None else select_hosts(names, hosts) for names in (content.source, content.to)
+        )
         ends = {"pairs": None, "sources": [index[h] for h in sources], "destinations": [index[h] for h in targets]}
     if content.interval is not None:
         mean = float(content.interval)
@@ -68,9 +75,18 @@ def _arrivals(content: Arrivals, resolved: ResolvedLab) -> dict[str, Any]:
         capacity = min(
             _capacity(resolved, set(sources), sending=True), _capacity(resolved, set(targets), sending=False)
         )
-        mean = content.size.mean_bytes() * 8e9 / ((content.load or 1.0) * capacity)
+        mean = min(content.size.mean_bytes() * 8e9 / ((content.load or 1.0) * capacity), 2.0 * LARGEST)
     interarrival = {"exponential": mean} if content.spacing == "poisson" else {"fixed": max(1, round(mean))}
     return {**ends, "interarrival_ns": interarrival, "size": _size(content.size), "limit": content.limit}
+
+
+def _check_arrivals(found: p.Arrivals, resolved: ResolvedLab, path: FieldPath) -> None:
+    """LabError where more flows are to be expected than a lab can have, or times that no clock has."""
+    ((_, mean),) = found.interarrival_ns.items()
+    expected = min((found.stop_ns or resolved.lab.duration) / mean, found.limit or LARGEST)
+    if mean > LARGEST or expected > MOST_ARRIVALS:
+        text = f"one flow in {mean:.3g} ns on average, {expected:.3g} in all; expected at most {MOST_ARRIVALS}"
+        raise LabError([resolved.source.message(path, text)])
 
 
 def _capacity(resolved: ResolvedLab, hosts: set[str], *, sending: bool) -> int:

@@ -7,8 +7,8 @@ What is wrong costs a second here and an hour at the end of a run.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ from qbed.substrates import Substrate
 if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
     from qbed.claims.sql import Connection
 
+MOST_PLANS = 1000
 _TABLE_OF = {"fct": "flows", "slowdown": "flows"}
 """Where figures take their cells from, if not from `cells`."""
 
@@ -135,9 +136,7 @@ def _without_effect(plans: _Plans, matrix: Matrix, source: Source, found: Rehear
     for place, axis in enumerate(matrix.axes):
         if axis.name == "seed":
             continue
-        for one, other in itertools.combinations(range(len(axis.values)), 2):
-            if any(plans.mark(a) != plans.mark(b) for a, b in matrix.beside(place, one, other)):
-                continue
+        for one, other in _alike(plans, matrix, place):
             text = f"`{axis.values[one]}` and `{axis.values[other]}` give the same plan: nothing in the lab takes them"
             message = source.message(("axes", names[axis.name]), text)
             if axis.field is not None:
@@ -148,6 +147,22 @@ def _without_effect(plans: _Plans, matrix: Matrix, source: Source, found: Rehear
         with suppress(LabError):  # without it the lab may be none
             if all(plans.mark(cell) == plans.mark(cell.without(text)) for cell in matrix.samples()):
                 found.warnings.append(f"--set {text}={value} changes nothing in the plan")
+
+
+def _alike(plans: _Plans, matrix: Matrix, place: int) -> Iterator[tuple[int, int]]:
+    """Pairs of an axis' values that make no difference anywhere; none where that would take too many plans to say."""
+    groups, left = [list(range(len(matrix.axes[place].values)))], MOST_PLANS
+    for cell in matrix.beside(place):
+        split = [defaultdict[str, list[int]](list) for _ in groups]
+        for group, parts in zip(groups, split, strict=True):
+            for value in group:
+                parts[plans.mark(cell(value))].append(value)
+        groups = [part for parts in split for part in parts.values() if len(part) > 1]
+        left -= sum(map(len, groups))
+        if left < 0:
+            return
+    for first, *others in groups:
+        yield from ((first, other) for other in others)
 
 
 # --- SQL ---

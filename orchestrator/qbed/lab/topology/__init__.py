@@ -2,8 +2,9 @@
 """Topology generators, one module each, found by name.
 
 A module offers `Settings` (a pydantic model: what the lab file says under `topology: {NAME: ...}`),
-`build(settings)`, which returns the `Network`, and `LAYERS`, the names by which the file's `links` can mean all links
-of one layer. A module's name with `-` for `_` is the generator's name.
+`size(settings)`, how many nodes and links that gives, `build(settings)`, which returns the `Network`, and `LAYERS`, the
+names by which the file's `links` can mean all links of one layer. A module's name with `-` for `_` is the generator's
+name.
 """
 
 import importlib
@@ -11,12 +12,14 @@ import pkgutil
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any, Literal
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 NodeKind = Literal["host", "switch"]
+MOST_NODES, MOST_LINKS = 65_536, 131_072
+"""A node takes 0.75 MB of a lab's kernel, which is one process on one machine; more is refused before it is built."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,29 @@ class Network:
     def link(self, a: str, b: str, layer: str) -> None:
         self.links.append(Link(a, b, layer))
 
-    @property
+    @cached_property
+    def link_names(self) -> dict[str, int]:
+        """The links' numbers, by name. This and what follows: once all are there."""
+        return {link.name: i for i, link in enumerate(self.links)}
+
+    @cached_property
+    def layers(self) -> dict[str, list[int]]:
+        """The links of each layer."""
+        found: dict[str, list[int]] = {}
+        for i, link in enumerate(self.links):
+            found.setdefault(link.layer, []).append(i)
+        return found
+
+    @cached_property
+    def links_of(self) -> dict[str, list[int]]:
+        """The links of each node."""
+        found: dict[str, list[int]] = {name: [] for name in self.nodes}
+        for i, link in enumerate(self.links):
+            found[link.a].append(i)
+            found[link.b].append(i)
+        return found
+
+    @cached_property
     def hosts(self) -> list[str]:
         return [name for name, kind in self.nodes.items() if kind == "host"]
 
@@ -74,6 +99,13 @@ def generators() -> dict[str, ModuleType]:
         module.name.replace("_", "-"): importlib.import_module(f"{__name__}.{module.name}")
         for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name)
     }
+
+
+def check_size(nodes: int, links: int) -> None:
+    """TopologyError for more than a lab can have."""
+    for count, most, what in ((nodes, MOST_NODES, "nodes"), (links, MOST_LINKS, "links")):
+        if count > most:
+            raise TopologyError((), f"gives {count} {what}; expected at most {most}")
 
 
 def numbered(prefix: str, count: int, first: int = 1) -> list[str]:

@@ -28,6 +28,12 @@ class Settings(Strict):
     """How many pods the racks are divided into."""
 
 
+def size(settings: Settings) -> tuple[int, int]:
+    hosts, leaves = settings.racks * settings.hosts, settings.leaves * settings.pods
+    above_racks = settings.racks * (settings.leaves or settings.spines)
+    return hosts + settings.racks + leaves + settings.spines, hosts + above_racks + leaves * settings.spines
+
+
 def build(settings: Settings) -> Network:
     if settings.racks % settings.pods:
         raise TopologyError(("racks",), f"{settings.racks} racks do not divide into {settings.pods} pods")

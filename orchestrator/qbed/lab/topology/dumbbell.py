@@ -20,6 +20,11 @@ class Settings(Strict):
     """How many hosts on the right; their numbers follow those of the left."""
 
 
+def size(settings: Settings) -> tuple[int, int]:
+    hosts = settings.left + settings.right
+    return hosts + 2, hosts + 1
+
+
 def build(settings: Settings) -> Network:
     network = Network()
     left = network.add_all(numbered("h", settings.left), "host")

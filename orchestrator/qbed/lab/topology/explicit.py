@@ -8,7 +8,7 @@ from pydantic import Field
 
 from qbed.lab.settings import LinkFields
 from qbed.lab.topology import NAME, Link, Network, NodeKind, TopologyError
-from qbed.language.selectors import expand_range
+from qbed.language.selectors import count_range, expand_range
 from qbed.language.strict import Strict
 
 LAYERS = ()
@@ -32,6 +32,15 @@ class Settings(Strict):
     """`host` or `switch` for each name or range of names such as `h1..h10`."""
     links: list[ExplicitLink]
     """The links."""
+
+
+def size(settings: Settings) -> tuple[int, int]:
+    nodes = sum(_count(("nodes", name), name) for name in settings.nodes)
+    links = sum(
+        max(_count(("links", entry, "ends", end), name) for end, name in enumerate(link.ends))
+        for entry, link in enumerate(settings.links)
+    )
+    return nodes, links
 
 
 def build(settings: Settings) -> Network:
@@ -72,6 +81,13 @@ def _free_name(used: Counter[str], name: str) -> str:
     """Parallel links are `s1-s2`, `s1-s2-2`, `s1-s2-3`."""
     used[name] += 1
     return f"{name}-{used[name]}" if used[name] > 1 else name
+
+
+def _count(path: tuple[str | int, ...], name: str) -> int:
+    try:
+        return count_range(name)
+    except ValueError as error:
+        raise TopologyError(path, str(error)) from None
 
 
 def _expand(path: tuple[str | int, ...], name: str) -> list[str]:

@@ -20,6 +20,11 @@ class Settings(Strict):
     """How many hosts at each switch."""
 
 
+def size(settings: Settings) -> tuple[int, int]:
+    hosts = settings.switches * settings.hosts
+    return hosts + settings.switches, hosts + settings.switches - 1
+
+
 def build(settings: Settings) -> Network:
     network = Network()
     hosts = network.add_all(numbered("h", settings.switches * settings.hosts), "host")

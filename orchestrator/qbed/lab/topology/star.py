@@ -16,6 +16,10 @@ class Settings(Strict):
     """How many hosts."""
 
 
+def size(settings: Settings) -> tuple[int, int]:
+    return settings.hosts + 1, settings.hosts
+
+
 def build(settings: Settings) -> Network:
     network = Network()
     hosts = network.add_all(numbered("h", settings.hosts), "host")
