@@ -64,13 +64,18 @@ enum Mode {
 
 const USAGE: &str = "qbed-agent cell|lab      process 1 of a virtual-time kernel; `qbed` starts it there
 qbed-agent node          the entry point of a lab node's container
-qbed-agent exec -- ARGV  runs a program in the node of this container";
+qbed-agent exec -- ARGV  runs a program in the node of this container
+qbed-agent --version     the hash of the sources that it was built from (tools/sources)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["cell" | "lab", ..] if std::process::id() == 1 => guest(words[0]),
+        ["--version"] => {
+            println!("{}", option_env!("QBED_SOURCES").unwrap_or("built by hand"));
+            ExitCode::SUCCESS
+        }
         ["node"] => container::supervisor::main(),
         ["native", mode, origin_ns] => native(mode, origin_ns),
         ["exec", "--", ref argv @ ..] if !argv.is_empty() => container::exec::main(argv),
