@@ -100,6 +100,11 @@ class Live:
         message, output = self._until(lambda message: message["event"] == "exit" and message["id"] == number)
         return int(message["code"]), output
 
+    def begin(self, node: str, *argv: str) -> None:
+        """Run a command, and do not wait for it."""
+        number = next(self._numbers)
+        self._guest.send({"command": "exec", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"})
+
     def background(self, node: str, *argv: str) -> None:
         number = next(self._numbers)
         self._guest.send(
