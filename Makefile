@@ -5,6 +5,7 @@
 # make containers     gives this machine Docker, Containerlab and the images that labs in containers run on
 # make images-clean   removes the images
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
+# make fuzz SECONDS_EACH=3600  runs each fuzzer of tests/fuzz for so long; what it finds goes to runs/fuzz (part of make test, for seconds)
 # make bench  measures (bench/), writes JSON to bench/results/
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
@@ -14,7 +15,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench generate clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench fuzz generate clean containers images images-clean machine playbooks-test \
     wheel wheel-test
 
 setup:
@@ -71,6 +72,9 @@ images: setup
 
 images-clean:
 	@tools/images --clean
+
+fuzz: setup
+	$(PY) tests/fuzz/run.py --seconds $(or $(SECONDS_EACH),600)
 
 bench: setup
 	$(PY) -m bench.run
