@@ -5,7 +5,7 @@
 # make containers     gives this machine Docker, Containerlab and the images that labs in containers run on
 # make images-clean   removes the images
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
-# make fuzz SECONDS_EACH=3600  runs each fuzzer of tests/fuzz for so long; what it finds goes to runs/fuzz (part of make test, for seconds)
+# make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make bench  measures (bench/), writes JSON to bench/results/
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
@@ -75,6 +75,8 @@ images-clean:
 
 fuzz: setup
 	$(PY) tests/fuzz/run.py --seconds $(or $(SECONDS_EACH),600)
+	$(PY) tests/fuzz/telemetry.py --seconds $(or $(SECONDS_EACH),600)
+	PROPTEST_CASES=$$(( $(or $(SECONDS_EACH),600) * 100 )) tools/cargo test --quiet -p qbed-agent fuzz
 
 bench: setup
 	$(PY) -m bench.run

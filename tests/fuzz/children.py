@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -51,7 +52,9 @@ class Books:
 
     def add(self, kind: str, case: Case, text: str) -> None:
         self.counted[kind] += 1
-        last = [line for line in text.splitlines() if line.strip().startswith("File ")][-1:] or [kind]
+        last = [line for line in text.splitlines() if line.strip().startswith("File ")][-1:] or [
+            f"{zlib.crc32(repr(case).encode()):08x}"
+        ]
         self.found.setdefault(f"{kind}: {last[0].strip()}", (case, text))
 
 
@@ -110,7 +113,7 @@ def try_all(tries: Tries, target: Target, books: Books, until: float) -> None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             break
-        time.sleep(0.05)
+        time.sleep(0.02)
     if ended[0] and ended[1]:
         status = os.waitstatus_to_exitcode(ended[1])
         books.add("over 1 GB" if status == -signal.SIGABRT else "tracebacks", case, f"the child died: {status}")
