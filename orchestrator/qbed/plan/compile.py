@@ -40,6 +40,7 @@ class _Compiler:
         self.addresses = Addresses(self.network)
         self.is_frr = self.lab.routing == "frr"
         self.families: tuple[Family, ...] = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}[self.lab.addressing]  # type: ignore[assignment]
+        self._prefixes: dict[tuple[int, Family], str] = {}
         self._vias: dict[tuple[Any, ...], list[p.Via]] = {}
         self.interfaces: dict[Out, str] = {
             out: f"eth{position}" for outs in self.routing.outs for position, out in enumerate(outs)
@@ -185,7 +186,7 @@ class _Compiler:
             if uplinks:
                 yield self.route("0.0.0.0/0" if family == 4 else "::/0", uplinks[:1], family, metrics)
             for edge, out in routing.detours(node):
-                yield self.route(self.addresses.blocks[self.names[edge]].prefix(family), [out], family, metrics)
+                yield self.route(self.prefix(edge, family), [out], family, metrics)
             for out in routing.direct(node):
                 here, there = self.number(out), self.number((out[0], 1 - out[1]))
                 prefix = Number(min(here.offset, there.offset), core=True).text(family)
@@ -246,13 +247,19 @@ class _Compiler:
         for edge in self.routing.edges:
             hops = min(len(self.routing.next_hops(node, edge)), self.lab.frr.maximum_paths)
             for family in self.families if hops else ():
-                yield p.Expectation(to=self.addresses.blocks[self.names[edge]].prefix(family), hops=hops)
+                yield p.Expectation(to=self.prefix(edge, family), hops=hops)
 
     def switch_routes(self, node: int) -> Iterable[p.Route]:
         for edge in self.routing.edges:
             outs = self.routing.next_hops(node, edge)
             for family in self.families if outs else ():
-                yield self.route(self.addresses.blocks[self.names[edge]].prefix(family), outs, family, {})
+                yield self.route(self.prefix(edge, family), outs, family, {})
+
+    def prefix(self, edge: int, family: Family) -> str:
+        """That of an edge switch's hosts; every other switch has a route there."""
+        if (edge, family) not in self._prefixes:
+            self._prefixes[edge, family] = self.addresses.blocks[self.names[edge]].prefix(family)
+        return self._prefixes[edge, family]
 
     def route(self, to: str, outs: list[Out], family: Family, metrics: dict[str, int | str]) -> p.Route:
         key = (family, *outs)
