@@ -105,13 +105,13 @@ def mutate(files: Files, chance: random.Random) -> Files:
     content = files[name]
     for _ in range(chance.randint(1, 3)):
         if name.endswith("json") and chance.random() < 0.7:
-            content = _other_value(content, chance)
+            content = other_value(content, chance)
         else:
-            content = _other_bytes(content, chance)
+            content = other_bytes(content, chance)
     return {name: content}
 
 
-def _other_bytes(content: bytes, chance: random.Random) -> bytes:
+def other_bytes(content: bytes, chance: random.Random) -> bytes:
     at, to = sorted((chance.randrange(len(content) + 1), chance.randrange(len(content) + 1)))
     kind = chance.randrange(6)
     if kind == 0:
@@ -126,14 +126,14 @@ def _other_bytes(content: bytes, chance: random.Random) -> bytes:
     return content[:at] + word[:size] + content[at + size :]
 
 
-def _other_value(content: bytes, chance: random.Random) -> bytes:
+def other_value(content: bytes, chance: random.Random) -> bytes:
     """Another value somewhere in a line of JSON."""
     lines = content.split(b"\n")
     number = chance.randrange(len(lines))
     try:
         tree = json.loads(lines[number])
     except ValueError:
-        return _other_bytes(content, chance)
+        return other_bytes(content, chance)
     places: list[tuple[Any, Any]] = []
     todo = [tree]
     while todo:

@@ -26,6 +26,8 @@ mod clock;
 mod container;
 mod engine;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod gate;
 mod lab;
 mod machine;

@@ -11,6 +11,8 @@ const INTERFACE_NAME_MAX: usize = 15;
 
 /// Two years: no time of a lab is longer, and no sum of a few times ends beyond the numbers.
 const TIME_MAX_NS: u64 = 1 << 56;
+/// All of them are drawn before the first begins: more would not fit into any guest.
+const FLOWS_MAX: f64 = 100e6;
 
 fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<()> {
     if holds {
@@ -180,12 +182,15 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     require(stops_late, || here("it stops before it starts"))?;
     match &workload.pattern {
         Pattern::Flows { size_bytes, .. } => require(*size_bytes != Some(0), || here("size_bytes is 0"))?,
-        Pattern::Arrivals { pairs, interarrival, size, .. } => {
+        Pattern::Arrivals { pairs, interarrival, size, limit } => {
             let moves = match interarrival {
                 Interarrival::Exponential(mean) => mean.is_finite() && *mean > 0.0,
                 Interarrival::Fixed(gap) => *gap > 0,
             };
             require(moves, || here("interarrival_ns is not above 0"))?;
+            let flows =
+                arrivals(plan, workload, *interarrival).min(limit.map_or(f64::MAX, |most| most as f64));
+            require(flows <= FLOWS_MAX, || here(&format!("{flows:.0} flows are more than {FLOWS_MAX}")))?;
             check_size(size).map_err(|what| Failure::new(here(what)))?;
             if let Pairs::Product { sources, destinations } = pairs {
                 let another = |s: &usize| destinations.iter().any(|d| d != s);
@@ -206,6 +211,16 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     }
     let some_pairs = endpoints(workload).next().is_some();
     require(some_pairs, || here("it has no pairs"))
+}
+
+/// About how many flows arrive.
+fn arrivals(plan: &Plan, workload: &Workload, interarrival: Interarrival) -> f64 {
+    let gap_ns = match interarrival {
+        Interarrival::Exponential(mean) => mean.max(1.0),
+        Interarrival::Fixed(gap) => gap as f64,
+    };
+    let end_ns = workload.stop_ns.unwrap_or(u64::MAX).min(plan.duration_ns);
+    end_ns.saturating_sub(workload.start_ns) as f64 / gap_ns
 }
 
 /// Every pair once, or, for a product, enough pairs to name every node.

@@ -2,9 +2,9 @@
 //! Plans as nobody writes them: whatever a plan says, it is carried out or refused by a sentence. The corpus is
 //! `tests/fuzz/corpus/plans`; `PROPTEST_CASES` says how many new ones (`make fuzz`: for hours).
 
-use super::{example, parse};
 use crate::plan::workload::{Interarrival, Pattern};
 use crate::plan::Plan;
+use crate::testing::{example, parse};
 use crate::workload::schedule;
 use proptest::prelude::*;
 use proptest::sample::Index;
