@@ -44,6 +44,8 @@ def main() -> None:
     write_out(plan, here)
     if mine == "garbage":
         (here / "out" / "taps.bin").write_bytes(b"garbage!" * 100)
+    if mine == "warn":
+        print("[    0.1] WARNING: CPU: 0 PID: 1 at lib/nlattr.c:122 \x1b[31mwarned+0xb7/0x1c0", flush=True)
     if mine == "contradict":
         counters = json.loads((here / "out" / "counters.json").read_text())
         counters["links"][0]["a"]["sent"] += 500

@@ -214,6 +214,14 @@ def test_a_cell_that_contradicts_its_plan_is_invalid(bench: Bench) -> None:
     assert shown_cells(bench.folder / "a")[0][4] == "invalid" and "in flight" in shown_cells(bench.folder / "a")[0][5]
 
 
+def test_a_cell_whose_kernel_complains_is_invalid(bench: Bench) -> None:
+    bench.behave(seed_1="warn")
+    status, text = bench.campaign("a", "--profile", "quick")
+    says = "the kernel says: [    0.1] WARNING: CPU: 0 PID: 1 at lib/nlattr.c:122 [31mwarned"
+    assert (status, "2 invalid" in text, says in text) == (1, True, True), text
+    assert "WARNING: " in (bench.folder / "a" / "cells" / "000000" / "work" / "console.log").read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_later(bench: Bench, number: int) -> None:
     bench.behave(seed_3="slow")

@@ -21,6 +21,7 @@ from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import ideal_tcp_ns, ideal_udp_ns
 from qbed.schemes.declaration import registry
+from qbed.substrates.console import complaints
 from qbed.telemetry.records import Counters, RecordError, Row, read_counters, read_done, read_rows
 from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, read_taps
 from qbed.telemetry.wall import read_wall
@@ -56,6 +57,7 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
         _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes.ndjson"))
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
+    evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
     if not evidence.contradictions:  # only counters that agree with the plan have something to say
         evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
     row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
