@@ -30,6 +30,17 @@ test: check headers e2e wheel-test test-kernels e2e-containers
 test-kernels: setup
 	tools/test-kernels
 
+SECONDS_EACH := 3600
+
+# What the agent alone makes of plans: two tests of 400 cases a second each.
+fuzz: setup
+	@failed=0; \
+	for one in $(wildcard $(addprefix tests/fuzz/,run.py telemetry.py plans.py netlink.py)); do \
+	    $(PY) $$one --seconds $(SECONDS_EACH) || failed=1; \
+	done; \
+	PROPTEST_CASES=$$(($(SECONDS_EACH) * 400)) tools/cargo test --quiet --workspace fuzz || failed=1; \
+	exit $$failed
+
 check: setup lint unit
 
 lint:
