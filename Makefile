@@ -84,11 +84,6 @@ images: setup
 images-clean:
 	@tools/images --clean
 
-fuzz: setup
-	$(PY) tests/fuzz/run.py --seconds $(or $(SECONDS_EACH),600)
-	$(PY) tests/fuzz/telemetry.py --seconds $(or $(SECONDS_EACH),600)
-	PROPTEST_CASES=$$(( $(or $(SECONDS_EACH),600) * 100 )) tools/cargo test --quiet -p qbed-agent fuzz
-
 bench: setup
 	$(PY) -m bench.run
 
