@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run folder of 10,000 cells: checking them, merging their tables, and listing them, finished and while it goes on."""
+"""A run folder of 10,000 cells: checking and merging them, and listing them, finished and while it goes on."""
 
 from __future__ import annotations
 
