@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import re
 import shutil
@@ -103,13 +104,13 @@ def one_guest(folder: Path, text: bytes | None, chance: random.Random) -> tuple[
     return ("found", found[0]) if found else (went, None)
 
 
-def fuzz(seconds: float, seed: int, findings: Path) -> tuple[Counter[str], list[str]]:
-    """The corpus, then new plans for so long: how they went, and what was found."""
+def fuzz(seconds: float, seed: int, findings: Path, most: float = math.inf) -> tuple[Counter[str], list[str]]:
+    """The corpus, then new plans for so long, or so many: how they went, and what was found."""
     books: Counter[str] = Counter()
     found: list[str] = []
     chance, until = random.Random(seed), time.monotonic() + seconds
     todo: list[bytes | None] = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
-    while todo or time.monotonic() < until:
+    while todo or (time.monotonic() < until and books.total() < most):
         with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
             folder = Path(name)
             went, what = one_guest(folder, todo.pop() if todo else None, chance)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import random
 import shutil
 import struct
@@ -158,8 +159,8 @@ def corpus() -> list[Files]:
     return [{file.name: file.read_bytes() for file in sorted(case.iterdir())} for case in cases]
 
 
-def fuzz(seconds: float, seed: int, findings: Path) -> tuple[Counter[str], list[str]]:
-    """The corpus, then new cases for so long: how they went, and what was found."""
+def fuzz(seconds: float, seed: int, findings: Path, most: float = math.inf) -> tuple[Counter[str], list[str]]:
+    """The corpus, then new cases for so long, or so many: how they went, and what was found."""
     books: Counter[str] = Counter()
     found: dict[str, str] = {}
     chance, until = random.Random(seed), time.monotonic() + seconds
@@ -167,7 +168,7 @@ def fuzz(seconds: float, seed: int, findings: Path) -> tuple[Counter[str], list[
         cell = Cell(Path(folder))
         assert cell.store({}) == "stored"
         todo = corpus()
-        while todo or time.monotonic() < until:
+        while todo or (time.monotonic() < until and books.total() < most):
             case = todo.pop() if todo else mutate(cell.files, chance)
             begun = time.monotonic()
             try:

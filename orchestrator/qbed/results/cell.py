@@ -23,7 +23,7 @@ from qbed.results.ideal import ideal_tcp_ns, ideal_udp_ns
 from qbed.schemes.declaration import registry
 from qbed.substrates.console import complaints
 from qbed.telemetry.records import Counters, RecordError, Row, read_counters, read_done, read_rows
-from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, read_taps
+from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, TapError, read_taps
 from qbed.telemetry.wall import read_wall
 
 BATCH_ROWS = 10_000
@@ -38,6 +38,15 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     `cell` holds what is known of the cell before it ran: its number, the values of its axes, its seed.
     Raises `TapError` or `RecordError` if the guest's files are not what they should be.
     """
+    try:
+        return _store_cell(folder, plan, cell, into)
+    except (RecordError, TapError):
+        raise
+    except _WRONG as error:
+        raise RecordError(f"the guest's records do not fit together: {_said(error)}") from error
+
+
+def _store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     out = folder / "out"
     number = int(cell["cell"])
     done = read_done(out / "done.json")
