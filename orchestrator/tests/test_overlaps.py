@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from campaigns import write_lab
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qbed.campaign.file import CampaignError, load_campaign
@@ -260,7 +260,13 @@ def axes(draw: Any) -> dict[str, Any]:
     return found
 
 
+LINK = {"rate": "1 Gbit/s", "delay": "5 us"}
+TWICE = [{"name": "v", "set": {}}, {"name": "w", "set": {"links.default": LINK, "links.default.rate": ["1 Gbit/s"]}}]
+"""A field in two settings of one alternative, of which the second replaces a value by a list of it."""
+
+
 @settings(max_examples=200, deadline=None)
+@example(axes={"a": TWICE}, common={}, set_={})
 @given(axes(), fields(), fields(2))
 def test_each_cells_plan_has_each_of_its_labels_values(
     axes: dict[str, Any], common: dict[str, Any], set_: dict[str, Any]

@@ -51,8 +51,12 @@ def without(settings: Mapping[str, Any], replaced: Iterable[FieldPath]) -> dict[
 def leaves(settings: Mapping[str, Any]) -> Fields:
     """The single fields that settings give."""
     found: Fields = {}
+    given: set[FieldPath] = set()
     for path, value in sorted(fields(settings).items(), key=lambda item: len(item[0])):
+        if any(path[:length] in given for length in range(len(path))):  # what is there of it is replaced
+            found = {leaf: old for leaf, old in found.items() if not within(leaf, path) and not within(path, leaf)}
         found |= dict(_leaves(path, value))
+        given.add(path)
     return found
 
 
