@@ -167,7 +167,7 @@ def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:
 def test_a_run_that_was_being_thrown_away_is_gone(tmp_path: Path) -> None:
     """Killed between the first and the last file: the old run is not mistaken for the new one's beginning."""
     run = RunFolder(tmp_path / "run")
-    old: dict[str, object] = {"version": 1, "name": "lab", "plans": "old", "matrix": {}}
+    old: dict[str, object] = {"version": 1, "name": "lab", "plans": "old", "matrix": {"axes": []}}
     new = old | {"plans": "new"}
     assert run.claim(old) is None
     (run.cells / "000000").mkdir()

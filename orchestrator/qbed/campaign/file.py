@@ -9,7 +9,6 @@ some axes and set fields.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -24,10 +23,8 @@ from qbed.campaign.overlaps import count_fields
 from qbed.errors import LabError, nearest
 from qbed.language.messages import MOST_ERRORS, explain
 from qbed.language.source import FieldPath, Source, read
+from qbed.results.identity import COLUMN
 from qbed.results.tables import RESERVED_COLUMNS
-
-_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
-
 
 MOST_AXES, MOST_VALUES, MOST_FIELDS = 50, 1000, 5000
 
@@ -169,7 +166,7 @@ def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
 def _wrong(campaign: Campaign, source: Source) -> Iterator[str]:
     for name in campaign.axes:
         column = column_name(name)
-        if not _COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
+        if not COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
             text = f"`{column}` is no name for a column; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
             yield source.message(("axes", name), text, at_key=True)
     columns = Counter(column_name(name) for name in campaign.axes)

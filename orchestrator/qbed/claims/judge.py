@@ -9,6 +9,7 @@ A campaign's own views build on them, and `MACROS` are functions for all. What t
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import duckdb
 from pydantic import BaseModel, ConfigDict
 
 from qbed.campaign.file import Claim
-from qbed.claims.sql import Connection, checked, confined, first_rows, quoted, text
+from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, quoted, said, text
 from qbed.errors import QbedError
 from qbed.json_files import read_json
 from qbed.results import tables
@@ -83,7 +84,7 @@ def connect(run: Path) -> Connection:
         try:
             define(connection, view["name"], view["sql"])
         except duckdb.Error as error:
-            raise QbedError(f"the campaign's view `{view['name']}` is wrong: {error}") from error
+            raise QbedError(f"the campaign's view `{view['name']}` is wrong: {said(error)}") from error
     return connection
 
 
@@ -114,7 +115,8 @@ def _connect(axes: list[str], files: dict[str, Path], cells: Any = None, spill: 
 
 def define(connection: Connection, name: str, sql: str) -> None:
     """Make a view; `duckdb.Error` if its SQL is wrong."""
-    connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")
+    with foreseen():
+        connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")
 
 
 def judge_all(connection: Connection, claims: list[Claim], profile: str | None) -> list[Verdict]:
@@ -139,7 +141,7 @@ def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
     try:
         names, rows = first_rows(connection, claim.sql, 2)
     except duckdb.Error as error:
-        return {"verdict": "undecided", "reason": f"the SQL fails: {error}"}
+        return {"verdict": "undecided", "reason": f"the SQL fails: {said(error)}"}
     if len(rows) != 1 or "holds" not in names:
         return {"verdict": "undecided", "reason": "the SQL must give one row with a column `holds`"}
     values = dict(zip(names, rows[0], strict=True))
@@ -156,11 +158,15 @@ def _plain(value: Any) -> Any:
     """A value of DuckDB as JSON: decimals become numbers, whatever is unknown becomes text."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
     if value is None or isinstance(value, bool | int | float | str):
         return value
     try:
-        return float(value)
-    except (TypeError, ValueError):
+        return _plain(float(value))
+    except (TypeError, ValueError, OverflowError):
         return str(value)
 
 
@@ -171,5 +177,6 @@ def read_verdicts(run: Path) -> list[Verdict]:
         return []
     try:
         return [Verdict.model_validate(item) for item in read_json(run / CLAIMS)]
-    except (OSError, ValueError) as error:
-        raise QbedError(f"{run / CLAIMS} cannot be read: {error}") from error
+    except (OSError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise QbedError(f"{run / CLAIMS} cannot be read: {text}; `qbed run` writes it again") from None

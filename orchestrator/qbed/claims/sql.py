@@ -31,6 +31,10 @@ class LimitError(duckdb.Error):
     """A query that took too long, or gave too much."""
 
 
+class ValueOfSqlError(duckdb.Error):
+    """What a query asks for or gives is nothing that Python has."""
+
+
 def quoted(name: str) -> str:
     """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
@@ -39,6 +43,11 @@ def quoted(name: str) -> str:
 def text(value: object) -> str:
     """A text as SQL has it."""
     return "'" + str(value).replace("'", "''") + "'"
+
+
+def said(error: Exception) -> str:
+    """What DuckDB says, without the picture of the line, in one line."""
+    return " ".join(str(error).partition("\n\nLINE")[0].split())
 
 
 def confined(files: Iterable[Path], spill: Path | None = None) -> Connection:
@@ -65,17 +74,31 @@ def confined(files: Iterable[Path], spill: Path | None = None) -> Connection:
 
 def checked(sql: str) -> str:
     """The same, if it is one SELECT; `duckdb.Error` otherwise."""
-    statements = duckdb.extract_statements(sql)
+    with foreseen():
+        statements = duckdb.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise duckdb.ParserException("expected one SELECT and nothing else")
     return sql
+
+
+@contextmanager
+def foreseen() -> Iterator[None]:
+    """Whatever SQL makes DuckDB or its values in Python raise, a date before the year 1 or half a character, is a
+    `duckdb.Error`.
+    """
+    try:
+        yield
+    except duckdb.Error:
+        raise
+    except Exception as error:
+        raise ValueOfSqlError(f"{type(error).__name__}: {error}") from error
 
 
 def first_rows(
     connection: Connection, sql: str, most: int, parameters: list[Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """The names of a SELECT's columns and its first rows; `duckdb.Error` if it is wrong, or takes too long."""
-    with _limit(connection):
+    with foreseen(), _limit(connection):
         result = connection.execute(checked(sql), parameters or [])
         return [column[0] for column in result.description or ()], result.fetchmany(most)
 

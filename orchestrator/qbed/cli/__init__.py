@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from qbed import __version__
+from qbed import __version__, faults, terminal
 from qbed.errors import LabError, QbedError
 
 ORDER = ("labs", "run", "verify", "lab", "session", "samples", "doctor", "containers")
@@ -34,7 +34,7 @@ def _say_version(wanted: bool) -> None:
         frr = f", FRR {manifest.frr_version}" if manifest.frr_version else ""
     except ToolchainError:
         guest, frr = "no kernel yet: make setup", ""
-    print(f"qbed {__version__}, {guest}{frr}")
+    terminal.say(f"qbed {__version__}, {guest}{frr}")
     raise typer.Exit
 
 
@@ -58,13 +58,49 @@ def load_commands() -> typer.Typer:
 
 
 def main() -> None:
-    """Run; errors that a user can act on are printed as they are, without a traceback."""
+    """Run a command and end with its status; what goes wrong is said in one line each, without a traceback."""
+    terminal.prepare()
     try:
-        load_commands()()
-    except LabError as error:
-        for message in error.messages:
-            print(f"error: {message}", file=sys.stderr)
-        sys.exit(error.exit_status)
-    except QbedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
+        status = load_commands()(standalone_mode=False)
+        terminal.flush()
+    except BrokenPipeError:  # whoever read has had enough
+        terminal.abandon()
+        status = 1
+    except Exception as error:
+        status = _explained(error)
+    except KeyboardInterrupt:
+        terminal.tell("interrupted")
+        status = 130
+    sys.exit(status)
+
+
+def _explained(error: Exception) -> int:
+    """Say what went wrong; returns the exit status."""
+    match error:
+        case LabError():
+            terminal.refuse(error.messages)
+            return error.exit_status
+        case QbedError():
+            terminal.refuse([error])
+            return error.exit_status
+        case typer.TyperException():
+            _usage(error)
+            return int(getattr(error, "exit_code", 1))
+        case OSError() if error.errno is not None:
+            terminal.refuse([faults.of_files(error)])
+        case RuntimeError() if "Symlink loop" in str(error):  # as Path.resolve() says it
+            terminal.refuse([error])
+        case MemoryError():
+            terminal.refuse(["out of memory"])
+        case _:
+            terminal.refuse([faults.explain(error)])
+    return 1
+
+
+def _usage(error: typer.TyperException) -> None:
+    """What is wrong with the arguments. No message: the help has been printed instead."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    if message:
+        hint = f"; `{context.command_path} --help` says what is expected" if context is not None else ""
+        terminal.refuse([f"{message.rstrip('.')}{hint}"])

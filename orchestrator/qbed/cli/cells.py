@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from qbed import terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -26,9 +26,9 @@ def cells(
     listing = Listing(folder)
     try:
         for line in (json.dumps(row) for row in listing.rows()) if as_json else lines(listing):
-            sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+            terminal.give(line + "\n")
+        terminal.flush()
     except BrokenPipeError:  # whoever read has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        terminal.abandon()
     else:
-        print(listing.said(), file=sys.stderr)
+        terminal.tell(listing.said())

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from qbed import terminal
 from qbed.cli.lab import LabPath, Seed, Sets, load
+from qbed.cli.run import Trust
 from qbed.errors import LabError
 
 
@@ -28,6 +29,7 @@ def export(
     dilate: Annotated[int, typer.Option(min=1, metavar="N", help="How much slower than the clock the lab runs.")] = 1,
     sets: Sets = None,
     seed: Seed = None,
+    own: Trust = False,
 ) -> None:
     """Write a lab as a Containerlab topology that `containerlab deploy -t` brings up by itself."""
     from qbed.plan.compile import compile_lab
@@ -46,10 +48,9 @@ def export(
         folder, plan, placement, names, name=plan.lab, file=f"{plan.lab}.clab.yml", start="at once"
     )  # fmt: skip
     for note in placement.notes:
-        print(note, file=sys.stderr)
-    for warning in placement.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"containerlab deploy -t {file}")
+        terminal.tell(note)
+    terminal.warn(placement.warnings)
+    terminal.say(f"containerlab deploy -t {file}")
 
 
 def import_(
@@ -64,7 +65,7 @@ def import_(
     text = import_topology(topology)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
-    print(f"{out}: fill in what is marked, then `qbed inspect {out}`")
+    terminal.say(f"{out}: fill in what is marked, then `qbed inspect {out}`")
 
 
 def graph(
@@ -73,6 +74,7 @@ def graph(
         "mermaid"
     ),
     sets: Sets = None,
+    own: Trust = False,
 ) -> None:
     """Print a lab's topology as Containerlab's graph of it."""
     from qbed.plan.compile import compile_lab
@@ -87,4 +89,4 @@ def graph(
         file = write_folder(
             Path(name) / plan.lab, plan, Placement((), 1), names, name=plan.lab, file="lab.clab.yml", start="on go"
         )  # fmt: skip
-        sys.stdout.write(draw(file, kind))
+        terminal.give(draw(file, kind))

@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.text import Text
 
-_MARKS = {"good": "[green]ok[/]      ", "optional": "[yellow]optional[/]", "missing": "[red]missing[/] "}
+from qbed import terminal
+
+_MARKS = {"good": ("ok", "green"), "optional": ("optional", "yellow"), "missing": ("missing", "red")}
 
 
 def register(app: typer.Typer) -> None:
@@ -26,12 +28,12 @@ def doctor(
     """
     from qbed.runs.doctor import examine_machine
 
-    console = Console(soft_wrap=True, highlight=False)
+    screen = terminal.console(soft_wrap=True)
     bad = False
     for finding in examine_machine(on):
         bad = bad or finding.state == "missing"
-        console.print(f"{_MARKS[finding.state]}  [bold]{finding.name}[/]: ", end="")
-        console.print(finding.text, markup=False)
+        mark, colour = _MARKS[finding.state]
+        screen.print(Text.assemble((f"{mark:8}", colour), "  ", (finding.name, "bold"), f": {finding.text}"))
         if finding.mend:
-            console.print(f"            mend: {finding.mend}", markup=False)
+            screen.print(f"            mend: {finding.mend}")
     raise typer.Exit(1 if bad else 0)

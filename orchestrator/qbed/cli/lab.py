@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from qbed.cli.run import parse_settings
+from qbed import terminal
+from qbed.cli.run import Trust, parse_settings
 from qbed.lab.library import find
 
 if TYPE_CHECKING:
@@ -32,16 +31,15 @@ def load(lab: Path, sets: list[str] | None) -> ResolvedLab:
     from qbed.network.load import load_lab
 
     loaded = load_lab(lab, parse_settings(sets or []))
-    for warning in loaded.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    terminal.warn(loaded.warnings)
     return loaded
 
 
-def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None) -> None:
+def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None, own: Trust = False) -> None:
     """Print a lab's plan (plan.json)."""
     from qbed.plan.compile import compile_lab
 
-    sys.stdout.write(compile_lab(load(lab, sets), seed).dumps())
+    terminal.give(compile_lab(load(lab, sets), seed).dumps())
 
 
 def inspect_command(
@@ -49,6 +47,7 @@ def inspect_command(
     sets: Sets = None,
     seed: Seed = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    own: Trust = False,
 ) -> None:
     """Show a lab's nodes, links, addresses, queues and workloads as they will be."""
     from qbed.plan.compile import compile_lab
@@ -56,25 +55,25 @@ def inspect_command(
 
     plan = compile_lab(load(lab, sets), seed)
     if as_json:
-        print(json.dumps(summary(plan), indent=1))
+        terminal.give(json.dumps(summary(plan), indent=1) + "\n")
         return
-    console = Console()
+    screen = terminal.console()
     for table in tables(plan):
-        console.print(table)
+        screen.print(table)
 
 
 def schema_command() -> None:
     """Print the lab file's JSON Schema (docs/lab.schema.json)."""
     from qbed.lab.reference import schema
 
-    print(json.dumps(schema(), indent=1, ensure_ascii=False))
+    terminal.give(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n")
 
 
 def reference_command() -> None:
     """Print the lab file's reference (docs/lab-file.md)."""
     from qbed.lab.reference import page
 
-    sys.stdout.write(page())
+    terminal.give(page())
 
 
 def register(app: typer.Typer) -> None:

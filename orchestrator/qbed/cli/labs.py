@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from qbed import terminal
 from qbed.lab.library import create, entries, find
 
 
@@ -26,7 +26,7 @@ def labs() -> None:
     for entry in entries():
         others = "".join(f"\nalso {entry.name}/{name}" for name in entry.others)
         table.add_row(entry.name, entry.question, " ".join(entry.profiles) + others, " ".join(entry.needs) or "-")
-    Console(highlight=False).print(table)
+    terminal.console().print(table)
 
 
 def new(
@@ -37,4 +37,4 @@ def new(
 ) -> None:
     """Write a lab folder to start from. Nothing is overwritten."""
     create(name, find(like))
-    print(f"{name} is written: qbed run {name}")
+    terminal.say(f"{name} is written: qbed run {name}")

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,19 +19,27 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
+from qbed import terminal
 from qbed.lab.library import find
+from qbed.language.reach import trust
 from qbed.language.source import scalar
 from qbed.language.units import parse_size
 from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
+    from rich.console import Console
+
     from qbed.runs.experiment import Conclusion, Experiment
     from qbed.runs.worker import Outcome
 
 MOST_DAMAGED = 10
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", callback=trust, help="The files are one's own: they may name files elsewhere.")
 ]
 LabFolder = Annotated[
     Path,
@@ -71,6 +77,7 @@ def run(
         str, typer.Option("--on", help="`virtual`, `containerlab`, or `virtual,containerlab` to compare the two.")
     ] = DEFAULT,
     dilate: Dilate = "auto",
+    own: Trust = False,
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
 
@@ -81,7 +88,7 @@ def run(
     from qbed.substrates import Limits
     from qbed.substrates.rebuild import build_changed
 
-    build_changed(lambda text: print(text, file=sys.stderr))
+    build_changed(terminal.tell)
     asked, dilation = parse_substrates(on), parse_dilation(dilate)
     several = len(asked) > 1
     wishes = Wishes(
@@ -91,8 +98,7 @@ def run(
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
         experiment = prepare(lab, replace(wishes, on=name))
-        for warning in experiment.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+        terminal.warn(experiment.warnings)
         cores = sorted(os.sched_getaffinity(0))
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
         screen = _Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
@@ -119,22 +125,22 @@ def _tell_gap(experiments: list[Experiment]) -> bool:
     for row in gap.broken:
         where = f" ({row.setting})" if row.setting else ""
         seen = f"{row.virtual} on {gap.reference}, {row.other} on {gap.substrate}; tolerated {row.band}"
-        print(f"gap: {row.metric}{where}: {seen}; {row.cause}", file=sys.stderr)
-    print(write_gap(virtual.task.out.parent, gap))
+        terminal.tell(f"gap: {row.metric}{where}: {seen}; {row.cause}")
+    terminal.say(write_gap(virtual.task.out.parent, gap))
     return bool(gap.broken)
 
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+    own: Trust = False,
 ) -> None:
     """Write a run's report again, from its Parquet files."""
     from qbed.report import make_report
 
     made = make_report(folder, images=images)
-    for problem in made.problems:
-        print(f"warning: {problem}", file=sys.stderr)
-    print(made.page)
+    terminal.warn(made.problems)
+    terminal.say(made.page)
 
 
 def parse_settings(texts: list[str]) -> dict[str, object]:
@@ -199,9 +205,9 @@ class _Screen:
     """Shows how the run goes: a bar on a terminal, a line for each bad cell anywhere."""
 
     def __init__(self, cells: int, name: str) -> None:
-        self.console = Console(stderr=True)
+        self.console = terminal.console(error=True)
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
             TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal,
         )  # fmt: skip
         self._cells: TaskID = self.bar.add_task(name, total=cells)
@@ -211,7 +217,7 @@ class _Screen:
     def skipped(self, cells: int) -> None:
         self._skipped = cells
         if cells:
-            self.console.print(f"{cells} cells are finished already", highlight=False)
+            self.console.print(f"{cells} cells are finished already")
 
     def damaged(self, what: list[str]) -> None:
         for text in what[:MOST_DAMAGED]:
@@ -220,8 +226,7 @@ class _Screen:
             self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow", highlight=False)
 
     def discarded(self, why: str) -> None:
-        text = f"the folder held another run ({why} differ): it was thrown away"
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(f"the folder held another run ({why} differ): it was thrown away", soft_wrap=True)
 
     def progress(self, finished: int, running: float) -> None:
         self.bar.update(self._cells, completed=self._skipped + finished + running)
@@ -233,8 +238,8 @@ class _Screen:
         reason = text.partition("\n")[0].partition("; its console")[0]
         shown = text if reason not in self._reasons else f"{reason}, as before"
         self._reasons.add(reason)
-        line = f"cell {outcome.cell} {outcome.status}: {shown}"
-        self.console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+        line = terminal.shorten(f"cell {outcome.cell} {outcome.status}: {shown}")
+        self.console.print(line, style="red", soft_wrap=True)
 
     def phase(self, name: str) -> None:
         self.bar.update(self._cells, description=name)
@@ -249,16 +254,15 @@ def _tell(outcome: Conclusion, console: Console) -> None:
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in verdict.measured.items()
         )
-        table.add_row(f"[{style}]{verdict.verdict}{expected}[/]", verdict.name, verdict.reason or numbers)
+        said = terminal.shorten(verdict.reason or numbers)
+        table.add_row(Text(verdict.verdict + expected, style), verdict.name, said)
     if outcome.verdicts:
         console.print(table)
     for problem in outcome.problems:
-        console.print(f"warning: {problem}", style="yellow", markup=False, highlight=False)
+        console.print(terminal.shorten(f"warning: {problem}"), style="yellow")
     totals = outcome.totals
     bad = "".join(
         f", {count} {name}" for name, count in (("failed", totals.failed), ("invalid", totals.invalid)) if count
     )
-    console.print(
-        f"{totals.complete} of {totals.cells} cells complete{bad}, in {outcome.wall_s:.1f} s", highlight=False
-    )
-    print(outcome.report)
+    console.print(f"{totals.complete} of {totals.cells} cells complete{bad}, in {outcome.wall_s:.1f} s")
+    terminal.say(outcome.report)

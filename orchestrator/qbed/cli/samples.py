@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from typing import Annotated
 
 import typer
+
+from qbed import terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -24,11 +24,11 @@ def samples(
 
     try:
         for row in stream(find(what), follow=follow):
-            sys.stdout.write(json.dumps(row) + "\n")
+            terminal.give(json.dumps(row) + "\n")
             if follow:
-                sys.stdout.flush()
-        sys.stdout.flush()
+                terminal.flush()
+        terminal.flush()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except BrokenPipeError:  # whoever read has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        terminal.abandon()

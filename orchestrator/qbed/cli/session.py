@@ -6,14 +6,13 @@ containers it is the wall clock's.
 from __future__ import annotations
 
 import base64
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from qbed.cli.run import Dilate, parse_dilation, parse_settings, parse_substrates
+from qbed import terminal
+from qbed.cli.run import Dilate, Trust, parse_dilation, parse_settings, parse_substrates
 from qbed.errors import QbedError
 from qbed.lab.library import find
 from qbed.language.units import parse_duration
@@ -40,13 +39,14 @@ def up(
         DEFAULT
     ),
     dilate: Dilate = "auto",
+    own: Trust = False,
 ) -> None:
     """Bring a lab up: its nodes, links and queues, without its workload."""
     from qbed.network.load import load_lab
     from qbed.plan.compile import compile_lab
     from qbed.substrates.rebuild import build_changed
 
-    build_changed(lambda text: print(text, file=sys.stderr))
+    build_changed(terminal.tell)
     file = lab / "lab.yml" if lab.is_dir() else lab
     (name,) = parse_substrates(on, single=True)
     plan = compile_lab(load_lab(file, parse_settings(set_ or [])), seed)
@@ -58,13 +58,12 @@ def up(
         dilation = calibrated(where, plan)
     brought = where.up(plan, file, dilation or 1)
     for note in brought.notes:
-        print(note, file=sys.stderr)
-    for warning in brought.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        terminal.tell(note)
+    terminal.warn(brought.warnings)
     names = [node.name for node in plan.nodes]
     shown = " ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    print(f"{plan.lab} is up: {shown}")
-    print(f"try: qbed exec {plan.lab} {names[0]} -- ip addr")
+    terminal.say(f"{plan.lab} is up: {shown}")
+    terminal.say(f"try: qbed exec {plan.lab} {names[0]} -- ip addr")
 
 
 def execute(
@@ -92,9 +91,9 @@ def _follow(execution: Execution) -> int:
     for answer in execution.answers():
         match answer.get("event"):
             case "stdout" | "stderr" as stream:
-                os.write(1 if stream == "stdout" else 2, base64.b64decode(answer["data"]))
+                terminal.pass_on(base64.b64decode(answer["data"]), error=stream == "stderr")
             case "started":
-                print(f"started, output in {answer['output']}")
+                terminal.say(f"started, output in {answer['output']}")
                 return 0
             case "exit":
                 return int(answer["code"])
@@ -106,7 +105,7 @@ def _after_interrupt(execution: Execution) -> int:
     try:
         _follow(execution)
     except KeyboardInterrupt:
-        print("\nleft; the keeper ends the command", file=sys.stderr)
+        terminal.tell("\nleft; the keeper ends the command")
     return 130
 
 
@@ -119,7 +118,7 @@ def advance(
         ns = parse_duration(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="DURATION") from None
-    print(f"virtual time: {_clock(find_lab(lab).advance(ns))}")
+    terminal.say(f"virtual time: {_clock(find_lab(lab).advance(ns))}")
 
 
 def down(
@@ -136,7 +135,7 @@ def down(
         except QbedError as error:  # what cannot be taken down does not keep the others up
             wrong.append(f"{one.name}: {error}")
         else:
-            print(f"{one.name} is down")
+            terminal.say(f"{one.name} is down")
     if wrong:
         raise SessionError("\n".join(wrong))
 
@@ -153,7 +152,7 @@ def ps() -> None:
         rows.append((one.name, status.keeper, _clock(status.time_ns), status.runs, one.substrate, one.file))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        terminal.say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _clock(ns: int) -> str:

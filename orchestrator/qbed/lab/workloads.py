@@ -18,6 +18,7 @@ from pydantic import (
 
 from qbed.files import MIB, read_text
 from qbed.lab.settings import CongestionControl
+from qbed.language.reach import ReachError, beneath
 from qbed.language.strict import Strict
 from qbed.language.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size
 
@@ -158,11 +159,13 @@ def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
     if folder is None:
         return name
     try:
-        lines = read_text(Path(folder) / name, _LARGEST_CDF).splitlines()
+        lines = read_text(beneath(Path(folder), name), _LARGEST_CDF).splitlines()
         rows = [line.partition("#")[0].split() for line in lines]
         points = [(int(row[0]), float(row[1])) for row in rows if row]
     except OSError as error:
         raise ValueError(f"cannot read `{name}`: {error.strerror}") from None
+    except ReachError:
+        raise
     except (ValueError, IndexError, UnicodeDecodeError):
         raise ValueError(f"`{name}`: expected lines of two numbers: bytes, cumulative probability") from None
     rising = all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(points))

@@ -102,8 +102,9 @@ def _read_link(source: Source, position: int, link: Any, names: dict[str, str], 
 
 def _lab(path: Path, source: Source, found: _Found) -> str:
     name = re.sub(r"[^a-z0-9-]+", "-", str(source.values.get("name", path.name.split(".")[0])).lower()).strip("-")
-    lines = [f"# Imported by qbed from {path.name}. What is marked `fill in` is a guess: a topology does not say it."]
-    lines += [f"# Left out: {text}" for text in found.left_out]
+    file = " ".join(path.name.split())
+    lines = [f"# Imported by qbed from {file}. What is marked `fill in` is a guess: a topology does not say it."]
+    lines += [f"# Left out: {' '.join(text.split())}" for text in found.left_out]
     lines += [f"name: {name}", "topology:", "  explicit:", "    nodes:"]
     lines += [f"      {node}: {kind}" for node, kind in found.nodes.items()]
     lines += ["    links:"]

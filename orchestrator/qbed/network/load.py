@@ -17,6 +17,7 @@ from qbed.lab.reference import schema
 from qbed.language.messages import explain
 from qbed.language.overrides import apply_overrides
 from qbed.language.problems import Problems
+from qbed.language.reach import ReachError, beneath
 from qbed.language.source import Source, read
 from qbed.network.checks import check, check_network
 from qbed.network.resolve import ResolvedLab
@@ -29,7 +30,15 @@ def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Re
     LabError says everything that is wrong.
     """
     path = Path(path)
-    return lab_from_source(read(path / "lab.yml" if path.is_dir() else path), overrides)
+    return lab_from_source(read(of_folder(path) if path.is_dir() else path), overrides)
+
+
+def of_folder(folder: Path, name: str = "lab.yml") -> Path:
+    """A file of a folder that is named; LabError if it is a link to elsewhere."""
+    try:
+        return beneath(folder, name)
+    except ReachError as error:
+        raise LabError([f"{folder / name}: {error}"]) from None
 
 
 def lab_from_source(source: Source, overrides: Mapping[str, Any] | None = None) -> ResolvedLab:

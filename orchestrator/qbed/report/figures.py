@@ -12,6 +12,8 @@ import plotly.graph_objects as go
 
 from qbed.campaign.file import Figure
 from qbed.claims.sql import Connection, all_rows
+from qbed.claims.sql import said as in_a_line
+from qbed.faults import brief
 from qbed.report.style import DASHES, Colours, faded, new_figure
 
 SERIES_POINTS = 1200
@@ -61,7 +63,9 @@ class Artist:
         try:
             figure = _KINDS[spec.kind](self, spec)
         except duckdb.Error as error:
-            return Drawing(name, spec.title or spec.kind, missing=f"the SQL fails: {error}")
+            return Drawing(name, spec.title or spec.kind, missing=f"the SQL fails: {in_a_line(error)}")
+        except Exception as error:  # its rows may be anything, but of what is drawn here
+            return Drawing(name, spec.title or spec.kind, missing=f"it cannot be drawn: {brief(error)}")
         if figure is None:
             return Drawing(name, spec.title or _TITLES.get(spec.kind, spec.kind), missing="this run has no data for it")
         if spec.log_x:

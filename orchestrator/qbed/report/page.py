@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import jinja2
 import plotly.io
 from markupsafe import Markup
@@ -18,20 +19,22 @@ from pydantic import ValidationError
 
 from qbed.campaign.file import Figure
 from qbed.claims.judge import Verdict, connect, read_verdicts
-from qbed.claims.sql import Connection
+from qbed.claims.sql import Connection, said
 from qbed.durable import move
+from qbed.faults import brief
 from qbed.json_files import read_json
 from qbed.report.figures import USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
 from qbed.results.checksums import UNKNOWN, has_checksums
 from qbed.results.folder import RunFolder
-from qbed.results.identity import StoreError
+from qbed.results.identity import IDENTITY, StoreError
 
 _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",
     "bytes": "bytes", "packets": "packets",
 }  # fmt: skip
 MOST_QUEUES = 40
+_SHOWN = ("name", "profile", "question", "lab_file", "lab_sha256", "matrix", "toolchain", "figures")
 
 
 @dataclass
@@ -46,13 +49,23 @@ class Made:
 def make_report(run: Path, *, images: bool = True, advance: Callable[[str], None] = lambda _: None) -> Made:
     """Write `report.html` and `figures/*.png` into a merged run folder."""
     identity = RunFolder(run).identity()
+    missing = [name for name in _SHOWN if name not in identity]
+    if missing:
+        raise StoreError(f"{run / IDENTITY} is damaged: it has no `{missing[0]}`")
+    try:
+        return _make(run, identity, images, advance)
+    except duckdb.Error as error:
+        raise StoreError(f"{run} is damaged: its tables do not fit together: {said(error)}") from None
+
+
+def _make(run: Path, identity: dict[str, Any], images: bool, advance: Callable[[str], None]) -> Made:
     connection = connect(run)
     axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"] if len(axis["values"]) > 1}
     artist = Artist(connection, axes)
     try:
         specs = [Figure.model_validate(item) for item in identity["figures"]]
     except ValidationError as error:
-        raise StoreError(f"{run} is damaged: its figures are none: {error.errors()[0]['msg']}") from None
+        raise StoreError(f"{run / IDENTITY} is damaged: its figures are none: {error.errors()[0]['msg']}") from None
     advance("figures")
     drawings = [artist.draw(spec) for spec in specs or USUAL]
     if not specs:
@@ -61,8 +74,8 @@ def make_report(run: Path, *, images: bool = True, advance: Callable[[str], None
     made = Made(run / "report.html")
     if not has_checksums(run):
         made.problems.append(f"{run} {UNKNOWN}")
+    _write(made.page, _render(run, identity, connection, drawings, artist).encode(errors="backslashreplace"))
     made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
-    _write(made.page, _render(run, identity, connection, drawings, artist))
     if images:
         _draw_images(run / "figures", drawings, made, advance)
     return made
@@ -77,9 +90,9 @@ def _rename(drawings: list[Drawing]) -> None:
             drawing.name = f"{drawing.name}-{seen[drawing.name]}"
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     beside = path.with_name(f".{path.name}.tmp")
-    beside.write_text(text, encoding="utf-8")
+    beside.write_bytes(content)
     move(beside, path)
 
 
@@ -97,12 +110,11 @@ def _render(
     constant = {axis["name"]: axis["values"][0] for axis in identity["matrix"]["axes"] if len(axis["values"]) == 1}
     colours = {str(value): artist.colours[value] for values in list(artist.axes.values())[:1] for value in values}
     verdicts = read_verdicts(run)
-    meta_path = run / "meta.json"
     return environment.get_template("report.html.j2").render(
         identity=identity,
         axes=names,
         constant=constant,
-        meta=read_json(meta_path) if meta_path.exists() else {},
+        provenance=_provenance(run / "meta.json"),
         plotly=Markup(get_plotlyjs()),
         figures=[_figure(drawing) for drawing in drawings],
         verdicts=verdicts,
@@ -114,11 +126,22 @@ def _render(
     )
 
 
+def _provenance(file: Path) -> dict[str, Any]:
+    """What meta.json says of the run; nothing else depends on it, so one that is missing or damaged says nothing."""
+    try:
+        found = read_json(file)["provenance"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _figure(drawing: Drawing) -> dict[str, Any]:
     data = None
     if drawing.figure is not None:
-        text = str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c")
-        data = Markup(text)
+        try:
+            data = Markup(str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c"))
+        except Exception as error:  # values of somebody's SQL that are neither numbers nor text
+            drawing.figure, drawing.missing = None, f"it cannot be drawn: {brief(error)}"
     return {"name": drawing.name, "title": drawing.title, "data": data, "missing": drawing.missing}
 
 
@@ -195,7 +218,7 @@ def _draw_images(folder: Path, drawings: list[Drawing], made: Made, advance: Cal
         advance(f"figures/{drawing.name}.png")
         path = folder / f"{drawing.name}.png"
         try:
-            path.write_bytes(plotly.io.to_image(drawing.figure, "png", width=WIDTH, height=HEIGHT, scale=2))
+            _write(path, plotly.io.to_image(drawing.figure, "png", width=WIDTH, height=HEIGHT, scale=2))
         except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
             made.problems.append(
                 f"{path.name} could not be drawn: {str(error).splitlines()[0] if str(error) else error!r}"

@@ -34,7 +34,7 @@ from qbed.results.checksums import (
     read_cell_record,
     vouch,
 )
-from qbed.results.identity import IDENTITY, StoreError, read_identity
+from qbed.results.identity import IDENTITY, StoreError, any_identity, read_identity
 
 DISCARDED = ".discarded.json"
 """What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
@@ -75,7 +75,7 @@ class RunFolder:
         """
         known, discarded, different = self.path / IDENTITY, self.path / DISCARDED, None
         if known.exists():
-            before = self.identity()
+            before = any_identity(self.path)
             different = " and ".join(what for key, what in SAME.items() if before.get(key) != identity.get(key))
             if different and not fresh:
                 raise StoreError(

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
 from qbed.results.checksums import DamagedError, check_merged, read_cell_record
-from qbed.results.identity import read_identity
+from qbed.results.identity import StoreError, read_identity
 
 Row = dict[str, Any]
 COUNTS = ("flows_complete", "flows", "dropped_packets", "marked_packets", "retransmits", "timeouts")
 COLUMNS = ("cell", "status", "error", "bottleneck", "goodput_bps", *COUNTS, "contradictions", "warnings")
 _SHOWN = {"goodput (Mbit/s)": 16, "flows": 13, "drops": 10, "marks": 10, "retransmits": 11, "timeouts": 8}
 _STATUS = 8
+_NUMBERS, _NUMBER = ("cell", "goodput_bps", *COUNTS), int | float | None
 
 
 class Listing:
@@ -29,11 +29,7 @@ class Listing:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        try:
-            identity = read_identity(run)
-            axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
-        except (KeyError, TypeError) as error:
-            raise QbedError(f"{run} is no run folder: it has no readable campaign.json") from error
+        axes = {axis["name"]: axis["values"] for axis in read_identity(run)["matrix"]["axes"]}
         self.axes: dict[str, list[Any]] = {name: values for name, values in axes.items() if len(values) > 1}
         self.counted: Counter[str] = Counter()
         """By status; complete when `rows` is at its end."""
@@ -46,6 +42,8 @@ class Listing:
         running = self._goes_on()
         merged = (self.run / "cells.parquet").exists() and not running
         for row in self._from_table() if merged else self._from_folders(running):
+            if not isinstance(row["status"], str) or not all(isinstance(row[name], _NUMBER) for name in _NUMBERS):
+                raise StoreError(f"{self.run} is damaged: its cells are not as a run writes them")
             self.counted[row["status"]] += 1
             yield row
 
@@ -71,11 +69,15 @@ class Listing:
         check_merged(self.run, ["cells.parquet"])
         names = dict.fromkeys(("cell", *self.axes, *COLUMNS))
         columns = ", ".join(f'"{name}"' for name in names)
-        with duckdb.connect() as connection:
-            table = str(self.run / "cells.parquet")
-            found = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [table])
-            while some := found.fetchmany(1000):
-                yield from (dict(zip(names, row, strict=True)) for row in some)
+        table = str(self.run / "cells.parquet")
+        try:
+            with duckdb.connect() as connection:
+                found = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [table])
+                while some := found.fetchmany(1000):
+                    yield from (dict(zip(names, row, strict=True)) for row in some)
+        except duckdb.Error as error:
+            text = " ".join(str(error).split())
+            raise StoreError(f"{table} is damaged: {text}; `qbed run` makes it again") from None
 
     def _from_folders(self, running: bool) -> Iterator[Row]:
         cells = self.run / "cells"
@@ -121,4 +123,5 @@ def _last(row: Row) -> str:
     """The bottleneck, or what is wrong with the cell in one line."""
     if row["status"] == "complete":
         return str(row["bottleneck"] or "-")
-    return str((row["contradictions"] or [row["error"] or "-"])[0]).partition("\n")[0]
+    wrong = row["contradictions"] if isinstance(row["contradictions"], list) else None
+    return str((wrong or [row["error"] or "-"])[0]).partition("\n")[0]

@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from qbed import terminal
 from qbed.plan.model import Plan
 from qbed.remembered import recall, remember
 from qbed.results.cell import store_cell
@@ -66,7 +66,7 @@ def search(plan: Plan, attempt: Attempt) -> int:
 
 def _try(attempt: Attempt, dilation: int) -> str | None:
     why = attempt(dilation)
-    print(f"calibration: dilation {dilation}: {'faithful' if why is None else why}", file=sys.stderr)
+    terminal.tell(f"calibration: dilation {dilation}: {'faithful' if why is None else why}")
     return why
 
 

@@ -22,8 +22,9 @@ from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
 from qbed.claims.judge import Verdict, connect, judge_all
 from qbed.errors import LabError
 from qbed.json_files import write_json
+from qbed.language.reach import ReachError, beneath
 from qbed.language.source import Source, read, read_whole
-from qbed.network.load import load_lab
+from qbed.network.load import load_lab, of_folder
 from qbed.plan.compile import compile_lab
 from qbed.results.checksums import vouch
 from qbed.results.folder import CLAIMS, RunFolder
@@ -154,15 +155,21 @@ def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: 
 
 
 def _find(path: Path) -> tuple[Campaign, Source, Path]:
-    file = path / "campaign.yml" if path.is_dir() else path
-    lab = path / "lab.yml" if path.is_dir() and not file.exists() else path
+    file = of_folder(path, "campaign.yml") if path.is_dir() else path
+    lab = of_folder(path) if path.is_dir() and not file.exists() else path
     if lab.is_file() and _is_lab(lab):
         question = f"What does the lab {lab.resolve().parent.name} do?"
         return Campaign(question=question), Source(str(lab), lab.parent), lab
     if not file.exists():
         raise LabError([f"{path}: there is no {file.name}" if path.is_dir() else f"{path}: there is no such file"])
     campaign, source = load_campaign(file)
-    return campaign, source, file.parent / campaign.lab
+    try:
+        lab = beneath(file.parent, campaign.lab)
+    except ReachError as error:
+        raise LabError([source.message(("lab",), str(error))]) from None
+    if not lab.is_file():
+        raise LabError([source.message(("lab",), f"expected a lab file, got `{campaign.lab}`")])
+    return campaign, source, lab
 
 
 def _is_lab(file: Path) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, Claim, Figure
@@ -174,6 +174,7 @@ def _wrong_sql(
     import duckdb
 
     from qbed.claims.judge import connect_empty, define
+    from qbed.claims.sql import said
 
     with connect_empty(matrix.columns) as connection:
         for name, sql in campaign.views.items():
@@ -194,13 +195,16 @@ def _wrong_sql(
 
 def _columns(connection: Connection, sql: str) -> dict[str, str]:
     """The names and types of what a SELECT gives; it is bound, and not run."""
-    from qbed.claims.sql import checked
+    from qbed.claims.sql import checked, foreseen
 
-    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {checked(sql)}").fetchall()}
+    with foreseen():
+        return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {checked(sql)}").fetchall()}
 
 
 def _wrong_claim(connection: Connection, claim: Claim) -> str | None:
     import duckdb
+
+    from qbed.claims.sql import said
 
     try:
         columns = _columns(connection, claim.sql)
@@ -217,6 +221,8 @@ def _wrong_figure(
     connection: Connection, figure: Figure, matrix: Matrix, ports: list[str]
 ) -> Iterator[tuple[str, str]]:
     import duckdb
+
+    from qbed.claims.sql import said
 
     if figure.sql is not None:
         try:
@@ -240,8 +246,3 @@ def _wrong_figure(
             _columns(connection, f"SELECT 1 FROM {table} WHERE {figure.where}")
         except duckdb.Error as error:
             yield "where", f"the SQL is wrong: {said(error)}"
-
-
-def said(error: Any) -> str:
-    """What DuckDB says, without the picture of the line, in one line."""
-    return " ".join(str(error).partition("\n\nLINE")[0].split())

@@ -70,7 +70,11 @@ class _Process:
         self.core = core
         self.cell: int | None = None
         self.fraction = 0.0
-        self.process.start()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it is ready to ignore it
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     def give(self, cell: int) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -18,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from qbed import faults
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import QbedError
 from qbed.network.load import load_lab
@@ -56,6 +56,7 @@ class Outcome:
 def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
     """Run the cells whose numbers come through the pipe, until it closes. Sends fractions and an `Outcome` each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, _stop)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no worker outlives its runner
     if os.getppid() != parent:
@@ -109,8 +110,8 @@ class Worker:
             )
         except (QbedError, pa.ArrowException) as problem:
             error = str(problem)
-        except Exception:
-            error = "a fault in qbed: " + traceback.format_exc()
+        except Exception as problem:
+            error = faults.explain(problem)
         if error is not None and status == "failed":
             error = self._give_up(cell, row, error, fatal)
         return Outcome(number, status, error, time.monotonic() - begun, fatal)

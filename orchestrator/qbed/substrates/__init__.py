@@ -212,7 +212,11 @@ def _packages() -> dict[str, str]:
     for module in pkgutil.iter_modules(__path__):
         if module.ispkg:
             package = f"{__name__}.{module.name}"
-            found[str(importlib.import_module(package).NAME)] = package
+            try:
+                name = str(importlib.import_module(package).NAME)
+            except Exception:  # of a package that may be anybody's; `substrate` says what is wrong with it
+                name = module.name
+            found[name] = package
     return dict(sorted(found.items(), key=lambda item: (item[0] != DEFAULT, item[0])))
 
 
@@ -226,6 +230,7 @@ def substrate(name: str) -> Substrate:
     if name not in _packages():
         raise SubstrateError(f"there is no substrate {name}{nearest(name, names())}")
     try:
+        _ = importlib.import_module(_packages()[name]).NAME
         found: Substrate = importlib.import_module(f"{_packages()[name]}.substrate").substrate()
     except Exception as error:  # of a package that may be anybody's
         raise SubstrateError(f"the substrate {name} cannot be used: {type(error).__name__}: {error}") from error

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in files of others reaches the terminal as text: no control character, no markup, no endless line."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from received import called, make_run, qbed, write_lab
+
+import qbed as package
+from qbed import terminal
+
+PAYLOADS = ("\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x9b31m", "\u202egnp.exe", "\r", "\b\b", "\x7f", "\u2066", "\x1bc")
+EVIL = "a" + "".join(PAYLOADS) + "[/x][bold]z"
+OWN = {"terminal.py", "__main__.py", "substrates/virtual/keeper.py", "substrates/rebuild.py"}
+"""What may write: the terminal's module; before it is imported; the keeper's word to its parent, through a pipe; the
+set-up's output as it is.
+"""
+
+
+def seen(text: str) -> None:
+    """Nothing of the payloads is left but what can be seen."""
+    hidden = {hex(ord(one)) for one in text if unicodedata.category(one) in ("Cc", "Cf", "Cs") and one not in "\n\t"}
+    assert not hidden, text
+
+
+def test_all_output_goes_through_one_module() -> None:
+    root = Path(package.__file__).parent
+    found = set()
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if name in ("print", "Console", "typer.echo", "os.write") or name.startswith(("sys.stdout", "sys.stderr")):
+                found.add(path.relative_to(root).as_posix())
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr"):
+                found.add(path.relative_to(root).as_posix())
+    assert found - {"substrates/sessions.py"} == OWN
+
+
+def test_no_character_acts() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    left = [one for one in terminal.clean(every) if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")]
+    assert sorted(left) == ["\t", "\n"]
+    assert not {"\u202e", "\u2066", "\u200f", "\ufeff"} & set(terminal.clean(every))
+    assert terminal.clean("\x1b[2J\U000e0041") == "\\u001b[2J\\udb40\\udc41"
+    assert json.loads(terminal.clean(json.dumps({"a": "\x7f\u202e"}, ensure_ascii=False))) == {"a": "\x7f\u202e"}
+    assert len(terminal.shorten("\x1b" * 1_000_000)) < 7 * terminal.LONGEST
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("terminal"))
+
+
+def test_a_labs_names_and_mistakes_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    lab = write_lab(tmp_path / "lab", json.dumps(EVIL))
+    for command in (["inspect"], ["inspect", "--json"], ["compile"]):
+        status, out, errors = called(*command, str(lab))
+        assert status == 0, errors
+        seen(out + errors)
+    assert "[/x][bold]z" in called("inspect", str(lab))[1]
+    assert json.loads(called("compile", str(lab))[1])["workloads"][0]["label"] == EVIL
+    text = (lab / "lab.yml").read_text()
+    for old, new in (("star", EVIL), ("droptail", EVIL), ("1 Gbit/s", EVIL), ("bulk", EVIL), ("5 ms", "z" * 1_000_000)):
+        (lab / "lab.yml").write_text(
+            text.replace(old, new if new.startswith("z") else "#").replace("#", json.dumps(new))
+        )
+        status, out, errors = called("inspect", str(lab))
+        if status:
+            seen(out + errors)
+            assert len(errors) < 2 * terminal.LONGEST
+    evil = tmp_path / f"folder{EVIL.replace('/', '')}"
+    evil.mkdir()
+    (evil / "lab.yml").write_text("name: [")
+    status, out, errors = called("inspect", str(evil))
+    assert status == 2
+    seen(out + errors)
+
+
+def test_a_run_folders_text_is_text(made: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(made, run)
+    identity = json.loads((run / "campaign.json").read_text())
+    identity |= {"name": EVIL, "question": EVIL, "figures": [{"kind": "line", "name": "x", "sql": f"SELECT '{EVIL}'"}]}
+    identity["matrix"]["axes"][0]["values"] = [EVIL, EVIL + "2"]
+    (run / "campaign.json").write_text(json.dumps(identity))
+    (run / "cells.parquet").unlink()
+    for cell in run.glob("cells/*/cell.json"):
+        cell.write_text(json.dumps(json.loads(cell.read_text()) | {"status": EVIL, "error": EVIL, "bottleneck": EVIL}))
+    for command in (["cells"], ["cells", "--json"], ["report", "--no-images"], ["samples"]):
+        _, out, errors = called(*command, str(run))
+        assert out + errors
+        seen(out + errors)
+
+
+def test_the_end_of_a_run_on_a_terminal(tmp_path: Path) -> None:
+    """Claims, views and reasons with markup and escapes, as they come out on a real terminal."""
+    sql = f"SELECT false AS holds, '{EVIL}' AS found"
+    claims = [{"name": "evil", "paper": EVIL, "source": EVIL, "sql": sql}]
+    campaign = {"question": EVIL, "axes": {"seed": [1]}, "claims": claims}
+    write_lab(tmp_path / "lab", json.dumps(EVIL), json.dumps(campaign))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "qbed", "run", "lab", "--out", "run", "--no-images"],
+        cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        said += data
+    os.close(ours)
+    assert process.wait(60) == 1
+    text = said.decode()
+    assert "\x1b[" in text, "it was no terminal"
+    for payload in PAYLOADS[:4]:
+        assert payload not in text
+    assert "[/x][bold]z" in text
+    assert "1 of 1 cells complete" in text
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_many_and_long_messages_are_cut(tmp_path: Path) -> None:
+    lab = write_lab(tmp_path / "lab")
+    fields = "\n".join(f"{'x' * 100}{number}: 1" for number in range(5_000))
+    (lab / "lab.yml").write_text((lab / "lab.yml").read_text() + fields + "\n")
+    done = qbed(tmp_path, "inspect", "lab")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) <= terminal.MOST_MESSAGES + 1
+    assert "and 4950 more" in done.stderr
