@@ -4,6 +4,7 @@
 import importlib
 import pkgutil
 import sys
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -47,6 +48,7 @@ def _root(
     """A lab bench for in-network congestion signals."""
 
 
+@cache
 def load_commands() -> typer.Typer:
     """The app with the commands of every module of this package."""
     found = sorted(module.name for module in pkgutil.iter_modules(__path__))

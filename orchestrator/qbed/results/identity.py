@@ -118,7 +118,7 @@ def _follow(run: Path, link: str) -> None:
 
 def ran_on(run: Path) -> RanOn:
     """Where a run was carried out; one on the default substrate does not say so."""
-    said = read_identity(run).get("substrate") if (run / IDENTITY).exists() else None
+    said = any_identity(run).get("substrate") if (run / IDENTITY).exists() else None
     if said is None:
         return RanOn()
     try:

@@ -167,7 +167,11 @@ def _find(path: Path) -> tuple[Campaign, Source, Path]:
         lab = beneath(file.parent, campaign.lab)
     except ReachError as error:
         raise LabError([source.message(("lab",), str(error))]) from None
-    if not lab.is_file():
+    try:
+        there = lab.is_file()
+    except OSError:  # a name that is too long
+        there = False
+    if not there:
         raise LabError([source.message(("lab",), f"expected a lab file, got `{campaign.lab}`")])
     return campaign, source, lab
 
