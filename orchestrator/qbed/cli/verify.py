@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from qbed import terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -26,12 +27,12 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
     damaged = 0
     try:
         for error in RunFolder(folder).verify():
-            print(f"{error.file} {error.what}")
+            terminal.say(f"{error.file} {error.what}")
             damaged += 1
     except StoreError as error:
-        print(f"error: {error}", file=sys.stderr)
+        terminal.refuse([error])
         raise typer.Exit(1) from None
     if damaged:
-        print(f"damaged files: {damaged}; {REMEDY}", file=sys.stderr)
+        terminal.tell(f"damaged files: {damaged}; {REMEDY}")
         raise typer.Exit(1)
-    print(f"{folder}: all is as it was written", file=sys.stderr)
+    terminal.tell(f"{folder}: all is as it was written")

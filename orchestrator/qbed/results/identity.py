@@ -99,13 +99,17 @@ def _list(value: object) -> list[Any]:
 
 
 def _check_entries(run: Path) -> None:
-    """StoreError if something in a run folder that may be a stranger's leads out of it, or is no file or folder."""
+    """StoreError if something in a run folder that may be a stranger's leads out of it, or is no file or folder.
+
+    Where there are checksums, whoever reads a file finds the latter, and a cell that has it is run again.
+    """
+    checked = (run / "checksums.json").exists()
     for folder in (run, run / "cells", run / "figures"):
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_symlink():
                     _follow(run, entry.path)
-                elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                elif not (checked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
                     raise StoreError(f"{entry.path} is neither a file nor a folder: no run writes such a thing")
 
 
