@@ -32,9 +32,12 @@ def _limits() -> None:
 
 
 def qbed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """A command within 10 s of a processor and 1 GB."""
+    """A command within 10 s of a processor and 1 GB, for files that are trusted as to where they lead."""
     command = [sys.executable, "-m", "qbed", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30 * TIME_S, preexec_fn=_limits)
+    trusting = os.environ | {"QBED_TRUST": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=30 * TIME_S, preexec_fn=_limits, env=trusting, check=False
+    )
 
 
 def refused(*arguments: str | Path) -> str:
@@ -174,7 +177,7 @@ WIDE = {
     "hosts": ("hosts", "".join(f"  '{'*' * i}': {{tcp: reno}}\n" for i in range(1, 900)), "characters"),
     "events": ("events", "  - {at: 1 ms, link: '*', state: down}\n" * 5000, "expected at most 100000"),
     "captures": ("capture", "  - 'h*>*'\n" * 20000, STEPS),
-    "mistakes": ("hosts", "".join(f"  no{i}: {{}}\n" for i in range(30000)), "the first 100 are listed"),
+    "mistakes": ("hosts", "".join(f"  no{i}: {{}}\n" for i in range(30000)), "and at least 51 more"),
 }
 
 

@@ -168,7 +168,7 @@ def _find(path: Path) -> tuple[Campaign, Source, Path]:
     except ReachError as error:
         raise LabError([source.message(("lab",), str(error))]) from None
     try:
-        there = lab.is_file()
+        there = lab.exists() and not lab.is_dir()
     except OSError:  # a name that is too long
         there = False
     if not there:
