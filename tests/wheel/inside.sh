@@ -27,9 +27,9 @@ PYTHON
 # One's own lab, and a program of this machine in it.
 qbed new my-lab --like dumbbell
 qbed up my-lab
-printf '#!/bin/sh\necho "from $0 on $(cat /proc/sys/kernel/ostype)"\n' >"$HOME/program"
-chmod +x "$HOME/program"
-[ "$(qbed exec my-lab h1 -- "$HOME/program")" = "from $HOME/program on Linux" ] || fail "qbed exec does not run a program"
+printf '#!/bin/sh\necho "from $0 on $(cat /proc/sys/kernel/ostype)"\n' >"$HOME/my-lab/program"
+chmod +x "$HOME/my-lab/program"
+[ "$(qbed exec my-lab h1 -- "$HOME/my-lab/program")" = "from $HOME/my-lab/program on Linux" ] || fail "qbed exec does not run a program"
 qbed down my-lab
 
 # What is missing here is said.

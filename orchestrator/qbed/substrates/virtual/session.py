@@ -95,7 +95,7 @@ class Session:
             what = ", ".join(map(str, seen)) or "nothing"
             raise SessionError(
                 f"{program}: besides what is installed in {SYSTEM[0]}, the lab {self.name} sees {what} of this machine;"
-                f" it sees the folder where it is brought up: `qbed up` it in {path.parent}"
+                " copy the program there, or `qbed up` the lab in a folder that has it (a whole home is not seen)"
             )
 
     def seen(self) -> list[Path]:
