@@ -128,7 +128,7 @@ class Cell:
 
 def run_program(toolchain: Toolchain, cell: Cell, *argv: str) -> None:
     """Boot the lab, run a program on h1 and power off."""
-    with boot(toolchain, cell.folder, cell.plan, "lab") as guest:
+    with boot(toolchain, cell.folder, cell.plan, "lab", [Path(argv[0]).parent]) as guest:
         while True:
             for message in guest.wait(600) or []:
                 if message["event"] == "ready":
