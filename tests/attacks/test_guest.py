@@ -34,7 +34,7 @@ HOSTILE = Path(__file__).parent / "hostile"
 CALLS = {"socket", "chmod", "memory", "uring"}
 """What only series that confine their system calls refuse."""
 
-needs_landlock = pytest.mark.skipif(not landlock_version(), reason="skipped: this machine's kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(not landlock_version(), reason="this machine's kernel has no Landlock")
 
 
 @contextmanager
