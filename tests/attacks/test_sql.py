@@ -9,13 +9,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from received import LAB, qbed
 
 from qbed.campaign.file import Claim
 from qbed.claims import sql
@@ -23,24 +23,10 @@ from qbed.claims.judge import Verdict, connect, judge_all
 from qbed.json_files import sealed, unsealed
 
 SECRET = "the-secret-of-somebody"
-LAB = """\
-name: received
-topology: {star: {hosts: 2}}
-links: {default: {rate: 1 Gbit/s, delay: 5 us}}
-switches: {default: {scheme: droptail, buffer: 64 KB}}
-workload:
-  - flow: {from: h1, to: h2, size: 100 KB}
-duration: 5 ms
-"""
 HONEST = """
 claims:
   - {name: honest, paper: It ends., sql: "SELECT count(*) = 1 AS holds FROM flows"}
 """
-
-
-def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "qbed", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lab, its run folder `run`, and beside them a file that is nobody's business."""
     folder = tmp_path_factory.mktemp("attack")
     (folder / "lab").mkdir()
-    (folder / "lab" / "lab.yml").write_text(LAB)
+    (folder / "lab" / "lab.yml").write_text(LAB.replace("LABEL", "bulk"))
     (folder / "lab" / "campaign.yml").write_text("question: Who reads along?\naxes: {seed: [1]}" + HONEST)
     (folder / "secret").write_text(SECRET)
     done = qbed(folder, "run", "lab", "--out", "run", "--no-images")

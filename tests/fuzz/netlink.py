@@ -8,7 +8,6 @@ finding can be had again: its console goes to `runs/fuzz/`. Status 1 if there wa
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -19,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests")]
+
+import alone  # noqa: E402
 
 from qbed.substrates.console import complaints, console_tail  # noqa: E402
 from qbed.substrates.toolchain import find_toolchain  # noqa: E402
@@ -84,17 +85,5 @@ def fuzz(seconds: float, seed: int, findings: Path, messages: int = MESSAGES) ->
     return books, found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Fuzzes the kernel modules by netlink.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    asked = parser.parse_args()
-    books, found = fuzz(asked.seconds, asked.seed, ROOT / "runs" / "fuzz")
-    print(f"netlink, seeds from {asked.seed}: " + ", ".join(f"{number} {what}" for what, number in books.items()))
-    for line in found:
-        print(f"  {line[:500]}")
-    return bool(found)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone.run("netlink messages", fuzz))

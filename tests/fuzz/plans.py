@@ -8,7 +8,6 @@ many more plans: crates/agent/src/fuzz.rs.) What is found goes to `runs/fuzz/`. 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -23,6 +22,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests")]
+
+import alone  # noqa: E402
 
 from qbed.substrates import CellError, Limits  # noqa: E402
 from qbed.substrates.console import complaints  # noqa: E402
@@ -122,17 +123,5 @@ def fuzz(seconds: float, seed: int, findings: Path, most: float = math.inf) -> t
     return books, found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Fuzzes the guest by its plan.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    asked = parser.parse_args()
-    books, found = fuzz(asked.seconds, asked.seed, ROOT / "runs" / "fuzz")
-    print(f"plans, seed {asked.seed}: {books.total()} tried, " + ", ".join(f"{n} {what}" for what, n in books.items()))
-    for line in found:
-        print(f"  {line[:400]}")
-    return bool(found)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone.run("plans in guests", fuzz))

@@ -8,7 +8,6 @@ goes to `runs/fuzz/`. Status 1 if anything was.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import math
@@ -27,6 +26,7 @@ import pyarrow as pa
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "orchestrator" / "tests")]
 
+import alone  # noqa: E402
 from synthetic import write_out  # noqa: E402
 
 from qbed.errors import QbedError  # noqa: E402
@@ -190,18 +190,5 @@ def fuzz(seconds: float, seed: int, findings: Path, most: float = math.inf) -> t
     return books, list(found.values())
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Fuzzes what a guest leaves behind.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    asked = parser.parse_args()
-    books, found = fuzz(asked.seconds, asked.seed, ROOT / "runs" / "fuzz")
-    went = ", ".join(f"{number} {what}" for what, number in books.items())
-    print(f"telemetry, seed {asked.seed}: {books.total()} tried, {went}")
-    for line in found:
-        print(f"  {line[:300]}")
-    return bool(found)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone.run("what a guest leaves behind", fuzz))

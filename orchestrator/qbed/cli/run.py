@@ -221,9 +221,9 @@ class _Screen:
 
     def damaged(self, what: list[str]) -> None:
         for text in what[:MOST_DAMAGED]:
-            self.console.print(f"{text}: done now", style="yellow", markup=False, highlight=False, soft_wrap=True)
+            self.console.print(f"{text}: done now", style="yellow", soft_wrap=True)
         if len(what) > MOST_DAMAGED:
-            self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow", highlight=False)
+            self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow")
 
     def discarded(self, why: str) -> None:
         self.console.print(f"the folder held another run ({why} differ): it was thrown away", soft_wrap=True)
