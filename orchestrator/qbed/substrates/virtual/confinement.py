@@ -21,7 +21,7 @@ from pathlib import Path
 SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")))
 """Programs, and what they load."""
 
-CONFINE_FD = 300
+CONFINE_FD = 220
 FILTERED = frozenset({"6.12"})
 """Series whose kernel gives up system calls, too; later ones take a guest's by a filter, beside which there is none."""
 SIGNALS = 6
