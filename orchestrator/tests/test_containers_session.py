@@ -261,6 +261,11 @@ def test_containerlab_is_looked_at_first(
     [
         ("open /x: no space left on device", "deploy: the disk is full: make room"),
         ('containers ["clab-x-h1"] already exist. Add --reconfigure', "deploy: the name is taken"),
+        (
+            'ERRO failed deploy stage for node "h2": error during connect: Post "http://...": EOF\n'
+            "ERRO could not get container: read: connection reset by peer: operation not permitted",
+            "deploy: Docker has stopped answering",
+        ),
         ("Pool overlaps with other one on this address space", "deploy: its subnet clashes"),
         ("permission denied while trying to connect", "deploy: it needs root: use sudo"),
         ("Cannot connect to the Docker daemon at unix:///x", "deploy: Docker is not running"),

@@ -146,10 +146,11 @@ def _explain(verb: str, said: str) -> str:
     return f"containerlab {verb} has failed" + (f"; it said last:{shown}" if shown else " and said nothing")
 
 
-_REMEDIES = {
+_REMEDIES = {  # the first that fits: an engine that dies in mid-deploy leaves complaints of other kinds, too
+    "cannot connect to the docker daemon": "Docker is not running: start it (`systemctl start docker`)",
+    "error during connect": "Docker has stopped answering: look at its log, start it (`systemctl start docker`)",
     "no space left on device": "the disk is full: make room (`docker system df` says what Docker holds)",
     "already exist": "the name is taken by containers that are there already (`containerlab inspect --all`)",
     "permission denied|must be root|requires root|operation not permitted": "it needs root: use sudo",
     "overlaps with other one|pool overlaps|conflicts with network": "its subnet clashes with another Docker network",
-    "cannot connect to the docker daemon": "Docker is not running: start it (`systemctl start docker`)",
 }
