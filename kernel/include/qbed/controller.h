@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A sender's rate controller: time and signal in, a rate out. It knows no
+ * kernel, no clock and no randomness of its own, so that one text runs in the
+ * module qrate and in the tests in user space.
+ *
+ * schemes/SCHEME/host/NAME.h is one: struct NAME_state, the functions below
+ * (those that it has nothing to say to are NULL) and
+ *
+ *	static const struct rate_controller NAME_controller = { .name = "NAME", ... };
+ *
+ * struct NAME_params and NAME_parse() are generated from its declaration,
+ * schemes/SCHEME/host/NAME.yml. All numbers are integers; a kernel has no
+ * floating point.
+ */
+#ifndef _QBED_CONTROLLER_H
+#define _QBED_CONTROLLER_H
+
+#include <qbed/types.h>
+
+/* Of one data packet that was acknowledged. */
+struct rate_ack {
+	u64 now_ns;
+	u64 rtt_ns;	/* of this packet, switches' and receiver's time included */
+	u64 signal;	/* of its path, in the sender's unit; of SUM_SQU the root; U64_MAX if it does not fit */
+	u32 bytes;	/* of its IP packet */
+	bool has_signal;	/* a switch has added to it */
+};
+
+/* QCN: what a congestion point or the receiver reflected. */
+struct rate_feedback {
+	u64 now_ns;
+	u32 magnitude;	/* |Fb| as it was quantized; 0: positive reinforcement */
+	u32 most;	/* the largest that the quantizer has: 2^bits - 1 */
+};
+
+struct rate_controller {
+	const char *name;
+	unsigned int state_bytes;
+	unsigned int params_bytes;
+	/* The flow starts, or starts again after it was idle. */
+	void (*start)(void *state, const void *params, u64 now_ns);
+	void (*on_ack)(void *state, const void *params, const struct rate_ack *ack);
+	void (*on_feedback)(void *state, const void *params, const struct rate_feedback *feedback);
+	/* A packet leaves (bytes: of its IP packet). */
+	void (*on_sent)(void *state, const void *params, u64 now_ns, u32 bytes);
+	/* A packet was found to be lost; a timeout is one, too. */
+	void (*on_loss)(void *state, const void *params, u64 now_ns);
+	/* bit/s of IP packets, at least 1. */
+	u64 (*rate)(const void *state, const void *params);
+};
+
+#endif /* _QBED_CONTROLLER_H */
