@@ -43,10 +43,14 @@ def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     _write(path, sealed(value))
 
 
+def beside(path: Path) -> Path:
+    """Where a file is written before it gets its name."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 def _write(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.tmp")
-    beside.write_bytes(content)
-    move(beside, path)
+    beside(path).write_bytes(content)
+    move(beside(path), path)
 
 
 def sealed(value: Mapping[str, Any]) -> bytes:

@@ -134,6 +134,13 @@ def test_a_finished_run_is_not_run_again_and_another_is_refused(bench: Bench) ->
     assert (status, "is not empty and is no run folder" in text) == (2, True)
 
 
+def test_a_folder_of_a_run_that_ended_before_it_had_a_name_is_taken(tmp_path: Path) -> None:
+    (tmp_path / ".campaign.json.tmp").write_text("{")
+    store = RunFolder(tmp_path)
+    assert store.claim({"version": 1, "name": "x", "plans": "a", "matrix": {}}) is None
+    assert (tmp_path / "campaign.json").exists() and store.cells.is_dir()
+
+
 def test_what_a_killed_query_left_goes_with_its_run(tmp_path: Path) -> None:
     store = RunFolder(tmp_path)
     store.claim({"version": 1, "name": "x", "plans": "a", "matrix": {}})

@@ -81,3 +81,15 @@ def test_a_file_of_its_own_is_read(folder: Path) -> None:
     (folder / "lab.yml").write_text(LAB.format(cdf="own/sizes.txt"))
     done = compiled(folder / "lab.yml")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_lab_like_another_has_no_file_from_elsewhere(folder: Path) -> None:
+    (folder / "lab.yml").write_text(LAB.format(cdf="sizes.txt"))
+    (folder.parent / "secret").write_text("mine\n")
+    (folder / "more.yml").symlink_to(folder.parent / "secret")
+    command = [*COMMAND[:3], "new", "mine", "--like", "theirs"]
+    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "more.yml is a link, expected a file" in done.stderr, done.stderr
+    assert not (folder.parent / "mine").exists()
+    (folder / "more.yml").unlink()
+    assert subprocess.run(command, cwd=folder.parent, timeout=60).returncode == 0

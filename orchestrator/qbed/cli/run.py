@@ -41,6 +41,8 @@ Dilate = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", callback=trust, help="The files are one's own: they may name files elsewhere.")
 ]
+StallTimeout = Annotated[float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must move.")]
+CellSpace = Annotated[str, typer.Option("--cell-space", metavar="SIZE", help="What one cell may write, in files.")]
 LabFolder = Annotated[
     Path,
     typer.Argument(metavar="LAB", help="The lab's folder, its campaign file, or a name of `qbed labs`.", callback=find),
@@ -64,10 +66,8 @@ def run(
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, such as `1,2,5` or `1..10`.")] = None,
     cell_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for one cell.")] = 3600.0,
-    stall_timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds of wall clock in which virtual time must move.")
-    ] = 300.0,
-    cell_space: Annotated[str, typer.Option(metavar="SIZE", help="What one cell may write, in files.")] = "64 GB",
+    stall_timeout: StallTimeout = 300.0,
+    cell_space: CellSpace = "64 GB",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="If the run folder holds another run, throw that away and run anew.")
     ] = False,

@@ -12,11 +12,20 @@ from typing import Annotated
 import typer
 
 from qbed import terminal
-from qbed.cli.run import Dilate, Trust, parse_dilation, parse_settings, parse_substrates
+from qbed.cli.run import (
+    CellSpace,
+    Dilate,
+    StallTimeout,
+    Trust,
+    parse_dilation,
+    parse_settings,
+    parse_space,
+    parse_substrates,
+)
 from qbed.errors import QbedError
 from qbed.lab.library import find
 from qbed.language.units import parse_duration
-from qbed.substrates import DEFAULT, Deployment, Execution, SessionError, find_lab, substrate, substrates
+from qbed.substrates import DEFAULT, Deployment, Execution, Limits, SessionError, find_lab, substrate, substrates
 
 LabName = Annotated[str, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")]
 
@@ -38,6 +47,8 @@ def up(
     on: Annotated[str, typer.Option("--on", help="`virtual`, or `containerlab`: in containers, on the wall clock.")] = (
         DEFAULT
     ),
+    stall_timeout: StallTimeout = 300.0,
+    cell_space: CellSpace = "64 GB",
     dilate: Dilate = "auto",
     own: Trust = False,
 ) -> None:
@@ -56,7 +67,7 @@ def up(
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
 
         dilation = calibrated(where, plan)
-    brought = where.up(plan, file, dilation or 1)
+    brought = where.up(plan, file, dilation or 1, Limits(stall_s=stall_timeout, space_bytes=parse_space(cell_space)))
     for note in brought.notes:
         terminal.tell(note)
     terminal.warn(brought.warnings)

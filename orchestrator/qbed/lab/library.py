@@ -95,6 +95,9 @@ def create(place: Path, like: Path) -> None:
     model = like if like.is_dir() else like.parent
     if not (model / LAB).is_file():
         raise LabError([f"--like {like}: expected a lab's folder, with a {LAB}"])
+    for file in model.glob("*.yml"):
+        if file.is_symlink():  # what it names would be in a lab that is shared later
+            raise LabError([f"--like {like}: {file} is a link, expected a file; copy what it names first"])
     beside = place.with_name(f".{place.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from qbed.durable import move
-from qbed.json_files import write_sealed
+from qbed.json_files import beside, write_sealed
 from qbed.results import tables
 from qbed.results.checksums import (
     CELL_ROW,
@@ -88,10 +88,11 @@ class RunFolder:
                 move(known, discarded)  # from here on, whatever happens, the old run is gone
         if discarded.exists():
             self._empty()
-        elif not known.exists() and self.path.exists() and any(self.path.iterdir()):
+        elif not known.exists() and self.path.exists() and {*self.path.iterdir()} - {beside(known)}:
             raise StoreError(f"{self.path} is not empty and is no run folder; choose another --out")
-        self.cells.mkdir(parents=True, exist_ok=True)
-        write_sealed(known, identity)
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_sealed(known, identity)  # first: what has ended in between is a run folder, and another run goes on
+        self.cells.mkdir(exist_ok=True)
         return different or None
 
     def _empty(self) -> None:

@@ -186,8 +186,10 @@ class Substrate(Protocol):
     def refuse_second(self, name: str) -> None:
         """`SessionError` if a lab of this name is up, here or on another substrate."""
 
-    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
-        """Bring a lab up, without its workload: returns when its nodes are ready."""
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
+        """Bring a lab up, without its workload: returns when its nodes are ready. In virtual time it is taken down
+        when it goes beyond the limits.
+        """
 
     def deployments(self) -> list[Deployment]:
         """Every lab that is up, or that a crash left behind."""

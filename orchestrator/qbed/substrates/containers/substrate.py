@@ -10,7 +10,7 @@ from pathlib import Path
 from qbed.errors import QbedError
 from qbed.places import checkout
 from qbed.plan.model import Plan
-from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Samples
+from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Limits, Samples
 from qbed.substrates.containers import NAME, containerlab, session
 from qbed.substrates.containers.cell import ContainersCell
 from qbed.substrates.containers.engine import Engine
@@ -45,7 +45,7 @@ class ContainersSubstrate:
     def refuse_second(self, name: str) -> None:
         session.refuse_second(name)
 
-    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
         self.refuse_second(plan.lab)  # before images are built
         placement = place(plan, self.machine, dilation)
         session.start(plan, file, placement, self._images_of(plan))

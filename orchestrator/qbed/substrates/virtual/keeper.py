@@ -298,12 +298,12 @@ def main(folder: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
-        seen = Session(plan.lab, folder).seen()
-        with boot(find_toolchain(), folder / CELL, plan, "lab", seen) as guest:
+        session = Session(plan.lab, folder)
+        with boot(find_toolchain(), folder / CELL, plan, "lab", session.seen()) as guest:
             _become_ready(guest, folder)
             with listen(folder, SOCKET) as listener:
                 _say("ready")
-                Keeper(guest, folder, listener, Limits()).serve()
+                Keeper(guest, folder, listener, session.limits()).serve()
     except QbedError as error:
         _say(str(error).replace("\n", "\x1f"))
 

@@ -15,17 +15,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from qbed.plan.model import Plan
-from qbed.substrates import Samples, SessionError, Status, refuse_elsewhere
+from qbed.substrates import Limits, Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
 from qbed.substrates.virtual.provision import seen_folders
 
-SOCKET, LOCK, LOG, CELL, LAB, SEES = "keeper.sock", "keeper.lock", "keeper.log", "cell", "lab", "sees.json"
+SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
+LAB, SEES, LIMITS = "lab", "sees.json", "limits.json"
 UP_S, DOWN_S = 120.0, 20.0
 
 
@@ -102,6 +103,10 @@ class Session:
         """The folders of the machine that the lab was brought up to see."""
         return [Path(path) for path in json.loads((self.home / SEES).read_text())]
 
+    def limits(self) -> Limits:
+        """Beyond which its keeper takes it down."""
+        return Limits(**json.loads((self.home / LIMITS).read_text()))
+
     def advance(self, ns: int) -> int:
         with self._talk() as conversation:
             conversation.send({"command": "advance", "ns": ns})
@@ -164,7 +169,7 @@ def refuse_second(name: str) -> None:
     refuse_elsewhere(name, NAME)
 
 
-def start(plan: Plan, file: Path) -> None:
+def start(plan: Plan, file: Path, limits: Limits) -> None:
     """Bring a lab up: returns when its nodes are ready. The keeper and the guest go on when this process ends."""
     one = session(plan.lab)
     one.home.parent.mkdir(parents=True, exist_ok=True)
@@ -175,6 +180,7 @@ def start(plan: Plan, file: Path) -> None:
     (one.folder / "plan.json").write_text(plan.dumps())
     (one.home / LAB).write_text(str(file.resolve()))
     (one.home / SEES).write_text(json.dumps([str(path) for path in seen_folders(file)]))
+    (one.home / LIMITS).write_text(json.dumps(asdict(limits)))
     with (one.home / LOG).open("wb") as log:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "qbed.substrates.virtual.keeper", str(one.home)],

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qbed.plan.model import Plan
-from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Samples
+from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Limits, Samples
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual import NAME, checks, provision, session
 from qbed.substrates.virtual.cell import VirtualCell
@@ -35,8 +35,8 @@ class VirtualSubstrate:
     def refuse_second(self, name: str) -> None:
         session.refuse_second(name)
 
-    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
-        session.start(plan, file)
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
+        session.start(plan, file, limits)
         return Brought()
 
     def deployments(self) -> list[Deployment]:

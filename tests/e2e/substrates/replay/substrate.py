@@ -54,7 +54,7 @@ class Replay:
     def refuse_second(self, name: str) -> None:
         """No lab is ever up."""
 
-    def up(self, plan: Plan, file: Path, dilation: int = 1) -> Brought:
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
         raise SubstrateError("a recording cannot be brought up")
 
     def deployments(self) -> list[Deployment]:

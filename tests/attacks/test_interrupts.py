@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Ctrl-C at any moment: while modules are imported, in the workers, while results are written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from received import qbed, write_lab
+
+MOMENTS = int(os.environ.get("QBED_MOMENTS", "6"))
+
+
+def interrupted(folder: Path, command: list[str], after_s: float) -> subprocess.CompletedProcess[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "qbed", *command],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(after_s)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
+
+@pytest.mark.parametrize(
+    ("command", "step_s"), [("run lab --out run --no-images", 0.25), ("inspect lab", 0.08), ("cells nosuch", 0.08)]
+)
+def test_an_interrupt_at_any_moment_is_a_line_and_no_traceback(tmp_path: Path, command: str, step_s: float) -> None:
+    write_lab(tmp_path / "lab")
+    ended = []
+    for number in range(MOMENTS):
+        done = interrupted(tmp_path, command.split(), 0.1 + number * step_s * 6 / MOMENTS)
+        assert "Traceback" not in done.stdout + done.stderr, (number, done.stderr)
+        assert "is no run folder" not in done.stderr.replace("nosuch is no run folder", ""), (number, done.stderr)
+        # As Python begins and ends, the signal itself ends it.
+        assert done.returncode in (0, 1, 2, 130, -signal.SIGINT), (number, done.returncode, done.stderr)
+        ended.append(done.returncode)
+    assert set(ended) & {130, -signal.SIGINT}, f"no interrupt came before the end: {ended}"
+    if command.startswith("run"):
+        done = qbed(tmp_path, *command.split())
+        assert done.returncode == 0 and "2 of 2 cells complete" in done.stdout + done.stderr, done.stderr
