@@ -8,7 +8,8 @@
 #   kernel/modules.sh --stage FOLDER    only makes a folder with what make sees (modules/Kbuild says how to build there)
 #
 # A folder with a Kbuild is a module: nothing else names it. A scheme's has the code that is generated from scheme.yml
-# beside its own, by the package qbed: that of .venv, or of the Python that QBED_PYTHON names.
+# beside its own, by the package qbed: that of .venv, or of the Python that QBED_PYTHON names. The module qrate has every
+# scheme's controllers (schemes/NAME/host/).
 set -euo pipefail
 shopt -s nullglob
 export LC_ALL=C
@@ -37,7 +38,7 @@ stage() {
 
 case ${1:-} in
     --stage) stage "${2:?expected a folder}"; exit ;;
-    "" | -*) sed -n '3,11s/^# \?//p' "$0" >&2; exit 2 ;;
+    "" | -*) sed -n '3,12s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 
 kernel=$1

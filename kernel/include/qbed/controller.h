@@ -17,6 +17,7 @@
 #define _QBED_CONTROLLER_H
 
 #include <qbed/types.h>
+#include <qbed/signal.h>
 
 /* Of one data packet that was acknowledged. */
 struct rate_ack {
@@ -25,6 +26,8 @@ struct rate_ack {
 	u64 signal;	/* of its path, in the sender's unit; of SUM_SQU the root; U64_MAX if it does not fit */
 	u32 bytes;	/* of its IP packet */
 	bool has_signal;	/* a switch has added to it */
+	u8 kind;	/* what the flow asked switches for, enum qsignal_kind: QSIGNAL_NONE: it has no signal */
+	u8 unit;	/* enum qsignal_unit */
 };
 
 /* QCN: what a congestion point or the receiver reflected. */

@@ -4,16 +4,20 @@
 `Scheme.options(values)` packs parameters into the TCA_OPTIONS payload of the qdisc, either netlink attributes or the
 fields of a C structure; `Scheme.decode(xstats)` unpacks the statistics. Both are read off scheme.yml: a new scheme
 needs no code here.
+
+A scheme's host side is a `Controller`, declared in `schemes/SCHEME/host/NAME.yml`: how fast a sender sends.
+`Controller.options(values)` packs its parameters into what stands within QRATE_A_PARAMETERS.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError, model_validator
 
-from qbed.errors import QbedError
+from qbed.errors import QbedError, nearest
 from qbed.language.messages import explain
 from qbed.language.source import read
 from qbed.language.strict import Strict
@@ -136,6 +140,25 @@ _SHOW: dict[str, Any] = {
 }
 
 
+def _check_parameters(parameters: Iterable[Parameter]) -> None:
+    for parameter in parameters:
+        for value in (parameter.default, parameter.attribute and parameter.attribute.absent):
+            if value is not None:
+                parameter.parse(value)
+        if parameter.power_of_two and parameter.type != "number":
+            raise ValueError(f"expected the type `number` of the parameter `{parameter.name}`, a power of two")
+        if (parameter.bytes is None) != (parameter.packets is None):
+            raise ValueError(f"expected `bytes` and `packets` of the amount `{parameter.name}`, or one other type")
+
+
+def _fields(by_name: Mapping[str, Parameter], values: Mapping[str, Any]) -> Iterator[tuple[Field, int]]:
+    """Where the kernel takes each value, as it counts it."""
+    for name, value in values.items():
+        field = by_name[name].field(value)
+        if field is not None:
+            yield field, kernel_value(value, field)
+
+
 class Statistic(Number):
     """A counter or state that the qdisc reports (TCA_STATS_APP), as C lays out a structure of them all."""
 
@@ -199,14 +222,7 @@ class Scheme(Strict):
     def _complete(self) -> "Scheme":
         if not any(parameter.name == "buffer" and parameter.default is not None for parameter in self.parameters):
             raise ValueError("a scheme needs the parameter `buffer` and its default")
-        for parameter in (*self.parameters, *self.qdisc.tc):
-            for value in (parameter.default, parameter.attribute and parameter.attribute.absent):
-                if value is not None:
-                    parameter.parse(value)
-            if parameter.power_of_two and parameter.type != "number":
-                raise ValueError(f"expected the type `number` of the parameter `{parameter.name}`, a power of two")
-            if (parameter.bytes is None) != (parameter.packets is None):
-                raise ValueError(f"expected `bytes` and `packets` of the amount `{parameter.name}`, or one other type")
+        _check_parameters((*self.parameters, *self.qdisc.tc))
         if self.child is not None:
             for name in (self.child.parameter, *self.child.given.values()):
                 if name not in self.by_name or self.by_name[name].default is None:
@@ -245,11 +261,7 @@ class Scheme(Strict):
 
     def options(self, values: Mapping[str, Any]) -> bytes:
         """The TCA_OPTIONS payload for parameters in base units; those that are not given take their defaults."""
-        fields = []
-        for name, value in (self.defaults() | dict(values)).items():
-            field = self.by_name[name].field(value)
-            if field is not None:
-                fields.append((field, kernel_value(value, field)))
+        fields = list(_fields(self.by_name, self.defaults() | dict(values)))
         return pack_struct(fields) if self.qdisc.layout == "struct" else pack_attributes(fields)
 
     def has_kind(self, kind: str) -> bool:
@@ -288,16 +300,125 @@ class Scheme(Strict):
         return found
 
 
+class HostParameter(Parameter):
+    """A parameter of a controller."""
+
+    link: bool = False
+    """Of a rate: whether it is that of the sender's link where the lab does not give it."""
+
+
+class Controller(Strict):
+    """How a sender finds its rate, as schemes/SCHEME/host/NAME.yml declares it."""
+
+    name: str
+    """Its name, the same as its file's."""
+    title: str
+    """What it is, in a few words."""
+    help: str
+    """What it does, in a few sentences."""
+    inputs: tuple[Literal["rtt", "signal", "feedback"], ...] = ()
+    """What it goes by: round-trip times, the signal that switches accumulate, QCN's feedback messages."""
+    parameters: tuple[HostParameter, ...]
+    """What the lab file can give."""
+    ordered: tuple[tuple[str, ...], ...] = ()
+    """Parameters of which each is at most the next one."""
+    scheme: str = ""
+    """The folder that it is in: not declared."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Controller":
+        _check_parameters(self.parameters)
+        for parameter in self.parameters:
+            if (
+                parameter.default is None
+                or parameter.type == "amount"
+                or parameter.attribute is None
+                or parameter.fixed
+            ):
+                raise ValueError(
+                    f"expected a default and an `attribute` of the parameter `{parameter.name}`, no amount"
+                )
+            if parameter.link and parameter.type != "rate":
+                raise ValueError(f"expected the type `rate` of the parameter `{parameter.name}`, a link's")
+        for name in (name for names in self.ordered for name in names):
+            if name not in self.by_name:
+                raise ValueError(f"`ordered` names no parameter `{name}`{nearest(name, self.by_name)}")
+        self._check_order(self.defaults())
+        return self
+
+    @property
+    def declaration(self) -> str:
+        """Where it is declared."""
+        return f"schemes/{self.scheme}/host/{self.name}.yml"
+
+    @property
+    def by_name(self) -> dict[str, HostParameter]:
+        """The parameters by their names."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    def defaults(self, link_bps: int | None = None) -> dict[str, Any]:
+        """The defaults in base units, of a sender whose link has this rate."""
+        return {p.name: link_bps if p.link and link_bps else p.parse(p.default) for p in self.parameters}
+
+    def parse(self, name: str, value: object) -> Any:
+        """A parameter's value in base units; ValueError says what was expected, and the nearest name."""
+        if name not in self.by_name:
+            raise ValueError(f"the controller `{self.name}` has no parameter `{name}`{nearest(name, self.by_name)}")
+        return self.by_name[name].parse(value)
+
+    def ordered_pairs(self) -> Iterator[tuple[str, str]]:
+        """The names of every two parameters of which the first is at most the second."""
+        for names in self.ordered:
+            yield from pairwise(names)
+
+    def options(self, values: Mapping[str, Any], link_bps: int | None = None) -> bytes:
+        """What is within QRATE_A_PARAMETERS, for parameters in base units; others take their defaults."""
+        complete = self.defaults(link_bps) | dict(values)
+        self._check_order(complete)
+        return pack_attributes(list(_fields(self.by_name, complete)))
+
+    def describe(self, options: bytes) -> dict[str, str]:
+        """The reverse, as the lab file would say it."""
+        numbers = unpack_attributes(options)
+        found = {}
+        for parameter in self.parameters:
+            field = parameter.attribute
+            if field is not None and field.number in numbers:
+                found[parameter.name] = parameter.show(base_value(unpack(field, numbers[field.number]), field))
+        return found
+
+    def _check_order(self, values: Mapping[str, Any]) -> None:
+        for low, high in self.ordered_pairs():
+            if values[low] > values[high]:
+                shown = (self.by_name[name].show(values[name]) for name in (low, high))
+                raise ValueError("expected `{2}` to be at most `{3}`, which is {1}, got {0}".format(*shown, low, high))
+
+
+_Declared = TypeVar("_Declared", Scheme, Controller)
+
+
+def _load(path: Path, model: type[_Declared], name: str, whose: str) -> _Declared:
+    source = read(path)
+    try:
+        declared = model.model_validate(source.values)
+    except ValidationError as error:
+        raise QbedError("\n".join(explain(error, source, model.model_json_schema()))) from None
+    if declared.name != name:
+        raise QbedError(source.message(("name",), f"expected the {whose}'s name `{name}`, got `{declared.name}`"))
+    return declared
+
+
 def load_scheme(folder: Path) -> Scheme:
     """One scheme's declaration; QbedError if it is incomplete."""
-    source = read(folder / "scheme.yml")
-    try:
-        scheme = Scheme.model_validate(source.values)
-    except ValidationError as error:
-        raise QbedError("\n".join(explain(error, source, Scheme.model_json_schema()))) from None
-    if scheme.name != folder.name:
-        raise QbedError(source.message(("name",), f"expected the folder's name `{folder.name}`, got `{scheme.name}`"))
-    return scheme
+    return _load(folder / "scheme.yml", Scheme, folder.name, "folder")
+
+
+def load_controller(path: Path) -> Controller:
+    """One controller's declaration; QbedError if it is incomplete, or if there is no NAME.h beside it."""
+    controller = _load(path, Controller, path.stem, "file")
+    if not path.with_suffix(".h").exists():
+        raise QbedError(f"{path}: expected the controller itself beside it: {path.stem}.h")
+    return controller.model_copy(update={"scheme": path.parent.parent.name})
 
 
 @cache
@@ -313,3 +434,26 @@ def plain_schemes() -> list[str]:
 def registry(folder: Path | None = None) -> dict[str, Scheme]:
     """Every scheme by its name: the folders that have a scheme.yml."""
     return _registry(folder or schemes_folder())
+
+
+@cache
+def _controllers(folder: Path) -> dict[str, Controller]:
+    found: dict[str, Controller] = {}
+    for path in sorted(folder.glob("*/host/*.yml")):
+        controller = load_controller(path)
+        if controller.name in found:
+            raise QbedError(f"{path}: there is {found[controller.name].declaration}, too: one name, one controller")
+        found[controller.name] = controller
+    return dict(sorted(found.items()))
+
+
+def controllers(folder: Path | None = None) -> dict[str, Controller]:
+    """Every controller by its name: the files schemes/SCHEME/host/NAME.yml."""
+    return _controllers(folder or schemes_folder())
+
+
+def controller_named(name: str) -> Controller:
+    """The controller of this name; ValueError has the nearest one."""
+    if name not in controllers():
+        raise ValueError(f"no controller is called `{name}`{nearest(name, controllers())}")
+    return controllers()[name]

@@ -4,13 +4,16 @@
     python -m qbed.schemes.generate kernel FOLDER      FOLDER/NAME/{KIND_scheme.h, KIND_netlink.h}, a folder a scheme
     python -m qbed.schemes.generate tc FOLDER          FOLDER/q_KIND.c
 
+`kernel` also gathers what the module qrate is made of beside its own files: FOLDER/qrate has every controller
+(schemes/SCHEME/host/*.h), its parameters (NAME_controller.h) and the list of them all (qrate_controllers.h).
+
 It runs whenever modules, plugins or their tests are built, so that nothing can be stale. Algorithms are not generated.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from qbed.errors import QbedError
 from qbed.language.units import Amount
-from qbed.schemes.declaration import Parameter, Scheme, Statistic, registry
+from qbed.places import schemes_folder
+from qbed.schemes.declaration import Controller, Parameter, Scheme, Statistic, controllers, registry
 from qbed.schemes.encoding import Field, kernel_value
 
 _TEMPLATES = Environment(
@@ -57,7 +61,7 @@ class _Attribute:
             return otherwise
         return kernel_value(parsed, self.place)
 
-    def variables(self, kind: str) -> dict[str, Any]:
+    def variables(self, kind: str, prefix: str) -> dict[str, Any]:
         """For the templates."""
         parameter, place = self.parameter, self.place
         name = parameter.name
@@ -72,7 +76,7 @@ class _Attribute:
             "field": field,
             "help": _comment(parameter.help),
             "type": place.type,
-            "attribute": f"TCA_{kind}_{field}".upper(),
+            "attribute": f"{prefix}_{field}".upper(),
             "number": place.number,
             "amount": amount,
             "bounded": (least, most) != (0, top),
@@ -89,8 +93,8 @@ def _comment(text: str) -> str:
     return " ".join(text.replace("*/", "* /").split())
 
 
-def _attributes(scheme: Scheme) -> Iterator[_Attribute]:
-    for parameter in (*scheme.parameters, *scheme.qdisc.tc):
+def _attributes(parameters: Sequence[Parameter], declaration: str) -> Iterator[_Attribute]:
+    for parameter in parameters:
         places = {"bytes": parameter.bytes, "packets": parameter.packets}
         if parameter.type != "amount":
             unit: str = parameter.attribute.unit if parameter.attribute and parameter.type == "duration" else ""
@@ -100,7 +104,7 @@ def _attributes(scheme: Scheme) -> Iterator[_Attribute]:
                 continue
             if place.number is None or place.type[0] != "u" or (parameter.type == "amount" and place.type != "u32"):
                 raise QbedError(
-                    f"schemes/{scheme.name}/scheme.yml: parameter `{parameter.name}`: expected an attribute with a"
+                    f"{declaration}: parameter `{parameter.name}`: expected an attribute with a"
                     " `number` and an unsigned `type`, of an amount u32: no code can be generated for it"
                 )
             yield _Attribute(parameter, place, unit)
@@ -123,27 +127,47 @@ def _option(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _variables(scheme: Scheme) -> dict[str, Any]:
-    kind = scheme.qdisc.kind
-    if not isinstance(kind, str) or scheme.qdisc.layout != "attributes":
-        raise QbedError(f"schemes/{scheme.name}/scheme.yml: qdisc: a module of one's own has one kind, and attributes")
-    attributes = [attribute.variables(kind) for attribute in _attributes(scheme)]
+def _shared(kind: str, prefix: str, parameters: Sequence[Parameter], declaration: str) -> dict[str, Any]:
+    """What the templates of a qdisc and of a controller have in common."""
+    attributes = [attribute.variables(kind, prefix) for attribute in _attributes(parameters, declaration)]
     numbers = [entry["number"] for entry in attributes]
     if len(set(numbers)) < len(numbers):
-        raise QbedError(f"schemes/{scheme.name}/scheme.yml: two parameters have one attribute: {numbers}")
+        raise QbedError(f"{declaration}: two parameters have one attribute: {numbers}")
+    return {
+        "kind": kind,
+        "upper": kind.upper(),
+        "prefix": prefix,
+        "declaration": declaration,
+        "parameters": attributes,
+        "ordered": [],
+        "last": max(numbers),
+    }
+
+
+def _variables(scheme: Scheme) -> dict[str, Any]:
+    kind, declaration = scheme.qdisc.kind, f"schemes/{scheme.name}/scheme.yml"
+    if not isinstance(kind, str) or scheme.qdisc.layout != "attributes":
+        raise QbedError(f"{declaration}: qdisc: a module of one's own has one kind, and attributes")
+    parameters = (*scheme.parameters, *scheme.qdisc.tc)
+    shared = _shared(kind, f"TCA_{kind.upper()}", parameters, declaration)
+    attributes = shared["parameters"]
     names = {entry["name"] for entry in attributes}
     wide = any(entry["type"] == "u64" for entry in attributes)
     return {
+        **shared,
         "name": scheme.name,
-        "kind": kind,
-        "upper": kind.upper(),
-        "parameters": attributes,
-        "last": max(numbers),
-        "pad": max(numbers) + 1 if wide else None,
+        "pad": shared["last"] + 1 if wide else None,
         "needed": [entry for entry in attributes if entry["name"] == "buffer" and entry["amount"]],
         "statistics": [_statistic(statistic) for statistic in scheme.statistics],
-        "options": [_option(p) for p in (*scheme.parameters, *scheme.qdisc.tc) if p.name in names],
+        "options": [_option(p) for p in parameters if p.name in names],
     }
+
+
+def _controller(controller: Controller) -> dict[str, Any]:
+    name = controller.name
+    shared = _shared(name, f"{name.upper()}_A", controller.parameters, controller.declaration)
+    fields = {entry["name"]: entry for entry in shared["parameters"]}
+    return {**shared, "ordered": [(fields[low], fields[high]) for low, high in controller.ordered_pairs()]}
 
 
 def _statistic(statistic: Statistic) -> dict[str, Any]:
@@ -156,17 +180,32 @@ def _statistic(statistic: Statistic) -> dict[str, Any]:
     }
 
 
+def _render(template: str, variables: dict[str, Any]) -> str:
+    return _TEMPLATES.get_template(f"{template}.j2").render(variables)
+
+
+def _host_side(folder: Path) -> dict[str, str]:
+    """Of the module qrate: every controller, its parameters, and the list of them all."""
+    files = {f"qrate/{path.name}": path.read_text() for path in sorted(folder.glob("*/host/*.h"))}
+    found = [_controller(controller) for controller in controllers(folder).values()]
+    for variables in found:
+        files[f"qrate/{variables['kind']}_controller.h"] = _render("controller.h", variables)
+    for name in ("controllers.h", "qrate_controllers.h"):
+        files[f"qrate/{name}"] = _render(name, {"controllers": found})
+    return files
+
+
 def generated(what: str, folder: Path | None = None) -> dict[str, str]:
     """The files, by their paths, of every scheme that has a module of its own; `what` is `kernel` or `tc`."""
-    files = {}
+    files = _host_side(folder or schemes_folder()) if what == "kernel" else {}
     for scheme in registry(folder).values():
         if scheme.qdisc.module is None:
             continue
         variables = _variables(scheme)
         kind = variables["kind"]
-        names = {f"{scheme.name}/{kind}_scheme.h": "scheme.h.j2", f"{scheme.name}/{kind}_netlink.h": "netlink.h.j2"}
-        for name, template in (names if what == "kernel" else {f"q_{kind}.c": "tc.c.j2"}).items():
-            files[name] = _TEMPLATES.get_template(template).render(variables)
+        names = {f"{scheme.name}/{kind}_scheme.h": "scheme.h", f"{scheme.name}/{kind}_netlink.h": "netlink.h"}
+        for name, template in (names if what == "kernel" else {f"q_{kind}.c": "tc.c"}).items():
+            files[name] = _render(template, variables)
     return files
 
 
