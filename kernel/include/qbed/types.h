@@ -13,8 +13,11 @@
 #include <linux/minmax.h>
 #include <linux/types.h>
 
+#include <asm/byteorder.h>
+
 #else /* user space: unit tests */
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +33,12 @@ typedef int64_t s64;
 #define U64_MAX UINT64_MAX
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
+#define be16_to_cpu(value) be16toh(value)
+#define be32_to_cpu(value) be32toh(value)
+#define be64_to_cpu(value) be64toh(value)
+#define cpu_to_be16(value) htobe16(value)
+#define cpu_to_be32(value) htobe32(value)
+#define cpu_to_be64(value) htobe64(value)
 
 #endif
 

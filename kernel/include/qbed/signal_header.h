@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a switch and a host do to the congestion header (qbed/signal.h), without
+ * a kernel: is it one, fold a queue's part into it, keep the checksum right.
+ * docs/wire-format.md has the rules, tests/wire/vectors.json the examples.
+ */
+#ifndef _QBED_SIGNAL_HEADER_H
+#define _QBED_SIGNAL_HEADER_H
+
+#include <qbed/signal.h>
+#include <qbed/types.h>
+
+_Static_assert(sizeof(struct qsignal_header) == QSIGNAL_HEADER_BYTES, "the header has holes");
+
+#define QSIGNAL_MOST_BITS 32
+
+/* A signal: 128 bits without a sign. */
+struct qsignal_value {
+	u64 high, low;
+};
+
+static const struct qsignal_value qsignal_most = { U64_MAX, U64_MAX };
+
+static inline struct qsignal_value qsignal_get(const __be64 signal[2])
+{
+	return (struct qsignal_value) { be64_to_cpu(signal[0]), be64_to_cpu(signal[1]) };
+}
+
+static inline void qsignal_put(__be64 signal[2], struct qsignal_value value)
+{
+	signal[0] = cpu_to_be64(value.high);
+	signal[1] = cpu_to_be64(value.low);
+}
+
+static inline bool qsignal_less(struct qsignal_value a, struct qsignal_value b)
+{
+	return a.high < b.high || (a.high == b.high && a.low < b.low);
+}
+
+/* What has no room in 128 bits is the largest number that has. */
+static inline struct qsignal_value qsignal_sum(struct qsignal_value a, struct qsignal_value b)
+{
+	struct qsignal_value sum = { a.high + b.high, a.low + b.low };
+	bool carry = sum.low < a.low;
+
+	if (sum.high < a.high || (carry && sum.high == U64_MAX))
+		return qsignal_most;
+	sum.high += carry;
+	return sum;
+}
+
+static inline struct qsignal_value qsignal_square(u64 value)
+{
+	unsigned __int128 square = (unsigned __int128)value * value;
+
+	return (struct qsignal_value) { square >> 64, square };
+}
+
+/* What arrived is a header that a switch may add to, whichever the type. */
+enum qsignal_form {
+	QSIGNAL_WELL_FORMED,
+	QSIGNAL_TOO_SHORT,	/* for its version */
+	QSIGNAL_UNKNOWN_VERSION,
+	QSIGNAL_MALFORMED,	/* a number that has no meaning: as if it were not there */
+};
+
+/* Of @payload_bytes in the UDP datagram, @header has as many as fit into it; others are not looked at. */
+static inline enum qsignal_form qsignal_form(const struct qsignal_header *header, u64 payload_bytes)
+{
+	if (payload_bytes == 0)
+		return QSIGNAL_TOO_SHORT;
+	if (header->version != QSIGNAL_VERSION)
+		return QSIGNAL_UNKNOWN_VERSION;
+	if (payload_bytes < QSIGNAL_HEADER_BYTES)
+		return QSIGNAL_TOO_SHORT;
+	if (header->type < QSIGNAL_DATA || header->type > QSIGNAL_FEEDBACK ||
+	    header->kind > QSIGNAL_IND || header->unit > QSIGNAL_NS)
+		return QSIGNAL_MALFORMED;
+	if (header->kind != QSIGNAL_NONE &&
+	    (header->bits < 1 || header->bits > QSIGNAL_MOST_BITS))
+		return QSIGNAL_MALFORMED;
+	return QSIGNAL_WELL_FORMED;
+}
+
+/* One more queue: @value is its part, of IND whether it is above the threshold (0 or 1). */
+static inline void qsignal_fold(struct qsignal_header *header, u64 value)
+{
+	struct qsignal_value signal = qsignal_get(header->signal);
+	struct qsignal_value part = { 0, value };
+
+	switch (header->kind) {
+	case QSIGNAL_SUM:
+		signal = qsignal_sum(signal, part);
+		break;
+	case QSIGNAL_SUM_SQU:
+		signal = qsignal_sum(signal, qsignal_square(value));
+		break;
+	case QSIGNAL_MAX:
+	case QSIGNAL_IND:
+		if (qsignal_less(signal, part))
+			signal = part;
+		break;
+	default:
+		return;
+	}
+	qsignal_put(header->signal, signal);
+	if (header->hops < 255)
+		header->hops++;
+}
+
+/*
+ * The UDP checksum after the header has changed, as RFC 1624 has it: of what
+ * differs alone. Both are as on the wire: the sum is the same in any byte order.
+ * 0 says that there is none, and stays; a sum that is 0 is sent as 0xffff.
+ */
+static inline u16 qsignal_checksum(u16 check, const struct qsignal_header *before,
+				   const struct qsignal_header *after)
+{
+	u16 old[QSIGNAL_HEADER_BYTES / 2], new[QSIGNAL_HEADER_BYTES / 2];
+	u32 sum = (u16)~check;
+	unsigned int i;
+
+	if (!check)
+		return 0;
+	__builtin_memcpy(old, before, sizeof(old));
+	__builtin_memcpy(new, after, sizeof(new));
+	for (i = 0; i < QSIGNAL_HEADER_BYTES / 2; i++)
+		sum += (u16)~old[i] + new[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (u16)~sum ?: 0xffff;
+}
+
+#endif /* _QBED_SIGNAL_HEADER_H */

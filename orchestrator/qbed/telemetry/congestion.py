@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The congestion header (docs/wire-format.md): what hosts and switches tell each other behind UDP."""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+from qbed.errors import QbedError
+
+PORT = 6190
+VERSION = 1
+MOST_BITS = 32
+_LAYOUT = struct.Struct("!8BIHBB9Q")  # the two signals are two words each
+HEADER_BYTES = 88
+assert _LAYOUT.size == HEADER_BYTES
+_WORD = (1 << 64) - 1
+
+
+class Type(IntEnum):
+    DATA = 1
+    ACK = 2
+    FEEDBACK = 3
+
+
+class Kind(IntEnum):
+    """Which signal the sender asks for."""
+
+    NONE = 0
+    SUM = 1
+    SUM_SQU = 2
+    MAX = 3
+    IND = 4
+
+
+class Unit(IntEnum):
+    PACKETS = 0
+    BYTES = 1
+    NS = 2
+
+
+class Flag(IntFlag):
+    REFLECTED = 1
+    """A congestion point has sent feedback of this packet."""
+    LAST = 2
+    """The payload of this data packet ends the flow."""
+
+
+class HeaderError(QbedError):
+    """A payload that is no congestion header: `verdict` is `unknown version`, `too short` or `malformed`."""
+
+    def __init__(self, verdict: str, message: str) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+
+
+class Header(NamedTuple):
+    """In the order of the wire."""
+
+    version: int = VERSION
+    type: int = Type.DATA
+    flags: int = 0
+    kind: int = Kind.NONE
+    unit: int = Unit.PACKETS
+    bits: int = MOST_BITS
+    hops: int = 0
+    echo_hops: int = 0
+    flow: int = 0
+    feedback: int = 0
+    feedback_bits: int = 0
+    reserved: int = 0
+    sequence: int = 0
+    offset: int = 0
+    window: int = 0
+    time: int = 0
+    echo_time: int = 0
+    signal: int = 0
+    echo_signal: int = 0
+
+    def pack(self) -> bytes:
+        """The header's bytes."""
+        signals = [word for value in self[-2:] for word in (value >> 64, value & _WORD)]
+        return _LAYOUT.pack(*self[:-2], *signals)
+
+
+def parse(payload: bytes) -> Header:
+    """The header at the beginning of a UDP payload; `HeaderError` if there is none that a switch may add to."""
+    if payload and payload[0] != VERSION:
+        raise HeaderError("unknown version", f"a congestion header of version {payload[0]}; known is {VERSION}")
+    if len(payload) < HEADER_BYTES:
+        raise HeaderError("too short", f"a congestion header of {len(payload)} bytes; it has {HEADER_BYTES}")
+    *fields, high, low, echo_high, echo_low = _LAYOUT.unpack_from(payload)
+    header = Header._make((*fields, high << 64 | low, echo_high << 64 | echo_low))
+    for name, known in (("type", Type), ("kind", Kind), ("unit", Unit)):
+        if getattr(header, name) not in {one.value for one in known}:
+            raise HeaderError("malformed", f"a congestion header whose {name} is {getattr(header, name)}")
+    if header.kind != Kind.NONE and not 1 <= header.bits <= MOST_BITS:
+        raise HeaderError("malformed", f"a congestion header that asks for {header.bits} bits")
+    return header

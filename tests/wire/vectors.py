@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes vectors.json: IP packets with the congestion header, what they say, and what queues make of them.
+
+    .venv/bin/python tests/wire/vectors.py > tests/wire/vectors.json
+
+It shares no code with what is tested by them: every field is put where docs/wire-format.md has it, one by one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import struct
+import sys
+from typing import Any
+
+DATA, ACK, FEEDBACK = 1, 2, 3
+NONE, SUM, SUM_SQU, MAX, IND = range(5)
+PACKETS, BYTES, NS = range(3)
+PORT, SENDER = 6190, 40000
+SIZES = {
+    **dict.fromkeys(("version", "type", "flags", "kind", "unit", "bits", "hops", "echo_hops"), 1),
+    **{"flow": 4, "feedback": 2, "feedback_bits": 1, "reserved": 1},
+    **dict.fromkeys(("sequence", "offset", "window", "time", "echo_time"), 8),
+    **{"signal": 16, "echo_signal": 16},
+}
+DATA_FIELDS = {
+    "version": 1, "type": DATA, "kind": MAX, "unit": BYTES, "bits": 8, "hops": 3, "flow": 0x01020304,
+    "sequence": 0x1112131415161718, "offset": 0x2122232425262728, "time": 0x3132333435363738, "signal": 0x41424344,
+}  # fmt: skip
+ACK_FIELDS = DATA_FIELDS | {
+    "type": ACK, "hops": 5, "echo_hops": 3, "offset": 150_000, "window": 0x8000000000000005, "time": 3_000_000_700,
+    "echo_time": 3_000_000_000, "signal": 0x5152535455565758595A5B5C5D5E5F60, "echo_signal": 0x41424344,
+}  # fmt: skip
+FEEDBACK_FIELDS = {
+    "version": 1, "type": FEEDBACK, "flow": 7, "feedback": 42, "feedback_bits": 6, "sequence": 99,
+    "time": 2_000_001_234, "echo_time": 2_000_000_000,
+}  # fmt: skip
+REFLECTED, LAST = 1, 2
+
+
+def header(fields: dict[str, int]) -> bytes:
+    return b"".join(fields.get(name, 0).to_bytes(size, "big") for name, size in SIZES.items())
+
+
+def ones_sum(data: bytes) -> int:
+    total: int = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2)))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def packet(payload: bytes, family: int, ports: tuple[int, int] = (SENDER, PORT), checksum: bool = True) -> bytes:
+    length = 8 + len(payload)
+    udp = struct.pack("!HHH", *ports, length)
+    if family == 4:
+        source, destination = (ipaddress.ip_address(f"10.0.0.{n}").packed for n in (1, 2))
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0x4000, 64, 17, 0) + source + destination
+        ip = ip[:10] + struct.pack("!H", 0xFFFF - ones_sum(ip)) + ip[12:]
+        pseudo = source + destination + struct.pack("!HH", 17, length)
+    else:
+        source, destination = (ipaddress.ip_address(f"fd00::{n}").packed for n in (1, 2))
+        ip = struct.pack("!IHBB", 6 << 28, length, 17, 64) + source + destination
+        pseudo = source + destination + struct.pack("!II", length, 17)
+    check = (0xFFFF - ones_sum(pseudo + udp + b"\0\0" + payload)) or 0xFFFF
+    return ip + udp + struct.pack("!H", check if checksum else 0) + payload
+
+
+def vector(name: str, family: int, fields: dict[str, int], payload: bytes = b"", verdict: str = "header",
+           ports: tuple[int, int] = (SENDER, PORT), keep: int | None = None) -> dict[str, Any]:  # fmt: skip
+    """`keep`: of the UDP payload, so many bytes."""
+    whole = packet((header(fields) + payload)[:keep], family, ports)
+    payload_at = 28 if family == 4 else 48
+    found: dict[str, Any] = {"name": name, "payload_at": payload_at, "verdict": verdict, "packet": whole.hex()}
+    if verdict == "header":
+        said = {field: fields.get(field, 0) for field in SIZES}
+        found["header"] = {k: f"{v:032x}" if SIZES[k] == 16 else v for k, v in said.items()}
+    return found
+
+
+def packets() -> list[dict[str, Any]]:
+    reflected = DATA_FIELDS | {"flags": REFLECTED | LAST, "feedback": 63, "feedback_bits": 6}
+    back = (PORT, SENDER)
+    return [
+        vector("data, IPv4", 4, DATA_FIELDS, b"payload"),
+        vector("data, IPv6", 6, DATA_FIELDS, b"payload"),
+        vector("the last data of a flow, reflected, IPv4", 4, reflected, bytes(1412)),
+        vector("acknowledgement, IPv4", 4, ACK_FIELDS, ports=back),
+        vector("acknowledgement, IPv6", 6, ACK_FIELDS, ports=back),
+        vector("feedback, IPv4", 4, FEEDBACK_FIELDS, ports=back),
+        vector("feedback, IPv6", 6, FEEDBACK_FIELDS, ports=back),
+        vector("every bit set that may be", 6, {
+            **{name: 256**size - 1 for name, size in SIZES.items()},
+            **{"version": 1, "type": ACK, "kind": IND, "unit": NS, "bits": 32, "reserved": 0},
+        }),
+        vector("no signal is asked for", 4, {"version": 1, "type": DATA}),
+        vector("version 2, longer", 4, DATA_FIELDS | {"version": 2}, bytes(12), "unknown version"),
+        vector("version 0", 6, DATA_FIELDS | {"version": 0}, b"", "unknown version"),
+        vector("version 2, a single byte", 4, {"version": 2}, b"", "unknown version", keep=1),
+        vector("a byte is missing", 4, DATA_FIELDS, b"", "too short", keep=87),
+        vector("an empty datagram", 6, {}, b"", "too short", keep=0),
+        vector("a type without a meaning", 4, DATA_FIELDS | {"type": 4}, b"", "malformed"),
+        vector("a kind without a meaning", 4, DATA_FIELDS | {"kind": 5}, b"", "malformed"),
+        vector("a unit without a meaning", 4, DATA_FIELDS | {"unit": 3}, b"", "malformed"),
+        vector("a unit without a meaning, and no kind", 4, {"version": 1, "type": DATA, "unit": 3}, b"", "malformed"),
+        vector("no bits", 4, DATA_FIELDS | {"bits": 0}, b"", "malformed"),
+        vector("33 bits", 6, DATA_FIELDS | {"bits": 33}, b"", "malformed"),
+    ]  # fmt: skip
+
+
+def way(name: str, family: int, kind: int, parts: list[int], before: int = 0, hops: int = 0,
+        checksum: bool = True) -> dict[str, Any]:  # fmt: skip
+    """A packet on its way through queues of these lengths."""
+    most = 2**128 - 1
+    signal = before
+    for part in parts:
+        signal = {
+            NONE: signal,
+            SUM: min(most, signal + part),
+            SUM_SQU: min(most, signal + part * part),
+            MAX: max(signal, part),
+            IND: max(signal, part),
+        }[kind]
+    start = DATA_FIELDS | {"kind": kind, "bits": 32, "hops": hops, "signal": before}
+    end = start | {"signal": signal, "hops": min(255, hops + len(parts) * (kind != NONE))}
+    return {
+        "name": name,
+        "payload_at": 28 if family == 4 else 48,
+        "parts": parts,
+        "before": packet(header(start) + b"odd", family, checksum=checksum).hex(),
+        "after": packet(header(end) + b"odd", family, checksum=checksum).hex(),
+    }
+
+
+def ways() -> list[dict[str, Any]]:
+    full = 2**32 - 1
+    return [
+        way("SUM", 4, SUM, [0, 1, 1500, full]),
+        way("MAX", 6, MAX, [0, 1500, 7]),
+        way("IND", 4, IND, [0, 1, 0]),
+        way("nothing is asked for", 4, NONE, [5, 6]),
+        way("squares of 16 full queues, in bytes: 68 bits", 4, SUM_SQU, [full] * 16),
+        way("squares of 16 full queues, in bytes: 68 bits, IPv6", 6, SUM_SQU, [full] * 16),
+        way("a carry into the upper half", 4, SUM, [1], before=2**64 - 1),
+        way("a sum is never more than 128 bits have", 4, SUM, [full], before=2**128 - 2),
+        way("the squares of the largest numbers, neither", 6, SUM_SQU, [2**64 - 1] * 2),
+        way("hops end at 255", 4, SUM, [1, 1], hops=254),
+        way("without a checksum", 4, SUM, [12345], checksum=False),
+        way("a checksum that is 0 is sent as 0xffff", 4, SUM, [ZERO]),
+        way("and that one changes, too", 4, SUM, [1], before=ZERO, hops=1),
+    ]
+
+
+def _part_for_zero() -> int:
+    """What the first queue must add for the sum over the packet to be 0."""
+    for part in range(1 << 17):
+        start = DATA_FIELDS | {"kind": SUM, "bits": 32, "hops": 1, "signal": part}
+        if packet(header(start) + b"odd", 4)[26:28] == b"\xff\xff":
+            return part
+    raise AssertionError
+
+
+ZERO = _part_for_zero()
+
+if __name__ == "__main__":
+    json.dump({"packets": packets(), "ways": ways()}, sys.stdout, indent=1)
+    sys.stdout.write("\n")
