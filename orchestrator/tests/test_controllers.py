@@ -45,9 +45,14 @@ def mine(tmp_path: Path) -> Path:
 def test_every_controller_is_complete(controller: Controller) -> None:
     path = schemes_folder().parent / controller.declaration
     assert path.exists() and path.with_suffix(".h").exists()
-    assert controller.describe(controller.options({})) == {
-        parameter.name: parameter.show(parameter.parse(parameter.default)) for parameter in controller.parameters
+    for parameter in controller.parameters:
+        assert parameter.type == "fraction" or parameter.max is not None or parameter.type == "flag", parameter.name
+    shown = controller.describe(controller.options({}))
+    again = {
+        parameter.name: parameter.parse({"fraction": float, "number": int}.get(parameter.type, str)(value))
+        for parameter, value in zip(controller.parameters, shown.values(), strict=True)
     }
+    assert controller.options(again) == controller.options({})
 
 
 def test_parameters_are_packed_as_netlink_attributes(mine: Path) -> None:

@@ -53,4 +53,19 @@ struct rate_controller {
 	u64 (*rate)(const void *state, const void *params);
 };
 
+/* The 1 of a fraction (`one: 1048576` of its declaration): times a rate of RATE_MOST it fits 64 bits. */
+#define RATE_ONE (1ull << 20)
+#define RATE_MOST 400000000000ull	/* bit/s, the `max` of every declared rate */
+
+static inline u64 rate_within(u64 rate_bps, u64 least_bps, u64 most_bps)
+{
+	return rate_bps < least_bps ? least_bps : rate_bps > most_bps ? most_bps : rate_bps;
+}
+
+/* A share of a rate of at most RATE_MOST, of RATE_ONE; more than the whole is the whole. */
+static inline u64 rate_share(u64 rate_bps, u64 share)
+{
+	return share < RATE_ONE ? rate_bps * share / RATE_ONE : rate_bps;
+}
+
 #endif /* _QBED_CONTROLLER_H */
