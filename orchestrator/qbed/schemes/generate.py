@@ -76,6 +76,7 @@ class _Attribute:
             "field": field,
             "help": _comment(parameter.help),
             "type": place.type,
+            "size": place.size,
             "attribute": f"{prefix}_{field}".upper(),
             "number": place.number,
             "amount": amount,
@@ -167,7 +168,8 @@ def _controller(controller: Controller) -> dict[str, Any]:
     name = controller.name
     shared = _shared(name, f"{name.upper()}_A", controller.parameters, controller.declaration)
     fields = {entry["name"]: entry for entry in shared["parameters"]}
-    return {**shared, "ordered": [(fields[low], fields[high]) for low, high in controller.ordered_pairs()]}
+    ordered = [(fields[low], fields[high]) for low, high in controller.ordered_pairs()]
+    return {**shared, "scheme": controller.scheme, "inputs": controller.inputs, "ordered": ordered}
 
 
 def _statistic(statistic: Statistic) -> dict[str, Any]:
