@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qbed.errors import QbedError
 from qbed.places import schemes_folder
@@ -46,7 +49,8 @@ def test_every_controller_is_complete(controller: Controller) -> None:
     path = schemes_folder().parent / controller.declaration
     assert path.exists() and path.with_suffix(".h").exists()
     for parameter in controller.parameters:
-        assert parameter.type == "fraction" or parameter.max is not None or parameter.type == "flag", parameter.name
+        assert parameter.type in ("fraction", "flag") or parameter.max is not None, f"{parameter.name} has no bound"
+        assert parameter.type != "rate" or parameter.max == "400 Gbit/s", f"{parameter.name}: RATE_MOST of controller.h"
     shown = controller.describe(controller.options({}))
     again = {
         parameter.name: parameter.parse({"fraction": float, "number": int}.get(parameter.type, str)(value))
@@ -71,6 +75,18 @@ def test_a_rate_that_is_the_links_is_taken_from_there_if_the_lab_does_not_give_i
         "most": "1 Gbit/s",
         "gain": "0.25",
     }
+
+
+@given(least=st.integers(1, 2**63 - 1), most=st.integers(1, 2**63 - 1), gain=st.integers(0, 65536))
+def test_what_is_packed_is_what_was_given_or_refused_by_its_order(least: int, most: int, gain: int) -> None:
+    values = {"least": least, "most": most, "gain": gain / 65536}
+    controller = Controller.model_validate(yaml.safe_load(MINE))
+    if least > most:
+        with pytest.raises(ValueError, match="expected `least` to be at most `most`"):
+            controller.options(values)
+    else:
+        packed = struct.pack("<HHQ", 12, 1, least) + struct.pack("<HHQ", 12, 2, most) + struct.pack("<HHI", 8, 3, gain)
+        assert controller.options(values) == packed
 
 
 def test_mistakes_name_what_is_meant(mine: Path) -> None:

@@ -130,7 +130,7 @@ static void the_rate_has_a_floor(void)
 	EXPECT_EQUAL(state.cut_bps, 10 * GBPS - defaults.least_rate_bps);	/* what was cut, not what was asked for */
 	for (i = 0; i < 5; i++)
 		sent(&state, &defaults, CYCLE_BYTES);
-	EXPECT_EQUAL(state.rate_bps / 1000000, 9687);
+	EXPECT_EQUAL(state.rate_bps / 1000000, 9690);
 }
 
 /* The largest |Fb| means 63/128 of the rate, of however many bits it is. */

@@ -279,6 +279,43 @@ static void it_does_not_leave_the_model(void)
 	EXPECT(followed < events / 20);
 }
 
+/* All sizes are as likely. */
+static u64 wild(u64 most)
+{
+	return (random_u64() >> random_below(64)) % (most + 1);
+}
+
+/* What one event does at the ends of all ranges, where a product that has no room in 64 bits would show. */
+static void nothing_overflows(void)
+{
+	u32 i;
+
+	for (i = 0; i < 2000000; i++) {
+		struct timely_params params = defaults;
+		struct timely_state state = { .begun = true, .last_ns = wild(TIMELY_NS_MOST) };
+		struct model model = { .begun = true, .last = state.last_ns };
+		u64 sample_ns = wild(TIMELY_NS_MOST);
+		double before = 1000 + wild(RATE_MOST - 1000);
+
+		state.rate_bps = before;
+		model.rate = before;
+		params.least_rate_bps = 1;
+		params.most_rate_bps = RATE_MOST;
+		params.alpha = wild(RATE_ONE);
+		params.beta = wild(RATE_ONE);
+		params.delta_bps = 1 + wild(RATE_MOST - 1);
+		params.hai = 1 + wild(999);
+		params.min_rtt_ns = 1 + wild(999999999);
+		params.q_low_ns = wild(1000000000);
+		params.q_high_ns = params.q_low_ns + wild(1000000000 - params.q_low_ns);
+		event(&state, &params, sample_ns);
+		model_event(&model, &params, sample_ns);
+		if (model.difference < 0 || model.difference > 1)
+			EXPECT(distance(state.rate_bps, model.rate) <=
+			       2 + before * (4.0 / RATE_ONE + 1.0 / TIMELY_FINE / params.min_rtt_ns));
+	}
+}
+
 int main(void)
 {
 	below_t_low_the_rate_rises_by_delta();
@@ -289,5 +326,6 @@ int main(void)
 	without_what_it_asked_for_the_rate_stays();
 	only_fresh_packets_decrease_again();
 	it_does_not_leave_the_model();
+	nothing_overflows();
 	return PASS();
 }
