@@ -135,8 +135,8 @@ static void an_occupancy_is_time(void)
 		state = started(&params);
 		EXPECT_EQUAL(event_of_signal(&state, &params, kind, unit, full[i].signal) / 100000, 80000);
 		EXPECT_EQUAL(event_of_signal(&state, &params, kind, unit, 0) / 100000, 80100);
-		/* there is no more than that */
-		event_of_signal(&state, &params, kind, unit, U64_MAX);
+		/* there is no more than that; times 1500 it is 0 in 64 bits */
+		event_of_signal(&state, &params, kind, unit, 1ull << 63);
 		EXPECT_EQUAL(state.rate_bps / 100000000, kind == QSIGNAL_IND ? 64 : 16);
 	}
 	/* T_low has no propagation in it: 31 us of queue are above it, and an RTT of 31 us is not */
@@ -149,11 +149,17 @@ static void an_occupancy_is_time(void)
 
 static void without_what_it_asked_for_the_rate_stays(void)
 {
-	struct timely_state state = started(&defaults);
-	const struct rate_ack ack = { .rtt_ns = 900 * US, .bytes = 64000, .kind = QSIGNAL_MAX };
+	struct timely_params params = defaults;
+	struct rate_ack ack = { .rtt_ns = 900 * US, .bytes = 64000, .kind = QSIGNAL_MAX };
+	struct timely_state state;
 
-	timely_on_ack(&state, &defaults, &ack);
-	EXPECT_EQUAL(state.rate_bps, 10 * GBPS);
+	params.start_rate_bps = GBPS;
+	state = started(&params);
+	timely_on_ack(&state, &params, &ack);
+	EXPECT_EQUAL(state.rate_bps, GBPS);
+	ack.has_signal = true;
+	timely_on_ack(&state, &params, &ack);
+	EXPECT_EQUAL(state.rate_bps, GBPS + params.delta_bps);
 }
 
 static void only_fresh_packets_decrease_again(void)
@@ -316,6 +322,29 @@ static void nothing_overflows(void)
 	}
 }
 
+/* Any number that 64 bits hold can arrive. */
+static void an_occupancy_of_any_size_is_time(void)
+{
+	u32 i;
+
+	for (i = 0; i < 1000000; i++) {
+		struct timely_params params = defaults;
+		const struct rate_ack ack = {
+			.signal = random_u64() >> random_below(64),
+			.kind = QSIGNAL_SUM,
+			.unit = random_below(2) ? QSIGNAL_PACKETS : QSIGNAL_BYTES,
+		};
+		double bytes = ack.signal, ns;
+
+		params.queue_rate_bps = 1000000 + wild(RATE_MOST - 1000000);
+		params.packet_bytes = 1 + wild(65534);
+		if (ack.unit == QSIGNAL_PACKETS)
+			bytes *= params.packet_bytes;
+		ns = (bytes < TIMELY_BYTES_MOST ? bytes : TIMELY_BYTES_MOST) * 8e9 / params.queue_rate_bps;
+		EXPECT(distance(timely_queueing_ns(&params, &ack), ns) <= 1 + 1e-12 * ns);
+	}
+}
+
 int main(void)
 {
 	below_t_low_the_rate_rises_by_delta();
@@ -327,5 +356,6 @@ int main(void)
 	only_fresh_packets_decrease_again();
 	it_does_not_leave_the_model();
 	nothing_overflows();
+	an_occupancy_of_any_size_is_time();
 	return PASS();
 }
