@@ -81,6 +81,8 @@ class Netlink:
                     if error:
                         raise OSError(error, os.strerror(error))
                     return answers
+                if answer == 3:  # the end of a dump
+                    return answers
                 answers.append(data[16:length])
                 data = data[(length + 3) & ~3 :]
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * qrate: reliable flows over UDP, paced by a rate controller, as
+ * include/uapi/qbed/qrate.h and signal.h say.
+ *
+ *   netlink.c    what is asked of it, and what it tells
+ *   sender.c     pacing, acknowledgements, loss and repair
+ *   receiver.c   acknowledgements and QCN's reflection point
+ *   path.c       sockets, routes, packets
+ *   qrate_*.h    arithmetic without a kernel, tested in user space
+ *
+ * Senders and receivers live as long as their network namespace: what is known
+ * of them can be asked for after they have ended.
+ */
+#include <linux/module.h>
+#include <net/netns/generic.h>
+
+#include "qrate.h"
+
+static unsigned int qrate_net_id;
+
+struct qrate_net *qrate_net(const struct net *net)
+{
+	return net_generic(net, qrate_net_id);
+}
+
+static int __net_init qrate_net_init(struct net *net)
+{
+	struct qrate_net *qnet = qrate_net(net);
+
+	qnet->net = net;
+	xa_init_flags(&qnet->records, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
+	xa_init(&qnet->senders);
+	INIT_LIST_HEAD(&qnet->listeners);
+	return 0;
+}
+
+/* Nothing is sent or received any more once this, and then a grace period, is through. */
+static void __net_exit qrate_net_pre_exit(struct net *net)
+{
+	struct qrate_net *qnet = qrate_net(net);
+	struct qrate_listener *listener;
+	struct qrate_sender *sender;
+	unsigned long flow;
+
+	list_for_each_entry(listener, &qnet->listeners, list)
+		qrate_listener_close(listener);
+	xa_for_each(&qnet->senders, flow, sender)
+		qrate_sender_halt(sender);
+}
+
+static void __net_exit qrate_net_exit(struct net *net)
+{
+	struct qrate_net *qnet = qrate_net(net);
+	struct qrate_listener *listener, *next;
+	struct qrate_record *record;
+	unsigned long id;
+
+	xa_for_each(&qnet->records, id, record) {
+		if (record->role == QRATE_SENDER)
+			qrate_sender_free(container_of(record, struct qrate_sender, record));
+		else
+			qrate_receiver_free(container_of(record, struct qrate_receiver, record));
+	}
+	list_for_each_entry_safe(listener, next, &qnet->listeners, list)
+		kfree(listener);
+	xa_destroy(&qnet->senders);
+	xa_destroy(&qnet->records);
+}
+
+static struct pernet_operations qrate_net_operations = {
+	.init = qrate_net_init,
+	.pre_exit = qrate_net_pre_exit,
+	.exit = qrate_net_exit,
+	.id = &qrate_net_id,
+	.size = sizeof(struct qrate_net),
+};
+
+static int __init qrate_init(void)
+{
+	int err;
+
+	BUILD_BUG_ON(sizeof(struct qsignal_header) != QSIGNAL_HEADER_BYTES);
+	err = qrate_payload_init();
+	if (err)
+		return err;
+	err = register_pernet_subsys(&qrate_net_operations);
+	if (err)
+		goto payload;
+	err = genl_register_family(&qrate_family);
+	if (err)
+		goto pernet;
+	return 0;
+
+pernet:
+	unregister_pernet_subsys(&qrate_net_operations);
+payload:
+	qrate_payload_exit();
+	return err;
+}
+
+static void __exit qrate_exit(void)
+{
+	genl_unregister_family(&qrate_family);
+	unregister_pernet_subsys(&qrate_net_operations);
+	rcu_barrier();
+	qrate_payload_exit();
+}
+
+module_init(qrate_init);
+module_exit(qrate_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Reliable flows over UDP, paced by a rate controller");

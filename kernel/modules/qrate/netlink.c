@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Generic netlink: include/uapi/qbed/qrate.h. Requests come one at a time (genl_lock). */
+#include <linux/limits.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <net/genetlink.h>
+#include <net/sock.h>
+
+#include "qrate.h"
+#include "qrate_controllers.h"
+
+/* NLA_POLICY_MAX has its bound in 16 bits with a sign. Not const: policies of Linux 6.1 point to what they could change. */
+static struct netlink_range_validation qrate_port_range = { .min = 1, .max = U16_MAX };
+static struct netlink_range_validation qrate_payload_range = {
+	.min = 1,
+	.max = QRATE_MOST_PAYLOAD,
+};
+static struct netlink_range_validation qrate_size_range = { .min = 1, .max = 1ull << 62 };
+static struct netlink_range_validation qrate_time_range = { .max = S64_MAX };
+
+static const struct nla_policy qrate_listen_policy[] = {
+	[QRATE_A_SOURCE_PORT] = NLA_POLICY_FULL_RANGE(NLA_U16, &qrate_port_range),
+	[QRATE_A_REFLECT] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy qrate_new_policy[] = {
+	[QRATE_A_FLOW] = { .type = NLA_U32 },
+	[QRATE_A_SOURCE] = { .type = NLA_BINARY, .len = sizeof(struct in6_addr) },
+	[QRATE_A_DESTINATION] = { .type = NLA_BINARY, .len = sizeof(struct in6_addr) },
+	[QRATE_A_SOURCE_PORT] = NLA_POLICY_FULL_RANGE(NLA_U16, &qrate_port_range),
+	[QRATE_A_DESTINATION_PORT] = NLA_POLICY_FULL_RANGE(NLA_U16, &qrate_port_range),
+	[QRATE_A_SIZE] = NLA_POLICY_FULL_RANGE(NLA_U64, &qrate_size_range),
+	[QRATE_A_STOP_TIME] = NLA_POLICY_FULL_RANGE(NLA_U64, &qrate_time_range),
+	[QRATE_A_PAYLOAD] = NLA_POLICY_FULL_RANGE(NLA_U32, &qrate_payload_range),
+	[QRATE_A_CONTROLLER] = { .type = NLA_NUL_STRING, .len = 63 },
+	[QRATE_A_PARAMETERS] = { .type = NLA_NESTED },
+	[QRATE_A_SIGNAL] = NLA_POLICY_MAX(NLA_U8, QSIGNAL_IND),
+	[QRATE_A_UNIT] = NLA_POLICY_MAX(NLA_U8, QSIGNAL_NS),
+	[QRATE_A_BITS] = NLA_POLICY_RANGE(NLA_U8, 1, 32),
+	[QRATE_A_FORWARD] = { .type = NLA_FLAG },
+};
+
+static const struct nla_policy qrate_get_policy[] = {
+	[QRATE_A_FLOW] = { .type = NLA_U32 },
+	[QRATE_A_RUNNING] = { .type = NLA_FLAG },
+};
+
+static const struct nla_policy qrate_stop_policy[] = {
+	[QRATE_A_FLOW] = { .type = NLA_U32 },
+};
+
+static int qrate_needs(struct genl_info *info, const u8 *attributes, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		if (GENL_REQ_ATTR_CHECK(info, attributes[i])) {
+			NL_SET_ERR_MSG(info->extack, "an attribute is missing");
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int qrate_do_listen(struct sk_buff *skb, struct genl_info *info)
+{
+	static const u8 needed[] = { QRATE_A_SOURCE_PORT };
+	const struct nlattr *reflect = info->attrs[QRATE_A_REFLECT];
+	u32 probability = reflect ? nla_get_u32(reflect) : 0;
+	int err;
+
+	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	if (err)
+		return err;
+	return qrate_listen(qrate_net(genl_info_net(info)),
+			    htons(nla_get_u16(info->attrs[QRATE_A_SOURCE_PORT])),
+			    reflect ? &probability : NULL, info->extack);
+}
+
+/* A flow begins */
+
+static const struct qrate_controller *qrate_controller_named(const struct nlattr *name)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(qrate_controllers); i++) {
+		if (!nla_strcmp(name, qrate_controllers[i].controller->name))
+			return &qrate_controllers[i];
+	}
+	return NULL;
+}
+
+static int qrate_get_address(const struct nlattr *attribute, sa_family_t family,
+			     union qrate_address *address, struct netlink_ext_ack *extack)
+{
+	u32 length = family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
+
+	if (nla_len(attribute) != length) {
+		NL_SET_ERR_MSG_ATTR(extack, attribute,
+				    "both addresses have 4 bytes, or both have 16");
+		return -EINVAL;
+	}
+	memcpy(address, nla_data(attribute), length);
+	return 0;
+}
+
+static int qrate_get_path(struct qrate_path *path, const struct genl_info *info)
+{
+	struct nlattr **attrs = info->attrs;
+	int err;
+
+	path->family = nla_len(attrs[QRATE_A_SOURCE]) == sizeof(__be32) ? AF_INET : AF_INET6;
+	path->source_port = htons(nla_get_u16(attrs[QRATE_A_SOURCE_PORT]));
+	path->destination_port = htons(nla_get_u16(attrs[QRATE_A_DESTINATION_PORT]));
+	err = qrate_get_address(attrs[QRATE_A_SOURCE], path->family, &path->source, info->extack);
+	if (err)
+		return err;
+	return qrate_get_address(attrs[QRATE_A_DESTINATION], path->family, &path->destination,
+				 info->extack);
+}
+
+static u8 qrate_get_u8(const struct genl_info *info, int attribute, u8 otherwise)
+{
+	return info->attrs[attribute] ? nla_get_u8(info->attrs[attribute]) : otherwise;
+}
+
+static u64 qrate_get_u64(const struct genl_info *info, int attribute, u64 otherwise)
+{
+	return info->attrs[attribute] ? nla_get_u64(info->attrs[attribute]) : otherwise;
+}
+
+static struct qrate_sender_params qrate_get_params(const struct genl_info *info)
+{
+	const struct nlattr *payload = info->attrs[QRATE_A_PAYLOAD];
+
+	return (struct qrate_sender_params) {
+		.size = qrate_get_u64(info, QRATE_A_SIZE, U64_MAX),
+		.stop_ns = qrate_get_u64(info, QRATE_A_STOP_TIME, U64_MAX),
+		.payload = payload ? nla_get_u32(payload) : 0,
+		.kind = qrate_get_u8(info, QRATE_A_SIGNAL, QSIGNAL_NONE),
+		.unit = qrate_get_u8(info, QRATE_A_UNIT, QSIGNAL_PACKETS),
+		.bits = qrate_get_u8(info, QRATE_A_BITS, 32),
+		.forward = nla_get_flag(info->attrs[QRATE_A_FORWARD]),
+	};
+}
+
+static int qrate_do_new(struct sk_buff *skb, struct genl_info *info)
+{
+	static const u8 needed[] = {
+		QRATE_A_FLOW, QRATE_A_SOURCE, QRATE_A_DESTINATION, QRATE_A_SOURCE_PORT,
+		QRATE_A_DESTINATION_PORT, QRATE_A_CONTROLLER,
+	};
+	struct qrate_net *qnet = qrate_net(genl_info_net(info));
+	const struct qrate_controller *controller;
+	struct qrate_sender *sender;
+	int err;
+
+	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	if (err)
+		return err;
+	controller = qrate_controller_named(info->attrs[QRATE_A_CONTROLLER]);
+	if (!controller) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[QRATE_A_CONTROLLER],
+				    "no such controller");
+		return -ENOENT;
+	}
+	sender = qrate_sender_new(qnet, controller->controller);
+	if (!sender)
+		return -ENOMEM;
+	sender->record.flow = nla_get_u32(info->attrs[QRATE_A_FLOW]);
+	sender->params = qrate_get_params(info);
+	err = qrate_get_path(&sender->path, info) ?:
+	      controller->parse(sender->controller_params, info->attrs[QRATE_A_PARAMETERS],
+				info->extack) ?:
+	      qrate_sender_start(qnet, sender, info->extack);
+	if (err)
+		qrate_sender_drop(sender);
+	return err;
+}
+
+static int qrate_do_stop(struct sk_buff *skb, struct genl_info *info)
+{
+	static const u8 needed[] = { QRATE_A_FLOW };
+	struct qrate_sender *sender;
+	int err;
+
+	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	if (err)
+		return err;
+	sender = xa_load(&qrate_net(genl_info_net(info))->senders,
+			 nla_get_u32(info->attrs[QRATE_A_FLOW]));
+	if (!sender) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[QRATE_A_FLOW],
+				    "no such flow is sent from here");
+		return -ENOENT;
+	}
+	qrate_sender_stop(sender);
+	return 0;
+}
+
+/* What is known */
+
+static int qrate_put_address(struct sk_buff *skb, int attribute, const struct qrate_path *path,
+			     const union qrate_address *address)
+{
+	return nla_put(skb, attribute,
+		       path->family == AF_INET ? sizeof(address->v4) : sizeof(address->v6),
+		       address);
+}
+
+/* Always from the sender's point of view */
+static int qrate_put_path(struct sk_buff *skb, const struct qrate_path *path, bool back)
+{
+	return qrate_put_address(skb, QRATE_A_SOURCE, path,
+				 back ? &path->destination : &path->source) ?:
+	       qrate_put_address(skb, QRATE_A_DESTINATION, path,
+				 back ? &path->source : &path->destination) ?:
+	       nla_put_u16(skb, QRATE_A_SOURCE_PORT,
+			   ntohs(back ? path->destination_port : path->source_port)) ?:
+	       nla_put_u16(skb, QRATE_A_DESTINATION_PORT,
+			   ntohs(back ? path->source_port : path->destination_port));
+}
+
+static int qrate_put_u64(struct sk_buff *skb, int attribute, u64 value)
+{
+	return nla_put_u64_64bit(skb, attribute, value, QRATE_A_PAD);
+}
+
+static int qrate_put_sender(struct sk_buff *skb, struct qrate_sender *sender)
+{
+	const struct qrate_sender_stats *stats = &sender->stats;
+	u64 rate_bps = sender->controller->rate(sender->controller_state,
+						sender->controller_params);
+
+	return qrate_put_u64(skb, QRATE_A_RATE, rate_bps) ?:
+	       qrate_put_u64(skb, QRATE_A_RTT, sender->rtt.last_ns) ?:
+	       qrate_put_u64(skb, QRATE_A_RTT_LEAST, sender->rtt.least_ns) ?:
+	       qrate_put_u64(skb, QRATE_A_LAST_SIGNAL, stats->last_signal) ?:
+	       qrate_put_u64(skb, QRATE_A_FEEDBACKS, stats->feedbacks) ?:
+	       qrate_put_u64(skb, QRATE_A_SENT_BYTES, stats->sent_bytes) ?:
+	       qrate_put_u64(skb, QRATE_A_SENT_PACKETS, stats->sent_packets) ?:
+	       qrate_put_u64(skb, QRATE_A_ACKED_BYTES, stats->acked_bytes) ?:
+	       qrate_put_u64(skb, QRATE_A_LOST_PACKETS, stats->lost_packets) ?:
+	       nla_put_u32(skb, QRATE_A_TIMEOUTS, stats->timeouts) ?:
+	       qrate_put_u64(skb, QRATE_A_INFLIGHT, sender->flight.bytes) ?:
+	       (sender->record.end_ns ? nla_put_flag(skb, QRATE_A_ENDED) ?:
+		qrate_put_u64(skb, QRATE_A_END_TIME, sender->record.end_ns) : 0);
+}
+
+static int qrate_put_receiver(struct sk_buff *skb, const struct qrate_receiver *receiver)
+{
+	return qrate_put_u64(skb, QRATE_A_FEEDBACKS, receiver->stats.feedbacks) ?:
+	       qrate_put_u64(skb, QRATE_A_RECEIVED_BYTES, receiver->coverage.bytes) ?:
+	       qrate_put_u64(skb, QRATE_A_RECEIVED_PACKETS, receiver->stats.packets) ?:
+	       qrate_put_u64(skb, QRATE_A_END_TIME, receiver->record.end_ns) ?:
+	       (receiver->coverage.bytes == receiver->size ?
+		nla_put_flag(skb, QRATE_A_ENDED) : 0);
+}
+
+static int qrate_put_role(struct sk_buff *skb, struct qrate_record *record)
+{
+	struct qrate_receiver *receiver;
+	struct qrate_sender *sender;
+	int err;
+
+	if (record->role == QRATE_SENDER) {
+		sender = container_of(record, struct qrate_sender, record);
+		spin_lock_bh(&sender->lock);
+		err = qrate_put_path(skb, &sender->path, false) ?: qrate_put_sender(skb, sender);
+		spin_unlock_bh(&sender->lock);
+	} else {
+		receiver = container_of(record, struct qrate_receiver, record);
+		spin_lock_bh(&receiver->lock);
+		err = qrate_put_path(skb, &receiver->path, true) ?:
+		      qrate_put_receiver(skb, receiver);
+		spin_unlock_bh(&receiver->lock);
+	}
+	return err;
+}
+
+static int qrate_put_record(struct sk_buff *skb, u32 portid, u32 seq, int flags,
+			    struct qrate_record *record)
+{
+	void *message = genlmsg_put(skb, portid, seq, &qrate_family, flags, QRATE_CMD_FLOW_GET);
+
+	if (!message)
+		return -EMSGSIZE;
+	if (nla_put_u32(skb, QRATE_A_FLOW, record->flow) ||
+	    nla_put_u8(skb, QRATE_A_ROLE, record->role) ||
+	    qrate_put_u64(skb, QRATE_A_START_TIME, record->start_ns) ||
+	    qrate_put_role(skb, record)) {
+		genlmsg_cancel(skb, message);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, message);
+	return 0;
+}
+
+/* What is sent from here, or else what was received here */
+static struct qrate_record *qrate_record_of(struct qrate_net *qnet, u32 flow)
+{
+	struct qrate_sender *sender = xa_load(&qnet->senders, flow);
+	struct qrate_record *record;
+	unsigned long id;
+
+	if (sender)
+		return &sender->record;
+	xa_for_each(&qnet->records, id, record) {
+		if (record->flow == flow)
+			return record;
+	}
+	return NULL;
+}
+
+static int qrate_do_get(struct sk_buff *skb, struct genl_info *info)
+{
+	static const u8 needed[] = { QRATE_A_FLOW };
+	struct qrate_record *record;
+	struct sk_buff *answer;
+	int err;
+
+	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	if (err)
+		return err;
+	record = qrate_record_of(qrate_net(genl_info_net(info)),
+				 nla_get_u32(info->attrs[QRATE_A_FLOW]));
+	if (!record) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[QRATE_A_FLOW], "no such flow");
+		return -ENOENT;
+	}
+	answer = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (!answer)
+		return -ENOMEM;
+	err = qrate_put_record(answer, info->snd_portid, info->snd_seq, 0, record);
+	if (err) {
+		nlmsg_free(answer);
+		return err;
+	}
+	return genlmsg_reply(answer, info);
+}
+
+/* args[0]: the next record's number */
+static int qrate_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	const struct genl_info *info = genl_info_dump(cb);
+	struct qrate_net *qnet = qrate_net(sock_net(skb->sk));
+	xa_mark_t which = info->attrs[QRATE_A_RUNNING] ? QRATE_RUNNING : XA_PRESENT;
+	struct qrate_record *record;
+	unsigned long id = cb->args[0];
+
+	for (record = xa_find(&qnet->records, &id, ULONG_MAX, which); record;
+	     record = xa_find_after(&qnet->records, &id, ULONG_MAX, which)) {
+		if (qrate_put_record(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
+				     NLM_F_MULTI, record))
+			break;
+		cb->args[0] = id + 1;
+	}
+	return skb->len;
+}
+
+void qrate_tell_ended(struct net *net, u32 flow)
+{
+	struct sk_buff *skb;
+	void *message;
+
+	if (!genl_has_listeners(&qrate_family, net, 0))
+		return;
+	skb = genlmsg_new(nla_total_size(sizeof(u32)), GFP_ATOMIC);
+	if (!skb)
+		return;
+	message = genlmsg_put(skb, 0, 0, &qrate_family, 0, QRATE_CMD_FLOW_ENDED);
+	if (!message || nla_put_u32(skb, QRATE_A_FLOW, flow)) {
+		nlmsg_free(skb);
+		return;
+	}
+	genlmsg_end(skb, message);
+	genlmsg_multicast_netns(&qrate_family, net, skb, 0, 0, GFP_ATOMIC);
+}
+
+#define QRATE_OPERATION(command, policies, ...)		\
+	{						\
+		.cmd = (command),			\
+		.policy = (policies),			\
+		.maxattr = ARRAY_SIZE(policies) - 1,	\
+		__VA_ARGS__				\
+	}
+
+static const struct genl_split_ops qrate_operations[] = {
+	QRATE_OPERATION(QRATE_CMD_LISTEN, qrate_listen_policy, .doit = qrate_do_listen,
+			.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO),
+	QRATE_OPERATION(QRATE_CMD_FLOW_NEW, qrate_new_policy, .doit = qrate_do_new,
+			.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO),
+	QRATE_OPERATION(QRATE_CMD_FLOW_GET, qrate_get_policy, .doit = qrate_do_get,
+			.flags = GENL_CMD_CAP_DO),
+	QRATE_OPERATION(QRATE_CMD_FLOW_GET, qrate_get_policy, .dumpit = qrate_dump,
+			.flags = GENL_CMD_CAP_DUMP),
+	QRATE_OPERATION(QRATE_CMD_FLOW_STOP, qrate_stop_policy, .doit = qrate_do_stop,
+			.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO),
+};
+
+static const struct genl_multicast_group qrate_groups[] = {
+	{ .name = QRATE_GROUP_ENDED },
+};
+
+struct genl_family qrate_family = {
+	.name = QRATE_FAMILY,
+	.version = QRATE_FAMILY_VERSION,
+	.netnsok = true,
+	.module = THIS_MODULE,
+	.split_ops = qrate_operations,
+	.n_split_ops = ARRAY_SIZE(qrate_operations),
+	.mcgrps = qrate_groups,
+	.n_mcgrps = ARRAY_SIZE(qrate_groups),
+	.resv_start_op = QRATE_CMD_UNSPEC + 1,
+};

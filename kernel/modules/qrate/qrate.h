@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the parts of the module share. */
+#ifndef _QRATE_H
+#define _QRATE_H
+
+#include <linux/hrtimer.h>
+#include <linux/in6.h>
+#include <linux/net.h>
+#include <linux/rcupdate.h>
+#include <linux/skbuff.h>
+#include <linux/spinlock.h>
+#include <linux/xarray.h>
+#include <net/dst.h>
+#include <net/genetlink.h>
+#include <net/net_namespace.h>
+
+#include <qbed/controller.h>
+#include <qbed/qrate.h>
+#include <qbed/signal.h>
+
+#include "qrate_arrivals.h"
+#include "qrate_flight.h"
+#include "qrate_pace.h"
+#include "qrate_rtt.h"
+
+#define QRATE_MOST_PAYLOAD (65535u - 20 - 8 - QSIGNAL_HEADER_BYTES)
+
+/* Packets between the oldest that is not done with and the newest: what a sender remembers. */
+#define QRATE_MOST_PACKETS 65536u
+
+union qrate_address {
+	__be32 v4;
+	struct in6_addr v6;
+};
+
+/* From here to another socket, with its route. */
+struct qrate_path {
+	struct net *net;
+	sa_family_t family;
+	__be16 source_port;
+	__be16 destination_port;
+	union qrate_address source;
+	union qrate_address destination;
+	struct dst_entry __rcu *dst;
+	u32 cookie;		/* says whether dst still holds */
+};
+
+enum qrate_role {
+	QRATE_SENDER = 0,
+	QRATE_RECEIVER = 1,
+};
+
+/* What a dump walks over: the beginning of each sender and receiver. */
+struct qrate_record {
+	enum qrate_role role;
+	u32 id;			/* in qrate_net.records */
+	u32 flow;
+	u64 start_ns;
+	u64 end_ns;		/* sender: 0 until it has ended */
+};
+
+struct qrate_sender_params {
+	u64 size;		/* bytes of payload; U64_MAX: until it is stopped */
+	u64 stop_ns;		/* no new data from then on; U64_MAX: no such time */
+	u32 payload;		/* bytes a packet */
+	u32 overhead;		/* bytes of a packet's headers, from IP on */
+	u8 kind;
+	u8 unit;
+	u8 bits;
+	bool forward;		/* the controller sees the forward path's signal alone */
+};
+
+struct qrate_sender_stats {
+	u64 last_signal;
+	u64 feedbacks;
+	u64 sent_bytes;
+	u64 sent_packets;
+	u64 acked_bytes;
+	u64 lost_packets;
+	u32 timeouts;
+};
+
+struct qrate_sender {
+	struct qrate_record record;
+	struct qrate_path path;
+	struct socket *socket;
+	struct qrate_sender_params params;
+	const struct rate_controller *controller;
+	void *controller_params;
+	void *controller_state;
+
+	spinlock_t lock;	/* of what follows */
+	struct hrtimer timer;	/* for the next departure or the probe's time */
+	u64 armed_ns;		/* for when; U64_MAX: it is not running */
+	u64 probed_ns;		/* the last timeout */
+	u64 next_offset;	/* of the next new payload */
+	bool ready;		/* there is something to send, and room */
+	bool stopped;		/* no more new payload */
+	bool dead;
+	struct qrate_pace pace;
+	struct qrate_flight flight;
+	struct qrate_rtt rtt;
+	struct qrate_sender_stats stats;
+};
+
+/* A port on which flows are received. */
+struct qrate_listener {
+	struct qrate_net *qnet;
+	struct list_head list;
+	struct socket *sockets[2];	/* IPv4, IPv6 */
+	__be16 port;
+	u32 reflect;			/* P0, x 2^32 */
+};
+
+struct qrate_receiver_stats {
+	u64 packets;
+	u64 feedbacks;
+};
+
+struct qrate_receiver {
+	struct qrate_record record;
+	struct qrate_path path;		/* back to the sender */
+	struct qrate_listener *listener;
+	struct hlist_node node;
+	struct rcu_head rcu;		/* other namespaces' receivers are in the same lists */
+
+	spinlock_t lock;		/* of what follows */
+	struct qrate_numbers numbers;
+	struct qrate_coverage coverage;
+	u64 size;			/* once the last byte has arrived; else U64_MAX */
+	struct qrate_receiver_stats stats;
+};
+
+/* Of a network namespace */
+struct qrate_net {
+	struct net *net;
+	struct xarray records;		/* by id, in the order of their start */
+	struct xarray senders;		/* by flow; under genl_lock */
+	struct list_head listeners;	/* under genl_lock */
+	u32 receivers;
+};
+
+#define QRATE_RUNNING XA_MARK_1		/* of records: senders that have not ended */
+
+/* main.c */
+struct qrate_net *qrate_net(const struct net *net);
+
+/* path.c */
+struct socket *qrate_socket_open(struct net *net, sa_family_t family,
+				 const union qrate_address *address, __be16 port,
+				 int (*receive)(struct sock *sk, struct sk_buff *skb), void *owner);
+void qrate_socket_close(struct socket *socket);
+struct dst_entry *qrate_path_route(struct qrate_path *path);
+u32 qrate_path_overhead(const struct qrate_path *path);
+void qrate_path_send(struct qrate_path *path, const struct qsignal_header *header, u32 payload);
+void qrate_path_release(struct qrate_path *path);
+bool qrate_pull(struct sk_buff *skb, struct qsignal_header *header);
+int qrate_payload_init(void);
+void qrate_payload_exit(void);
+
+/* sender.c */
+struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
+				      const struct rate_controller *controller);
+int qrate_sender_start(struct qrate_net *qnet, struct qrate_sender *sender,
+		       struct netlink_ext_ack *extack);
+void qrate_sender_stop(struct qrate_sender *sender);
+void qrate_sender_halt(struct qrate_sender *sender);
+void qrate_sender_drop(struct qrate_sender *sender);
+void qrate_sender_free(struct qrate_sender *sender);
+
+/* receiver.c */
+int qrate_listen(struct qrate_net *qnet, __be16 port, const u32 *reflect,
+		 struct netlink_ext_ack *extack);
+void qrate_listener_close(struct qrate_listener *listener);
+void qrate_receiver_free(struct qrate_receiver *receiver);
+
+/* netlink.c */
+extern struct genl_family qrate_family;
+void qrate_tell_ended(struct net *net, u32 flow);
+
+#endif /* _QRATE_H */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The root of a sum of squares, rounded down. */
+#ifndef _QRATE_ROOT_H
+#define _QRATE_ROOT_H
+
+#include <qbed/types.h>
+
+static inline u64 qrate_root(u64 high, u64 low)
+{
+	unsigned __int128 rest = (unsigned __int128)high << 64 | low, bit, root = 0;
+	u32 width = high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
+
+	if (!width)
+		return 0;
+	for (bit = (unsigned __int128)1 << ((width - 1) & ~1u); bit; bit >>= 2) {
+		if (rest >= root + bit) {
+			rest -= root + bit;
+			root = (root >> 1) + bit;
+		} else {
+			root >>= 1;
+		}
+	}
+	return root;
+}
+
+#endif /* _QRATE_ROOT_H */

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The receiver's side: it counts what arrives, acknowledges every data packet,
+ * and is QCN's reflection point.
+ *
+ * A flow is known by its sender's address, port and number. What arrives and
+ * cannot be kept account of, for want of memory or because the flow has more
+ * than QRATE_MOST_INTERVALS holes, is not acknowledged: it is sent anew.
+ */
+#include <linux/hashtable.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/jhash.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/udp.h>
+#include <net/ipv6.h>
+#include <net/sock.h>
+
+#include "qrate.h"
+
+#define QRATE_FIRST_INTERVALS 4
+#define QRATE_MOST_INTERVALS 4096
+
+/* Of a namespace: whoever sends may choose flow numbers. */
+#define QRATE_MOST_RECEIVERS (1u << 20)
+
+/* An end of data: more would wrap. */
+#define QRATE_MOST_OFFSET (1ull << 62)
+
+static DEFINE_HASHTABLE(qrate_receivers, 12);
+static DEFINE_SPINLOCK(qrate_receivers_lock);
+
+/* Finding */
+
+static u32 qrate_hash(const struct qrate_listener *listener, const struct qrate_path *path,
+		      u32 flow)
+{
+	return jhash_3words(flow, (__force u32)path->destination_port ^ (u32)(long)listener >> 6,
+			    path->family == AF_INET ? (__force u32)path->destination.v4 :
+						      ipv6_addr_hash(&path->destination.v6), 0);
+}
+
+static bool qrate_is_same(const struct qrate_path *a, const struct qrate_path *b)
+{
+	return a->destination_port == b->destination_port && a->family == b->family &&
+	       (a->family == AF_INET ? a->destination.v4 == b->destination.v4 :
+				       ipv6_addr_equal(&a->destination.v6, &b->destination.v6));
+}
+
+static struct qrate_receiver *qrate_find(const struct qrate_listener *listener,
+					 const struct qrate_path *path, u32 flow, u32 hash)
+{
+	struct qrate_receiver *receiver;
+
+	hash_for_each_possible_rcu(qrate_receivers, receiver, node, hash) {
+		if (receiver->record.flow == flow && receiver->listener == listener &&
+		    qrate_is_same(&receiver->path, path))
+			return receiver;
+	}
+	return NULL;
+}
+
+/* The way back to who sent @skb. */
+static struct qrate_path qrate_way_back(const struct qrate_listener *listener,
+					const struct sk_buff *skb)
+{
+	struct qrate_path path = {
+		.net = listener->qnet->net,
+		.family = skb->protocol == htons(ETH_P_IPV6) ? AF_INET6 : AF_INET,
+		.source_port = udp_hdr(skb)->dest,
+		.destination_port = udp_hdr(skb)->source,
+	};
+
+	if (path.family == AF_INET) {
+		path.source.v4 = ip_hdr(skb)->daddr;
+		path.destination.v4 = ip_hdr(skb)->saddr;
+	} else {
+		path.source.v6 = ipv6_hdr(skb)->daddr;
+		path.destination.v6 = ipv6_hdr(skb)->saddr;
+	}
+	return path;
+}
+
+static struct qrate_receiver *qrate_receiver_alloc(struct qrate_listener *listener,
+						   const struct qrate_path *path, u32 flow)
+{
+	struct qrate_receiver *receiver = kzalloc(sizeof(*receiver), GFP_ATOMIC | __GFP_NOWARN);
+	struct qrate_interval *intervals;
+
+	intervals = kmalloc_array(QRATE_FIRST_INTERVALS, sizeof(*intervals),
+				  GFP_ATOMIC | __GFP_NOWARN);
+	if (!receiver || !intervals) {
+		kfree(receiver);
+		kfree(intervals);
+		return NULL;
+	}
+	receiver->record = (struct qrate_record) {
+		.role = QRATE_RECEIVER,
+		.flow = flow,
+		.start_ns = ktime_get_ns(),
+	};
+	receiver->path = *path;
+	receiver->listener = listener;
+	receiver->coverage.intervals = intervals;
+	receiver->coverage.capacity = QRATE_FIRST_INTERVALS;
+	receiver->size = U64_MAX;
+	spin_lock_init(&receiver->lock);
+	return receiver;
+}
+
+/* A flow that is new here; under the lock of them all */
+static struct qrate_receiver *qrate_receiver_new(struct qrate_listener *listener,
+						 const struct qrate_path *path, u32 flow, u32 hash)
+{
+	struct qrate_net *qnet = listener->qnet;
+	struct qrate_receiver *receiver;
+
+	if (qnet->receivers >= QRATE_MOST_RECEIVERS)
+		return NULL;
+	receiver = qrate_receiver_alloc(listener, path, flow);
+	if (!receiver)
+		return NULL;
+	if (xa_alloc_bh(&qnet->records, &receiver->record.id, &receiver->record, xa_limit_32b,
+			GFP_ATOMIC | __GFP_NOWARN)) {
+		kfree(receiver->coverage.intervals);
+		kfree(receiver);
+		return NULL;
+	}
+	qnet->receivers++;
+	hash_add_rcu(qrate_receivers, &receiver->node, hash);
+	return receiver;
+}
+
+static struct qrate_receiver *qrate_receiver_of(struct qrate_listener *listener,
+						const struct sk_buff *skb, u32 flow)
+{
+	struct qrate_path path = qrate_way_back(listener, skb);
+	u32 hash = qrate_hash(listener, &path, flow);
+	struct qrate_receiver *receiver = qrate_find(listener, &path, flow, hash);
+
+	if (likely(receiver))
+		return receiver;
+	spin_lock_bh(&qrate_receivers_lock);
+	receiver = qrate_find(listener, &path, flow, hash) ?:
+		   qrate_receiver_new(listener, &path, flow, hash);
+	spin_unlock_bh(&qrate_receivers_lock);
+	return receiver;
+}
+
+/* Data */
+
+static bool qrate_coverage_has_room(struct qrate_coverage *coverage)
+{
+	u32 capacity = 2 * coverage->capacity;
+	struct qrate_interval *intervals;
+
+	if (likely(!qrate_coverage_is_full(coverage)))
+		return true;
+	if (capacity > QRATE_MOST_INTERVALS)
+		return false;
+	intervals = krealloc_array(coverage->intervals, capacity, sizeof(*intervals),
+				   GFP_ATOMIC | __GFP_NOWARN);
+	if (!intervals)
+		return false;
+	coverage->intervals = intervals;
+	coverage->capacity = capacity;
+	return true;
+}
+
+/* Keep account of a data packet, and say so in the acknowledgement; false: it cannot be. */
+static bool qrate_arrive(struct qrate_receiver *receiver, const struct qsignal_header *data,
+			 u32 length, u64 now_ns, struct qsignal_header *ack)
+{
+	u64 begin = be64_to_cpu(data->offset);
+	bool kept;
+
+	if (!length || begin > QRATE_MOST_OFFSET)
+		return false;
+	spin_lock_bh(&receiver->lock);
+	kept = qrate_coverage_has_room(&receiver->coverage);
+	if (likely(kept)) {
+		receiver->stats.packets++;
+		if (qrate_coverage_add(&receiver->coverage, begin, begin + length))
+			receiver->record.end_ns = now_ns;
+		if (data->flags & QSIGNAL_LAST)
+			receiver->size = begin + length;
+		ack->window = cpu_to_be64(qrate_numbers_add(&receiver->numbers,
+							    be64_to_cpu(data->sequence)));
+		ack->offset = cpu_to_be64(receiver->coverage.bytes);
+	}
+	spin_unlock_bh(&receiver->lock);
+	return kept;
+}
+
+/* An answer to @data, signal and echo included. */
+static struct qsignal_header qrate_answer(const struct qsignal_header *data, u8 type, u64 now_ns)
+{
+	struct qsignal_header answer = {
+		.version = QSIGNAL_VERSION,
+		.type = type,
+		.kind = data->kind,
+		.unit = data->unit,
+		.bits = data->bits,
+		.hops = data->hops,
+		.echo_hops = data->hops,
+		.flow = data->flow,
+		.sequence = data->sequence,
+		.time = cpu_to_be64(now_ns),
+		.echo_time = data->time,
+		.signal = { data->signal[0], data->signal[1] },
+		.echo_signal = { data->signal[0], data->signal[1] },
+	};
+
+	return answer;
+}
+
+/*
+ * QCN's reflection point. The slides have the probability grow with |Fb| and
+ * name no function: it is the one by which they have a switch sample, from 1 %
+ * to 25 %. Fb = 0 is reflected with P0, whether or not a switch on the path
+ * knows QCN: it is 0 unless somebody asked for it.
+ */
+static bool qrate_is_reflected(const struct qrate_listener *listener,
+			       const struct qsignal_header *data)
+{
+	u32 magnitude = ntohs(data->feedback);
+	u32 most = (1u << clamp_t(u8, data->feedback_bits, 1, 16)) - 1;
+	u32 percent = U32_MAX / 100;
+
+	if (data->flags & QSIGNAL_REFLECTED)
+		return false;
+	if (!magnitude) {
+		u32 reflect = READ_ONCE(listener->reflect);
+
+		return reflect && get_random_u32() < reflect;
+	}
+	magnitude = min(magnitude, most);
+	return get_random_u32() < percent + (u32)div_u64(24ull * percent * magnitude, most);
+}
+
+static void qrate_reflect(struct qrate_receiver *receiver, const struct qsignal_header *data,
+			  u64 now_ns)
+{
+	struct qsignal_header feedback = qrate_answer(data, QSIGNAL_FEEDBACK, now_ns);
+
+	feedback.feedback = data->feedback;
+	feedback.feedback_bits = data->feedback_bits;
+	spin_lock_bh(&receiver->lock);
+	receiver->stats.feedbacks++;
+	spin_unlock_bh(&receiver->lock);
+	qrate_path_send(&receiver->path, &feedback, 0);
+}
+
+static void qrate_data(struct qrate_listener *listener, struct sk_buff *skb,
+		       const struct qsignal_header *data)
+{
+	u64 now_ns = ktime_get_ns();
+	struct qsignal_header ack = qrate_answer(data, QSIGNAL_ACK, now_ns);
+	struct qrate_receiver *receiver = qrate_receiver_of(listener, skb, ntohl(data->flow));
+
+	if (!receiver || !qrate_arrive(receiver, data, skb->len, now_ns, &ack))
+		return;
+	qrate_path_send(&receiver->path, &ack, 0);
+	if (qrate_is_reflected(listener, data))
+		qrate_reflect(receiver, data, now_ns);
+}
+
+static int qrate_listener_receive(struct sock *sk, struct sk_buff *skb)
+{
+	struct qrate_listener *listener = rcu_dereference_sk_user_data(sk);
+	struct qsignal_header header;
+
+	if (likely(listener && qrate_pull(skb, &header) && header.type == QSIGNAL_DATA))
+		qrate_data(listener, skb, &header);
+	consume_skb(skb);
+	return 0;
+}
+
+/* Life */
+
+static struct qrate_listener *qrate_listener_of(struct qrate_net *qnet, __be16 port)
+{
+	struct qrate_listener *listener;
+
+	list_for_each_entry(listener, &qnet->listeners, list) {
+		if (listener->port == port)
+			return listener;
+	}
+	return NULL;
+}
+
+static int qrate_listener_open(struct qrate_listener *listener)
+{
+	static const sa_family_t families[] = { AF_INET, AF_INET6 };
+	struct socket *socket;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(families); i++) {
+		socket = qrate_socket_open(listener->qnet->net, families[i], NULL, listener->port,
+					   qrate_listener_receive, listener);
+		if (IS_ERR(socket))
+			return PTR_ERR(socket);
+		listener->sockets[i] = socket;
+	}
+	return 0;
+}
+
+/* @reflect: P0; NULL: it is left as it is */
+int qrate_listen(struct qrate_net *qnet, __be16 port, const u32 *reflect,
+		 struct netlink_ext_ack *extack)
+{
+	struct qrate_listener *listener = qrate_listener_of(qnet, port);
+	int err;
+
+	if (!listener) {
+		listener = kzalloc(sizeof(*listener), GFP_KERNEL);
+		if (!listener)
+			return -ENOMEM;
+		listener->qnet = qnet;
+		listener->port = port;
+		err = qrate_listener_open(listener);
+		if (err) {
+			NL_SET_ERR_MSG(extack, "the port cannot be bound to");
+			qrate_listener_close(listener);
+			synchronize_net();
+			kfree(listener);
+			return err;
+		}
+		list_add_tail(&listener->list, &qnet->listeners);
+	}
+	if (reflect)
+		WRITE_ONCE(listener->reflect, *reflect);
+	return 0;
+}
+
+void qrate_listener_close(struct qrate_listener *listener)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(listener->sockets); i++)
+		qrate_socket_close(listener->sockets[i]);
+}
+
+/* Nobody has it any more. */
+void qrate_receiver_free(struct qrate_receiver *receiver)
+{
+	spin_lock_bh(&qrate_receivers_lock);
+	hash_del_rcu(&receiver->node);
+	spin_unlock_bh(&qrate_receivers_lock);
+	qrate_path_release(&receiver->path);
+	kfree(receiver->coverage.intervals);
+	kfree_rcu(receiver, rcu);
+}

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The sender's side of a flow.
+ *
+ * A packet leaves when the one before it has had its time at the rate that the
+ * controller gives: payload that was lost first, new one then. A sender always
+ * has something to send until it ends, so it is never idle in between. It
+ * remembers at most QRATE_MOST_PACKETS packets; then it waits.
+ *
+ * Every data packet is acknowledged. One is lost by what the acknowledgement of
+ * a later one says (RFC 9002, 6.1), or, if no such comes, when the oldest in
+ * flight has waited for a probe timeout (6.2): then that one is taken for lost,
+ * sent anew, and the next timeout is twice as long until something is
+ * acknowledged. That an acknowledgement was lost is seen in the next one's window.
+ *
+ * The lock is not held while a packet is sent: on links without a rate the
+ * other end may answer before the call returns.
+ */
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/udp.h>
+#include <net/ipv6.h>
+#include <net/sock.h>
+
+#include "qrate.h"
+#include "qrate_root.h"
+
+#define QRATE_FIRST_CAPACITY 16
+
+/* Packets that leave in one go when the timer was late. */
+#define QRATE_BURST 64
+
+/* A wait beyond this is looked at again when the rate may have changed. */
+#define QRATE_LONG_WAIT_NS NSEC_PER_MSEC
+
+static ulong probe_first_us = 100000;
+module_param(probe_first_us, ulong, 0644);
+MODULE_PARM_DESC(probe_first_us, "probe timeout of a flow whose round-trip time is not known yet");
+
+static ulong probe_least_us = 10000;
+module_param(probe_least_us, ulong, 0644);
+MODULE_PARM_DESC(probe_least_us, "least probe timeout");
+
+static u64 qrate_timeout_ns(const struct qrate_sender *sender)
+{
+	struct qrate_rtt_params params = {
+		.first_ns = READ_ONCE(probe_first_us) * NSEC_PER_USEC,
+		.least_ns = READ_ONCE(probe_least_us) * NSEC_PER_USEC,
+	};
+
+	return qrate_rtt_timeout_ns(&sender->rtt, params);
+}
+
+static u64 qrate_rate(const struct qrate_sender *sender)
+{
+	return sender->controller->rate(sender->controller_state, sender->controller_params);
+}
+
+/* What there is to send */
+
+static bool qrate_has_new(const struct qrate_sender *sender)
+{
+	return !sender->stopped && sender->next_offset < sender->params.size;
+}
+
+static bool qrate_has_ended(const struct qrate_sender *sender)
+{
+	return !qrate_has_new(sender) && qrate_flight_is_empty(&sender->flight);
+}
+
+/* Room for one more packet; the ring grows up to QRATE_MOST_PACKETS, if there is memory. */
+static bool qrate_has_room(struct qrate_sender *sender)
+{
+	struct qrate_flight *flight = &sender->flight;
+	struct qrate_packet *packets;
+	u32 capacity = 2 * flight->capacity;
+
+	if (likely(!qrate_flight_is_full(flight)))
+		return true;
+	if (capacity > QRATE_MOST_PACKETS)
+		return false;
+	packets = kmalloc_array(capacity, sizeof(*packets), GFP_ATOMIC | __GFP_NOWARN);
+	if (!packets)
+		return false;
+	kfree(qrate_flight_grow(flight, packets, capacity));
+	return true;
+}
+
+/* The next payload: what was lost, or new. false: there is none, or no room. */
+static bool qrate_choose(struct qrate_sender *sender, u64 *offset, u32 *length)
+{
+	const struct qrate_packet *lost = qrate_flight_lost(&sender->flight);
+
+	if (unlikely(lost)) {
+		*offset = lost->offset;
+		*length = lost->length;
+		sender->flight.first++;	/* which makes the room */
+		return true;
+	}
+	if (!qrate_has_new(sender) || !qrate_has_room(sender))
+		return false;
+	*offset = sender->next_offset;
+	*length = min_t(u64, sender->params.payload, sender->params.size - *offset);
+	sender->next_offset += *length;
+	return true;
+}
+
+static bool qrate_is_ready(struct qrate_sender *sender)
+{
+	return qrate_flight_lost(&sender->flight) ||
+	       (qrate_has_new(sender) && qrate_has_room(sender));
+}
+
+/* When the oldest in flight has waited for too long */
+static u64 qrate_probe_ns(struct qrate_sender *sender)
+{
+	const struct qrate_packet *oldest = qrate_flight_oldest(&sender->flight);
+
+	return oldest ? max(oldest->sent_ns, sender->probed_ns) + qrate_timeout_ns(sender) :
+			U64_MAX;
+}
+
+/* The timer for what comes next. One that is too early does no harm. */
+static void qrate_arm(struct qrate_sender *sender, u64 now_ns)
+{
+	bool ready = qrate_is_ready(sender);
+	u64 next_ns = qrate_probe_ns(sender);
+
+	/* For want of payload or room it did not send: that time is not made good. */
+	if (ready && !sender->ready)
+		sender->pace.next_ns = max(sender->pace.next_ns, now_ns);
+	sender->ready = ready;
+	if (ready)
+		next_ns = min3(next_ns, sender->pace.next_ns, sender->params.stop_ns);
+	if (next_ns >= sender->armed_ns || sender->dead)
+		return;
+	sender->armed_ns = next_ns;
+	hrtimer_start(&sender->timer, ns_to_ktime(next_ns), HRTIMER_MODE_ABS_SOFT);
+}
+
+/* Sending */
+
+static void qrate_lost(struct qrate_sender *sender, u32 packets, u64 now_ns)
+{
+	sender->stats.lost_packets += packets;
+	while (packets-- && sender->controller->on_loss)
+		sender->controller->on_loss(sender->controller_state, sender->controller_params,
+					    now_ns);
+}
+
+/* RFC 9002, 6.2: nothing was acknowledged for too long. */
+static void qrate_probe(struct qrate_sender *sender, u64 now_ns)
+{
+	if (likely(qrate_probe_ns(sender) > now_ns))
+		return;
+	sender->probed_ns = now_ns;
+	sender->stats.timeouts++;
+	if (sender->rtt.backoff < QRATE_MOST_BACKOFF)
+		sender->rtt.backoff++;
+	qrate_flight_lose(&sender->flight);
+	qrate_lost(sender, 1, now_ns);
+}
+
+static bool qrate_is_last(const struct qrate_sender *sender, u64 end)
+{
+	return end == sender->params.size || (sender->stopped && end == sender->next_offset);
+}
+
+/* The packet that leaves at @now_ns, if one does: its header, and the length of its payload. */
+static bool qrate_depart(struct qrate_sender *sender, u64 now_ns, struct qsignal_header *header,
+			 u32 *length)
+{
+	const struct qrate_sender_params *params = &sender->params;
+	u64 offset, number;
+	u32 bytes;
+
+	if (sender->dead || sender->pace.next_ns > now_ns)
+		return false;
+	if (!qrate_choose(sender, &offset, length))
+		return false;
+	number = qrate_flight_send(&sender->flight, offset, *length, now_ns);
+	bytes = params->overhead + *length;
+	if (sender->controller->on_sent)
+		sender->controller->on_sent(sender->controller_state, sender->controller_params,
+					    now_ns, bytes);
+	qrate_pace_sent(&sender->pace, bytes, qrate_rate(sender));
+	sender->stats.sent_packets++;
+	sender->stats.sent_bytes += *length;
+	*header = (struct qsignal_header) {
+		.version = QSIGNAL_VERSION,
+		.type = QSIGNAL_DATA,
+		.flags = qrate_is_last(sender, offset + *length) ? QSIGNAL_LAST : 0,
+		.kind = params->kind,
+		.unit = params->unit,
+		.bits = params->bits,
+		.flow = htonl(sender->record.flow),
+		.sequence = cpu_to_be64(number),
+		.offset = cpu_to_be64(offset),
+		.time = cpu_to_be64(now_ns),
+	};
+	return true;
+}
+
+/* Under the lock; the caller tells once it has let it go. */
+static bool qrate_end(struct qrate_sender *sender, u64 now_ns)
+{
+	if (likely(!qrate_has_ended(sender)) || sender->record.end_ns || sender->dead)
+		return false;
+	sender->record.end_ns = now_ns;
+	kfree(sender->flight.packets);
+	sender->flight.packets = NULL;
+	return true;
+}
+
+static void qrate_tell(struct qrate_sender *sender, bool ended)
+{
+	struct net *net = sender->path.net;
+
+	if (likely(!ended))
+		return;
+	xa_clear_mark(&qrate_net(net)->records, sender->record.id, QRATE_RUNNING);
+	qrate_tell_ended(net, sender->record.flow);
+}
+
+/* Send what is due, and see to the next. */
+static void qrate_run(struct qrate_sender *sender, bool from_timer)
+{
+	struct qsignal_header header;
+	u32 length, sent;
+	bool ended, due;
+	u64 now_ns;
+
+	for (sent = 0, due = true; due; sent++) {
+		spin_lock_bh(&sender->lock);
+		now_ns = ktime_get_ns();
+		if (from_timer && !sent) {
+			sender->armed_ns = U64_MAX;
+			qrate_probe(sender, now_ns);
+		}
+		if (now_ns >= sender->params.stop_ns)
+			sender->stopped = true;
+		due = sent < QRATE_BURST && qrate_depart(sender, now_ns, &header, &length);
+		ended = !due && qrate_end(sender, now_ns);
+		if (!due)
+			qrate_arm(sender, now_ns);
+		spin_unlock_bh(&sender->lock);
+		if (due)
+			qrate_path_send(&sender->path, &header, length);
+	}
+	qrate_tell(sender, ended);
+}
+
+static enum hrtimer_restart qrate_timer(struct hrtimer *timer)
+{
+	qrate_run(container_of(timer, struct qrate_sender, timer), true);
+	return HRTIMER_NORESTART;
+}
+
+/* Receiving */
+
+/* What the controller sees of the signal; false: no switch has added to it. */
+static bool qrate_signal(const struct qrate_sender *sender, const struct qsignal_header *header,
+			 u64 *signal)
+{
+	const __be64 *words = sender->params.forward ? header->echo_signal : header->signal;
+	u64 high = be64_to_cpu(words[0]), low = be64_to_cpu(words[1]);
+
+	if (sender->params.kind == QSIGNAL_SUM_SQU)
+		*signal = qrate_root(high, low);
+	else
+		*signal = high ? U64_MAX : low;
+	return sender->params.kind != QSIGNAL_NONE &&
+	       (sender->params.forward ? header->echo_hops : header->hops);
+}
+
+static void qrate_tell_controller(struct qrate_sender *sender, const struct qsignal_header *header,
+				  u32 length, u64 now_ns)
+{
+	struct rate_ack ack = {
+		.now_ns = now_ns,
+		.rtt_ns = sender->rtt.last_ns,
+		.bytes = sender->params.overhead + length,
+		.kind = sender->params.kind,
+		.unit = sender->params.unit,
+	};
+
+	ack.has_signal = qrate_signal(sender, header, &ack.signal);
+	if (ack.has_signal)
+		sender->stats.last_signal = ack.signal;
+	if (sender->controller->on_ack)
+		sender->controller->on_ack(sender->controller_state, sender->controller_params,
+					   &ack);
+}
+
+static void qrate_ack(struct qrate_sender *sender, const struct qsignal_header *header, u64 now_ns)
+{
+	struct qrate_flight *flight = &sender->flight;
+	u64 number = be64_to_cpu(header->sequence);
+	const struct qrate_packet *packet = qrate_flight_ack(flight, number);
+
+	if (packet) {
+		sender->rtt.backoff = 0;
+		sender->stats.acked_bytes += packet->length;
+		qrate_rtt_sample(&sender->rtt, now_ns - packet->sent_ns);
+		qrate_tell_controller(sender, header, packet->length, now_ns);
+	}
+	if (number < flight->first || number >= flight->next)
+		return;
+	sender->stats.acked_bytes +=
+		qrate_flight_ack_window(flight, number, be64_to_cpu(header->window));
+	qrate_lost(sender, qrate_flight_detect(flight, number,
+					       now_ns - qrate_rtt_threshold_ns(&sender->rtt)),
+		   now_ns);
+	qrate_flight_settle(flight);
+}
+
+static void qrate_feedback(struct qrate_sender *sender, const struct qsignal_header *header,
+			   u64 now_ns)
+{
+	u8 bits = clamp_t(u8, header->feedback_bits, 1, 16);
+	struct rate_feedback feedback = {
+		.now_ns = now_ns,
+		.magnitude = ntohs(header->feedback),
+		.most = (1u << bits) - 1,
+	};
+
+	feedback.magnitude = min(feedback.magnitude, feedback.most);
+	sender->stats.feedbacks++;
+	if (sender->controller->on_feedback)
+		sender->controller->on_feedback(sender->controller_state,
+						sender->controller_params, &feedback);
+}
+
+/* Feedback may come from a switch; acknowledgements only from who receives. */
+static bool qrate_is_from_receiver(const struct qrate_sender *sender, const struct sk_buff *skb)
+{
+	const struct qrate_path *path = &sender->path;
+
+	if (udp_hdr(skb)->source != path->destination_port)
+		return false;
+	return path->family == AF_INET ?
+		ip_hdr(skb)->saddr == path->destination.v4 :
+		ipv6_addr_equal(&ipv6_hdr(skb)->saddr, &path->destination.v6);
+}
+
+static void qrate_answered(struct qrate_sender *sender, const struct qsignal_header *header)
+{
+	bool ended;
+	u64 now_ns;
+
+	spin_lock_bh(&sender->lock);
+	now_ns = ktime_get_ns();
+	if (header->type == QSIGNAL_ACK)
+		qrate_ack(sender, header, now_ns);
+	else
+		qrate_feedback(sender, header, now_ns);
+	if (unlikely(sender->pace.next_ns > now_ns + QRATE_LONG_WAIT_NS))
+		qrate_pace_hasten(&sender->pace, now_ns, qrate_rate(sender));
+	ended = qrate_end(sender, now_ns);
+	qrate_arm(sender, now_ns);
+	spin_unlock_bh(&sender->lock);
+	qrate_tell(sender, ended);
+}
+
+static int qrate_sender_receive(struct sock *sk, struct sk_buff *skb)
+{
+	struct qrate_sender *sender = rcu_dereference_sk_user_data(sk);
+	struct qsignal_header header;
+
+	if (likely(sender && qrate_pull(skb, &header) &&
+		   ntohl(header.flow) == sender->record.flow) &&
+	    ((header.type == QSIGNAL_ACK && qrate_is_from_receiver(sender, skb)) ||
+	     header.type == QSIGNAL_FEEDBACK))
+		qrate_answered(sender, &header);
+	consume_skb(skb);
+	return 0;
+}
+
+/* Life */
+
+/* Without route, socket and flow number. */
+struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
+				      const struct rate_controller *controller)
+{
+	struct qrate_sender *sender = kzalloc(sizeof(*sender), GFP_KERNEL);
+
+	if (!sender)
+		return NULL;
+	sender->path.net = qnet->net;
+	sender->controller = controller;
+	sender->controller_params = kzalloc(controller->params_bytes, GFP_KERNEL);
+	sender->controller_state = kzalloc(controller->state_bytes, GFP_KERNEL);
+	sender->flight.capacity = QRATE_FIRST_CAPACITY;
+	sender->flight.packets = kmalloc_array(QRATE_FIRST_CAPACITY, sizeof(struct qrate_packet),
+					       GFP_KERNEL);
+	sender->armed_ns = U64_MAX;
+	sender->ready = true;
+	spin_lock_init(&sender->lock);
+#ifdef QRATE_HAVE_HRTIMER_SETUP
+	hrtimer_setup(&sender->timer, qrate_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+#else
+	hrtimer_init(&sender->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	sender->timer.function = qrate_timer;
+#endif
+	if (sender->controller_params && sender->controller_state && sender->flight.packets)
+		return sender;
+	qrate_sender_free(sender);
+	return NULL;
+}
+
+/* What fits into the path's MTU, unless it was chosen. */
+static int qrate_fit(struct qrate_sender *sender, struct netlink_ext_ack *extack)
+{
+	struct qrate_sender_params *params = &sender->params;
+	struct dst_entry *dst;
+	u32 mtu;
+
+	params->overhead = qrate_path_overhead(&sender->path);
+	rcu_read_lock_bh();
+	dst = qrate_path_route(&sender->path);
+	mtu = IS_ERR(dst) ? 0 : min_t(u32, dst_mtu(dst), 65535);
+	rcu_read_unlock_bh();
+	if (IS_ERR(dst)) {
+		NL_SET_ERR_MSG(extack, "no route to the destination");
+		return PTR_ERR(dst);
+	}
+	if (mtu <= params->overhead || params->payload > mtu - params->overhead) {
+		NL_SET_ERR_MSG(extack, "the payload does not fit into the path's MTU");
+		return -EMSGSIZE;
+	}
+	if (!params->payload)
+		params->payload = mtu - params->overhead;
+	return 0;
+}
+
+static int qrate_register(struct qrate_net *qnet, struct qrate_sender *sender)
+{
+	int err;
+
+	err = xa_insert(&qnet->senders, sender->record.flow, sender, GFP_KERNEL);
+	if (err)
+		return err;
+	err = xa_alloc_bh(&qnet->records, &sender->record.id, &sender->record, xa_limit_32b,
+			  GFP_KERNEL);
+	if (err) {
+		xa_erase(&qnet->senders, sender->record.flow);
+		return err;
+	}
+	xa_set_mark(&qnet->records, sender->record.id, QRATE_RUNNING);
+	return 0;
+}
+
+/* From now on it is @qnet's, unless there is an error. */
+int qrate_sender_start(struct qrate_net *qnet, struct qrate_sender *sender,
+		       struct netlink_ext_ack *extack)
+{
+	const struct qrate_path *path = &sender->path;
+	int err;
+
+	err = qrate_fit(sender, extack);
+	if (err)
+		return err;
+	sender->socket = qrate_socket_open(qnet->net, path->family, &path->source,
+					   path->source_port, qrate_sender_receive, sender);
+	if (IS_ERR(sender->socket)) {
+		err = PTR_ERR(sender->socket);
+		sender->socket = NULL;
+		NL_SET_ERR_MSG(extack, "source address and port cannot be bound to");
+		return err;
+	}
+	err = qrate_register(qnet, sender);
+	if (err) {
+		NL_SET_ERR_MSG(extack, "there is a sender of this flow");
+		return err == -EBUSY ? -EEXIST : err;
+	}
+	local_bh_disable();	/* so that the first packet leaves at this very time */
+	sender->record.start_ns = ktime_get_ns();
+	sender->pace.next_ns = sender->record.start_ns;
+	if (sender->controller->start)
+		sender->controller->start(sender->controller_state, sender->controller_params,
+					  sender->record.start_ns);
+	qrate_run(sender, false);
+	local_bh_enable();
+	return 0;
+}
+
+void qrate_sender_stop(struct qrate_sender *sender)
+{
+	bool ended;
+
+	spin_lock_bh(&sender->lock);
+	sender->stopped = true;
+	ended = qrate_end(sender, ktime_get_ns());
+	spin_unlock_bh(&sender->lock);
+	qrate_tell(sender, ended);
+}
+
+/* Nothing is sent any more. */
+void qrate_sender_halt(struct qrate_sender *sender)
+{
+	spin_lock_bh(&sender->lock);
+	sender->dead = true;
+	spin_unlock_bh(&sender->lock);
+	hrtimer_cancel(&sender->timer);
+	qrate_socket_close(sender->socket);
+	sender->socket = NULL;
+}
+
+/* It did not come to a start. */
+void qrate_sender_drop(struct qrate_sender *sender)
+{
+	if (sender->socket) {
+		qrate_socket_close(sender->socket);
+		synchronize_net();
+	}
+	qrate_sender_free(sender);
+}
+
+/* Nobody has it any more. */
+void qrate_sender_free(struct qrate_sender *sender)
+{
+	qrate_path_release(&sender->path);
+	kfree(sender->flight.packets);
+	kfree(sender->controller_params);
+	kfree(sender->controller_state);
+	kfree(sender);
+}
