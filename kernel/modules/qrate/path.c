@@ -228,7 +228,7 @@ void qrate_path_send(struct qrate_path *path, const struct qsignal_header *heade
 
 	rcu_read_lock();
 	dst = qrate_path_route(path);
-	if (unlikely(IS_ERR(dst))) {
+	if (IS_ERR(dst)) {
 		rcu_read_unlock();
 		kfree_skb(skb);
 		return;

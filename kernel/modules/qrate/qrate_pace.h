@@ -16,7 +16,7 @@
 #else
 static inline u64 mul_u64_u64_div_u64(u64 a, u64 b, u64 c)
 {
-	return (unsigned __int128)a * b / c;
+	return (__uint128_t)a * b / c;
 }
 #endif
 

@@ -7,12 +7,12 @@
 
 static inline u64 qrate_root(u64 high, u64 low)
 {
-	unsigned __int128 rest = (unsigned __int128)high << 64 | low, bit, root = 0;
+	__uint128_t rest = (__uint128_t)high << 64 | low, bit, root = 0;
 	u32 width = high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
 
 	if (!width)
 		return 0;
-	for (bit = (unsigned __int128)1 << ((width - 1) & ~1u); bit; bit >>= 2) {
+	for (bit = (__uint128_t)1 << ((width - 1) & ~1u); bit; bit >>= 2) {
 		if (rest >= root + bit) {
 			rest -= root + bit;
 			root = (root >> 1) + bit;

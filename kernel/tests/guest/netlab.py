@@ -58,6 +58,12 @@ def attributes(data: bytes) -> dict[int, bytes]:
     return found
 
 
+def parse_address(text: str) -> tuple[int, bytes]:
+    """Its family, and its bytes."""
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    return family, socket.inet_pton(family, text)
+
+
 class Netlink:
     """A netlink socket of the namespace in which it was opened."""
 
@@ -108,18 +114,20 @@ class Node:
         self.netlink.request(16, struct.pack("<BxHiII", 0, 0, self.index(interface), int(up), 1))
 
     def address(self, interface: str, address: str, prefix: int) -> None:
-        packed = socket.inet_pton(socket.AF_INET, address)
-        body = struct.pack("<BBBBI", socket.AF_INET, prefix, 0, 0, self.index(interface))
+        family, packed = parse_address(address)
+        body = struct.pack("<BBBBI", family, prefix, 2, 0, self.index(interface))  # IFA_F_NODAD
         self.netlink.request(20, body + attribute(2, packed) + attribute(1, packed), NLM_F_CREATE)
 
     def route(self, to: str, prefix: int, gateway: str) -> None:
-        body = struct.pack("<BBBBBBBBI", socket.AF_INET, prefix, 0, 0, 254, 4, 0, 1, 0)
-        body += attribute(1, socket.inet_aton(to)) if prefix else b""
-        self.netlink.request(24, body + attribute(5, socket.inet_aton(gateway)), NLM_F_CREATE)
+        family, packed = parse_address(to)
+        body = struct.pack("<BBBBBBBBI", family, prefix, 0, 0, 254, 4, 0, 1, 0)
+        body += attribute(1, packed) if prefix else b""
+        self.netlink.request(24, body + attribute(5, parse_address(gateway)[1]), NLM_F_CREATE)
 
     def neighbour(self, interface: str, address: str, mac: bytes) -> None:
-        body = struct.pack("<BxxxiHBB", socket.AF_INET, self.index(interface), 0x80, 0, 0)
-        body += attribute(1, socket.inet_aton(address)) + attribute(2, mac)
+        family, packed = parse_address(address)
+        body = struct.pack("<BxxxiHBB", family, self.index(interface), 0x80, 0, 0)
+        body += attribute(1, packed) + attribute(2, mac)
         self.netlink.request(28, body, NLM_F_CREATE | NLM_F_REPLACE)
 
     def qdisc(self, interface: str, kind: str, options: bytes = b"") -> None:

@@ -3,26 +3,33 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from dataclasses import dataclass
 
-from netlab import NETLINK_GENERIC, NLA_F_NESTED, Netlink, Node, attribute, attributes
+from netlab import NETLINK_GENERIC, NLA_F_NESTED, Netlink, Node, attribute, attributes, parse_address
 
 PORT = 6190
 LISTEN, FLOW_NEW, FLOW_GET, FLOW_STOP, FLOW_ENDED = range(1, 6)
-NUMBERS = {
-    name: number
-    for number, name in enumerate(
-        "pad flow source destination source_port destination_port size stop_time payload controller parameters signal unit"
-        " bits forward reflect running role ended start_time end_time rate rtt rtt_least last_signal feedbacks sent_bytes"
-        " sent_packets acked_bytes received_bytes received_packets lost_packets timeouts inflight".split(),
-        start=1,
-    )
-}
+# fmt: off
+ATTRIBUTES = (
+    "pad", "flow", "source", "destination", "source_port", "destination_port", "size", "stop_time", "payload",
+    "controller", "parameters", "signal", "unit", "bits", "forward", "reflect", "running", "role", "ended",
+    "start_time", "end_time", "rate", "rtt", "rtt_least", "last_signal", "feedbacks", "sent_bytes",
+    "sent_packets", "acked_bytes", "received_bytes", "received_packets", "lost_packets", "timeouts",
+    "inflight",
+)
+FIELDS = (
+    "version", "type", "flags", "kind", "unit", "bits", "hops", "echo_hops", "flow", "feedback",
+    "feedback_bits", "sequence", "offset", "window", "time", "echo_time", "signal_high", "signal",
+    "echo_signal_high", "echo_signal",
+)
+# fmt: on
+NUMBERS = {name: number for number, name in enumerate(ATTRIBUTES, start=1)}
 NAMES = {number: name for name, number in NUMBERS.items()}
-BYTES = {"flow": 4, "source_port": 2, "destination_port": 2, "payload": 4, "signal": 1, "unit": 1, "bits": 1, "reflect": 4}
+BYTES = {"flow": 4, "source_port": 2, "destination_port": 2, "payload": 4, "signal": 1, "unit": 1, "bits": 1}
+BYTES |= {"reflect": 4}
 SENDER, RECEIVER = 0, 1
+DUMP = 0x300  # NLM_F_DUMP
 
 
 def pack(**values: object) -> bytes:
@@ -43,18 +50,16 @@ def unpack(data: bytes) -> dict[str, int]:
     found = {}
     for number, value in attributes(data).items():
         name = NAMES[number]
-        found[name] = True if not value else int.from_bytes(value, "little" if name not in ("source", "destination") else "big")
+        order = "big" if name in ("source", "destination") else "little"
+        found[name] = int.from_bytes(value, order) if value else 1  # type: ignore[arg-type]
     return found
-
-
-def address(text: str) -> bytes:
-    return socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
 
 
 class Rate:
     """qrate in one node."""
 
     def __init__(self, node: Node) -> None:
+        self.node = node
         node.enter()
         self.netlink = Netlink(NETLINK_GENERIC)
         answer = attributes(self.netlink.request(16, struct.pack("<BBH", 3, 1, 0) + attribute(2, "qrate"))[0][4:])
@@ -63,17 +68,18 @@ class Rate:
         self.group = struct.unpack("<I", groups[0][2])[0]
 
     def request(self, command: int, body: bytes = b"", flags: int = 0) -> list[bytes]:
-        return [answer[4:] for answer in self.netlink.request(self.family, struct.pack("<BBH", command, 1, 0) + body, flags)]
+        answers = self.netlink.request(self.family, struct.pack("<BBH", command, 1, 0) + body, flags)
+        return [answer[4:] for answer in answers]
 
     def listen(self, port: int = PORT, **values: object) -> None:
         self.request(LISTEN, pack(source_port=port, **values))
 
-    def send(self, flow: int, source: str, destination: str, rate_bps: int = 10**9, **values: object) -> None:
+    def send(self, flow: int, here: str, there: str, rate_bps: int = 10**9, **values: object) -> None:
         """A flow at a fixed rate; its port is 10000 plus its number."""
         given: dict[str, object] = {
             "flow": flow,
-            "source": address(source),
-            "destination": address(destination),
+            "source": parse_address(here)[1],
+            "destination": parse_address(there)[1],
             "source_port": 10_000 + flow,
             "destination_port": PORT,
             "controller": "fixed",
@@ -88,23 +94,21 @@ class Rate:
         return unpack(self.request(FLOW_GET, pack(flow=flow))[0])
 
     def dump(self, **values: object) -> list[dict[str, int]]:
-        return [unpack(answer) for answer in self.request(FLOW_GET, pack(**values), 0x300)]
+        return [unpack(answer) for answer in self.request(FLOW_GET, pack(**values), DUMP)]
 
     def hear_ended(self) -> None:
         """From now on `ended()` waits for ends."""
-        self.netlink.socket.setsockopt(270, 1, self.group)
+        self.node.enter()
+        self.events = Netlink(NETLINK_GENERIC).socket
+        self.events.setsockopt(270, 1, self.group)
 
     def ended(self) -> int:
-        data = self.netlink.socket.recv(1 << 16)
+        data = self.events.recv(1 << 16)
         assert data[16] == FLOW_ENDED
         return unpack(data[20:])["flow"]
 
 
 HEADER = struct.Struct(">BBBBBBBBIHBxQQQQQQQQQ")
-FIELDS = (
-    "version type flags kind unit bits hops echo_hops flow feedback feedback_bits sequence offset window time echo_time"
-    " signal_high signal echo_signal_high echo_signal"
-).split()
 DATA, ACK, FEEDBACK = 1, 2, 3
 
 
