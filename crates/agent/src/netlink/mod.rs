@@ -3,8 +3,10 @@
 //! kernel reports errors of the others anyway, before it. So a batch costs two system calls, whatever its length.
 
 pub mod address;
+pub mod generic;
 pub mod link;
 pub mod qdisc;
+pub mod rate;
 pub mod route;
 pub mod tap;
 
@@ -143,7 +145,16 @@ impl Netlink {
     }
 
     /// Carries out a batch; the error is the first request's that failed.
-    pub fn run(&self, mut batch: Batch) -> Result<()> {
+    pub fn run(&self, batch: Batch) -> Result<()> {
+        let mut first = None;
+        self.run_each(batch, |_, refused| {
+            first.get_or_insert(refused);
+        })?;
+        first.map_or(Ok(()), |refused| Err(Failure::new(refused)))
+    }
+
+    /// Carries out a batch, all of it; `each` gets the numbers of requests that failed (from 0), and why they did.
+    pub fn run_each(&self, mut batch: Batch, mut each: impl FnMut(usize, String)) -> Result<()> {
         batch.finish();
         for range in batch.datagrams() {
             let last = range.end - 1;
@@ -153,23 +164,19 @@ impl Netlink {
             let with_ack =
                 u16::from_ne_bytes([batch.bytes[flags], batch.bytes[flags + 1]]) | libc::NLM_F_ACK as u16;
             batch.bytes[flags..flags + 2].copy_from_slice(&with_ack.to_ne_bytes());
-            let object = |sequence: u32| batch.requests[sequence as usize - 1].1.as_str();
             let failed =
                 |error: io::Error| Failure::new(format!("{}: netlink: {error}", batch.requests[last].1));
             socket::send(&self.0, &batch.bytes[from..to]).map_err(failed)?;
-            let mut first_error = None;
             let mut acknowledged = false;
             while !acknowledged {
                 let datagram = socket::receive(&self.0).map_err(failed)?;
                 for message in messages(&datagram).filter(|m| m.kind == libc::NLMSG_ERROR as u16) {
-                    acknowledged |= message.sequence as usize == last + 1;
+                    let request = message.sequence as usize - 1;
+                    acknowledged |= request == last;
                     if let Some(reason) = refusal(message.payload) {
-                        first_error.get_or_insert(format!("{}: {reason}", object(message.sequence)));
+                        each(request, format!("{}: {reason}", batch.requests[request].1));
                     }
                 }
-            }
-            if let Some(error) = first_error {
-                return Err(Failure::new(error));
             }
         }
         Ok(())

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The tap on each planned queue.
 
-use crate::failure::{Failure, Of, Result};
-use crate::netlink::{attribute, u16_at, Batch, Netlink};
+use crate::failure::Result;
+use crate::netlink::{generic, Batch};
 use crate::plan::Plan;
 use std::collections::HashMap;
-
-/// linux/genetlink.h
-const GENERIC_CONTROL: u16 = 0x10;
-const CONTROL_GET_FAMILY: u8 = 3;
-const CONTROL_FAMILY_ID: u16 = 1;
-const CONTROL_FAMILY_NAME: u16 = 2;
-const GENERIC_HEADER_LEN: usize = 4;
 
 /// kernel/include/uapi/qbed/qtap.h
 mod qtap {
@@ -35,20 +28,7 @@ pub struct Taps<'a> {
 
 impl<'a> Taps<'a> {
     pub fn find(plan: &'a Plan) -> Result<Self> {
-        let here = || "kernel module qtap: its netlink family".to_owned();
-        let netlink = Netlink::open(libc::NETLINK_GENERIC).of(here)?;
-        let mut query = Batch::default();
-        query
-            .request(GENERIC_CONTROL, libc::NLM_F_ACK, &[CONTROL_GET_FAMILY, 1, 0, 0], "qtap")
-            .text(CONTROL_FAMILY_NAME, "qtap");
-        let mut family = None;
-        netlink
-            .dump(query, |_, message| {
-                let attributes = message.get(GENERIC_HEADER_LEN..).unwrap_or(&[]);
-                family = attribute(attributes, CONTROL_FAMILY_ID).and_then(|id| u16_at(id, 0));
-            })
-            .of(here)?;
-        let family = family.ok_or_else(|| Failure::new(format!("{}: not found", here())))?;
+        let family = generic::family("qtap")?;
         Ok(Self { plan, family })
     }
 
@@ -71,14 +51,13 @@ impl<'a> Taps<'a> {
                 .u64(qtap::START, self.plan.epoch_ns)
                 .u32(qtap::BIN_BYTES, queue.observe.bin_bytes);
         }
-        let netlink = Netlink::open(libc::NETLINK_GENERIC).of(|| "generic netlink".into())?;
-        netlink.run(batch)
+        generic::open()?.run(batch)
     }
 
     /// Has every tap emit its last interval, summary and histogram.
     pub fn flush(&self) -> Result<()> {
         let mut batch = Batch::default();
         batch.request(self.family, 0, &[qtap::FLUSH, qtap::VERSION, 0, 0], "flushing the taps");
-        Netlink::open(libc::NETLINK_GENERIC).of(|| "generic netlink".into())?.run(batch)
+        generic::open()?.run(batch)
     }
 }

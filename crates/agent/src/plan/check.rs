@@ -119,6 +119,14 @@ fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
         require(names.insert(&node.name), || format!("node {}: the name is taken", node.name))?;
         check_sysctls(&format!("node {}", node.name), &node.sysctls)?;
         check_programs(node)?;
+        if let Some(controller) = &node.controller {
+            controller
+                .check()
+                .map_err(|what| Failure::new(format!("node {}: controller: {what}", node.name)))?;
+        }
+        require((0.0..=1.0).contains(&node.reflect), || {
+            format!("node {}: reflect {} is not in [0, 1]", node.name, node.reflect)
+        })?;
         for route in &node.routes {
             let here = || format!("node {}: route to {}/{}", node.name, route.to.address, route.to.length);
             require(!route.via.is_empty(), || format!("{}: no next hop", here()))?;
@@ -200,7 +208,7 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
             }
         }
     }
-    for (src, dst) in endpoints(workload) {
+    for (src, dst) in workload.endpoints() {
         require(src != dst, || here(&format!("node {src} talks to itself")))?;
         for node in [src, dst] {
             let known = plan.nodes.get(node);
@@ -209,7 +217,7 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
             require(reachable, || here(&format!("node {} has no address of its family", named.name)))?;
         }
     }
-    let some_pairs = endpoints(workload).next().is_some();
+    let some_pairs = workload.endpoints().next().is_some();
     require(some_pairs, || here("it has no pairs"))
 }
 
@@ -221,21 +229,6 @@ fn arrivals(plan: &Plan, workload: &Workload, interarrival: Interarrival) -> f64
     };
     let end_ns = workload.stop_ns.unwrap_or(u64::MAX).min(plan.duration_ns);
     end_ns.saturating_sub(workload.start_ns) as f64 / gap_ns
-}
-
-/// Every pair once, or, for a product, enough pairs to name every node.
-fn endpoints(workload: &Workload) -> Box<dyn Iterator<Item = (usize, usize)> + '_> {
-    match &workload.pattern {
-        Pattern::Flows { pairs, .. } | Pattern::Arrivals { pairs: Pairs::Listed(pairs), .. } => {
-            Box::new(pairs.iter().map(|[src, dst]| (*src, *dst)))
-        }
-        Pattern::Arrivals { pairs: Pairs::Product { sources, destinations }, .. } => {
-            let other = |of: usize, among: &[usize]| among.iter().copied().find(|n| *n != of);
-            let from = sources.iter().filter_map(move |s| other(*s, destinations).map(|d| (*s, d)));
-            let to = destinations.iter().filter_map(move |d| other(*d, sources).map(|s| (s, *d)));
-            Box::new(from.chain(to))
-        }
-    }
 }
 
 fn check_size(size: &Size) -> std::result::Result<(), &'static str> {
@@ -263,7 +256,7 @@ type Listeners<'a> = BTreeMap<(usize, u16, Family, &'a str), Option<&'a str>>;
 
 fn check_listeners<'a>(plan: &Plan, workload: &'a Workload, listeners: &mut Listeners<'a>) -> Result<()> {
     let control = workload.congestion_control.as_deref();
-    for (_, dst) in endpoints(workload) {
+    for (_, dst) in workload.endpoints() {
         let key = (dst, workload.port, workload.family, workload.transport.as_str());
         let first = *listeners.entry(key).or_insert(control);
         require(first == control, || {

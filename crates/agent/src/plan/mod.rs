@@ -2,11 +2,13 @@
 //! `plan.json`, version 1, as types (docs/formats.md §1). What the types cannot say is checked in `check`.
 
 mod check;
+pub mod controller;
 pub mod place;
 pub mod text;
 pub mod workload;
 
 use crate::failure::{Failure, Of, Result};
+use crate::plan::controller::Controller;
 use crate::plan::text::{Hex, Mac, Prefix};
 use crate::plan::workload::{Family, Workload};
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,12 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
     pub sysctls: Sysctls,
     pub routes: Vec<Route>,
+    /// Of what it sends by the transport `rate`.
+    #[serde(default)]
+    pub controller: Option<Controller>,
+    /// Probability that it reflects a data packet of that transport to its sender.
+    #[serde(default)]
+    pub reflect: f64,
     /// Environment variables of every program that runs in the node.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,

@@ -30,6 +30,21 @@ impl Workload {
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_value(self.settings.clone().into()).map_err(|error| error.to_string())
     }
+
+    /// Every pair once, or, for a product, enough pairs to name every node.
+    pub fn endpoints(&self) -> Box<dyn Iterator<Item = (usize, usize)> + '_> {
+        match &self.pattern {
+            Pattern::Flows { pairs, .. } | Pattern::Arrivals { pairs: Pairs::Listed(pairs), .. } => {
+                Box::new(pairs.iter().map(|[src, dst]| (*src, *dst)))
+            }
+            Pattern::Arrivals { pairs: Pairs::Product { sources, destinations }, .. } => {
+                let other = |of: usize, among: &[usize]| among.iter().copied().find(|n| *n != of);
+                let from = sources.iter().filter_map(move |s| other(*s, destinations).map(|d| (*s, d)));
+                let to = destinations.iter().filter_map(move |d| other(*d, sources).map(|s| (s, *d)));
+                Box::new(from.chain(to))
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

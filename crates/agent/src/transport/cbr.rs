@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 
 pub const KIND: Kind = Kind {
     name: "udp",
-    check: |workload| Settings::of(workload)?.check(),
+    check: |_, workload| Settings::of(workload)?.check(),
     open: |world, part, flows| Ok(Box::new(Cbr::open(world, part, flows)?)),
 };
 

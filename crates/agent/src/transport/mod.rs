@@ -3,6 +3,7 @@
 //! workloads that name it, asks the world for topics of its own, and is told of what it watches and of its deadlines.
 
 mod cbr;
+mod rate;
 mod tcp;
 
 use crate::failure::{Failure, Result};
@@ -44,7 +45,7 @@ struct Kind {
     /// As the plan calls it.
     name: &'static str,
     /// What is wrong with a workload, as far as only its transport can tell.
-    check: fn(&Workload) -> std::result::Result<(), String>,
+    check: fn(&Plan, &Workload) -> std::result::Result<(), String>,
     open: Open,
 }
 
@@ -52,7 +53,7 @@ struct Kind {
 pub struct Kinds(&'static [Kind]);
 
 /// What they do at one instant they do in this order.
-pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND]);
+pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND, rate::KIND]);
 
 impl Kinds {
     fn of(&self, workload: &Workload) -> Option<usize> {
@@ -66,7 +67,7 @@ impl Kinds {
             let no_such = || format!("no transport {:?}, only {}", workload.transport, known());
             let kind = self.of(workload).ok_or_else(no_such);
             let here = |what| Failure::new(format!("workload {} ({}): {what}", workload.id, workload.label));
-            kind.and_then(|kind| (self.0[kind].check)(workload)).map_err(here)
+            kind.and_then(|kind| (self.0[kind].check)(plan, workload)).map_err(here)
         })
     }
 
@@ -123,7 +124,7 @@ mod tests {
             });
             Ok(Box::new(Byte { starts, arrivals, flows: flows.collect() }))
         };
-        Kind { name, check: |_| Ok(()), open }
+        Kind { name, check: |_, _| Ok(()), open }
     }
 
     impl Transport for Byte {
@@ -244,7 +245,52 @@ mod tests {
             (refusal(|plan| plan["workloads"][0]["rate_bps"] = json!(1)), "unknown field `rate_bps`"),
             (
                 refusal(|plan| plan["workloads"][0]["transport"] = json!("sctp")),
-                "no transport \"sctp\", only tcp, udp",
+                "no transport \"sctp\", only tcp, udp, rate",
+            ),
+        ] {
+            assert!(message.contains(says), "{message:?} does not say {says:?}");
+        }
+    }
+
+    /// The first workload, as one of the transport `rate`, whose host has the controller.
+    fn rate_plan(plan: &mut serde_json::Value, controller: serde_json::Value) {
+        plan["nodes"][0]["controller"] = controller;
+        plan["workloads"][0]["transport"] = json!("rate");
+        plan["workloads"][0]["port"] = json!(6190);
+        plan["workloads"][0]["payload_bytes"] = json!(1384);
+    }
+
+    #[test]
+    fn a_rate_flow_needs_a_controller_that_the_kernel_can_take() {
+        let controller = json!({
+            "name": "timely", "parameters": "0800010005000000", "signal": "sum_squ", "unit": "time", "bits": 4,
+            "forward": true,
+        });
+        dumbbell(|plan| rate_plan(plan, controller.clone()));
+        let with = |field: &str, value: serde_json::Value| {
+            refusal(|plan| {
+                rate_plan(plan, controller.clone());
+                plan["nodes"][0]["controller"][field] = value;
+            })
+        };
+        let workload = |field: &str, value: serde_json::Value| {
+            refusal(|plan| {
+                rate_plan(plan, controller.clone());
+                plan["workloads"][0][field] = value;
+            })
+        };
+        for (message, says) in [
+            (refusal(|plan| rate_plan(plan, json!(null))), "workload 0 (bulk): node h1 has no controller"),
+            (with("bits", json!(0)), "node h1: controller: bits is not in 1..32"),
+            (with("bits", json!(33)), "bits is not in 1..32"),
+            (with("name", json!("a\0b")), "it has no name"),
+            (with("signal", json!("mean")), "unknown variant `mean`"),
+            (with("gain", json!(1)), "unknown field `gain`"),
+            (workload("payload_bytes", json!(0)), "payload_bytes is not in 1..65000"),
+            (workload("connect", json!("before")), "only TCP"),
+            (
+                refusal(|plan| plan["nodes"][2]["reflect"] = json!(1.5)),
+                "node h2: reflect 1.5 is not in [0, 1]",
             ),
         ] {
             assert!(message.contains(says), "{message:?} does not say {says:?}");

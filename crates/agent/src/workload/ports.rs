@@ -25,14 +25,24 @@ const COUNT: u16 = 22_000;
 /// sender's port: it follows from the flow's rank among those of its source, which every agent counts alike. `first`: the
 /// first one's port.
 pub fn local(scope: &Scope, flows: impl IntoIterator<Item = (u32, FlowSpec)>, first: u16) -> Vec<LocalFlow> {
+    let mut flows = numbered(scope, flows, first);
+    if scope.is_whole() {
+        flows.iter_mut().for_each(|flow| flow.src_port = 0);
+    }
+    flows
+}
+
+/// The same where no kernel chooses ports: each flow has its own everywhere.
+pub fn numbered(
+    scope: &Scope,
+    flows: impl IntoIterator<Item = (u32, FlowSpec)>,
+    first: u16,
+) -> Vec<LocalFlow> {
     let mut ranks: HashMap<usize, u16> = HashMap::new();
     let ported = flows.into_iter().map(|(id, spec)| {
-        let mut src_port = 0;
-        if !scope.is_whole() {
-            let rank = ranks.entry(spec.src).or_insert(first - LOWEST);
-            src_port = LOWEST + *rank;
-            *rank = (*rank + 1) % COUNT;
-        }
+        let rank = ranks.entry(spec.src).or_insert(first - LOWEST);
+        let src_port = LOWEST + *rank;
+        *rank = (*rank + 1) % COUNT;
         LocalFlow { id, sends: scope.has(spec.src), receives: scope.has(spec.dst), src_port, spec }
     });
     ported.filter(|flow| flow.sends || flow.receives).collect()
@@ -79,6 +89,16 @@ mod tests {
         );
         assert_eq!(at(1), [row(2, to, 10_001)]);
         assert_eq!(at(2), [row(0, from, 10_001), row(1, to, 10_001), row(3, from, 10_002)]);
+    }
+
+    #[test]
+    fn numbered_ports_are_there_in_virtual_time_too() {
+        let scope = Scope::new(&dumbbell(|_| {}), None);
+        let ports: Vec<_> = numbered(&scope, flows(&[[0, 2], [2, 0], [0, 1]]), 21_000)
+            .iter()
+            .map(|flow| flow.src_port)
+            .collect();
+        assert_eq!(ports, [21_000, 21_000, 21_001]);
     }
 
     #[test]

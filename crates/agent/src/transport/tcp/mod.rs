@@ -33,7 +33,7 @@ use std::os::fd::OwnedFd;
 
 pub const KIND: Kind = Kind {
     name: "tcp",
-    check: |workload| workload.settings::<Settings>().map(drop),
+    check: |_, workload| workload.settings::<Settings>().map(drop),
     open: |world, part, flows| Ok(Box::new(Tcp::open(world, part, flows)?)),
 };
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One flow, as the module knows it at its ends here, and what the results take from that.
+
+use crate::netlink::rate::FlowState;
+use crate::results::flows::{FlowRecord, Status, Tally};
+use crate::workload::ports::LocalFlow;
+use crate::world::World;
+use serde::Serialize;
+
+pub struct Flow {
+    pub local: LocalFlow,
+    pub payload_bytes: u32,
+    pub start_ns: i64,
+    /// At the end of the lab.
+    pub sender: Option<FlowState>,
+    pub receiver: Option<FlowState>,
+    pub error: Option<Box<str>>,
+}
+
+impl Flow {
+    pub fn new(local: LocalFlow, payload_bytes: u32) -> Self {
+        Self { local, payload_bytes, start_ns: 0, sender: None, receiver: None, error: None }
+    }
+
+    /// A flow with a size is complete when its receiver has all of it, any other when its sender has stopped. Where the
+    /// other end is another agent's, its record says the rest.
+    fn status(&self) -> Status {
+        let size = self.local.spec.size_bytes;
+        let received = || self.receiver.is_some_and(|end| Some(end.received_bytes) == size);
+        let stopped = || self.sender.is_some_and(|end| end.ended);
+        match (&self.error, size) {
+            (Some(_), _) => Status::Failed,
+            (None, Some(_)) if received() => Status::Complete,
+            (None, None) if stopped() => Status::Complete,
+            _ => Status::Running,
+        }
+    }
+
+    pub fn record<'a>(&'a self, world: &World<'a>) -> FlowRecord<'a> {
+        let plan = world.plan;
+        let (status, sender) = (self.status(), self.sender.unwrap_or_default());
+        // Whether a flow without a size is over, only its sender knows.
+        let over = status == Status::Complete || !self.local.sends && self.local.spec.size_bytes.is_none();
+        let end_ns = self.receiver.and_then(|end| end.end_ns).filter(|_| over);
+        let controller = plan.nodes[self.local.spec.src].controller.as_ref();
+        FlowRecord {
+            congestion_control: controller.map(|controller| controller.name.as_str()),
+            end_ns: end_ns.map(|end_ns| world.since_epoch(end_ns)),
+            received_bytes: self.receiver.map_or(0, |end| end.received_bytes),
+            sent_bytes: sender.sent_bytes,
+            status,
+            error: self.error.as_deref().map(str::to_owned),
+            tally: sender.into(),
+            segments_received: self.receiver.map(|end| end.received_packets),
+            ..FlowRecord::new(plan, &self.local, self.start_ns)
+        }
+    }
+}
+
+impl From<FlowState> for Tally {
+    fn from(sender: FlowState) -> Self {
+        Self {
+            retransmits: sender.lost_packets.try_into().unwrap_or(u32::MAX),
+            timeouts: sender.timeouts.try_into().unwrap_or(u16::MAX),
+            segments_sent: sender.sent_packets,
+            min_rtt_ns: sender.min_rtt_ns,
+            rtt_ns: sender.rtt_ns,
+            ..Self::default()
+        }
+    }
+}
+
+/// A row of `rates.ndjson`: a sender at one instant.
+#[derive(Debug, Serialize)]
+pub struct RateRow {
+    flow: u32,
+    time_ns: i64,
+    rate_bps: u64,
+    rtt_ns: Option<u64>,
+    min_rtt_ns: Option<u64>,
+    signal: Option<u64>,
+    feedbacks: u64,
+    sent_bytes: u64,
+    acked_bytes: u64,
+    inflight_bytes: u64,
+    retransmits: u64,
+    timeouts: u32,
+}
+
+impl RateRow {
+    pub fn new(time_ns: i64, sender: &FlowState) -> Self {
+        Self {
+            flow: sender.flow,
+            time_ns,
+            rate_bps: sender.rate_bps,
+            rtt_ns: sender.rtt_ns,
+            min_rtt_ns: sender.min_rtt_ns,
+            signal: sender.signal,
+            feedbacks: sender.feedbacks,
+            sent_bytes: sender.sent_bytes,
+            acked_bytes: sender.acked_bytes,
+            inflight_bytes: sender.inflight_bytes,
+            retransmits: sender.lost_packets,
+            timeouts: sender.timeouts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::schedule::FlowSpec;
+
+    fn flow(size_bytes: Option<u64>, received_bytes: u64, ended: bool) -> Flow {
+        let spec = FlowSpec { workload: 0, src: 0, dst: 2, size_bytes, start_ns: 0, stop_ns: None };
+        Flow {
+            sender: Some(FlowState { ended, ..FlowState::default() }),
+            receiver: Some(FlowState { received_bytes, ..FlowState::default() }),
+            ..Flow::new(LocalFlow { id: 0, spec, sends: true, receives: true, src_port: 21_000 }, 1384)
+        }
+    }
+
+    #[test]
+    fn a_size_is_complete_when_it_has_arrived_and_no_size_when_its_sender_stopped() {
+        for (size, received, ended, status) in [
+            (Some(10), 9, false, Status::Running),
+            // Its last acknowledgement may still be on its way.
+            (Some(10), 10, false, Status::Complete),
+            // Cut by its workload's stop.
+            (Some(10), 9, true, Status::Running),
+            (None, 9, false, Status::Running),
+            (None, 9, true, Status::Complete),
+        ] {
+            assert_eq!(flow(size, received, ended).status(), status, "{size:?} {received} {ended}");
+        }
+    }
+
+    #[test]
+    fn a_flow_that_could_not_start_has_failed() {
+        let failed = Flow { error: Some("no route".into()), ..flow(Some(10), 10, true) };
+        assert_eq!(failed.status(), Status::Failed);
+    }
+}
