@@ -113,8 +113,47 @@ def _queue(value: object) -> object:
 HostQueue = Annotated[QueueSettings, BeforeValidator(_queue, json_schema_input_type=Amount | QueueSettings)]
 
 
+class ControllerSettings(Strict):
+    """How a host finds the rate of what it sends by the transport `rate`; the controller's own parameters stand beside
+    these fields (docs/lab-file.md lists them).
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+
+    name: str | None = None
+    """The controller: a file of `schemes/SCHEME/host/`."""
+    signal: Literal["rtt", "sum", "sum_squ", "max", "ind"] | None = None
+    """What its flows ask switches for: the sum of the queues on the way, the root of the sum of their squares, the
+    maximum, or whether any of them exceeds its switch's threshold; `rtt` (and without it): nothing.
+    """
+    unit: Literal["packets", "bytes", "time"] | None = None
+    """What occupancy is counted in; `packets` without it."""
+    bits: Annotated[int | None, Field(ge=1, le=32)] = None
+    """In how many bits a switch may say its part of the signal; 32 without it."""
+    forward: OnOff | None = None
+    """Whether the queues on the way back are left out of the signal; `off` without it: they count, too."""
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the file gives, parameters included."""
+        own = {name: getattr(self, name) for name in CONTROLLER_FIELDS}
+        return {name: value for name, value in own.items() if value is not None} | (self.model_extra or {})
+
+
+CONTROLLER_FIELDS = frozenset(ControllerSettings.model_fields)
+"""No controller may have parameters of these names."""
+
+
+def _controller(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+HostController = Annotated[
+    ControllerSettings, BeforeValidator(_controller, json_schema_input_type=str | ControllerSettings)
+]
+
+
 class HostSettings(Strict):
-    """Settings of a host: its TCP and the queue of its network card."""
+    """Settings of a host: its TCP, its rate controller and the queue of its network card."""
 
     tcp: CongestionControl | None = None
     """Congestion control of its flows, unless their workload says another."""
@@ -129,6 +168,12 @@ class HostSettings(Strict):
     sysctls: Sysctls = Field(default_factory=dict)
     """Any others that each node has for itself (`orchestrator/qbed/lab/sysctls.py` lists them), by their path under
     /proc/sys: `net/ipv4/tcp_sack: 0`, or `net.ipv4.tcp_sack: 0`; they win over what qbed sets.
+    """
+    controller: HostController | None = None
+    """How it finds the rate of flows of the transport `rate`: a controller's name, or that with its settings."""
+    reflect: Annotated[Share | None, Field(examples=["2.5 %"])] = None
+    """Of data packets that it receives by that transport: the probability with which it sends their QCN feedback back
+    to the sender (the P0 of QCN's reflection point); 0 without it.
     """
     queue: HostQueue | None = None
     """The queue of the host's own network card: a length (droptail) or a scheme; 1000 packets without it."""

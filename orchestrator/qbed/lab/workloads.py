@@ -63,13 +63,17 @@ class _Workload(Strict):
     """IPv4 or IPv6, where the lab has both addresses; 4 without it."""
 
 
-class _Tcp(_Workload):
-    """What TCP workloads have."""
+class _Stream(_Workload):
+    """What workloads of reliable flows have."""
 
+    transport: Literal["tcp", "rate"] = "tcp"
+    """`tcp`, or `rate`: reliable flows over UDP, each paced by its sender's controller (`hosts.NAME.controller`)."""
     tcp: CongestionControl | None = None
-    """Congestion control instead of the hosts' own."""
+    """Congestion control instead of the hosts' own, of the transport `tcp`."""
     connect: Literal["at start", "before"] = "at start"
-    """`at start`: the handshake is part of the flow; `before`: connections stand before the epoch."""
+    """`at start`: the handshake is part of the flow; `before`: connections stand before the epoch. The transport `rate`
+    has no handshake.
+    """
 
 
 def _size(value: object) -> object:
@@ -79,7 +83,7 @@ def _size(value: object) -> object:
 FlowSize = Annotated[Size | None, BeforeValidator(_size, json_schema_input_type=Size | Literal["unlimited"])]
 
 
-class _Flows(_Tcp):
+class _Flows(_Stream):
     """What flows between given hosts have."""
 
     size: FlowSize = None
@@ -224,7 +228,7 @@ def _fixed_size(value: object) -> object:
     return {"fixed": value} if isinstance(value, str) else value
 
 
-class Arrivals(_Tcp):
+class Arrivals(_Stream):
     """Flows that arrive at random, whether or not the earlier ones have ended (open loop)."""
 
     source: Hosts | None = Field(default=None, alias="from")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What no single field can show: names that do not exist, pairs without a path, numbers that contradict each other."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from qbed.errors import nearest
@@ -11,8 +12,10 @@ from qbed.language.problems import Problems
 from qbed.language.selectors import is_wide
 from qbed.language.source import FieldPath
 from qbed.language.units import format_duration
+from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
+from qbed.schemes.declaration import controllers
 
 MOST_HOPS = 2_000_000
 """Of all routes together: a fat tree of 3,456 hosts has as many."""
@@ -52,10 +55,11 @@ def check(resolved: ResolvedLab) -> None:
     lab, problems = resolved.lab, resolved.problems
     _ = resolved.links, resolved.hosts
     if not problems.errors:
-        _ = resolved.host_queues, resolved.switch_queues
+        _ = resolved.host_queues, resolved.switch_queues, resolved.controllers
     _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
     _check_events(lab, resolved.network, problems)
+    _check_rate_settings(lab, problems)
     workloads = _Workloads(resolved)
     for number, workload in enumerate(lab.workload):
         path: FieldPath = ("workload", number, workload.kind)
@@ -71,6 +75,15 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
         problems.error(("frr", "hold"), text)
     if lab.routing == "static" and "frr" in lab.model_fields_set:
         problems.warn(("frr",), "has no effect: `routing` is `static`")
+
+
+def _check_rate_settings(lab: Lab, problems: Problems) -> None:
+    if any(getattr(workload.content, "transport", "") == "rate" for workload in lab.workload):
+        return
+    for key, settings in lab.hosts.items():
+        for field in ("controller", "reflect"):
+            if field in settings.given():
+                problems.warn(("hosts", key, field), "no workload has `transport: rate`: not used")
 
 
 def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
@@ -105,7 +118,7 @@ class _Workloads:
     """Checks of one workload."""
 
     def __init__(self, resolved: ResolvedLab) -> None:
-        self.lab, self.problems = resolved.lab, resolved.problems
+        self.lab, self.problems, self.resolved = resolved.lab, resolved.problems, resolved
         self.routing, self.index = resolved.routing, resolved.index
         self.hosts = dict.fromkeys(resolved.network.hosts)
         self.links, self.flows = len(resolved.network.links), 0
@@ -113,6 +126,7 @@ class _Workloads:
 
     def check(self, path: FieldPath, content: Any) -> None:
         self._times(path, content)
+        self._transport(path, content)
         before = len(self.problems.errors)
         if content.family is not None and self.lab.addressing not in (f"ipv{content.family}", "both"):
             self.problems.error((*path, "family"), f"the lab's addressing is `{self.lab.addressing}`")
@@ -138,7 +152,32 @@ class _Workloads:
         if self.flows > MOST_FLOWS:
             self.problems.error(path, f"{self.flows} flows up to here; expected at most {MOST_FLOWS} in a lab")
             return
+        self._senders(path, content, dict.fromkeys(a for a, _ in pairs))
         self._paths(path, pairs)
+
+    def _transport(self, path: FieldPath, content: Any) -> None:
+        """What a workload of the transport `rate` has no use for, and whether its packets have room for payload."""
+        if getattr(content, "transport", "") != "rate":
+            return
+        if content.tcp is not None:
+            self.problems.warn((*path, "tcp"), "the transport `rate` has no congestion control of TCP: not used")
+        if content.connect == "before":
+            self.problems.warn((*path, "connect"), "the transport `rate` has no handshake: not used")
+        headers = rate_headers(6 if content.family == 6 or self.lab.addressing == "ipv6" else 4)
+        if self.resolved.smallest_mtu <= headers:
+            text = f"its packets have {headers} bytes of headers, which do not fit an MTU of"
+            self.problems.error((*path, "transport"), f"{text} {self.resolved.smallest_mtu} bytes")
+
+    def _senders(self, path: FieldPath, content: Any, senders: Iterable[str]) -> None:
+        """Each host that sends by the transport `rate` has a controller."""
+        if getattr(content, "transport", "") != "rate":
+            return
+        without = [host for host in senders if "name" not in self.resolved.hosts[host]["controller"]]
+        if without:
+            more = f", nor have {len(without) - 1} more" if len(without) > 1 else ""
+            example = f"for example `hosts: {{default: {{controller: {next(iter(controllers()))}}}}}`"
+            text = f"the sender `{without[0]}` has no controller{more}: expected one, {example}"
+            self.problems.error((*path, "transport"), text)
 
     def _times(self, path: FieldPath, content: Any) -> None:
         end = self.lab.duration
@@ -185,6 +224,7 @@ class _Workloads:
 
     def _arrivals(self, path: FieldPath, content: Arrivals) -> None:
         if content.pairs is not None:
+            self._senders(path, content, dict.fromkeys(a for a, _ in content.pairs))
             self._paths(path, content.pairs)
             return
         sources, targets = (
@@ -196,6 +236,7 @@ class _Workloads:
         if not any(a != b for a in sources for b in targets[:2]):
             self.problems.error(path, "expected two different hosts at least")
             return
+        self._senders(path, content, sources)
         # One source against all and all against one target: a network in which these have paths is connected.
         self._paths(path, [(a, targets[0]) for a in sources if a != targets[0]])
         self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])

@@ -3,3 +3,12 @@
 
 ETHERNET_BYTES = 14
 """Of a frame's header; lengths of queues count it, an MTU does not."""
+IP_BYTES = {4: 20, 6: 40}
+UDP_BYTES = 8
+CONGESTION_BYTES = 88
+"""Of the congestion header behind UDP (kernel/include/uapi/qbed/signal.h), in packets of the transport `rate`."""
+
+
+def rate_headers(family: int) -> int:
+    """Bytes of an IP packet of the transport `rate` that are no payload."""
+    return IP_BYTES[family] + UDP_BYTES + CONGESTION_BYTES

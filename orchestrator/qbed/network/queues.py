@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qbed.errors import nearest
-from qbed.lab.settings import QDISCS, QueueSettings
+from qbed.lab.settings import QDISCS, ControllerSettings, QueueSettings
 from qbed.language.problems import Problems
 from qbed.language.selectors import is_glob
 from qbed.language.source import FieldPath
@@ -49,7 +49,7 @@ def rank(key: str) -> int:
     return (3 if wide else 4) if ">" in key else (1 if wide else 2)
 
 
-def origin(settings: QueueSettings, path: FieldPath) -> Origin:
+def origin(settings: QueueSettings | ControllerSettings, path: FieldPath) -> Origin:
     """The fields that an entry gives."""
     return {name: (value, (*path, name)) for name, value in settings.given().items()}
 

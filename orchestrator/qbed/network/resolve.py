@@ -12,6 +12,7 @@ from qbed.language.problems import Problems
 from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
+from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd, LinkState, Side
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
@@ -29,7 +30,7 @@ class ResolvedLab:
 
     def __init__(self, lab: Lab, network: Network, problems: Problems) -> None:
         self.lab, self.network, self.problems = lab, network, problems
-        self._specs = Specs(problems)
+        self._specs, self._controllers = Specs(problems), ControllerSpecs(problems)
 
     @property
     def source(self) -> Source:
@@ -56,6 +57,11 @@ class ResolvedLab:
     def links(self) -> list[LinkState]:
         """The settings of every link, in the network's order."""
         return links.resolve_links(self.network, self.lab.links, self.problems)
+
+    @property
+    def smallest_mtu(self) -> int:
+        """Of all links: no packet that fits it is too large anywhere."""
+        return min((link.mtu for link in self.links), default=1500)
 
     @cached_property
     def observed(self) -> dict[LinkEnd, Any]:
@@ -142,24 +148,44 @@ class ResolvedLab:
 
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
-        """The settings of every host that the file gives, and always `sysctls` and `queue` (an Origin).
+        """The settings of every host that the file gives, and always `sysctls`, `queue` and `controller` (Origins).
 
         `kernel_at`: the field that gives the kernel.
         """
         names = self.network.hosts
-        result: dict[str, dict[str, Any]] = {name: {"sysctls": {}, "queue": _HOST_QUEUE} for name in names}
+        nothing: dict[str, Any] = {"sysctls": {}, "queue": _HOST_QUEUE, "controller": {}}
+        result: dict[str, dict[str, Any]] = {name: dict(nothing) for name in names}
         for key, settings in sorted(self.lab.hosts.items(), key=lambda item: rank(item[0])):
             path: FieldPath = ("hosts", key)
             given = settings.given()
             sysctls, queue = given.pop("sysctls", {}), given.pop("queue", None)
+            controller = given.pop("controller", None)
             queue_origin: Origin = {}
+            controller_origin: Origin = {}
             if queue is not None:
                 check_names(queue, (*path, "queue"), self.problems)
                 queue_origin = origin(queue, (*path, "queue"))
+            if controller is not None:
+                check_controller(controller, (*path, "controller"), self.problems)
+                controller_origin = origin(controller, (*path, "controller"))
             if "kernel" in given:
                 given["kernel_at"] = (*path, "kernel")
             for name in self._named(path, key, result, "host"):
                 result[name] |= given
                 result[name]["sysctls"] = result[name]["sysctls"] | sysctls
                 result[name]["queue"] = merge(result[name]["queue"], queue_origin)
+                result[name]["controller"] = result[name]["controller"] | controller_origin
         return result
+
+    @cached_property
+    def controllers(self) -> dict[str, ControllerSpec]:
+        """The controller of every host that has one."""
+        found = {}
+        for name, settings in self.hosts.items():
+            out = self.routing.primary(self.index[name])
+            state = None if out is None else self.links[out[0]]
+            end = None if state is None or out is None else (state.b if out[1] else state.a)
+            spec = self._controllers.get(settings["controller"], None if end is None else end.rate_bps)
+            if spec is not None:
+                found[name] = spec
+        return found

@@ -24,6 +24,7 @@ from qbed.plan.workloads import compile_workloads
 from qbed.schemes.declaration import registry
 
 _SIDES: tuple[Side, Side] = ("a", "b")
+_RATE_MODULE = "qrate"
 _EPOCH_NS = 2_000_000_000
 
 
@@ -48,6 +49,7 @@ class _Compiler:
 
     def plan(self) -> p.Plan:
         workloads = compile_workloads(self.resolved)
+        self.has_rate = any(workload.transport == "rate" for workload in workloads)
         queues = self.queues()
         links = self.links()
         programs = self.routing.is_host.count(False) * len(frr.programs(self.lab.frr)) if self.is_frr else 0
@@ -128,10 +130,11 @@ class _Compiler:
         return queues
 
     def modules(self) -> list[str]:
-        """The kernel modules of all schemes in use, those of queues inside others too."""
+        """The kernel modules of the schemes in use, those of queues inside others too, and of the transport `rate`."""
         specs = self.resolved.queues.values()
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
-        return sorted({module for module in map(_module, schemes) if module is not None})
+        found = {module for module in map(_module, schemes) if module is not None}
+        return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
 
     def captures(self) -> list[p.Capture]:
         found = []
@@ -176,6 +179,23 @@ class _Compiler:
             addresses=self.node_addresses(node),
             sysctls=host_sysctls(settings, self.lab.addressing, socket_buffer_bytes),
             routes=list(self.host_routes(node, host_metrics(settings))),
+            controller=self.controller(node) if self.has_rate else None,
+            reflect=settings.get("reflect", 0.0) if self.has_rate else 0.0,
+        )
+
+    def controller(self, node: int) -> p.Controller | None:
+        spec = self.resolved.controllers.get(self.names[node])
+        if spec is None:
+            return None
+        return p.Controller.model_validate(
+            {
+                "name": spec.name,
+                "parameters": spec.options.hex(),
+                "signal": spec.signal,
+                "unit": spec.unit,
+                "bits": spec.bits,
+                "forward": spec.forward,
+            }
         )
 
     def host_routes(self, node: int, metrics: dict[str, int | str]) -> Iterable[p.Route]:

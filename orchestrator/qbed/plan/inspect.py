@@ -6,8 +6,8 @@ from typing import Any
 from rich.table import Table
 
 from qbed.language.units import format_duration, format_rate, format_size
-from qbed.plan.model import Arrivals, Flows, Link, Plan, Queue
-from qbed.schemes.declaration import Scheme, registry
+from qbed.plan.model import Arrivals, Controller, Flows, Link, Plan, Queue
+from qbed.schemes.declaration import Scheme, controllers, registry
 
 Row = dict[str, Any]
 
@@ -52,7 +52,7 @@ def _node(plan: Plan, index: int) -> Row:
     tcp = node.sysctls.get("net/ipv4/tcp_congestion_control", "")
     routes = [f"{route.to} via {', '.join(via.interface for via in route.via)}" for route in node.routes]
     shown = [*routes[:3], "..."] if len(routes) > 3 else routes
-    return {
+    row = {
         "name": node.name,
         "kind": node.kind,
         "addresses": " ".join(node.addresses),
@@ -60,6 +60,20 @@ def _node(plan: Plan, index: int) -> Row:
         "tcp": tcp,
         "routes": "; ".join(shown),
     }
+    by_rate = any(workload.transport == "rate" for workload in plan.workloads)
+    return row | {"controller": _controller(node.controller)} if by_rate else row
+
+
+def _controller(controller: Controller | None) -> str:
+    """What a host's controller is and goes by, then its parameters."""
+    if controller is None:
+        return ""
+    asked: str = controller.signal
+    if asked != "rtt":
+        forward = ", forward" if controller.forward else ""
+        asked += f" of {controller.unit} in {controller.bits} bits{forward}"
+    shown = controllers()[controller.name].describe(bytes.fromhex(controller.parameters))
+    return "; ".join([f"{controller.name} by {asked}", ", ".join(f"{name} {value}" for name, value in shown.items())])
 
 
 def _link(plan: Plan, link: Link) -> Row:

@@ -58,11 +58,26 @@ class Expectation(Part):
     hops: int
 
 
+class Controller(Part):
+    """How a host finds the rate of what it sends by the transport `rate`. `parameters`: hex of what stands within
+    QRATE_A_PARAMETERS (kernel/include/uapi/qbed/qrate.h).
+    """
+
+    name: str
+    parameters: str
+    signal: Literal["rtt", "sum", "sum_squ", "max", "ind"]
+    unit: Literal["packets", "bytes", "time"]
+    bits: int
+    forward: bool
+
+
 class Node(Part):
     """A network namespace. What programs need (`environment` and what follows it) is only there where it is used.
 
     `kernel`: in a container, the machine's own (`host`) or the lab's (`qbed`), where the lab file asks for one. Without
-    it a switch runs on the lab's, and a host on the machine's where that can do the same.
+    it a switch runs on the lab's, and a host on the machine's where that can do the same. `controller` and `reflect`
+    (the probability that it sends a data packet's QCN feedback back) are there where a workload has the transport
+    `rate`.
     """
 
     name: str
@@ -73,6 +88,8 @@ class Node(Part):
     addresses: list[str]
     sysctls: dict[str, str]
     routes: list[Route]
+    controller: Controller | None = None
+    reflect: float = 0.0
     environment: dict[str, str] = {}
     folders: list[str] = []
     files: dict[str, str] = {}
@@ -138,7 +155,7 @@ class Flows(Part):
     id: int
     kind: Literal["flows"] = "flows"
     label: str
-    transport: Literal["tcp", "udp"]
+    transport: Literal["tcp", "udp", "rate"]
     pairs: list[tuple[int, int]]
     size_bytes: int | None
     start_ns: int
@@ -150,6 +167,7 @@ class Flows(Part):
     congestion_control: str | None
     rate_bps: int | None
     packet_bytes: int | None
+    payload_bytes: int | None = None
 
 
 class Arrivals(Part):
@@ -158,7 +176,7 @@ class Arrivals(Part):
     id: int
     kind: Literal["arrivals"] = "arrivals"
     label: str
-    transport: Literal["tcp"] = "tcp"
+    transport: Literal["tcp", "rate"] = "tcp"
     sources: list[int] | None
     destinations: list[int] | None
     pairs: list[tuple[int, int]] | None
@@ -171,6 +189,7 @@ class Arrivals(Part):
     port: int
     family: Literal[4, 6]
     congestion_control: str | None
+    payload_bytes: int | None = None
 
 
 class Capture(Part):

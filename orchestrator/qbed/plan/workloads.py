@@ -7,11 +7,14 @@ from qbed.errors import LabError
 from qbed.lab.workloads import Arrivals, Flow, Flows, Incast, Sizes, Udp
 from qbed.language.source import FieldPath
 from qbed.language.units import LARGEST
+from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
 from qbed.plan import model as p
 
 _FIRST_PORT = 5001
+SIGNAL_PORT = 6190
+"""Of every receiver of the transport `rate`: by it, switches know its packets (kernel/include/uapi/qbed/signal.h)."""
 MOST_ARRIVALS = 10_000_000
 
 
@@ -22,7 +25,7 @@ def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
     for number, entry in enumerate(lab.workload):
         content = entry.content
         family = content.family or (6 if lab.addressing == "ipv6" else 4)
-        common = {
+        common: dict[str, Any] = {
             "id": number,
             "label": content.label or entry.kind,
             "start_ns": content.start,
@@ -31,7 +34,13 @@ def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
             "family": family,
             "connect": getattr(content, "connect", "at start"),
             "congestion_control": getattr(content, "tcp", None),
+            "transport": "udp" if isinstance(content, Udp) else content.transport,
         }
+        if common["transport"] == "rate":
+            # What fits every link: the compiler knows them all, a sender only its own.
+            payload_bytes = resolved.smallest_mtu - rate_headers(family)
+            common |= {"port": SIGNAL_PORT, "payload_bytes": payload_bytes}
+            common |= {"connect": "at start", "congestion_control": None}
         if isinstance(content, Arrivals):
             found = p.Arrivals(**common, **_arrivals(content, resolved))
             _check_arrivals(found, resolved, ("workload", number, entry.kind))
@@ -44,9 +53,7 @@ def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
 def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab) -> dict[str, Any]:
     index = resolved.index
     pairs = [(index[a], index[b]) for a, b in flow_pairs(content, resolved.hosts) for _ in range(content.count)]
-    is_udp = isinstance(content, Udp)
     return {
-        "transport": "udp" if is_udp else "tcp",
         "pairs": pairs,
         "size_bytes": content.size,
         "spread_ns": getattr(content, "spread", 0),

@@ -19,7 +19,7 @@ from qbed.plan.ports import port_names
 from qbed.results import tables
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
-from qbed.results.ideal import ideal_tcp_ns, ideal_udp_ns
+from qbed.results.ideal import ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.schemes.declaration import registry
 from qbed.substrates.console import complaints
 from qbed.telemetry.records import Counters, RecordError, Row, read_counters, read_done, read_rows
@@ -61,6 +61,8 @@ def _store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     _write(into, "queues", [taps.queues(counters)])
     if plan.flow_interval_ns:
         _write(into, "tcp_info", _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
+    if (out / "rates.ndjson").exists():
+        _write(into, "rates", _batches(tables.RATES, number, read_rows(out / "rates.ndjson"), "rates.ndjson"))
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
         _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes.ndjson"))
@@ -214,6 +216,9 @@ class _Flows:
             return ideal_udp_ns(
                 there, size, family=family, packet_bytes=workload.packet_bytes, rate_bps=workload.rate_bps
             )
+        if workload.transport == "rate":
+            assert workload.payload_bytes is not None
+            return ideal_rate_ns(there, size, family=family, payload_bytes=workload.payload_bytes)
         stamps = all(self._plan.nodes[node].sysctls.get("net/ipv4/tcp_timestamps", "1") != "0" for node in (src, dst))
         return ideal_tcp_ns(
             there, back, size, family=family, handshake=workload.connect == "at start", timestamps=stamps

@@ -17,11 +17,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from qbed.network.frames import ETHERNET_BYTES
+from qbed.network.frames import ETHERNET_BYTES, IP_BYTES, UDP_BYTES, rate_headers
 from qbed.plan.model import Path
 
-IP_HEADER = {4: 20, 6: 40}
-TCP_HEADER, UDP_HEADER = 20, 8
+TCP_HEADER = 20
 TIMESTAMP_OPTION = 12
 SYN_OPTIONS = {True: 20, False: 12}  # MSS 4, SACK-permitted 2 (+ time stamp 10), window scale 3, padding
 
@@ -52,7 +51,7 @@ def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: fl
 
 def ideal_tcp_ns(there: Path, back: Path, size: int, *, family: int, handshake: bool, timestamps: bool) -> int:
     """The ideal FCT of a TCP flow in ns (rounded to nearest)."""
-    headers = ETHERNET_BYTES + IP_HEADER[family] + TCP_HEADER
+    headers = ETHERNET_BYTES + IP_BYTES[family] + TCP_HEADER
     pure = headers + timestamps * TIMESTAMP_OPTION
     mss = there.mtu - (pure - ETHERNET_BYTES)
     count, last = divmod(size, mss)
@@ -65,8 +64,15 @@ def ideal_tcp_ns(there: Path, back: Path, size: int, *, family: int, handshake: 
 
 def ideal_udp_ns(there: Path, size: int, *, family: int, packet_bytes: int, rate_bps: int) -> int:
     """The ideal FCT of a constant-bit-rate UDP flow in ns: its own spacing, then the path."""
-    headers = ETHERNET_BYTES + IP_HEADER[family] + UDP_HEADER
+    headers = ETHERNET_BYTES + IP_BYTES[family] + UDP_BYTES
     count, last = divmod(size, packet_bytes)
     return round(
         train_ns(_hops(there), 0, headers + packet_bytes, count, last and headers + last, packet_bytes * 8e9 / rate_bps)
     )
+
+
+def ideal_rate_ns(there: Path, size: int, *, family: int, payload_bytes: int) -> int:
+    """The ideal FCT of a flow of the transport `rate` in ns: as fast as its path takes it, whatever its controller."""
+    headers = ETHERNET_BYTES + rate_headers(family)
+    count, last = divmod(size, payload_bytes)
+    return round(train_ns(_hops(there), 0, headers + payload_bytes, count, last and headers + last))

@@ -128,6 +128,15 @@ TCP_INFO = _schema(
     },
 )
 
+RATES = _schema(
+    "rates",
+    {
+        "flow": pa.int32(),
+        **_ints("time_ns", "rate_bps", "rtt_ns", "min_rtt_ns", "signal", "feedbacks"),
+        **_ints("sent_bytes", "acked_bytes", "inflight_bytes", "retransmits", "timeouts"),
+    },
+)
+
 ROUTES = _schema(
     "routes",
     {
@@ -165,6 +174,7 @@ SCHEMAS: dict[str, Any] = {
     "queue_series": QUEUE_SERIES,
     "queue_events": QUEUE_EVENTS,
     "tcp_info": TCP_INFO,
+    "rates": RATES,
     "routes": ROUTES,
 }
 _TAKEN = {"cell", FILES, SEAL, *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}

@@ -286,7 +286,7 @@ mod tests {
             (with("name", json!("a\0b")), "it has no name"),
             (with("signal", json!("mean")), "unknown variant `mean`"),
             (with("gain", json!(1)), "unknown field `gain`"),
-            (workload("payload_bytes", json!(0)), "payload_bytes is not in 1..65000"),
+            (workload("payload_bytes", json!(0)), "payload_bytes is not in 1..65419"),
             (workload("connect", json!("before")), "only TCP"),
             (
                 refusal(|plan| plan["nodes"][2]["reflect"] = json!(1.5)),

@@ -22,7 +22,7 @@ from qbed.telemetry.wall import FILE
 RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
 """What of a flow only its receiver knows."""
 SHOWN = 3
-ROUTES = "routes.ndjson"
+TCP_INFO, RATES, ROUTES = "tcpinfo.ndjson", "rates.ndjson", "routes.ndjson"
 
 
 def gather(folder: Path, plan: Plan, placement: Placement) -> None:
@@ -33,9 +33,9 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     end_ns = _ends(folder, plan, parts)
     _write(out / "flows.ndjson", merged_flows(plan, parts))
     if plan.flow_interval_ns:
-        _write(
-            out / "tcpinfo.ndjson", heapq.merge(*map(_tcp_info, parts), key=lambda row: (row["time_ns"], row["flow"]))
-        )
+        for name in (TCP_INFO, *([RATES] if any((part / RATES).exists() for part in parts) else [])):
+            series = (read_rows(part / name) for part in parts)
+            _write(out / name, heapq.merge(*series, key=lambda row: (row["time_ns"], row["flow"])))
     if any((part / ROUTES).exists() for part in parts):
         _write(out / ROUTES, heapq.merge(*(read_rows(part / ROUTES) for part in parts), key=lambda row: row["time_ns"]))
     with (out / "taps.bin").open("wb") as whole:
@@ -102,13 +102,10 @@ def _one_flow(rows: dict[str, Row]) -> Row:
     merged = sender | {name: receiver[name] for name in RECEIVERS_WORD if name in receiver}
     if sender["status"] != "failed" and receiver["status"] == "failed":
         return merged | {"status": "failed", "error": receiver.get("error")}
-    if sender["status"] != "failed" and sender["size_bytes"] is not None and sender["transport"] == "tcp":
+    if sender["status"] != "failed" and sender["size_bytes"] is not None and sender["transport"] != "udp":
         merged["status"] = "running" if merged["end_ns"] is None else "complete"
-    return merged
-
-
-def _tcp_info(part: Path) -> Iterator[Row]:
-    return read_rows(part / "tcpinfo.ndjson")
+    # The receiver of a flow without a size cannot tell the last byte so far from the last one.
+    return merged | {"end_ns": None} if merged["status"] == "running" else merged
 
 
 def merged_counters(plan: Plan, parts: list[dict[str, Any]], host_kernel: Collection[int]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class _Placer:
         self._plan, self._machine, self._dilation = plan, machine, dilation
         self._asked = {i: node.kernel for i, node in enumerate(plan.nodes) if node.kind == "host"}
         self._controls = self._congestion_controls()
+        self._rate = self._by_rate()
         self._errors: list[str] = []
 
     def place(self) -> Placement:
@@ -91,8 +92,21 @@ class _Placer:
                 found[node].add(workload.congestion_control)
         return found
 
+    def _by_rate(self) -> set[int]:
+        """The hosts at an end of the transport `rate`, which is a module of the lab's kernel."""
+        found: set[int] = set()
+        for workload in self._plan.workloads:
+            if workload.transport != "rate":
+                continue
+            found.update(node for pair in workload.pairs or () for node in pair)
+            for ends in ("sources", "destinations"):
+                found.update(getattr(workload, ends, None) or ())
+        return found
+
     def _lacks(self, node: int) -> str | None:
         """What the machine's kernel lacks for this host, or None."""
+        if node in self._rate:
+            return "the machine's kernel has no transport `rate`"
         missing = sorted(self._controls[node] - self._machine.congestion_controls)
         if missing:
             return f"the machine's kernel has no {', '.join(missing)}"
@@ -116,7 +130,9 @@ class _Placer:
                 yield link.b.node if link.a.node == node else link.a.node
 
     def _refuse(self, node: int, lacks: str) -> None:
-        remedy = "expected `kernel: qbed` or `auto`, or load the module (`modprobe tcp_NAME`)"
+        remedy = "expected `kernel: qbed` or `auto`"
+        if node not in self._rate:
+            remedy += ", or load the module (`modprobe tcp_NAME`)"
         self._errors.append(self._message(node, f"host {self._name(node)}: {lacks}; {remedy}"))
 
     def _check_links(self, on_host: set[int]) -> None:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which controller with which parameters every host has, for flows of the transport `rate`.
+
+As with queues (`qbed.network.queues`) the more specific key wins, field by field, and a parameter that only other
+controllers have is not used, and warned about, so that the controller can be an axis of a campaign.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from qbed.errors import nearest
+from qbed.lab.settings import CONTROLLER_FIELDS, ControllerSettings
+from qbed.language.problems import Problems
+from qbed.language.source import FieldPath
+from qbed.network.queues import Origin
+from qbed.schemes.declaration import Controller, controllers
+
+
+@dataclass(frozen=True)
+class ControllerSpec:
+    """A controller: its parameters as netlink carries them, and what its flows ask the switches for."""
+
+    name: str
+    options: bytes
+    signal: str = "rtt"
+    unit: str = "packets"
+    bits: int = 32
+    forward: bool = False
+
+
+def check_controller(settings: ControllerSettings, path: FieldPath, problems: Problems) -> None:
+    """Every field is a known one, the controller exists."""
+    known = {name for controller in controllers().values() for name in controller.by_name}
+    for name in settings.model_extra or {}:
+        if name not in known:
+            problems.error((*path, name), f"unknown field{nearest(name, known | CONTROLLER_FIELDS)}", at_key=True)
+    if settings.name is not None and settings.name not in controllers():
+        text = f"no controller is called `{settings.name}`{nearest(settings.name, controllers())}"
+        problems.error((*path, "name"), text)
+
+
+class ControllerSpecs:
+    """Makes hosts' controllers from their settings; equal settings at links of equal rates share one."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self._made: dict[Any, ControllerSpec | None] = {}
+
+    def get(self, settings: Origin, link_bps: int | None) -> ControllerSpec | None:
+        """The controller of a host whose link sends at this rate; None if there is none, or the settings are wrong."""
+        key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), link_bps)
+        if key not in self._made:
+            self._made[key] = self._make(settings, link_bps)
+        return self._made[key]
+
+    def _make(self, settings: Origin, link_bps: int | None) -> ControllerSpec | None:
+        controller = controllers().get(settings["name"][0]) if "name" in settings else None
+        if controller is None:
+            return None
+        values = self._parameters(controller, settings)
+        if values is None:
+            return None
+        try:
+            options = controller.options(values, link_bps)
+        except ValueError as error:  # parameters that contradict each other: at the last of those that are given
+            given = [name for name in settings if name in values]
+            self.problems.error(settings[given[-1] if given else "name"][1], str(error))
+            return None
+        asked = {name: settings[name][0] for name in ("signal", "unit", "bits") if name in settings}
+        if asked.get("signal", "rtt") != "rtt" and "signal" not in controller.inputs:
+            self.problems.warn(settings["signal"][1], f"the controller `{controller.name}` goes by no signal: not used")
+        forward = settings["forward"][0] == "on" if "forward" in settings else False
+        return ControllerSpec(controller.name, options, **asked, forward=forward)
+
+    def _parameters(self, controller: Controller, settings: Origin) -> dict[str, Any] | None:
+        """Those that are given, in base units; None if some are wrong."""
+        values = {}
+        complete = True
+        for name, (value, path) in settings.items():
+            declared = [other for other in controllers().values() if name in other.by_name]
+            if name in CONTROLLER_FIELDS or not declared:
+                continue
+            own = name in controller.by_name
+            if not own:
+                self.problems.warn(path, f"the controller `{controller.name}` has no parameter `{name}`: not used")
+            try:
+                parsed = (controller if own else declared[0]).parse(name, value)
+            except ValueError as error:
+                self.problems.error(path, str(error))
+                complete = False
+                continue
+            if own:
+                values[name] = parsed
+        return values if complete else None
