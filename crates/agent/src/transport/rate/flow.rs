@@ -88,14 +88,16 @@ pub struct RateRow {
 }
 
 impl RateRow {
-    pub fn new(time_ns: i64, sender: &FlowState) -> Self {
+    /// `asks`: whether the flow asks switches for a signal.
+    pub fn new(time_ns: i64, sender: &FlowState, asks: bool) -> Self {
         Self {
             flow: sender.flow,
             time_ns,
             rate_bps: sender.rate_bps,
             rtt_ns: sender.rtt_ns,
             min_rtt_ns: sender.min_rtt_ns,
-            signal: sender.signal,
+            // What does not fit (2^64-1) is as much as a table's column holds.
+            signal: sender.signal.filter(|_| asks).map(|signal| signal.min(i64::MAX as u64)),
             feedbacks: sender.feedbacks,
             sent_bytes: sender.sent_bytes,
             acked_bytes: sender.acked_bytes,

@@ -9,6 +9,7 @@ use crate::failure::{Of, Result};
 use crate::netlink::generic;
 use crate::netlink::rate::{FlowState, NewFlow, Qrate, Role, MODULE};
 use crate::netlink::{Batch, Netlink};
+use crate::plan::controller::Signal;
 use crate::plan::workload::{Connect, Workload};
 use crate::plan::Plan;
 use crate::results::files;
@@ -165,8 +166,14 @@ impl Rate {
         }
         rows.sort_by_key(|state| state.flow);
         let time_ns = world.now_since_epoch();
-        let mut written = rows.iter().map(|state| files::line(series, &RateRow::new(time_ns, state)));
-        written.try_for_each(|line| line).of(|| "out/rates.ndjson".into())
+        for state in &rows {
+            let Some(index) = find(&self.flows, state.flow) else { continue };
+            let controller = &world.plan.nodes[self.flows[index].local.spec.src].controller;
+            let asks = controller.as_ref().is_some_and(|controller| controller.signal != Signal::Rtt);
+            let row = RateRow::new(time_ns, state, asks);
+            files::line(series, &row).of(|| "out/rates.ndjson".into())?;
+        }
+        Ok(())
     }
 
     /// Asks the module of every flow with an end here.
@@ -175,7 +182,7 @@ impl Rate {
         let flows = &mut self.flows;
         for (node, netlink) in &self.sockets {
             let each = |role, state: FlowState| {
-                let Ok(index) = flows.binary_search_by_key(&state.flow, |flow| flow.local.id) else { return };
+                let Some(index) = find(flows, state.flow) else { return };
                 match role {
                     Role::Sender => flows[index].sender = Some(state),
                     Role::Receiver => flows[index].receiver = Some(state),
@@ -185,6 +192,10 @@ impl Rate {
         }
         Ok(())
     }
+}
+
+fn find(flows: &[Flow], number: u32) -> Option<usize> {
+    flows.binary_search_by_key(&number, |flow| flow.local.id).ok()
 }
 
 fn asked(world: &World<'_>, node: usize) -> String {

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transport `rate` in the real guest: paced to the nanosecond, reliable, counted, the same at every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from qbed.results.cell import store_cell
+
+RunCell = Callable[..., Any]
+DUMBBELL = """
+name: rate
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 10 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: BUFFER}}
+hosts: {default: {controller: {name: fixed, rate: RATE}}, h2: {controller: {rate: 3 Gbit/s}}}
+addressing: FAMILY
+workload:
+WORKLOAD
+observe: {queues: 100 us, flows: 1 ms}
+duration: 20 ms
+"""
+
+
+def dumbbell(workload: str, rate: str = "4 Gbit/s", family: str = "ipv4", buffer: str = "128 KB") -> str:
+    return (
+        DUMBBELL.replace("BUFFER", buffer)
+        .replace("FAMILY", family)
+        .replace("RATE", rate)
+        .replace("WORKLOAD", "".join(f"  - {line}\n" for line in workload.splitlines()))
+    )
+
+
+def stored(cell: Any, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
+    """The cell's row, and its tables."""
+    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
+
+    def table(name: str) -> list[dict[str, Any]]:
+        with pa.memory_map(str(folder / f"{name}.arrow")) as file:
+            found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
+        return found
+
+    return row, table
+
+
+HEADERS = {"ipv4": 20 + 8 + 88, "ipv6": 40 + 8 + 88}
+HOP_NS = 1514 * 8 / 10 + 5_000
+PACKETS = 700
+
+
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+def test_rates_equal_arithmetic(run_cell: RunCell, tmp_path: Path, family: str) -> None:
+    size = PACKETS * (1500 - HEADERS[family])
+    # One after the other: no packet waits for another's.
+    workload = f"flow: {{from: h1, to: h3, size: {size} B, transport: rate}}\n"
+    workload += f"flow: {{from: h2, to: h4, size: {size} B, transport: rate, start: 5 ms}}"
+    cell = run_cell(dumbbell(workload, family=family))
+    row, table = stored(cell, tmp_path)
+    assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
+    flows = table("flows")
+    for flow, rate_bps in zip(flows, (4 * 10**9, 3 * 10**9), strict=True):
+        assert abs(flow["fct_ns"] - (PACKETS - 1) * 1500 * 8e9 / rate_bps - 3 * HOP_NS) <= 2
+        assert abs(flow["ideal_fct_ns"] - (PACKETS - 1) * 1514 * 0.8 - 3 * HOP_NS) <= 1
+    known = ("status", "transport", "congestion_control", "dst_port", "received_bytes", "sent_bytes")
+    for flow in flows:
+        assert [flow[name] for name in known] == ["complete", "rate", "fixed", 6190, size, size]
+        assert (flow["segments_sent"], flow["segments_received"], flow["retransmits"]) == (PACKETS, PACKETS, 0)
+    rates = table("rates")
+    assert [(r["flow"], r["time_ns"]) for r in rates] == [(0, 0), (0, 10**6), (0, 2 * 10**6)] + [
+        (1, ms * 10**6) for ms in (5, 6, 7)
+    ]
+    assert {(r["flow"], r["rate_bps"], r["signal"]) for r in rates} == {(0, 4 * 10**9, None), (1, 3 * 10**9, None)}
+    # Before the sample at 1 ms, at 4 Gbit/s: one packet each 3 us, the first at 0; another leaves at this very instant.
+    assert rates[1]["sent_bytes"] // cell.plan.workloads[0].payload_bytes in (334, 335)
+
+
+def test_what_is_lost_is_sent_anew(run_cell: RunCell, tmp_path: Path) -> None:
+    workload = "flows: {pairs: [[h1, h3], [h2, h4]], size: 1 MB, transport: rate}"
+    cell = run_cell(dumbbell(workload, rate="9 Gbit/s", buffer="20 packets"))
+    row, table = stored(cell, tmp_path)
+    assert (row["status"], row["flows_complete"]) == ("complete", 2)
+    lost = [flow["segments_sent"] - flow["segments_received"] for flow in table("flows")]
+    assert sum(lost) == row["dropped_packets"] > 50
+    assert [flow["retransmits"] for flow in table("flows")] >= lost
+    assert row["bottleneck"] == "s1>s2"
+
+
+def test_a_flow_without_a_size_ends_at_its_stop(run_cell: RunCell) -> None:
+    workload = "flow: {from: h1, to: h3, size: unlimited, stop: 6 ms, start: 4 ms, transport: rate}\n"
+    workload += "flow: {from: h1, to: h4, transport: rate}\n"
+    workload += "flow: {from: h2, to: h4, size: 100 MB, stop: 5 ms, transport: rate}"
+    stopped, endless, cut = run_cell(dumbbell(workload)).flows()
+    # From 4 ms on a packet each 3 us, up to but not at 6 ms.
+    assert (stopped["status"], stopped["segments_sent"]) == ("complete", 667)
+    assert 6_000_000 < stopped["end_ns"] < 6_100_000
+    assert (endless["status"], endless["end_ns"]) == ("running", None)
+    assert (cut["status"], cut["end_ns"]) == ("running", None)
+    assert cut["received_bytes"] == 1250 * 1384
+
+
+def test_all_transports_side_by_side_are_equal_files_at_every_run(run_cell: RunCell) -> None:
+    workload = (
+        "arrivals: {from: h1..h2, to: h3..h4, interval: 100 us, size: {uniform: [1 KB, 100 KB]}, transport: rate}\n"
+        "flow: {from: h3, to: h1, size: 500 KB}\nudp: {from: h2, to: h4, rate: 1 Gbit/s}\n"
+        "flow: {from: h2, to: h4, size: 300 KB, transport: rate, label: to the same port}"
+    )
+    first, second, other = (run_cell(dumbbell(workload, rate="9 Gbit/s", family="both"), seed) for seed in (7, 7, 8))
+    assert "rates.ndjson" in first.digest() and first.digest() == second.digest()
+    assert first.digest()["flows.ndjson"] != other.digest()["flows.ndjson"]
+    by_rate = [flow for flow in first.flows() if flow["transport"] == "rate"]
+    assert len(by_rate) > 100
+    assert len({(flow["src"], flow["src_port"]) for flow in by_rate}) == len(by_rate)
+    assert all(flow["status"] == "complete" for flow in by_rate if flow["start_ns"] < 15_000_000)
