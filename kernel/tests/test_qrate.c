@@ -30,8 +30,8 @@ static void pace_does_not_drift(u64 rate)
 static void pace_follows_a_rate(void)
 {
 	struct qrate_pace pace = {};
-	long double exact = 0;
 	int i;
+	long double exact = 0;
 
 	for (i = 0; i < 100000; i++) {
 		u64 rate = 1000000 + random_below(100000000000ull);
