@@ -31,12 +31,12 @@ static void pace_follows_a_rate(void)
 {
 	struct qrate_pace pace = {};
 	int i;
-	long double exact = 0;
+	double exact = 0;
 
 	for (i = 0; i < 100000; i++) {
 		u64 rate = 1000000 + random_below(100000000000ull);
 
-		exact += 1500 * 8e9L / rate;
+		exact += 1500 * 8e9 / rate;
 		qrate_pace_sent(&pace, 1500, rate);
 		EXPECT(pace.carry < pace.rate_bps);
 	}
