@@ -84,7 +84,7 @@ def packets() -> list[dict[str, Any]]:
     return [
         vector("data, IPv4", 4, DATA_FIELDS, b"payload"),
         vector("data, IPv6", 6, DATA_FIELDS, b"payload"),
-        vector("the last data of a flow, reflected, IPv4", 4, reflected, bytes(1412)),
+        vector("the last data of a flow, reflected, IPv4", 4, reflected, bytes(1384)),
         vector("acknowledgement, IPv4", 4, ACK_FIELDS, ports=back),
         vector("acknowledgement, IPv6", 6, ACK_FIELDS, ports=back),
         vector("feedback, IPv4", 4, FEEDBACK_FIELDS, ports=back),

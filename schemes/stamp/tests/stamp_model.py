@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stamp once more, in exact fractions: bins by their definition, queues by what came and went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from qbed.telemetry.congestion import Kind, Type, Unit
+
+from datagrams import Seen
+
+FRAME = 1514
+
+
+@dataclass(frozen=True)
+class Port:
+    """A queue's parameters; `buffer` and `threshold` in packets."""
+
+    rate_bps: int
+    buffer: int = 200
+    threshold: int = 65
+    at_enqueue: bool = False
+    count_own: bool = False
+    exponent: int = 1
+    fine_at_full: bool = False
+    middle: bool = False
+    reverse: bool = True
+
+    def full(self, unit: int) -> int:
+        length = self.buffer * FRAME
+        return {Unit.PACKETS: self.buffer, Unit.BYTES: length, Unit.NS: length * 8 * 10**9 // self.rate_bps}[Unit(unit)]
+
+    def edges(self, unit: int, bits: int) -> list[int]:
+        """The least length of every bin, and behind the last one what is more than any."""
+        n, full = 2**bits, self.full(unit)
+        shares = [Fraction(i, n) ** self.exponent for i in range(n)]
+        if self.fine_at_full:
+            shares = [1 - Fraction(n - i, n) ** self.exponent for i in range(n)]
+        return [*(ceil(share * full) for share in shares), full + 1]
+
+    def quantized(self, unit: int, bits: int, length: int) -> int:
+        full = self.full(unit)
+        length = min(length, full)
+        if bits > 16:
+            assert full < 2**bits and self.exponent == 1, "the model's lists would be too long"
+            return length
+        edges = self.edges(unit, bits)
+        least, following = max(edge for edge in edges if edge <= length), min(edge for edge in edges if edge > length)
+        return (least + following - 1) // 2 if self.middle else least
+
+    def part(self, sent: Seen, waiting: list[Seen], waited_ns: int) -> int | None:
+        """What is added for a packet; None: nothing."""
+        header = sent.header
+        if header.kind == Kind.NONE or header.type == Type.FEEDBACK:
+            return None
+        if header.type == Type.ACK and not self.reverse:
+            return None
+        counted = [*waiting, sent] if self.count_own else waiting
+        if header.kind == Kind.IND:
+            return int(len(counted) > self.threshold)
+        octets = sum(packet.length for packet in counted)
+        own = sent.length if self.count_own else 0
+        time = waited_ns + own * 8 * 10**9 // self.rate_bps
+        if self.at_enqueue:
+            time = octets * 8 * 10**9 // self.rate_bps
+        lengths = {Unit.PACKETS: len(counted), Unit.BYTES: octets, Unit.NS: time}
+        return self.quantized(header.unit, header.bits, lengths[Unit(header.unit)])
+
+
+def folded(kind: int, signal: int, part: int) -> int:
+    if kind == Kind.SUM:
+        return min(signal + part, 2**128 - 1)
+    if kind == Kind.SUM_SQU:
+        return min(signal + part**2, 2**128 - 1)
+    return max(signal, part)
+
+
+def expected(port: Port, came: list[Seen], went: list[Seen]) -> list[Seen]:
+    """The packets as they leave, from those that `came` in at their times and the times at which they `went`."""
+    assert [packet.header.sequence for packet in came] == [packet.header.sequence for packet in went]
+    found = []
+    for number, (entered, left) in enumerate(zip(came, went, strict=True)):
+        if port.at_enqueue:
+            waiting = [one for one, gone in zip(came[:number], went, strict=False) if gone.time_ns > entered.time_ns]
+        else:
+            waiting = [one for one in came[number + 1 :] if one.time_ns < left.time_ns]
+        header = entered.header
+        part = port.part(entered, waiting, left.time_ns - entered.time_ns)
+        if part is not None:
+            signal = folded(header.kind, header.signal, part)
+            header = header._replace(signal=signal, hops=min(255, header.hops + 1))
+        found.append(left._replace(payload=header.pack() + entered.payload[88:]))
+    return found

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stamp, packet by packet: datagrams through two slow queues, against the model and what was captured on the way."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stamp_model import Port, expected
+
+from qbed.telemetry.congestion import PORT, Header, Kind, Type, Unit, parse
+
+from cells import Observed
+from datagrams import SENDER, Bench, Datagram, Seen, ones_sum, padded
+
+ROOT = Path(__file__).parents[3]
+VECTORS = json.loads((ROOT / "tests/wire/vectors.json").read_text())["packets"]
+LAB = """
+name: stamp
+topology: {{dumbbell: {{left: 1, right: 1}}}}
+links:
+  default: {{rate: 10 Gbit/s, delay: 5 us}}
+  bottleneck: {{rate: 1 Gbit/s}}
+  right: {{rate: 400 Mbit/s}}
+switches: {{default: {{scheme: stamp, buffer: 200 packets{extra}}}}}
+hosts: {{default: {{queue: 1000 packets}}}}
+addressing: both
+duration: 1 s
+"""
+ADDRESSES = {4: ("10.0.0.1", "10.0.0.2"), 6: ("fd00::1", "fd00::2")}
+"""Of h1 and of h2."""
+
+
+@pytest.fixture
+def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
+    """bench(extra): a context in which the lab is up, with these further parameters of its switches."""
+
+    @contextmanager
+    def up(extra: str = "") -> Iterator[Bench]:
+        with live_lab(LAB.format(extra=extra)) as lab:
+            yield Bench(lab, tmp_path / "live")
+
+    return up
+
+
+def asked(bits: tuple[int, ...]) -> Iterator[Header]:
+    """Every kind in every unit and in every number of bits, over and over."""
+    kinds = (Kind.SUM, Kind.SUM_SQU, Kind.MAX, Kind.IND)
+    for number, (width, unit, kind) in enumerate(itertools.cycle(itertools.product(bits, Unit, kinds))):
+        yield Header(kind=kind, unit=unit, bits=width, sequence=number, flow=7, time=number)
+
+
+def burst(
+    count: int, bits: tuple[int, ...] = (1, 4, 8, 32), family: int | None = None, kind: Type = Type.DATA, **said: int
+) -> list[Datagram]:
+    """Of several lengths; `family`: of one, instead of both in turn; `said`: in all headers."""
+    found = []
+    for header in itertools.islice(asked(bits), count):
+        source, destination = ADDRESSES[family or (4, 6)[header.sequence // 5 % 2]]
+        payload = padded(header._replace(type=kind, **said), 200 + 37 * header.sequence % 1200)
+        if kind == Type.DATA:
+            found.append(Datagram(destination, payload))
+        else:
+            found.append(Datagram(source, payload, port=SENDER, source=PORT))
+    return found
+
+
+def told(found: list[Seen]) -> list[tuple[int, int, int]]:
+    return [(packet.header.sequence, packet.header.hops, packet.header.signal) for packet in found]
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "as the paper": {},
+    "the middle of a bin": {"middle": True},
+    "the own packet counts": {"count_own": True},
+    "on entering": {"at_enqueue": True},
+    "on entering, with the own packet": {"at_enqueue": True, "count_own": True},
+    "squared bins": {"exponent": 2},
+    "squared bins, fine at a full buffer, their middle": {"exponent": 2, "fine_at_full": True, "middle": True},
+}
+
+
+def yaml_of(settings: dict[str, Any]) -> str:
+    said = {True: "on", False: "off"}
+    return "".join(f", {name}: {said.get(v, v) if isinstance(v, bool) else v}" for name, v in settings.items())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_two_queues_add_themselves(bench: Callable[..., Any], name: str) -> None:
+    settings = SETTINGS[name]
+    bits = (1, 4, 8) if "exponent" in settings else (1, 4, 8, 32)
+    with bench(yaml_of(settings)) as lab:
+        lab.capture({"s1": "eth0 eth1", "s2": "eth0 eth1"})
+        lab.listen("h2")
+        datagrams = burst(180, bits=bits)
+        lab.send("h1", datagrams)
+        lab.sleep()
+        statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth0"))]
+    came, between, arrived, went = (
+        [one for one in lab.captured(*end) if one.ports == (SENDER, PORT)]
+        for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth1"), ("s2", "eth0"))
+    )
+    assert len(went) == 180
+    first = expected(Port(10**9, **settings), came, between)
+    assert told(between) == told(first)
+    assert told(went) == told(expected(Port(4 * 10**8, **settings), arrived, went))
+    # both were queues indeed, and everything else of the packets is as it was
+    assert max(packet.header.signal for packet in between if packet.header.kind == Kind.MAX) > 50
+    assert [one.payload for one in between] == [one.payload for one in first] == [one.payload for one in arrived]
+    assert all(packet.whole and packet.checksum for packet in [*came, *between, *went])
+    # a receiver takes only what its checksum holds for
+    assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in went]
+    assert [found["stamped"] for found in statistics] == [180, 180]
+    assert all(
+        found[other] == 0
+        for found in statistics
+        for other in ("left_out", "unknown_version", "too_short", "malformed", "no_rate", "no_memory", "dropped")
+    )
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+def test_acknowledgements_go_on_adding_unless_the_way_back_is_left_out(
+    bench: Callable[..., Any], reverse: bool
+) -> None:
+    with bench(yaml_of({"reverse": reverse})) as lab:
+        lab.listen("h1", SENDER)
+        lab.send("h2", burst(60, kind=Type.ACK, hops=3, signal=9, echo_signal=9, echo_hops=3))
+        lab.sleep()
+        statistics = lab.statistics("s2", "eth1")
+    received = [parse(payload) for *_, payload in lab.received("h1", SENDER)]
+    assert len(received) == 60
+    assert {(header.echo_signal, header.echo_hops) for header in received} == {(9, 3)}
+    assert {header.hops for header in received} == ({5} if reverse else {3})
+    assert all(header.signal >= 9 if reverse else header.signal == 9 for header in received)
+    assert (max(header.signal for header in received) > 1000) == reverse
+    assert (statistics["stamped"], statistics["left_out"]) == ((60, 0) if reverse else (0, 60))
+
+
+VECTORS = json.loads((ROOT / "tests/wire/vectors.json").read_text())["packets"]
+
+
+def ethernet(packet: bytes, tags: int = 0) -> bytes:
+    kind = b"\x08\x00" if packet[0] >> 4 == 4 else b"\x86\xdd"
+    tagged = b"".join(struct.pack("!HH", 0x8100, 5 + number) for number in range(tags))
+    return bytes.fromhex("02000000ffff02000000eeee") + tagged + kind + packet
+
+
+def with_options(packet: bytes) -> bytes:
+    """Four bytes of IPv4 options."""
+    total = struct.unpack_from("!H", packet, 2)[0] + 4
+    return b"\x46\0" + struct.pack("!H", total) + packet[4:20] + b"\x01\x01\x01\0" + packet[20:]
+
+
+def with_extension(packet: bytes) -> bytes:
+    """An IPv6 header of destination options."""
+    length = struct.unpack_from("!H", packet, 4)[0] + 8
+    return packet[:4] + struct.pack("!HBB", length, 60, 64) + packet[8:40] + b"\x11\0\x01\x04\0\0\0\0" + packet[40:]
+
+
+def changed(packet: bytes, at: int, value: bytes) -> bytes:
+    return packet[:at] + value + packet[at + len(value) :]
+
+
+def cases() -> Iterator[tuple[bytes, int, bool]]:
+    """Frames, where their UDP header begins, and whether a queue adds itself."""
+    for vector in VECTORS:
+        asks = vector["verdict"] == "header" and vector["header"]["kind"] and vector["header"]["type"] != Type.FEEDBACK
+        yield ethernet(bytes.fromhex(vector["packet"])), 14 + vector["payload_at"] - 8, bool(asks)
+    ipv4, ipv6 = (bytes.fromhex(vector["packet"]) for vector in VECTORS[:2])
+    for tags in (1, 2):
+        yield ethernet(ipv4, tags), 14 + 4 * tags + 20, True
+        yield ethernet(ipv6, tags), 14 + 4 * tags + 40, True
+    yield ethernet(with_options(ipv4)), 14 + 24, True
+    yield ethernet(with_extension(ipv6)), 14 + 48, True
+    yield ethernet(changed(ipv4, 6, b"\x20\0")), 14 + 20, False  # the first fragment
+    yield ethernet(changed(ipv4, 6, b"\0\x10")), 14 + 20, False  # a later one
+    yield ethernet(changed(ipv4, 9, b"\x11\xff\xff")), 14 + 20, True  # a broken IP checksum is not ours to judge
+    yield ethernet(changed(ipv4, 9, b"\x06")), 14 + 20, False  # TCP
+    yield ethernet(changed(ipv4, 22, b"\x18\x2d")), 14 + 20, False  # to another port
+    yield ethernet(changed(ipv4, 24, b"\0\x07")), 14 + 20, False  # a UDP length that is none
+    yield ethernet(changed(ipv4, 24, b"\xff\xff")), 14 + 20, False  # one beyond the packet
+    yield ethernet(ipv4[:40]), 14 + 20, False  # a packet that is cut off
+    yield ethernet(changed(ipv4, 26, b"\0\0")), 14 + 20, True  # without a checksum
+
+
+def test_every_form_of_packet_by_itself(bench: Callable[..., Any]) -> None:
+    """Frames straight into the queue of s1: what is no header of ours leaves as it came."""
+    given = list(cases())
+    with bench(", count_own: on") as lab:
+        lab.capture({"s1": "eth1"}, "not icmp6")
+        lab.send_frames("s1", "eth1", [frame for frame, *_ in given])
+        lab.sleep()
+        found = lab.statistics("s1", "eth1")
+    left = lab.frames("s1", "eth1")
+    assert len(left) == len(given)
+    for (before, udp, asks), after in zip(given, left, strict=True):
+        if not asks:
+            assert after == before
+            continue
+        header, now = parse(before[udp + 8 :]), parse(after[udp + 8 :])
+        assert now.signal > 0 or header.kind == Kind.IND
+        assert now == header._replace(signal=now.signal, hops=min(255, header.hops + 1))
+        assert after[: udp + 6] + after[udp + 96 :] == before[: udp + 6] + before[udp + 96 :]
+        if before[udp + 6 : udp + 8] == b"\0\0":
+            assert after[udp + 6 : udp + 8] == b"\0\0"
+        else:
+            assert ones_sum(after[udp:]) == ones_sum(before[udp:])
+    verdicts = [vector["verdict"] for vector in VECTORS]
+    assert found["stamped"] == sum(asks for *_, asks in given) == 14
+    assert found["left_out"] == 3
+    for statistic, verdict in {"unknown_version": "unknown version", "too_short": "too short"}.items():
+        assert found[statistic] == verdicts.count(verdict)
+    assert found["malformed"] == verdicts.count("malformed")
+
+
+def test_a_checksum_that_is_none_stays_none(bench: Callable[..., Any]) -> None:
+    with bench() as lab:
+        lab.capture({"s1": "eth1"})
+        lab.send("h1", [one._replace(checksum=False) for one in burst(40, family=4)])
+        lab.sleep()
+    went = [one for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
+    assert len(went) == 40
+    assert {(one.checksum, one.header.hops) for one in went} == {(0, 1)}
+
+
+def test_what_does_not_fit_is_dropped_and_what_stays_is_told_no_more_than_the_buffer(bench: Callable[..., Any]) -> None:
+    with bench(", count_own: on") as lab:
+        lab.capture({"s1": "eth1"})
+        full = Header(kind=Kind.MAX, unit=Unit.PACKETS, bits=32)
+        lab.send("h1", [Datagram("10.0.0.2", padded(full._replace(sequence=n), 1400)) for n in range(400)])
+        lab.sleep()
+        found = lab.statistics("s1", "eth1")
+    went = [one.header.signal for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
+    assert found["dropped"] == 400 - len(went) > 50
+    assert max(went) == 200 == found["largest"]
+    assert found["stamped"] == len(went)
+
+
+def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:
+    """The same flows, frame by frame, as through drop-tail of that buffer."""
+    lab = """
+name: same
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 10 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: SCHEME, buffer: 100 packets}}
+hosts: {default: {tcp: cubic}}
+workload: [flows: {from: h1..h2, to: h3..h4, size: 3 MB, start: 1 ms}]
+duration: 100 ms
+"""
+    plain, ours = (run_cell(lab.replace("SCHEME", scheme)) for scheme in ("droptail", "stamp"))
+    assert ours.flows() == plain.flows()
+    assert ours.digest()["taps.bin"] == plain.digest()["taps.bin"]
+    assert sum(queue.drops for queue in ours.counters().queues) > 0

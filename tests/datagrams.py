@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datagrams with the congestion header, sent and captured in a lab that is up: what tests of switches need."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qbed.telemetry.congestion import HEADER_BYTES, PORT, Header, HeaderError, parse
+
+from cells import Live
+from pcap import Packet, read_pcap
+
+SENDER = 40000
+PROGRAM = """
+import json, socket, sys
+SO_NO_CHECK = 11
+def addressed(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+def send(file):
+    sockets = {}
+    for line in open(file):
+        one = json.loads(line)
+        key = addressed(one["to"]), one["source"], one["checksum"]
+        if key not in sockets:
+            sockets[key] = found = socket.socket(key[0], socket.SOCK_DGRAM)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            found.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, not one["checksum"])
+            found.bind(("", one["source"]))
+        sockets[key].sendto(bytes.fromhex(one["payload"]), (one["to"], one["port"]))
+def listen(port, file):
+    found = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+    found.bind(("", int(port)))
+    with open(file, "w", buffering=1) as out:
+        while True:
+            payload, source = found.recvfrom(65536)
+            print(json.dumps([source[0].removeprefix("::ffff:"), source[1], payload.hex()]), file=out)
+def frames(interface, file):
+    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    raw.bind((interface, 0))
+    for line in open(file):
+        raw.send(bytes.fromhex(line))
+{"send": send, "listen": listen, "frames": frames}[sys.argv[1]](*sys.argv[2:])
+"""
+
+
+class Datagram(NamedTuple):
+    """One to send."""
+
+    to: str
+    payload: bytes
+    port: int = PORT
+    source: int = SENDER
+    checksum: bool = True
+
+
+class Seen(NamedTuple):
+    """A captured UDP packet, of either family."""
+
+    time_ns: int
+    source: bytes
+    destination: bytes
+    ports: tuple[int, int]
+    checksum: int
+    payload: bytes
+    length: int
+    """Of the frame."""
+    whole: bool
+    """Its checksum and that of its IP header are right."""
+    hop_limit: int
+    dsfield: int
+
+    @property
+    def header(self) -> Header:
+        return parse(self.payload)
+
+    @property
+    def is_ours(self) -> bool:
+        try:
+            return bool(self.header)
+        except HeaderError:
+            return False
+
+
+def ones_sum(data: bytes) -> int:
+    total: int = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2)))
+    return total % 0xFFFF  # 0 stands for 0xffff, too
+
+
+def seen(packet: Packet) -> Seen | None:
+    """None: it is not UDP without options and extension headers."""
+    ip = packet.data[14:]
+    if packet.data[12:14] == b"\x08\x00" and ip[9] == 17:
+        udp, source, destination = ip[20 : struct.unpack_from("!H", ip, 2)[0]], ip[12:16], ip[16:20]
+        holds, hop_limit, dsfield = ones_sum(ip[:20]) == 0, ip[8], ip[1]
+    elif packet.data[12:14] == b"\x86\xdd" and ip[6] == 17:
+        udp, source, destination = ip[40 : 40 + struct.unpack_from("!H", ip, 4)[0]], ip[8:24], ip[24:40]
+        holds, hop_limit, dsfield = True, ip[7], struct.unpack_from("!H", ip)[0] >> 4 & 0xFF
+    else:
+        return None
+    sport, dport, _, check = struct.unpack_from("!4H", udp)
+    pseudo = source + destination + struct.pack("!II", len(udp), 17)
+    holds = holds and (ones_sum(pseudo + udp) == 0 if check else len(source) == 4)
+    return Seen(
+        packet.time_ns, source, destination, (sport, dport), check, udp[8:], packet.length, holds, hop_limit, dsfield
+    )
+
+
+class Bench:
+    """A lab that is up, whose folder is /mnt in every node."""
+
+    def __init__(self, lab: Live, folder: Path) -> None:
+        self.lab, self.folder = lab, folder
+        (folder / "datagrams.py").write_text(PROGRAM)
+
+    def _run(self, node: str, *argv: str) -> str:
+        status, output = self.lab.run(node, *argv)
+        assert status == 0, output
+        return output
+
+    def sleep(self, seconds: float = 1) -> None:
+        self._run("h1", "sleep", str(seconds))
+
+    def capture(self, ends: Mapping[str, str], what: str = "udp") -> None:
+        """`{"s1": "eth0 eth1"}`: each interface into a file of its own."""
+        for node, interfaces in ends.items():
+            for interface in interfaces.split():
+                words = "tcpdump --immediate-mode -U -n -s 0 -B 32768 --nano -Z root"
+                file = f"/mnt/{node}-{interface}.pcap"
+                self.lab.background(node, *words.split(), "-i", interface, "-w", file, what)
+        self.sleep()
+
+    def captured(self, node: str, interface: str) -> list[Seen]:
+        packets = read_pcap(self.folder / f"{node}-{interface}.pcap")
+        return [found for packet in packets if (found := seen(packet)) is not None]
+
+    def frames(self, node: str, interface: str) -> list[bytes]:
+        return [packet.data for packet in read_pcap(self.folder / f"{node}-{interface}.pcap")]
+
+    def listen(self, node: str, port: int = PORT) -> None:
+        self.lab.background(node, "python3", "/mnt/datagrams.py", "listen", str(port), f"/mnt/{node}-{port}.received")
+        self.sleep()
+
+    def received(self, node: str, port: int = PORT) -> list[tuple[str, int, bytes]]:
+        lines = (self.folder / f"{node}-{port}.received").read_text().splitlines()
+        return [(source, number, bytes.fromhex(payload)) for source, number, payload in map(json.loads, lines)]
+
+    def send(self, node: str, datagrams: Iterable[Datagram]) -> None:
+        lines = [json.dumps(one._asdict() | {"payload": one.payload.hex()}) for one in datagrams]
+        (self.folder / "to-send").write_text("\n".join(lines))
+        self._run(node, "python3", "/mnt/datagrams.py", "send", "/mnt/to-send")
+
+    def send_frames(self, node: str, interface: str, frames: Sequence[bytes]) -> None:
+        (self.folder / "frames").write_text("\n".join(frame.hex() for frame in frames))
+        self._run(node, "python3", "/mnt/datagrams.py", "frames", interface, "/mnt/frames")
+
+    def statistics(self, node: str, interface: str) -> dict[str, Any]:
+        """What tc shows of the root qdisc."""
+        words = ("env", "TC_LIB_DIR=/mnt/tc", "tc", "-s", "-j", "qdisc", "show", "dev", interface)
+        found: dict[str, Any] = json.loads(self._run(node, *words))[0]
+        return found
+
+
+def padded(header: Header, length: int) -> bytes:
+    """A payload of that many bytes which begins with the header."""
+    return header.pack() + bytes(length - HEADER_BYTES)
