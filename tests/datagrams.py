@@ -129,7 +129,7 @@ class Bench:
         """`{"s1": "eth0 eth1"}`: each interface into a file of its own."""
         for node, interfaces in ends.items():
             for interface in interfaces.split():
-                words = "tcpdump --immediate-mode -U -n -s 0 -B 32768 --nano -Z root"
+                words = "tcpdump --immediate-mode -U -n -s 0 -B 4096 --nano -Z root"
                 file = f"/mnt/{node}-{interface}.pcap"
                 self.lab.background(node, *words.split(), "-i", interface, "-w", file, what)
         self.sleep()

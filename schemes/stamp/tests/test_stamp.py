@@ -33,7 +33,7 @@ hosts: {{default: {{queue: 1000 packets}}}}
 addressing: both
 duration: 1 s
 """
-ADDRESSES = {4: ("10.0.0.1", "10.0.0.2"), 6: ("fd00::1", "fd00::2")}
+ADDRESSES = {4: ("10.0.0.1", "10.0.0.3"), 6: ("fd00::1", "fd00::3")}
 """Of h1 and of h2."""
 
 
@@ -101,10 +101,10 @@ def test_two_queues_add_themselves(bench: Callable[..., Any], name: str) -> None
         datagrams = burst(180, bits=bits)
         lab.send("h1", datagrams)
         lab.sleep()
-        statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth0"))]
+        statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
     came, between, arrived, went = (
         [one for one in lab.captured(*end) if one.ports == (SENDER, PORT)]
-        for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth1"), ("s2", "eth0"))
+        for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))
     )
     assert len(went) == 180
     first = expected(Port(10**9, **settings), came, between)
@@ -128,11 +128,11 @@ def test_two_queues_add_themselves(bench: Callable[..., Any], name: str) -> None
 def test_acknowledgements_go_on_adding_unless_the_way_back_is_left_out(
     bench: Callable[..., Any], reverse: bool
 ) -> None:
-    with bench(yaml_of({"reverse": reverse})) as lab:
+    with bench(yaml_of({"reverse": reverse, "count_own": True})) as lab:
         lab.listen("h1", SENDER)
         lab.send("h2", burst(60, kind=Type.ACK, hops=3, signal=9, echo_signal=9, echo_hops=3))
         lab.sleep()
-        statistics = lab.statistics("s2", "eth1")
+        statistics = lab.statistics("s2", "eth0")
     received = [parse(payload) for *_, payload in lab.received("h1", SENDER)]
     assert len(received) == 60
     assert {(header.echo_signal, header.echo_hops) for header in received} == {(9, 3)}
@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_dropped_and_what_stays_is_told_no_more_than_the_bu
     with bench(", count_own: on") as lab:
         lab.capture({"s1": "eth1"})
         full = Header(kind=Kind.MAX, unit=Unit.PACKETS, bits=32)
-        lab.send("h1", [Datagram("10.0.0.2", padded(full._replace(sequence=n), 1400)) for n in range(400)])
+        lab.send("h1", [Datagram(ADDRESSES[4][1], padded(full._replace(sequence=n), 1400)) for n in range(400)])
         lab.sleep()
         found = lab.statistics("s1", "eth1")
     went = [one.header.signal for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
