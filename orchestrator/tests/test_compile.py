@@ -12,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbed.language.source import parse
+from qbed.network.frames import CONGESTION_BYTES
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
-from qbed.plan.model import Arrivals, Flows, Plan
+from qbed.plan.inspect import summary
+from qbed.plan.model import Arrivals, Controller, Flows, Plan
+from qbed.plan.workloads import SIGNAL_PORT
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 
@@ -278,6 +281,50 @@ workload:
     # Half of the one receiver's 10 Gbit/s, in flows of 100 KB: one each 160 us.
     assert loaded.interarrival_ns == {"fixed": 160_000}
     assert [workload.port for workload in plan.workloads] == [5001, 5002, 5003, 5004, 5005, 5006]
+
+
+RATE = """
+hosts:
+  default: {controller: {name: fixed, rate: 1 Gbit/s, signal: sum_squ, unit: time, bits: 4}, reflect: 2.5 %}
+  h2: {controller: {forward: on}}
+workload:
+  - flow: {from: h1, to: h2, transport: TRANSPORT, connect: before, tcp: bbr}
+  - arrivals: {interval: 100 us, size: 1 KB, transport: TRANSPORT, family: 6}
+addressing: both
+"""
+
+
+def test_rates() -> None:
+    plan = compiled(
+        "{star: {hosts: 3}}",
+        RATE.replace("TRANSPORT", "rate"),
+        links="{default: {rate: 10 Gbit/s}, h3-s1: {mtu: 9000 B}}",
+    )
+    assert plan.modules == ["qrate"]
+    one, two, switch = plan.nodes[0], plan.nodes[1], plan.nodes[3]
+    assert one.controller == Controller(
+        name="fixed", parameters="0c00010000ca9a3b00000000", signal="sum_squ", unit="time", bits=4, forward=False
+    )
+    assert two.controller == one.controller.model_copy(update={"forward": True})
+    assert (one.reflect, switch.controller, switch.reflect) == (0.025, None, 0.0)
+    flow, arrivals = plan.workloads
+    # What the smallest MTU has room for behind IPv4 or IPv6, UDP and the congestion header.
+    assert (flow.transport, flow.port, flow.payload_bytes) == ("rate", 6190, 1500 - 20 - 8 - 88)
+    assert (arrivals.transport, arrivals.port, arrivals.payload_bytes) == ("rate", 6190, 1500 - 40 - 8 - 88)
+    assert (flow.connect, flow.congestion_control) == ("at start", None)
+    assert summary(plan)["nodes"][1]["controller"] == "fixed by sum_squ of time in 4 bits, forward; rate 1 Gbit/s"
+
+
+def test_controllers_that_no_workload_uses_are_in_no_plan() -> None:
+    plan = compiled("{star: {hosts: 3}}", RATE.replace("TRANSPORT", "tcp"))
+    assert plan.modules == [] and "reflect" not in plan.dumps() and "controller" not in plan.dumps()
+    assert "controller" not in summary(plan)["nodes"][0]
+
+
+def test_the_congestion_header_is_the_kernels() -> None:
+    header = (Path(__file__).parents[2] / "kernel/include/uapi/qbed/signal.h").read_text()
+    assert f"#define QSIGNAL_HEADER_BYTES {CONGESTION_BYTES}\n" in header
+    assert f"#define QSIGNAL_PORT {SIGNAL_PORT}\t" in header
 
 
 def test_a_distribution_from_a_file(tmp_path: Path) -> None:

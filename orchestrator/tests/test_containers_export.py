@@ -75,6 +75,21 @@ def test_auto_takes_the_machines_kernel_where_it_can_do_the_same(tmp_path: Path)
     assert placed(tmp_path, "h2", "tcp: cubic", 50).host_kernel == ()
 
 
+def test_the_transport_rate_is_a_module_of_the_labs_kernel(tmp_path: Path) -> None:
+    workload = "workload: [{flow: {from: h2, to: h1, transport: rate}}]\n"
+    text = LAB.replace("HOST", "h2").replace("SETTING", "controller: fixed") + workload
+    found = place(compile_lab(lab_from_source(parse(text, "lab.yml"))), machine(tmp_path), 1)
+    assert found.host_kernel == ()
+    assert found.notes[0] == "h1, h2 on the qbed kernel: the machine's kernel has no transport `rate`"
+    asked = lab_from_source(parse(text.replace("fixed", "fixed, kernel: host"), "lab.yml"))
+    with pytest.raises(LabError) as refused:
+        place(compile_lab(asked), machine(tmp_path), 1)
+    assert refused.value.messages == [
+        "lab.yml:10:35: hosts.h2.kernel: host h2: the machine's kernel has no transport `rate`;"
+        " expected `kernel: qbed` or `auto`"
+    ]
+
+
 def test_what_the_machines_kernel_cannot_do_is_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(LabError) as refused:
         placed(tmp_path, "h2", "{tcp: dctcp, kernel: host}"[1:-1])

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from qbed.results.ideal import train_ns
+from qbed.plan.model import End, Path
+from qbed.results.ideal import ideal_rate_ns, train_ns
 
 GIGABIT = 1_000_000_000
 
@@ -34,6 +35,24 @@ def test_a_train_takes_its_length_at_the_slowest_link() -> None:
 
 def test_overhead_counts_on_the_wire() -> None:
     assert train_ns(((GIGABIT, 0, 24),), 0, 1514, 10, 0) == pytest.approx(1538 * 8 * 10)
+
+
+def test_a_rate_flow_has_its_own_headers() -> None:
+    end = End(
+        node=0,
+        interface="eth0",
+        mac="",
+        addresses=[],
+        rate_bps=GIGABIT,
+        delay_ns=100,
+        overhead_bytes=0,
+        loss=0,
+        queue=0,
+    )
+    packet, rest = (14 + 40 + 8 + 88 + payload for payload in (1364, 36))
+    # Two full packets and a short one; the second link has nothing to send until it has the first one.
+    whole = 8 * (3 * packet + rest) + 2 * 100
+    assert ideal_rate_ns(Path((end, end), (1500, 1500)), 2 * 1364 + 36, family=6, payload_bytes=1364) == whole
 
 
 @pytest.mark.parametrize("rates", [[GIGABIT], [GIGABIT, 10**8, 10**10], [10**10, 10**7, GIGABIT]])

@@ -9,10 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qbed.errors import LabError
+from qbed.lab.settings import CONTROLLER_FIELDS
 from qbed.language.source import parse
 from qbed.language.units import Amount
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
+from qbed.schemes.declaration import controllers
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 
@@ -100,6 +102,65 @@ BAD = [
 def test_one_clear_message(old: str, new: str, message: str) -> None:
     assert old in GOOD
     assert messages(GOOD.replace(old, new)) == [message]
+
+
+RATE = GOOD.replace("size: 1 MB}", "size: 1 MB, transport: rate}").replace(
+    "rto_min: 10 ms}", "controller: {name: fixed, rate: 1 Gbit/s}, reflect: 2.5 %}"
+)
+BAD_RATE = [
+    ("name: fixed", "name: fixd", "lab.yml:8:44: hosts.default.controller.name: no controller is called `fixd`; did you mean `fixed`?"),
+    ("{name: fixed, rate: 1 Gbit/s}", "fixd", "lab.yml:8:37: hosts.default.controller.name: no controller is called `fixd`; did you mean `fixed`?"),
+    ("name: fixed, rate:", "name: fixed, rat:", "lab.yml:8:51: hosts.default.controller.rat: unknown field; did you mean `rate`?"),
+    ("rate: 1 Gbit/s", "rate: 1", "lab.yml:8:57: hosts.default.controller.rate: expected a rate such as `10 Gbit/s`, got `1`"),
+    ("rate: 1 Gbit/s", "rate: 1 Tbit/s", "lab.yml:8:57: hosts.default.controller.rate: expected at most `400 Gbit/s`, got `1 Tbit/s`"),
+    ("rate: 1 Gbit/s", "bits: 33", "lab.yml:8:57: hosts.default.controller.bits: expected at most 32, got `33`"),
+    ("rate: 1 Gbit/s", "signal: summ", "lab.yml:8:59: hosts.default.controller.signal: expected `rtt`, `sum`, `sum_squ`, `max` or `ind`, got `summ`"),
+    ("rate: 1 Gbit/s", "unit: ns", "lab.yml:8:57: hosts.default.controller.unit: expected `packets`, `bytes` or `time`, got `ns`"),
+    ("reflect: 2.5 %", "reflect: 2", "lab.yml:8:77: hosts.default.reflect: expected a fraction from 0 to 1 or a percentage such as `1 %`, got `2`"),
+    ("transport: rate", "transport: rat", "lab.yml:10:53: workload[0].flow.transport: expected `tcp` or `rate`, got `rat`"),
+    ("name: fixed, ", "", "lab.yml:10:53: workload[0].flow.transport: the sender `h1` has no controller: expected one, for example `hosts: {default: {controller: fixed}}`"),
+    ("delay: 5 us", "mtu: 100 B", "lab.yml:10:53: workload[0].flow.transport: its packets have 116 bytes of headers, which do not fit an MTU of 100 bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD_RATE, ids=[new for _, new, _ in BAD_RATE])
+def test_one_clear_message_of_rates(old: str, new: str, message: str) -> None:
+    assert old in RATE and load(RATE).warnings == []
+    assert messages(RATE.replace(old, new)) == [message]
+
+
+def test_every_sender_needs_a_controller() -> None:
+    text = RATE.replace("  default: {tcp", "  h1: {tcp").replace("size: 32 KB,", "size: 32 KB, transport: rate,")
+    (message,) = messages(text)
+    assert "workload[1].incast.transport: the sender `h2` has no controller, nor have 2 more" in message
+
+
+def test_what_rates_have_no_use_for_is_warned_of() -> None:
+    (unused,) = load(RATE.replace("transport: rate", "transport: rate, tcp: bbr")).warnings
+    assert unused.endswith("tcp: the transport `rate` has no congestion control of TCP: not used")
+    (unused,) = load(RATE.replace("transport: rate", "transport: rate, connect: before")).warnings
+    assert unused.endswith("connect: the transport `rate` has no handshake: not used")
+    (unused,) = load(RATE.replace("rate: 1 Gbit/s", "signal: max")).warnings
+    assert unused.endswith("controller.signal: the controller `fixed` goes by no signal: not used")
+    assert load(RATE.replace(", transport: rate", "")).warnings == [
+        "lab.yml:8:37: hosts.default.controller: no workload has `transport: rate`: not used",
+        "lab.yml:8:77: hosts.default.reflect: no workload has `transport: rate`: not used",
+    ]
+
+
+def test_the_more_specific_controller_wins_field_by_field() -> None:
+    text = RATE.replace("workload:", "  h2: {controller: {bits: 4, forward: on}}\nworkload:")
+    resolved = load(text, {"hosts.h1.controller.rate": "2 Gbit/s", "links.default.rate": "40 Gbit/s"})
+    specs = resolved.controllers
+    assert [(specs[name].bits, specs[name].forward) for name in ("h1", "h2")] == [(32, False), (4, True)]
+    rates = {name: controllers()["fixed"].describe(spec.options)["rate"] for name, spec in specs.items()}
+    assert rates == {"h1": "2 Gbit/s", "h2": "1 Gbit/s", "h3": "1 Gbit/s", "h4": "1 Gbit/s"}
+    as_the_link = load(RATE.replace("name: fixed, rate: 1 Gbit/s", "name: fixed"), {"links.default.rate": "40 Gbit/s"})
+    assert controllers()["fixed"].describe(as_the_link.controllers["h1"].options) == {"rate": "40 Gbit/s"}
+
+
+def test_no_controller_has_a_parameter_that_is_a_field() -> None:
+    assert not [name for controller in controllers().values() for name in CONTROLLER_FIELDS & set(controller.by_name)]
 
 
 def test_several_errors_at_once_in_the_files_order() -> None:
