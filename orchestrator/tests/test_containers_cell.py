@@ -23,6 +23,7 @@ from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name
 from qbed.substrates.containers.engine import EngineError
+from qbed.substrates.containers.gather import merged_flows
 from qbed.substrates.containers.labs import read_record, records
 from qbed.substrates.sessions import state_folder
 from qbed.telemetry.records import read_counters
@@ -81,6 +82,30 @@ def test_all_nodes_start_at_one_origin_and_the_epoch_is_not_past(
     lead_ns = cell.LEAD_NS + cell.LEAD_A_NODE_NS * len(seen)
     assert begun + lead_ns < epoch < time.monotonic_ns() + lead_ns
     assert origin < begun  # 2 s of set-up, dilated, are longer than the nodes need
+
+
+def test_a_flows_two_records_become_one(tmp_path: Path) -> None:
+    plan = compile_lab(load_lab(write_lab(tmp_path / "lab")))
+    parts = [tmp_path / node.name for node in plan.nodes]
+    ends = {"src": 0, "dst": 2, "transport": "rate", "error": None}
+    sized, endless = {"flow": 0, "size_bytes": 10} | ends, {"flow": 1, "size_bytes": None} | ends
+    rows: dict[int, list[dict[str, Any]]] = {
+        0: [
+            sized | {"status": "running", "end_ns": None, "received_bytes": 0},
+            endless | {"status": "running", "end_ns": None, "received_bytes": 0},
+        ],
+        2: [
+            sized | {"status": "complete", "end_ns": 5, "received_bytes": 10, "segments_received": 1},
+            endless | {"status": "running", "end_ns": 7, "received_bytes": 9, "segments_received": 1},
+        ],
+    }
+    for node, part in enumerate(parts):
+        part.mkdir()
+        (part / "flows.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows.get(node, [])))
+    one, other = merged_flows(plan, parts)
+    assert (one["status"], one["end_ns"], one["received_bytes"], one["segments_received"]) == ("complete", 5, 10, 1)
+    # Its sender has not stopped: what came last so far is no end.
+    assert (other["status"], other["end_ns"], other["received_bytes"]) == ("running", None, 9)
 
 
 @pytest.mark.parametrize(

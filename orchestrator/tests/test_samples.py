@@ -36,10 +36,12 @@ def test_a_virtual_cells_samples_come_in_order_after_the_clock(tmp_path: Path) -
     (tmp_path / "plan.json").write_text(plan.dumps())
     write_out(plan, tmp_path)
     (tmp_path / "out/tcpinfo.ndjson").write_text(json.dumps({"flow": 0, "time_ns": 3, "cwnd": 10}) + "\n")
+    (tmp_path / "out/rates.ndjson").write_text(json.dumps({"flow": 1, "time_ns": 4, "rate_bps": 10}) + "\n")
     clock, *rows = stream(running(tmp_path, lambda: False), follow=True)
     assert (clock["event"], clock["error_ns"], clock["substrate"]) == ("clock", 0, "virtual")
     assert [row["time_ns"] for row in rows] == sorted(row["time_ns"] for row in rows)
     assert rows[0] == {"sample": "flow", "flow": 0, "time_ns": 3, "cwnd": 10}
+    assert rows.pop(1) == {"sample": "flow", "flow": 1, "time_ns": 4, "rate_bps": 10}
     switches = [queue for queue in plan.queues if queue.role == "switch"]
     assert len(rows) - 1 == len(switches) * 20  # 20 ms in samples of 1 ms
     assert {row["port"] for row in rows[1:]} >= {"s1>s2", "s2>h3"}

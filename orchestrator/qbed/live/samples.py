@@ -24,6 +24,8 @@ from qbed.telemetry.taps import Histogram, Records, TapTail
 
 POLL_S = 0.2
 PIECE_BYTES = 1 << 20
+FLOWS = ("tcpinfo.ndjson", "rates.ndjson")
+"""Of the transport `tcp`, and of `rate`."""
 _QUEUE = ("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked")
 
 UNITS = ("byte", "packet")
@@ -96,10 +98,10 @@ class _Tail:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._ports = port_names(plan)
-        self._taps, self._flows = folder / "taps.bin", folder / "tcpinfo.ndjson"
+        self._taps = folder / "taps.bin"
         self._stream = TapTail(len(plan.queues))
-        self._at = {self._taps: 0, self._flows: 0}
-        self._line = b""
+        self._lines = {folder / name: b"" for name in FLOWS}
+        self._at = dict.fromkeys((self._taps, *self._lines), 0)
 
     def rows(self) -> Iterator[Row]:
         """What has come since the last time."""
@@ -107,9 +109,10 @@ class _Tail:
             for batch in self._stream.feed(data):
                 if not isinstance(batch, Histogram) and batch.kind == "samples":
                     yield from self._queues(batch.records)
-        for data in self._new(self._flows):
-            *lines, self._line = (self._line + data).split(b"\n")
-            yield from ({"sample": "flow", **json.loads(line)} for line in lines if line)
+        for path in self._lines:
+            for data in self._new(path):
+                *lines, self._lines[path] = (self._lines[path] + data).split(b"\n")
+                yield from ({"sample": "flow", **json.loads(line)} for line in lines if line)
 
     def _new(self, path: Path) -> Iterator[bytes]:
         try:

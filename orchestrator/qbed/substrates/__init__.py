@@ -81,8 +81,8 @@ class Lack:
 
 @dataclass(frozen=True)
 class Samples:
-    """Where the samples of a lab or cell grow: `parts` are folders with `taps.bin` and `tcpinfo.ndjson`; `clock` says
-    what clock their times are of.
+    """Where the samples of a lab or cell grow: `parts` are folders with `taps.bin`, `tcpinfo.ndjson` and
+    `rates.ndjson`; `clock` says what clock their times are of.
     """
 
     clock: dict[str, Any]
