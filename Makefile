@@ -70,7 +70,7 @@ wheel: setup
 wheel-test: wheel
 	@tools/wheel-test || [ $$? = 3 ]
 
-# Every qdisc against the stock kernels of Debian 12 and 13.
+# Every qdisc and the transport against the stock kernels of Debian 12 and 13.
 headers: setup
 	kernel/tests/debian-headers
 

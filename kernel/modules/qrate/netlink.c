@@ -339,12 +339,21 @@ static int qrate_do_get(struct sk_buff *skb, struct genl_info *info)
 	return genlmsg_reply(answer, info);
 }
 
+static struct nlattr **qrate_dump_attributes(struct netlink_callback *cb)
+{
+#ifdef QRATE_HAVE_GENL_INFO_DUMP
+	return genl_info_dump(cb)->attrs;
+#else
+	return genl_dumpit_info(cb)->attrs;
+#endif
+}
+
 /* args[0]: the next record's number */
 static int qrate_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	const struct genl_info *info = genl_info_dump(cb);
 	struct qrate_net *qnet = qrate_net(sock_net(skb->sk));
-	xa_mark_t which = info->attrs[QRATE_A_RUNNING] ? QRATE_RUNNING : XA_PRESENT;
+	bool running = qrate_dump_attributes(cb)[QRATE_A_RUNNING];
+	xa_mark_t which = running ? QRATE_RUNNING : XA_PRESENT;
 	struct qrate_record *record;
 	unsigned long id = cb->args[0];
 
@@ -377,25 +386,33 @@ void qrate_tell_ended(struct net *net, u32 flow)
 	genlmsg_multicast_netns(&qrate_family, net, skb, 0, 0, GFP_ATOMIC);
 }
 
-#define QRATE_OPERATION(command, policies, ...)		\
-	{						\
-		.cmd = (command),			\
-		.policy = (policies),			\
-		.maxattr = ARRAY_SIZE(policies) - 1,	\
-		__VA_ARGS__				\
-	}
+#define QRATE_POLICY(policies) .policy = (policies), .maxattr = ARRAY_SIZE(policies) - 1
 
-static const struct genl_split_ops qrate_operations[] = {
-	QRATE_OPERATION(QRATE_CMD_LISTEN, qrate_listen_policy, .doit = qrate_do_listen,
-			.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO),
-	QRATE_OPERATION(QRATE_CMD_FLOW_NEW, qrate_new_policy, .doit = qrate_do_new,
-			.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO),
-	QRATE_OPERATION(QRATE_CMD_FLOW_GET, qrate_get_policy, .doit = qrate_do_get,
-			.flags = GENL_CMD_CAP_DO),
-	QRATE_OPERATION(QRATE_CMD_FLOW_GET, qrate_get_policy, .dumpit = qrate_dump,
-			.flags = GENL_CMD_CAP_DUMP),
-	QRATE_OPERATION(QRATE_CMD_FLOW_STOP, qrate_stop_policy, .doit = qrate_do_stop,
-			.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO),
+static const struct genl_ops qrate_operations[] = {
+	{
+		.cmd = QRATE_CMD_LISTEN,
+		.flags = GENL_ADMIN_PERM,
+		.doit = qrate_do_listen,
+		QRATE_POLICY(qrate_listen_policy),
+	},
+	{
+		.cmd = QRATE_CMD_FLOW_NEW,
+		.flags = GENL_ADMIN_PERM,
+		.doit = qrate_do_new,
+		QRATE_POLICY(qrate_new_policy),
+	},
+	{
+		.cmd = QRATE_CMD_FLOW_GET,
+		.doit = qrate_do_get,
+		.dumpit = qrate_dump,
+		QRATE_POLICY(qrate_get_policy),
+	},
+	{
+		.cmd = QRATE_CMD_FLOW_STOP,
+		.flags = GENL_ADMIN_PERM,
+		.doit = qrate_do_stop,
+		QRATE_POLICY(qrate_stop_policy),
+	},
 };
 
 static const struct genl_multicast_group qrate_groups[] = {
@@ -407,8 +424,8 @@ struct genl_family qrate_family = {
 	.version = QRATE_FAMILY_VERSION,
 	.netnsok = true,
 	.module = THIS_MODULE,
-	.split_ops = qrate_operations,
-	.n_split_ops = ARRAY_SIZE(qrate_operations),
+	.ops = qrate_operations,
+	.n_ops = ARRAY_SIZE(qrate_operations),
 	.mcgrps = qrate_groups,
 	.n_mcgrps = ARRAY_SIZE(qrate_groups),
 	.resv_start_op = QRATE_CMD_UNSPEC + 1,
