@@ -103,6 +103,15 @@ def test_a_flow_without_a_size_ends_at_its_stop(run_cell: RunCell) -> None:
     assert cut["received_bytes"] == 1250 * 1384
 
 
+def test_a_flow_that_cannot_start_has_failed_and_the_others_go_on(run_cell: RunCell) -> None:
+    workload = "flows: {pairs: [[h1, h3], [h2, h4]], size: 1 MB, transport: rate, start: 2 ms}"
+    cell = run_cell(dumbbell(workload) + "events: [{at: 1 ms, link: h1-s1, state: down}]\n")
+    failed, complete = cell.flows()
+    assert (failed["status"], failed["received_bytes"], failed["segments_sent"]) == ("failed", 0, 0)
+    assert failed["error"].startswith("flow 0: qrate: Network is unreachable")
+    assert (complete["status"], complete["received_bytes"]) == ("complete", 1_000_000)
+
+
 def test_all_transports_side_by_side_are_equal_files_at_every_run(run_cell: RunCell) -> None:
     workload = (
         "arrivals: {from: h1..h2, to: h3..h4, interval: 100 us, size: {uniform: [1 KB, 100 KB]}, transport: rate}\n"

@@ -19,10 +19,11 @@ name: wall
 topology: {star: {hosts: 2}}
 links: {default: {rate: 1 Gbit/s, delay: 20 us}}
 switches: {default: {scheme: codel, buffer: 128 KB, target: 1 ms, interval: 10 ms}}
-hosts: {default: {tcp: cubic, ecn: on}}
+hosts: {default: {tcp: cubic, ecn: on, controller: {name: fixed, rate: 200 Mbit/s}}}
 workload:
   - flows: {from: h1, to: h2, size: 2 MB, start: 1 ms}
   - udp: {from: h1, to: h2, rate: 100 Mbit/s, packet: 700 B}
+  - flow: {from: h1, to: h2, size: 1 MB, transport: rate}
 observe: {queues: every packet, flows: 1 ms}
 duration: 100 ms
 """
@@ -44,13 +45,13 @@ def follow_the_wall(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
 def test_the_wall_clock_changes_how_long_it_takes_and_nothing_else(
     run_cell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = ["flows.ndjson", "tcpinfo.ndjson", "taps.bin", "counters.json"]
+    files = ["flows.ndjson", "tcpinfo.ndjson", "rates.ndjson", "taps.bin", "counters.json"]
 
     def results() -> tuple[dict[str, str], float]:
         begun = time.monotonic()
         observed = run_cell(LAB)
         took = time.monotonic() - begun
-        assert [flow["status"] for flow in observed.flows()] == ["complete", "running"]
+        assert [flow["status"] for flow in observed.flows()] == ["complete", "running", "complete"]
         return {name: hashlib.sha256((observed.out / name).read_bytes()).hexdigest() for name in files}, took
 
     expected, _ = results()
