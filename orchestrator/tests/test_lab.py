@@ -148,6 +148,20 @@ def test_what_rates_have_no_use_for_is_warned_of() -> None:
     ]
 
 
+def test_controllers_that_wait_for_what_no_queue_gives() -> None:
+    text = RATE.replace("name: fixed, rate: 1 Gbit/s", "name: timely, signal: max")
+    assert load(text, {"switches.s1>s2": {"scheme": "stamp"}}).warnings == []
+    assert load(text.replace("signal: max", "signal: rtt")).warnings == []
+    assert load(text).warnings == [
+        "lab.yml:8:60: hosts.default.controller.signal: no queue of the lab gives a signal, as the scheme `stamp` does"
+    ]
+    text = text.replace("name: timely, signal: max", "name: reaction_point")
+    assert load(text, {"switches.default": {"scheme": "qcn"}}).warnings == []
+    assert load(text).warnings == [
+        "lab.yml:8:44: hosts.default.controller.name: no queue of the lab gives a feedback, as the scheme `qcn` does"
+    ]
+
+
 def test_the_more_specific_controller_wins_field_by_field() -> None:
     text = RATE.replace("workload:", "  h2: {controller: {bits: 4, forward: on}}\nworkload:")
     resolved = load(text, {"hosts.h1.controller.rate": "2 Gbit/s", "links.default.rate": "40 Gbit/s"})

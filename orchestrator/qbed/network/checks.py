@@ -15,7 +15,7 @@ from qbed.language.units import format_duration
 from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
-from qbed.schemes.declaration import controllers
+from qbed.schemes.declaration import controllers, registry
 
 MOST_HOPS = 2_000_000
 """Of all routes together: a fat tree of 3,456 hosts has as many."""
@@ -59,7 +59,7 @@ def check(resolved: ResolvedLab) -> None:
     _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
     _check_events(lab, resolved.network, problems)
-    _check_rate_settings(lab, problems)
+    _check_rate_settings(resolved)
     workloads = _Workloads(resolved)
     for number, workload in enumerate(lab.workload):
         path: FieldPath = ("workload", number, workload.kind)
@@ -77,13 +77,30 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
         problems.warn(("frr",), "has no effect: `routing` is `static`")
 
 
-def _check_rate_settings(lab: Lab, problems: Problems) -> None:
+def _check_rate_settings(resolved: ResolvedLab) -> None:
+    """Controllers that nothing uses, or that wait for what no queue of the lab tells them."""
+    lab, problems = resolved.lab, resolved.problems
     if any(getattr(workload.content, "transport", "") == "rate" for workload in lab.workload):
+        if not problems.errors:
+            _check_signals(resolved)
         return
     for key, settings in lab.hosts.items():
         for field in ("controller", "reflect"):
             if field in settings.given():
                 problems.warn(("hosts", key, field), "no workload has `transport: rate`: not used")
+
+
+def _check_signals(resolved: ResolvedLab) -> None:
+    schemes = {spec.scheme for queue in resolved.queues.values() for spec in (queue, queue.child) if spec is not None}
+    given = {what for name in schemes & registry().keys() for what in registry()[name].gives}
+    for host, spec in resolved.controllers.items():
+        settings, inputs = resolved.hosts[host]["controller"], controllers()[spec.name].inputs
+        needed = {"signal": spec.signal != "rtt" and "signal" in inputs, "feedback": "feedback" in inputs}
+        for what, is_needed in needed.items():
+            if is_needed and what not in given:
+                could = " or ".join(f"`{scheme.name}`" for scheme in registry().values() if what in scheme.gives)
+                path = settings["signal" if what == "signal" else "name"][1]
+                resolved.problems.warn(path, f"no queue of the lab gives a {what}, as the scheme {could} does")
 
 
 def _check_events(lab: Lab, network: Network, problems: Problems) -> None:

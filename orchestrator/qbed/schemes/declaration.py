@@ -209,6 +209,8 @@ class Scheme(Strict):
     """What it does, in a few sentences."""
     without_ecn: Literal["dropped", "passed"] | None = None
     """If it marks ECN CE: what becomes of a packet that it would mark and that is not ECN-capable."""
+    gives: tuple[Literal["signal", "feedback"], ...] = ()
+    """Of what controllers go by: what it tells the senders of the transport `rate`."""
     qdisc: Qdisc
     """How the kernel knows it."""
     child: Child | None = None
