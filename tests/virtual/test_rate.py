@@ -90,6 +90,50 @@ def test_what_is_lost_is_sent_anew(run_cell: RunCell, tmp_path: Path) -> None:
     assert row["bottleneck"] == "s1>s2"
 
 
+SHARED = """
+name: shared
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 10 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: stamp, buffer: 200 packets}, s1>s2: {SCHEME}}
+hosts: {default: {controller: {CONTROLLER}, reflect: REFLECT}}
+workload: [{flows: {pairs: [[h1, h3], [h2, h4]], transport: rate}}]
+observe: {queues: summary, flows: 100 us}
+duration: 20 ms
+"""
+
+
+def shared(controller: str, scheme: str = "scheme: stamp", reflect: str = "0") -> str:
+    return SHARED.replace("CONTROLLER", controller).replace("SCHEME", scheme).replace("REFLECT", reflect)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits", "most"), [("max", 32, None), ("max", 2, 200), ("sum", 32, None), ("ind", 32, 1)]
+)
+def test_what_a_switch_stamps_comes_to_the_controller(
+    run_cell: RunCell, tmp_path: Path, kind: str, bits: int, most: int | None
+) -> None:
+    row, table = stored(run_cell(shared(f"name: timely, signal: {kind}, bits: {bits}")), tmp_path)
+    assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
+    signals = {sample["signal"] for sample in table("rates")}
+    (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
+    assert len(signals) > 1 and max(signals) <= (most or queue["max_packets"])
+    if bits == 2:  # what a queue of 200 packets is in 2 bits: the least of each bin
+        assert signals <= {0, 50, 100, 150}
+    # Queues on the way back, and of the last hop, are shorter than this one.
+    assert queue["xstats"] and dict(queue["xstats"])["stamped"] == queue["sent_packets"]
+    assert 2e9 < row["goodput_bps"] < 10e9
+
+
+def test_feedback_comes_to_the_reaction_point(run_cell: RunCell, tmp_path: Path) -> None:
+    text = shared("name: reaction_point", scheme="scheme: qcn, buffer: 100 packets", reflect="2.5 %")
+    row, table = stored(run_cell(text), tmp_path)
+    assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
+    last = {sample["flow"]: sample for sample in table("rates")}
+    assert all(sample["feedbacks"] > 10 and sample["rate_bps"] < 10**10 for sample in last.values())
+    assert all(sample["signal"] is None for sample in last.values())
+    assert 2e9 < row["goodput_bps"] < 10e9
+
+
 def test_a_flow_without_a_size_ends_at_its_stop(run_cell: RunCell) -> None:
     workload = "flow: {from: h1, to: h3, size: unlimited, stop: 6 ms, start: 4 ms, transport: rate}\n"
     workload += "flow: {from: h1, to: h4, transport: rate}\n"
