@@ -80,7 +80,6 @@ static int __init qrate_init(void)
 {
 	int err;
 
-	BUILD_BUG_ON(sizeof(struct qsignal_header) != QSIGNAL_HEADER_BYTES);
 	err = qrate_payload_init();
 	if (err)
 		return err;

@@ -241,13 +241,18 @@ void qrate_path_send(struct qrate_path *path, const struct qsignal_header *heade
 	rcu_read_unlock();
 }
 
-/* The congestion header of a packet whose data begins with UDP's, left in front of its payload; false: it has none. */
+/*
+ * The congestion header of a packet whose data begins with UDP's, which are then
+ * its payload; false: it has none that we know (docs/wire-format.md).
+ */
 bool qrate_pull(struct sk_buff *skb, struct qsignal_header *header)
 {
+	u32 length = skb->len - sizeof(struct udphdr);
+
 	if (!pskb_may_pull(skb, sizeof(struct udphdr) + sizeof(*header)))
 		return false;
 	memcpy(header, skb->data + sizeof(struct udphdr), sizeof(*header));
-	if (header->version != QSIGNAL_VERSION)
+	if (qsignal_form(header, length) != QSIGNAL_WELL_FORMED)
 		return false;
 	__skb_pull(skb, sizeof(struct udphdr) + sizeof(*header));
 	return true;

@@ -17,6 +17,7 @@
 #include <qbed/controller.h>
 #include <qbed/qrate.h>
 #include <qbed/signal.h>
+#include <qbed/signal_header.h>
 
 #include "qrate_arrivals.h"
 #include "qrate_flight.h"

@@ -194,26 +194,31 @@ static bool qrate_arrive(struct qrate_receiver *receiver, const struct qsignal_h
 	return kept;
 }
 
-/* An answer to @data, signal and echo included. */
 static struct qsignal_header qrate_answer(const struct qsignal_header *data, u8 type, u64 now_ns)
 {
-	struct qsignal_header answer = {
+	return (struct qsignal_header) {
 		.version = QSIGNAL_VERSION,
 		.type = type,
-		.kind = data->kind,
-		.unit = data->unit,
-		.bits = data->bits,
-		.hops = data->hops,
-		.echo_hops = data->hops,
 		.flow = data->flow,
 		.sequence = data->sequence,
 		.time = cpu_to_be64(now_ns),
 		.echo_time = data->time,
-		.signal = { data->signal[0], data->signal[1] },
-		.echo_signal = { data->signal[0], data->signal[1] },
 	};
+}
 
-	return answer;
+/* The signal as it came is echoed, and goes on from there on the way back. */
+static struct qsignal_header qrate_ack_of(const struct qsignal_header *data, u64 now_ns)
+{
+	struct qsignal_header ack = qrate_answer(data, QSIGNAL_ACK, now_ns);
+
+	ack.kind = data->kind;
+	ack.unit = data->unit;
+	ack.bits = data->bits;
+	ack.hops = data->hops;
+	ack.echo_hops = data->hops;
+	memcpy(ack.signal, data->signal, sizeof(ack.signal));
+	memcpy(ack.echo_signal, data->signal, sizeof(ack.echo_signal));
+	return ack;
 }
 
 /*
@@ -257,7 +262,7 @@ static void qrate_data(struct qrate_listener *listener, struct sk_buff *skb,
 		       const struct qsignal_header *data)
 {
 	u64 now_ns = ktime_get_ns();
-	struct qsignal_header ack = qrate_answer(data, QSIGNAL_ACK, now_ns);
+	struct qsignal_header ack = qrate_ack_of(data, now_ns);
 	struct qrate_receiver *receiver = qrate_receiver_of(listener, skb, ntohl(data->flow));
 
 	if (!receiver || !qrate_arrive(receiver, data, skb->len, now_ns, &ack))

@@ -265,13 +265,13 @@ static enum hrtimer_restart qrate_timer(struct hrtimer *timer)
 static bool qrate_signal(const struct qrate_sender *sender, const struct qsignal_header *header,
 			 u64 *signal)
 {
-	const __be64 *words = sender->params.forward ? header->echo_signal : header->signal;
-	u64 high = be64_to_cpu(words[0]), low = be64_to_cpu(words[1]);
+	struct qsignal_value value = qsignal_get(sender->params.forward ? header->echo_signal :
+								  header->signal);
 
 	if (sender->params.kind == QSIGNAL_SUM_SQU)
-		*signal = qrate_root(high, low);
+		*signal = qrate_root(value.high, value.low);
 	else
-		*signal = high ? U64_MAX : low;
+		*signal = value.high ? U64_MAX : value.low;
 	return sender->params.kind != QSIGNAL_NONE &&
 	       (sender->params.forward ? header->echo_hops : header->hops);
 }

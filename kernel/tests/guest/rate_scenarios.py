@@ -256,6 +256,8 @@ def answered() -> None:
                 got = answer(data)
                 assert got["sequence"] == number and got["echo_time"] == 5 and got["flow"] == 9
                 if got["type"] == FEEDBACK:
+                    told = ("version", "type", "flow", "feedback", "feedback_bits", "sequence", "time", "echo_time")
+                    assert not any(value for name, value in got.items() if name not in told), got
                     feedback.append(got)
                     continue
                 acks += 1
@@ -317,9 +319,10 @@ def feedback() -> None:
 
 def crowd(flows: int) -> None:
     """Flows by the thousand: all are told of, once, in many messages; their memory is given back."""
-    for _ in range(2):
-        nodes, addresses, sender, receiver = pair()
+    left, elsewhere = [], Node()
+    for _ in range(4):
         before = slab()
+        nodes, addresses, sender, receiver = pair()
         for flow in range(flows):
             sender.send(flow, *addresses, 10**7, size=3 * PAYLOAD)
         refused(lambda sender=sender, addresses=addresses: sender.send(0, *addresses), "it is there")
@@ -329,16 +332,17 @@ def crowd(flows: int) -> None:
             assert [flow["flow"] for flow in told] == list(range(flows))
             assert all(flow["role"] == role and flow["ended"] for flow in told)
         print("bytes a flow", (slab() - before) // flows)
-        for node in nodes:
-            for open_one in (node.netlink.socket,):
-                open_one.close()
-            os.close(node.namespace)
         for rate in (sender, receiver):
             rate.netlink.socket.close()
-        Node().enter()
+        for node in nodes:
+            node.netlink.socket.close()
+            os.close(node.namespace)
+        elsewhere.enter()
         wait(200)
-        print("bytes a flow left", (slab() - before) // flows)
-    assert slab() - before < 100 * flows
+        left.append(slab())
+    print("bytes a flow left", [(one - left[0]) / flows for one in left])
+    # a sender and a receiver have a thousand bytes; 7.2's allocator keeps some for some rounds, 6.12's nothing
+    assert left[3] - left[1] < 150 * flows
 
 
 def slab() -> int:
