@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timely in the real guest, by round-trip times: it fills the link, shares it, and its parameters arrive in the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from qbed.results.cell import store_cell
+
+MS = 10**6
+PAYLOAD_SHARE = (1500 - 20 - 8 - 88) / 1514
+"""Of a link's rate: headers are Ethernet's, IP's, UDP's and the congestion header."""
+LAB = """
+name: timely
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 10 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: 200 packets}}
+hosts: {default: {controller: {name: timely, min_rtt: 36 us, MORE}}}
+workload:
+  - flow: {from: h1, to: h3, transport: rate}
+  - flow: {from: h2, to: h4, transport: rate, start: 1 ms}
+observe: {queues: 100 us, flows: 1 ms}
+duration: 60 ms
+"""
+
+
+def rates(cell: Any, folder: Path) -> list[dict[str, Any]]:
+    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
+    assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
+    with pa.memory_map(str(folder / "rates.arrow")) as file:
+        found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
+    return found
+
+
+def test_two_flows_fill_and_share_a_link(run_cell: Callable[..., Any], tmp_path: Path) -> None:
+    samples = rates(run_cell(LAB.replace("MORE", "least_rate: 1 Mbit/s")), tmp_path)
+    late = [[s for s in samples if s["flow"] == flow and s["time_ns"] >= 40 * MS] for flow in (0, 1)]
+    goodput = [(of[-1]["acked_bytes"] - of[0]["acked_bytes"]) * 8e9 / (19 * MS) for of in late]
+    assert sum(goodput) > 0.9 * 10e9 * PAYLOAD_SHARE
+    assert max(goodput) < 1.3 * min(goodput)
+    # Two flows at the line's rate overflow the buffer once; from then on the queue stays below the thresholds.
+    assert [of[-1]["retransmits"] > 0 for of in late] == [True, True]
+    for of in late:
+        assert of[0]["retransmits"] == of[-1]["retransmits"]
+        assert max(sample["rtt_ns"] for sample in of) < (36 + 180) * 1000
+
+
+def test_bounds_and_steps_are_those_of_the_lab(run_cell: Callable[..., Any], tmp_path: Path) -> None:
+    more = "start_rate: 1 Gbit/s, most_rate: 1.2 Gbit/s, delta: 1 Mbit/s, segment: 30 KB"
+    samples = [s for s in rates(run_cell(LAB.replace("MORE", more)), tmp_path) if s["flow"] == 0]
+    assert samples[0]["rate_bps"] == 10**9 and samples[-1]["rate_bps"] == 1.2 * 10**9
+    assert {sample["rate_bps"] % 10**6 for sample in samples} == {0}
+    # Without queueing, an event adds one step: 1 Gbit/s are four segments of 30,000 bytes a millisecond.
+    assert 3 <= (samples[2]["rate_bps"] - samples[1]["rate_bps"]) // 10**6 <= 5
+    assert samples[-1]["retransmits"] == 0
