@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timely in the real guest, by round-trip times: it fills the link, shares it, and its parameters arrive in the kernel."""
+"""Timely in the real guest: it fills the link and shares it, and its parameters arrive in the kernel."""
 
 from __future__ import annotations
 
