@@ -51,7 +51,7 @@ static inline struct qsignal_value qsignal_sum(struct qsignal_value a, struct qs
 
 static inline struct qsignal_value qsignal_square(u64 value)
 {
-	unsigned __int128 square = (unsigned __int128)value * value;
+	__uint128_t square = (__uint128_t)value * value;
 
 	return (struct qsignal_value) { square >> 64, square };
 }

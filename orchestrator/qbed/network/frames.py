@@ -9,6 +9,11 @@ CONGESTION_BYTES = 88
 """Of the congestion header behind UDP (kernel/include/uapi/qbed/signal.h), in packets of the transport `rate`."""
 
 
+def rate_of_packets(rate_bps: int, overhead_bytes: int, packet_bytes: int) -> int:
+    """The rate of IP packets of this length that fills a link of this rate."""
+    return rate_bps * packet_bytes // (packet_bytes + ETHERNET_BYTES + overhead_bytes)
+
+
 def rate_headers(family: int) -> int:
     """Bytes of an IP packet of the transport `rate` that are no payload."""
     return IP_BYTES[family] + UDP_BYTES + CONGESTION_BYTES

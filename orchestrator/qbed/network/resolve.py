@@ -13,7 +13,7 @@ from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
-from qbed.network.frames import ETHERNET_BYTES
+from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.links import LinkEnd, LinkState, Side
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
@@ -185,7 +185,8 @@ class ResolvedLab:
             out = self.routing.primary(self.index[name])
             state = None if out is None else self.links[out[0]]
             end = None if state is None or out is None else (state.b if out[1] else state.a)
-            spec = self._controllers.get(settings["controller"], None if end is None else end.rate_bps)
+            packets_bps = None if end is None else rate_of_packets(end.rate_bps, end.overhead_bytes, self.smallest_mtu)
+            spec = self._controllers.get(settings["controller"], packets_bps)
             if spec is not None:
                 found[name] = spec
         return found

@@ -306,7 +306,7 @@ class HostParameter(Parameter):
     """A parameter of a controller."""
 
     link: bool = False
-    """Of a rate: whether it is that of the sender's link where the lab does not give it."""
+    """Of a rate: whether it is that of IP packets that fill the sender's link where the lab does not give it."""
 
 
 class Controller(Strict):
@@ -359,7 +359,7 @@ class Controller(Strict):
         return {parameter.name: parameter for parameter in self.parameters}
 
     def defaults(self, link_bps: int | None = None) -> dict[str, Any]:
-        """The defaults in base units, of a sender whose link has this rate."""
+        """The defaults in base units, of a sender whose link has room for IP packets at this rate."""
         return {p.name: link_bps if p.link and link_bps else p.parse(p.default) for p in self.parameters}
 
     def parse(self, name: str, value: object) -> Any:
@@ -376,6 +376,9 @@ class Controller(Strict):
     def options(self, values: Mapping[str, Any], link_bps: int | None = None) -> bytes:
         """What is within QRATE_A_PARAMETERS, for parameters in base units; others take their defaults."""
         complete = self.defaults(link_bps) | dict(values)
+        for low, high in reversed([*self.ordered_pairs()]):
+            if low not in values and self.by_name[low].link:  # the link's rate gives way to what is given
+                complete[low] = min(complete[low], complete[high])
         self._check_order(complete)
         return pack_attributes(list(_fields(self.by_name, complete)))
 

@@ -87,13 +87,13 @@ static inline u64 stamp_power(const struct stamp_params *params, u64 full, u32 b
 			      bool up)
 {
 	u32 shift = bits * params->exponent;
-	unsigned __int128 product;
+	__uint128_t product;
 
 	if (step >> bits)
 		return full;
-	product = (unsigned __int128)full * (params->exponent == 2 ? step * step : step);
+	product = (__uint128_t)full * (params->exponent == 2 ? step * step : step);
 	if (up)
-		product += ((unsigned __int128)1 << shift) - 1;
+		product += ((__uint128_t)1 << shift) - 1;
 	return product >> shift;
 }
 
