@@ -108,7 +108,7 @@ class Flow(_Flows):
 class Flows(_Flows):
     """Flows between pairs of hosts, usually long-lived."""
 
-    pairs: list[tuple[str, str]] | None = None
+    pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
     """The pairs: sender, receiver."""
     source: Hosts | None = Field(default=None, alias="from")
     """The senders; the first sends to the first of `to`, and so on."""
@@ -235,7 +235,7 @@ class Arrivals(_Stream):
     """The senders; each flow draws one. All hosts without it."""
     to: Hosts | None = None
     """The receivers; each flow draws one that is not its sender. All hosts without it."""
-    pairs: list[tuple[str, str]] | None = None
+    pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
     """Instead of `from` and `to`: the pairs from which each flow draws one."""
     interval: PositiveDuration | None = None
     """Mean time between two arrivals of the whole workload."""
