@@ -32,10 +32,13 @@ static int __net_init qrate_net_init(struct net *net)
 	xa_init_flags(&qnet->records, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
 	xa_init(&qnet->senders);
 	INIT_LIST_HEAD(&qnet->listeners);
+	INIT_LIST_HEAD(&qnet->ended);
+	spin_lock_init(&qnet->ended_lock);
+	INIT_DELAYED_WORK(&qnet->reap, qrate_reap);
 	return 0;
 }
 
-/* Nothing is sent or received any more once this, and then a grace period, is through. */
+/* Once this, and then a grace period, is through, nothing is sent, and nothing but senders' sockets receives. */
 static void __net_exit qrate_net_pre_exit(struct net *net)
 {
 	struct qrate_net *qnet = qrate_net(net);
@@ -56,6 +59,7 @@ static void __net_exit qrate_net_exit(struct net *net)
 	struct qrate_record *record;
 	unsigned long id;
 
+	cancel_delayed_work_sync(&qnet->reap);
 	xa_for_each(&qnet->records, id, record) {
 		if (record->role == QRATE_SENDER)
 			qrate_sender_free(container_of(record, struct qrate_sender, record));

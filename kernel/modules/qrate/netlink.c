@@ -174,7 +174,7 @@ static int qrate_do_new(struct sk_buff *skb, struct genl_info *info)
 				info->extack) ?:
 	      qrate_sender_start(qnet, sender, info->extack);
 	if (err)
-		qrate_sender_drop(sender);
+		qrate_sender_free(sender);
 	return err;
 }
 

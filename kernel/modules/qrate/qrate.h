@@ -9,6 +9,7 @@
 #include <linux/rcupdate.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <net/dst.h>
 #include <net/genetlink.h>
@@ -84,7 +85,9 @@ struct qrate_sender_stats {
 struct qrate_sender {
 	struct qrate_record record;
 	struct qrate_path path;
-	struct socket *socket;
+	struct socket *socket;		/* NULL: closed, a while after the end */
+	struct list_head ended;		/* in qrate_net.ended until then */
+	struct rcu_head rcu;
 	struct qrate_sender_params params;
 	const struct rate_controller *controller;
 	void *controller_params;
@@ -139,6 +142,9 @@ struct qrate_net {
 	struct xarray senders;		/* by flow; under genl_lock */
 	struct list_head listeners;	/* under genl_lock */
 	u32 receivers;
+	struct list_head ended;		/* senders with a socket that is not needed any more */
+	spinlock_t ended_lock;
+	struct delayed_work reap;
 };
 
 #define QRATE_RUNNING XA_MARK_1		/* of records: senders that have not ended */
@@ -164,9 +170,9 @@ struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
 				      const struct rate_controller *controller);
 int qrate_sender_start(struct qrate_net *qnet, struct qrate_sender *sender,
 		       struct netlink_ext_ack *extack);
+void qrate_reap(struct work_struct *work);
 void qrate_sender_stop(struct qrate_sender *sender);
 void qrate_sender_halt(struct qrate_sender *sender);
-void qrate_sender_drop(struct qrate_sender *sender);
 void qrate_sender_free(struct qrate_sender *sender);
 
 /* receiver.c */

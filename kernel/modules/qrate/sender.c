@@ -36,6 +36,13 @@
 /* A wait beyond this is looked at again when the rate may have changed. */
 #define QRATE_LONG_WAIT_NS NSEC_PER_MSEC
 
+/*
+ * How long, at least, a sender that has ended hears what is still on its way:
+ * without a socket, its host would answer by ICMP.
+ */
+#define QRATE_LINGER_NS (NSEC_PER_SEC / 2)
+#define QRATE_REAP_JIFFIES (HZ / 2)
+
 static ulong probe_first_us = 100000;
 module_param(probe_first_us, ulong, 0644);
 MODULE_PARM_DESC(probe_first_us, "probe timeout of a flow whose round-trip time is not known yet");
@@ -44,11 +51,16 @@ static ulong probe_least_us = 10000;
 module_param(probe_least_us, ulong, 0644);
 MODULE_PARM_DESC(probe_least_us, "least probe timeout");
 
+static u64 qrate_parameter_ns(ulong us)
+{
+	return clamp_t(u64, us, 1, 3600 * USEC_PER_SEC) * NSEC_PER_USEC;
+}
+
 static u64 qrate_timeout_ns(const struct qrate_sender *sender)
 {
 	struct qrate_rtt_params params = {
-		.first_ns = READ_ONCE(probe_first_us) * NSEC_PER_USEC,
-		.least_ns = READ_ONCE(probe_least_us) * NSEC_PER_USEC,
+		.first_ns = qrate_parameter_ns(READ_ONCE(probe_first_us)),
+		.least_ns = qrate_parameter_ns(READ_ONCE(probe_least_us)),
 	};
 
 	return qrate_rtt_timeout_ns(&sender->rtt, params);
@@ -134,7 +146,9 @@ static void qrate_arm(struct qrate_sender *sender, u64 now_ns)
 		sender->pace.next_ns = max(sender->pace.next_ns, now_ns);
 	sender->ready = ready;
 	if (ready)
-		next_ns = min3(next_ns, sender->pace.next_ns, sender->params.stop_ns);
+		next_ns = min(next_ns, sender->pace.next_ns);
+	if (qrate_has_new(sender))
+		next_ns = min(next_ns, sender->params.stop_ns);
 	if (next_ns >= sender->armed_ns || sender->dead)
 		return;
 	sender->armed_ns = next_ns;
@@ -217,12 +231,45 @@ static bool qrate_end(struct qrate_sender *sender, u64 now_ns)
 
 static void qrate_tell(struct qrate_sender *sender, bool ended)
 {
-	struct net *net = sender->path.net;
+	struct qrate_net *qnet = qrate_net(sender->path.net);
 
 	if (likely(!ended))
 		return;
-	xa_clear_mark(&qrate_net(net)->records, sender->record.id, QRATE_RUNNING);
-	qrate_tell_ended(net, sender->record.flow);
+	xa_clear_mark(&qnet->records, sender->record.id, QRATE_RUNNING);
+	spin_lock_bh(&qnet->ended_lock);
+	list_add_tail(&sender->ended, &qnet->ended);
+	spin_unlock_bh(&qnet->ended_lock);
+	schedule_delayed_work(&qnet->reap, QRATE_REAP_JIFFIES);
+	qrate_tell_ended(qnet->net, sender->record.flow);
+}
+
+/* A sender that has ended and whose socket lingered for long enough, or NULL. */
+static struct qrate_sender *qrate_lingered(struct qrate_net *qnet)
+{
+	struct qrate_sender *sender;
+
+	spin_lock_bh(&qnet->ended_lock);
+	sender = list_first_entry_or_null(&qnet->ended, struct qrate_sender, ended);
+	if (sender && sender->record.end_ns + QRATE_LINGER_NS > ktime_get_ns())
+		sender = NULL;
+	if (sender)
+		list_del_init(&sender->ended);
+	spin_unlock_bh(&qnet->ended_lock);
+	return sender;
+}
+
+/* Most of a flow's memory is its socket; what is known of the flow stays. */
+void qrate_reap(struct work_struct *work)
+{
+	struct qrate_net *qnet = container_of(to_delayed_work(work), struct qrate_net, reap);
+	struct qrate_sender *sender;
+
+	while ((sender = qrate_lingered(qnet))) {
+		qrate_socket_close(sender->socket);
+		sender->socket = NULL;
+	}
+	if (!list_empty(&qnet->ended))
+		schedule_delayed_work(&qnet->reap, QRATE_REAP_JIFFIES);
 }
 
 /* Send what is due, and see to the next. */
@@ -300,6 +347,7 @@ static void qrate_ack(struct qrate_sender *sender, const struct qsignal_header *
 	struct qrate_flight *flight = &sender->flight;
 	u64 number = be64_to_cpu(header->sequence);
 	const struct qrate_packet *packet = qrate_flight_ack(flight, number);
+	u64 threshold_ns;
 
 	if (packet) {
 		sender->rtt.backoff = 0;
@@ -311,9 +359,8 @@ static void qrate_ack(struct qrate_sender *sender, const struct qsignal_header *
 		return;
 	sender->stats.acked_bytes +=
 		qrate_flight_ack_window(flight, number, be64_to_cpu(header->window));
-	qrate_lost(sender, qrate_flight_detect(flight, number,
-					       now_ns - qrate_rtt_threshold_ns(&sender->rtt)),
-		   now_ns);
+	threshold_ns = min(now_ns, qrate_rtt_threshold_ns(&sender->rtt));
+	qrate_lost(sender, qrate_flight_detect(flight, number, now_ns - threshold_ns), now_ns);
 	qrate_flight_settle(flight);
 }
 
@@ -399,6 +446,7 @@ struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
 	sender->armed_ns = U64_MAX;
 	sender->ready = true;
 	spin_lock_init(&sender->lock);
+	INIT_LIST_HEAD(&sender->ended);
 #ifdef QRATE_HAVE_HRTIMER_SETUP
 	hrtimer_setup(&sender->timer, qrate_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 #else
@@ -505,26 +553,22 @@ void qrate_sender_halt(struct qrate_sender *sender)
 	sender->dead = true;
 	spin_unlock_bh(&sender->lock);
 	hrtimer_cancel(&sender->timer);
-	qrate_socket_close(sender->socket);
-	sender->socket = NULL;
 }
 
-/* It did not come to a start. */
-void qrate_sender_drop(struct qrate_sender *sender)
+static void qrate_sender_free_rcu(struct rcu_head *rcu)
 {
-	if (sender->socket) {
-		qrate_socket_close(sender->socket);
-		synchronize_net();
-	}
-	qrate_sender_free(sender);
-}
+	struct qrate_sender *sender = container_of(rcu, struct qrate_sender, rcu);
 
-/* Nobody has it any more. */
-void qrate_sender_free(struct qrate_sender *sender)
-{
 	qrate_path_release(&sender->path);
 	kfree(sender->flight.packets);
 	kfree(sender->controller_params);
 	kfree(sender->controller_state);
 	kfree(sender);
+}
+
+/* It was halted, or has not started; a packet may just be arriving. */
+void qrate_sender_free(struct qrate_sender *sender)
+{
+	qrate_socket_close(sender->socket);
+	call_rcu(&sender->rcu, qrate_sender_free_rcu);
 }

@@ -154,6 +154,22 @@ def repaired(kind: int) -> None:
         assert dropped > 1000
 
 
+def stopped_while_repairing() -> None:
+    """A time to stop and an order to stop end new data alone: what was lost is still sent anew."""
+    _nodes, addresses, sender, receiver = pair(2, extra=attribute(LINK_LOST, 1 << 30))
+    sender.send(1, *addresses, 10**7, stop_time=traffic.now_ns() + 100 * MS)
+    sender.send(2, *addresses, 10**7)
+    wait(100.5)
+    sender.stop(2)
+    wait(3000)
+    for flow in (1, 2):
+        known, there = sender.get(flow), receiver.get(flow)
+        print(known, there)
+        assert known["ended"] and known["lost_packets"] > 30
+        assert known["acked_bytes"] == there["received_bytes"] < 85 * PAYLOAD
+        assert known["acked_bytes"] + known["lost_packets"] * PAYLOAD == known["sent_bytes"]
+
+
 def tail() -> None:
     """A flow whose last packets are lost goes on after one probe timeout, of 10 ms at least."""
     nodes, addresses, sender, receiver = pair()
@@ -331,7 +347,11 @@ def crowd(flows: int) -> None:
             told = rate.dump()
             assert [flow["flow"] for flow in told] == list(range(flows))
             assert all(flow["role"] == role and flow["ended"] for flow in told)
-        print("bytes a flow", (slab() - before) // flows)
+        used = slab() - before
+        wait(2000)  # a while after the end there is no socket any more
+        print("bytes a flow", used // flows, "then", (slab() - before) // flows)
+        assert slab() - before < used - 800 * flows
+        sender.send(flows, *addresses, source_port=10_000, size=1)
         for rate in (sender, receiver):
             rate.netlink.socket.close()
         for node in nodes:
