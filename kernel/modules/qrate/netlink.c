@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Generic netlink: include/uapi/qbed/qrate.h. Requests come one at a time (genl_lock). */
+#include <linux/in.h>
 #include <linux/limits.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
 #include <net/genetlink.h>
+#include <net/ipv6.h>
 #include <net/sock.h>
 
 #include "qrate.h"
@@ -90,6 +92,14 @@ static const struct qrate_controller *qrate_controller_named(const struct nlattr
 	return NULL;
 }
 
+static bool qrate_is_unicast(sa_family_t family, const union qrate_address *address)
+{
+	if (family == AF_INET6)
+		return ipv6_addr_type(&address->v6) & IPV6_ADDR_UNICAST;
+	return !ipv4_is_zeronet(address->v4) && !ipv4_is_multicast(address->v4) &&
+	       !ipv4_is_lbcast(address->v4);
+}
+
 static int qrate_get_address(const struct nlattr *attribute, sa_family_t family,
 			     union qrate_address *address, struct netlink_ext_ack *extack)
 {
@@ -101,6 +111,10 @@ static int qrate_get_address(const struct nlattr *attribute, sa_family_t family,
 		return -EINVAL;
 	}
 	memcpy(address, nla_data(attribute), length);
+	if (!qrate_is_unicast(family, address)) {
+		NL_SET_ERR_MSG_ATTR(extack, attribute, "expected the address of one host");
+		return -EADDRNOTAVAIL;
+	}
 	return 0;
 }
 

@@ -12,6 +12,7 @@
  * flight has waited for a probe timeout (6.2): then that one is taken for lost,
  * sent anew, and the next timeout is twice as long until something is
  * acknowledged. That an acknowledgement was lost is seen in the next one's window.
+ * A flow's packets keep their size: when the path's MTU falls below it, all are lost.
  *
  * The lock is not held while a packet is sent: on links without a rate the
  * other end may answer before the call returns.
@@ -235,7 +236,9 @@ static void qrate_tell(struct qrate_sender *sender, bool ended)
 
 	if (likely(!ended))
 		return;
-	xa_clear_mark(&qnet->records, sender->record.id, QRATE_RUNNING);
+	xa_lock_bh(&qnet->records);
+	__xa_clear_mark(&qnet->records, sender->record.id, QRATE_RUNNING);
+	xa_unlock_bh(&qnet->records);
 	spin_lock_bh(&qnet->ended_lock);
 	list_add_tail(&sender->ended, &qnet->ended);
 	spin_unlock_bh(&qnet->ended_lock);
@@ -467,10 +470,10 @@ static int qrate_fit(struct qrate_sender *sender, struct netlink_ext_ack *extack
 	u32 mtu;
 
 	params->overhead = qrate_path_overhead(&sender->path);
-	rcu_read_lock_bh();
+	rcu_read_lock();
 	dst = qrate_path_route(&sender->path);
 	mtu = IS_ERR(dst) ? 0 : min_t(u32, dst_mtu(dst), 65535);
-	rcu_read_unlock_bh();
+	rcu_read_unlock();
 	if (IS_ERR(dst)) {
 		NL_SET_ERR_MSG(extack, "no route to the destination");
 		return PTR_ERR(dst);
@@ -497,7 +500,9 @@ static int qrate_register(struct qrate_net *qnet, struct qrate_sender *sender)
 		xa_erase(&qnet->senders, sender->record.flow);
 		return err;
 	}
-	xa_set_mark(&qnet->records, sender->record.id, QRATE_RUNNING);
+	xa_lock_bh(&qnet->records);
+	__xa_set_mark(&qnet->records, sender->record.id, QRATE_RUNNING);
+	xa_unlock_bh(&qnet->records);
 	return 0;
 }
 
