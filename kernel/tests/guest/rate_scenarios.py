@@ -28,7 +28,7 @@ from qrate import (
     pack,
     parse,
 )
-from scenarios import background, chain, refused, settle, traffic, udp_pair
+from scenarios import chain, refused, settle, traffic, udp_pair
 
 OVERHEAD = 20 + 8 + 88  # IPv4, UDP, congestion header
 PAYLOAD = 1500 - OVERHEAD
@@ -483,42 +483,3 @@ def malformed(rounds: int) -> None:
     sender.stop(1)
     wait(2000)
     assert sender.get(1)["ended"]
-
-
-def speed(packets: int, flows: int) -> None:
-    """No assertion on time, which the host measures: data packets of 1500 bytes through one switch at 10 Gbit/s."""
-    nodes, addresses, sender, receiver = pair(2)
-    with_queues(nodes)
-    sender.hear_ended()
-    for flow in range(flows):
-        sender.send(flow, *addresses, 9_900_000_000 // flows, size=packets // flows * PAYLOAD)
-    for _ in range(flows):
-        sender.ended()
-    received = receiver.dump()
-    assert sum(flow["received_packets"] for flow in received) == packets // flows * flows
-    print("virtual", traffic.now_ns(), sender.get(0))
-
-
-def speed_tcp(packets: int, flows: int) -> None:
-    """The same bytes of IP packets, by TCP."""
-    nodes, addresses = chain(2, [10**10], 5_000)
-    with_queues(nodes)
-    settle()
-    listener = nodes[2].socket(socket.SOCK_STREAM)
-    listener.bind((addresses[1], 5001))
-    listener.listen(flows)
-    share, threads = packets // flows * 1448, []
-    for _ in range(flows):
-        source = nodes[0].socket(socket.SOCK_STREAM)
-        source.connect((addresses[1], 5001))
-        connection, _ = listener.accept()
-        threads.append(background(lambda c=connection: traffic.drain(c.fileno(), share, 1 << 18)))
-        threads.append(background(lambda s=source: traffic.pour(s.fileno(), share, 1 << 18)))
-    for thread in threads:
-        thread.join()
-    print("virtual", traffic.now_ns(), nodes[0].qlink("right"))
-
-
-def with_queues(nodes: list[Node]) -> None:
-    for node, interface in ((0, "right"), (1, "right"), (1, "left"), (2, "left")):
-        nodes[node].qdisc(interface, "pfifo", struct.pack("<I", 1000))
