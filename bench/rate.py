@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A packet of the paced transport (qrate) against one of TCP, by the agent: 1500 bytes, 10 Gbit/s through one switch."""
+"""A packet of the paced transport (qrate) against one of TCP, by the agent: 1500 bytes, 10 Gbit/s, one switch."""
 
 from __future__ import annotations
 
