@@ -12,7 +12,7 @@
 
 enum qrate_command {
 	QRATE_CMD_UNSPEC,
-	/* SOURCE_PORT alone: receive flows on this UDP port, IPv4 and IPv6; again: nothing happens */
+	/* SOURCE_PORT, REFLECT or not: receive flows on this UDP port, IPv4 and IPv6 */
 	QRATE_CMD_LISTEN,
 	/* start a flow: FLOW, SOURCE, DESTINATION, both ports, CONTROLLER; the rest has defaults */
 	QRATE_CMD_FLOW_NEW,
@@ -47,7 +47,7 @@ enum qrate_attribute {
 	QRATE_A_UNIT,		/* u8, enum qsignal_unit */
 	QRATE_A_BITS,		/* u8, 1 to 32 */
 	QRATE_A_FORWARD,	/* flag: the controller sees the forward path's signal alone */
-	QRATE_A_REFLECT,	/* u32, probability x 2^32: QCN's P0, of the receiver; LISTEN or FLOW_NEW of the sender's side */
+	QRATE_A_REFLECT,	/* u32, probability x 2^32: QCN's P0, of the receiver: LISTEN, which may come again with another */
 	QRATE_A_RUNNING,	/* flag, of FLOW_GET */
 	/* what FLOW_GET says */
 	QRATE_A_ROLE,		/* u8, 0 sender, 1 receiver */
