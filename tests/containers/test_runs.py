@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from real_labs import docker, environment, left_of, qbed, write
+from real_labs import STAR, docker, environment, left_of, qbed, write
 
 DILATION = "20"
 CAMPAIGN = """\
@@ -57,6 +57,28 @@ def test_a_campaign_on_both_substrates_and_the_gap_between_them(lab: Path, tmp_p
     series = duckdb.sql(f"SELECT max(time_ns) FROM '{tmp_path}/out/containerlab/queue_series.parquet'").fetchall()
     assert series == [(150_000_000,)]  # in the lab's time
     assert left_of("qbed-t-run", tmp_path) == []
+
+
+def test_rates_are_the_same_where_sender_and_receiver_are_two_agents(tmp_path: Path, lab: Path) -> None:
+    rate = STAR.replace("kernel: qbed", "controller: {name: fixed, rate: 5 Mbit/s}")
+    rate = rate.replace("50 KB, label: bulk", "50 KB, transport: rate") + "addressing: both\n"
+    rate = rate.replace("observe", "  - flow: {from: h2, to: h1, stop: 50 ms, transport: rate, family: 6}\nobserve")
+    (lab / "lab.yml").write_text(rate.replace("NAME", "qbed-t-run"))
+    arguments = ("--on", "virtual,containerlab", "--dilate", DILATION, "--out", "out", "--no-images", "--seeds", "1")
+    done = qbed(tmp_path, "run", str(lab), *arguments)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
+
+    def rows(table: str, columns: str) -> list[list[tuple[object, ...]]]:
+        runs = [tmp_path / "out" / one / f"{table}.parquet" for one in ("virtual", "containerlab")]
+        return [duckdb.sql(f"SELECT {columns} FROM '{run}' ORDER BY ALL").fetchall() for run in runs]
+
+    virtual, contained = rows(
+        "flows", "flow, src_port, dst_port, status, received_bytes, segments_sent, segments_received, retransmits"
+    )
+    assert virtual == contained and [row[3] for row in virtual] == ["complete", "complete"]
+    virtual, contained = rows("rates", "DISTINCT flow, rate_bps")
+    assert virtual == contained == [(0, 5_000_000), (1, 5_000_000)]
 
 
 def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp_path: Path) -> None:
