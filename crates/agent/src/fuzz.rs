@@ -49,6 +49,7 @@ const TEXTS: &[&str] = &[
     "e8030000",
     "tcp",
     "udp",
+    "rate",
     "host",
     "switch",
     "flows",
@@ -151,6 +152,22 @@ fn apply(plan: &mut Value, (place, change): &(Index, Change)) {
     }
 }
 
+/// The example, with a workload of the transport `rate` as well.
+fn base() -> Value {
+    let mut plan = example();
+    plan["nodes"][0]["controller"] = json!({
+        "name": "timely", "parameters": "0800010005000000", "signal": "max", "unit": "time", "bits": 4, "forward": true,
+    });
+    plan["nodes"][2]["reflect"] = json!(0.025);
+    let mut by_rate = plan["workloads"][0].clone();
+    by_rate["id"] = json!(2);
+    by_rate["transport"] = json!("rate");
+    by_rate["port"] = json!(6190);
+    by_rate["payload_bytes"] = json!(1384);
+    plan["workloads"].as_array_mut().unwrap().push(by_rate);
+    plan
+}
+
 /// Draws the schedule of a plan that was taken, if it is not too long for a test.
 fn draw(plan: &Plan) {
     let arrivals = plan.workloads.iter().map(|workload| match &workload.pattern {
@@ -167,6 +184,11 @@ fn draw(plan: &Plan) {
         let flows = schedule::flows(plan);
         assert!(flows.iter().all(|flow| flow.start_ns < plan.duration_ns && flow.src != flow.dst));
     }
+}
+
+#[test]
+fn what_is_mutated_is_a_plan() {
+    draw(&parse(&base()).unwrap());
 }
 
 #[test]
@@ -188,7 +210,7 @@ proptest! {
 
     #[test]
     fn a_mutated_plan_is_carried_out_or_refused(changes in prop::collection::vec(change(), 1..5)) {
-        let mut plan = example();
+        let mut plan = base();
         changes.iter().for_each(|change| apply(&mut plan, change));
         match parse(&plan) {
             Ok(plan) => draw(&plan),
@@ -198,7 +220,7 @@ proptest! {
 
     #[test]
     fn a_damaged_plan_is_carried_out_or_refused(place: Index, byte: u8, cut: Index, cuts: bool) {
-        let mut text = example().to_string().into_bytes();
+        let mut text = base().to_string().into_bytes();
         let place = place.index(text.len());
         text[place] = byte;
         text.truncate(if cuts { cut.index(text.len()) } else { text.len() });
