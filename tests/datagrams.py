@@ -16,11 +16,11 @@ from pcap import Packet, read_pcap
 
 SENDER = 40000
 PROGRAM = """
-import json, socket, sys
+import json, socket, sys, time
 SO_NO_CHECK = 11
 def addressed(address):
     return socket.AF_INET6 if ":" in address else socket.AF_INET
-def send(file):
+def send(file, answers):
     sockets = {}
     for line in open(file):
         one = json.loads(line)
@@ -28,17 +28,29 @@ def send(file):
         if key not in sockets:
             sockets[key] = found = socket.socket(key[0], socket.SOCK_DGRAM)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if key[0] == socket.AF_INET6:
+                found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             found.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, not one["checksum"])
             found.bind(("", one["source"]))
         sockets[key].sendto(bytes.fromhex(one["payload"]), (one["to"], one["port"]))
+    time.sleep(0.1)
+    with open(answers, "w") as out:
+        for found in sockets.values():
+            found.setblocking(False)
+            try:
+                while True:
+                    note(out, *found.recvfrom(65536))
+            except BlockingIOError:
+                pass
+def note(out, payload, source):
+    print(json.dumps([source[0].removeprefix("::ffff:"), source[1], payload.hex()]), file=out)
 def listen(port, file):
     found = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
     found.bind(("", int(port)))
     with open(file, "w", buffering=1) as out:
         while True:
-            payload, source = found.recvfrom(65536)
-            print(json.dumps([source[0].removeprefix("::ffff:"), source[1], payload.hex()]), file=out)
+            note(out, *found.recvfrom(65536))
 def frames(interface, file):
     raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     raw.bind((interface, 0))
@@ -129,7 +141,7 @@ class Bench:
         """`{"s1": "eth0 eth1"}`: each interface into a file of its own."""
         for node, interfaces in ends.items():
             for interface in interfaces.split():
-                words = "tcpdump --immediate-mode -U -n -s 0 -B 4096 --nano -Z root"
+                words = "tcpdump --immediate-mode -U -n -s 1600 -B 8192 --nano -Z root"
                 file = f"/mnt/{node}-{interface}.pcap"
                 self.lab.background(node, *words.split(), "-i", interface, "-w", file, what)
         self.sleep()
@@ -146,13 +158,14 @@ class Bench:
         self.sleep()
 
     def received(self, node: str, port: int = PORT) -> list[tuple[str, int, bytes]]:
-        lines = (self.folder / f"{node}-{port}.received").read_text().splitlines()
-        return [(source, number, bytes.fromhex(payload)) for source, number, payload in map(json.loads, lines)]
+        return noted(self.folder / f"{node}-{port}.received")
 
-    def send(self, node: str, datagrams: Iterable[Datagram]) -> None:
+    def send(self, node: str, datagrams: Iterable[Datagram]) -> list[tuple[str, int, bytes]]:
+        """Returns what came back to where they were sent from within a tenth of a second: source and payload."""
         lines = [json.dumps(one._asdict() | {"payload": one.payload.hex()}) for one in datagrams]
         (self.folder / "to-send").write_text("\n".join(lines))
-        self._run(node, "python3", "/mnt/datagrams.py", "send", "/mnt/to-send")
+        self._run(node, "python3", "/mnt/datagrams.py", "send", "/mnt/to-send", "/mnt/answers")
+        return noted(self.folder / "answers")
 
     def send_frames(self, node: str, interface: str, frames: Sequence[bytes]) -> None:
         (self.folder / "frames").write_text("\n".join(frame.hex() for frame in frames))
@@ -163,6 +176,11 @@ class Bench:
         words = ("env", "TC_LIB_DIR=/mnt/tc", "tc", "-s", "-j", "qdisc", "show", "dev", interface)
         found: dict[str, Any] = json.loads(self._run(node, *words))[0]
         return found
+
+
+def noted(file: Path) -> list[tuple[str, int, bytes]]:
+    lines = file.read_text().splitlines()
+    return [(source, number, bytes.fromhex(payload)) for source, number, payload in map(json.loads, lines)]
 
 
 def padded(header: Header, length: int) -> bytes:

@@ -34,6 +34,16 @@ SHOWN = {
         "limit 60Kb threshold 20p hold_limit 50 mtu 1000",
         "holds 0 releases 0 released 0 released_with_ece 0 corrected 0 overflow 0 held_packet_ns 0 entries_us 0",
     ),
+    "stamp": (
+        "stamp limit 128kb threshold 20p at_enqueue on exponent 2 middle on reverse off rate 10gbit",
+        "limit 128Kb threshold 20p at_enqueue on count_own off exponent 2 fine_at_full off middle on reverse off rate",
+        "stamped 0 left_out 0 unknown_version 0 too_short 0 malformed 0 no_rate 0 no_memory 0 dropped 0 largest 0",
+    ),
+    "qcn": (
+        "qcn limit 150p equilibrium 30 weight 4 bits 8 sample_most 50% reflect 25%",
+        "limit 150p equilibrium 30 weight 4 full_scale 0 bits 8 sample_least 0.01 sample_most 0.5 between_samples on",
+        "sampled 0 congested 0 written 0 reflected 0 unroutable 0 unknown_version 0 too_short 0 malformed 0",
+    ),
     "ecn": ("ecn limit 30p threshold 10p", "limit 30p threshold 10p", "marked 0 unmarked 0 dropped 0"),
 }
 
@@ -75,6 +85,14 @@ def test_the_kernel_says_what_it_refuses(plugins: None, live_lab: Callable[[str]
         )
         assert status != 0
         assert "share their registers" in output
+
+
+def test_probabilities_the_wrong_way_round_are_refused(plugins: None, live_lab: Callable[[str], Any]) -> None:
+    with live_lab(LAB.replace("SCHEME", "qcn")) as lab:
+        words = "qcn limit 10p sample_least 10% sample_most 5%"
+        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *words.split())
+        assert status != 0
+        assert "sample_least is more than sample_most" in output
 
 
 def test_ip_makes_links_in_a_running_lab(plugins: None, live_lab: Callable[[str], Any]) -> None:
