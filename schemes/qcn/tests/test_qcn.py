@@ -37,7 +37,7 @@ EQUILIBRIUM, WEIGHT = 25, 2
 
 @pytest.fixture
 def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
-    """bench(extra, ports): a context in which the lab is up, with these further parameters of its switches, and ports."""
+    """bench(extra, ports): a context in which the lab is up: further parameters of its switches, ports that differ."""
 
     @contextmanager
     def up(extra: str = "", ports: str = "") -> Iterator[Bench]:

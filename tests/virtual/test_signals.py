@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Senders of the transport `rate` and the switches that they listen to, together: who says what reaches whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from qbed.results.cell import store_cell
+from qbed.schemes.declaration import registry
+
+from cells import Observed
+
+LAB = """
+name: signals
+topology: {{dumbbell: {{left: 3, right: 3}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {switches}}}
+hosts: {{default: {{controller: {controller}}}}}
+addressing: {family}
+workload: [flows: {{from: h1..h3, to: h4..h6, size: 8 MB, transport: rate}}]
+observe: {{queues: 100 us, flows: 100 us}}
+duration: 80 ms
+"""
+
+
+def stored(cell: Observed, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
+    """The cell's row, and its tables."""
+    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
+
+    def table(name: str) -> list[dict[str, Any]]:
+        with pa.memory_map(str(folder / f"{name}.arrow")) as file:
+            found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
+        return found
+
+    return row, table
+
+
+def statistics(cell: Observed, scheme: str, port: str = "s1>s2") -> dict[str, int]:
+    return registry()[scheme].decode(bytes.fromhex(cell.counters().queues[cell.queue(port)].xstats))
+
+
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+@pytest.mark.parametrize("unit", ["packets", "bytes", "time"])
+def test_what_queues_stamp_is_what_senders_hear(
+    run_cell: Callable[..., Observed], tmp_path: Path, family: str, unit: str
+) -> None:
+    controller = f"{{name: timely, signal: max, unit: {unit}}}"
+    switches = "{scheme: stamp, buffer: 200 packets}"
+    cell = run_cell(LAB.format(switches=switches, controller=controller, family=family))
+    row, table = stored(cell, tmp_path)
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    assert {flow["status"] for flow in table("flows")} == {"complete"}
+    found = statistics(cell, "stamp")
+    packets = cell.counters().queues[cell.queue("s1>s2")].packets
+    assert packets - 4 <= found["stamped"] <= packets  # others are of neighbour discovery
+    assert found["left_out"] == found["malformed"] == 0
+    # The largest that was stamped is the bottleneck's longest queue, but for the packet that leaves it behind.
+    longest = int(cell.taps("s1>s2")["summary"]["max_packets"])
+    one = {"packets": 1, "bytes": 1514, "time": 1211.2}[unit]
+    assert (longest - 2) * one <= found["largest"] <= longest * one + 1
+    heard = [rate["signal"] for rate in table("rates") if rate["signal"] is not None]
+    assert 0 < max(heard) <= max(found["largest"], 20 * one)
+    assert len(set(heard)) > 10
+
+
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+@pytest.mark.parametrize("reflect", [0, 1])
+def test_a_congestion_point_is_heard_and_the_books_balance(
+    run_cell: Callable[..., Observed], tmp_path: Path, family: str, reflect: int
+) -> None:
+    """`reflect`: by the congestion points, or by the receivers alone."""
+    switches = f"{{scheme: qcn, buffer: 100 packets, reflect: {reflect}}}"
+    text = LAB.format(switches=switches, controller="{name: reaction_point}", family=family)
+    cell = run_cell(text)
+    row, table = stored(cell, tmp_path)
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    assert {flow["status"] for flow in table("flows")} == {"complete"}
+    found = statistics(cell, "qcn")
+    assert found["written"] > 20
+    assert (found["reflected"] > 0) == bool(reflect)
+    assert found["unroutable"] == found["no_memory"] == found["malformed"] == 0
+    # The senders start at the line's rate, three times what there is, and are told so.
+    rates = [rate["rate_bps"] for rate in table("rates")]
+    assert max(rates) == 10**10 and min(rates) < 5 * 10**9
+    assert cell.digest() == run_cell(text).digest()
+
+
+def test_without_a_congestion_point_nobody_slows_down(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+    """What the congestion point is for: the same senders through drop-tail."""
+    told, untold = (
+        run_cell(
+            LAB.format(
+                switches=f"{{scheme: {scheme}, buffer: 100 packets}}",
+                controller="{name: reaction_point}",
+                family="ipv4",
+            )
+        )
+        for scheme in ("qcn", "droptail")
+    )
+    dropped = [int(cell.taps("s1>s2")["summary"]["dropped_packets"]) for cell in (told, untold)]
+    assert 0 < 3 * dropped[0] < dropped[1]
