@@ -16,6 +16,7 @@ SCENARIOS = (
     "paced",
     "shared",
     *(f"repaired,{kind}" for kind in range(5)),
+    "blackout",
     "stopped_while_repairing",
     "tail",
     "header_on_the_wire",

@@ -121,10 +121,19 @@ static bool qrate_choose(struct qrate_sender *sender, u64 *offset, u32 *length)
 	return true;
 }
 
-static bool qrate_is_ready(struct qrate_sender *sender)
+/*
+ * Whether there is something to send, and room. For want of that it did not
+ * send: such a time is not made good.
+ */
+static bool qrate_is_ready(struct qrate_sender *sender, u64 now_ns)
 {
-	return qrate_flight_lost(&sender->flight) ||
-	       (qrate_has_new(sender) && qrate_has_room(sender));
+	bool ready = qrate_flight_lost(&sender->flight) ||
+		     (qrate_has_new(sender) && qrate_has_room(sender));
+
+	if (ready && !sender->ready)
+		sender->pace.next_ns = max(sender->pace.next_ns, now_ns);
+	sender->ready = ready;
+	return ready;
 }
 
 /* When the oldest in flight has waited for too long */
@@ -139,14 +148,9 @@ static u64 qrate_probe_ns(struct qrate_sender *sender)
 /* The timer for what comes next. One that is too early does no harm. */
 static void qrate_arm(struct qrate_sender *sender, u64 now_ns)
 {
-	bool ready = qrate_is_ready(sender);
 	u64 next_ns = qrate_probe_ns(sender);
 
-	/* For want of payload or room it did not send: that time is not made good. */
-	if (ready && !sender->ready)
-		sender->pace.next_ns = max(sender->pace.next_ns, now_ns);
-	sender->ready = ready;
-	if (ready)
+	if (qrate_is_ready(sender, now_ns))
 		next_ns = min(next_ns, sender->pace.next_ns);
 	if (qrate_has_new(sender))
 		next_ns = min(next_ns, sender->params.stop_ns);
@@ -192,7 +196,7 @@ static bool qrate_depart(struct qrate_sender *sender, u64 now_ns, struct qsignal
 	u64 offset, number;
 	u32 bytes;
 
-	if (sender->dead || sender->pace.next_ns > now_ns)
+	if (sender->dead || !qrate_is_ready(sender, now_ns) || sender->pace.next_ns > now_ns)
 		return false;
 	if (!qrate_choose(sender, &offset, length))
 		return false;

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import struct
+from array import array
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -152,6 +153,46 @@ def repaired(kind: int) -> None:
         assert flow["lost_packets"] == lost + dropped > 100 and flow["timeouts"] <= 5
     if kind == 3:
         assert dropped > 1000
+
+
+def entered(tap: Tap) -> array[int]:
+    """When datagrams entered the queue; of more events than there is room for as records."""
+    tap.command(2)
+    data, offset, times = tap.read(), 0, array("q")
+    while offset < len(data):
+        kind, length, _, time_ns = struct.unpack_from("<HHIq", data, offset)
+        if kind == 2 and data[offset + 16] == 1 and data[offset + 19] == socket.IPPROTO_UDP:
+            times.append(time_ns)
+        offset += length
+    return times
+
+
+def blackout() -> None:
+    """A path that is gone for a while: a sender remembers 65,536 packets and waits; no time that it lost is made good."""
+    nodes, addresses, sender, receiver = pair(rates=(10**11,))
+    tap = Tap()
+    tap.attach(nodes[0], "right", 0, events=True)
+    size = 100_000 * PAYLOAD
+    sender.send(1, *addresses, 10**10, size=size)
+    wait(5)
+    nodes[1].up("left", False)
+    wait(40)
+    early = entered(tap)
+    wait(160)
+    blocked = sender.get(1)
+    assert blocked["inflight"] == 65_536 * PAYLOAD, blocked
+    assert blocked["timeouts"] >= 4
+    left = early + entered(tap)
+    nodes[1].up("left", True)
+    for _ in range(50):
+        wait(10)
+        left += entered(tap)
+    flow, there = sender.get(1), receiver.get(1)
+    print(blocked, flow, there, len(left))
+    assert flow["ended"] and flow["acked_bytes"] == there["received_bytes"] == size
+    assert len(left) == flow["sent_packets"]
+    # a timer for this very instant is a nanosecond late
+    assert min(b - a for a, b in pairwise(left)) >= 1199
 
 
 def stopped_while_repairing() -> None:
