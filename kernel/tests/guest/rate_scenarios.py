@@ -168,7 +168,7 @@ def entered(tap: Tap) -> array[int]:
 
 
 def blackout() -> None:
-    """A path that is gone for a while: a sender remembers 65,536 packets and waits; no time that it lost is made good."""
+    """A path is gone for a while: a sender remembers 65,536 packets and waits; lost time is not made good."""
     nodes, addresses, sender, receiver = pair(rates=(10**11,))
     tap = Tap()
     tap.attach(nodes[0], "right", 0, events=True)
