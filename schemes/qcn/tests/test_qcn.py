@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil
@@ -67,20 +66,24 @@ def own_feedback(lab: Bench) -> list[Seen]:
     return [one for one in lab.captured("s1", "eth0") if one.ports == (PORT, SENDER) and one.hop_limit == 64]
 
 
-def lengths(came: list[Seen], went: list[Seen]) -> list[int]:
-    """The queue that each packet finds."""
-    return [sum(gone.time_ns > entered.time_ns for gone in went[:number]) for number, entered in enumerate(came)]
-
-
-def congestion(queue: list[int], equilibrium: int = EQUILIBRIUM) -> list[int]:
-    """-Fb where every packet is sampled; 0 where Fb is not negative."""
-    grown = [now - before for before, now in itertools.pairwise([0, *queue])]
-    return [max(0, q - equilibrium + WEIGHT * more) for q, more in zip(queue, grown, strict=True)]
-
-
-def quantized(values: list[int], bits: int) -> list[int]:
+def quantized(congestion: int, bits: int) -> int:
     scale = (1 + 2 * WEIGHT) * EQUILIBRIUM
-    return [ceil(min(value, scale) * (2**bits - 1) / scale) for value in values]
+    return ceil(min(congestion, scale) * ((1 << bits) - 1) / scale)
+
+
+def samples(came: list[Seen], went: list[Seen], bits: int = 6, equilibrium: int = EQUILIBRIUM) -> list[tuple[int, int]]:
+    """Of each packet, where all are sampled: -Fb (0 where Fb is not negative), and that quantized. Of a packet that
+    comes at the instant at which another leaves, either may be the first: as its header shows.
+    """
+    found, before = [], {0}
+    for number, (entered, left) in enumerate(zip(came, went, strict=True)):
+        queues = {sum(gone.time_ns >= entered.time_ns + tie for gone in went[:number]) for tie in (0, 1)}
+        choices = {(q, max(0, q - equilibrium + WEIGHT * (q - old))) for q in queues for old in before}
+        had, has = entered.header.feedback, left.header.feedback
+        fitting = [one for one in choices if max(had, quantized(one[1], bits)) == has] or list(choices)
+        before = {queue for queue, _ in fitting}
+        found.append((fitting[0][1], quantized(fitting[0][1], bits)))
+    return found
 
 
 @pytest.mark.parametrize("bits", [1, 6, 16])
@@ -94,8 +97,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
         after = counters(lab)
         found = lab.statistics("s1", "eth1")
     came, went = data(lab, "s1", "eth0"), data(lab, "s1", "eth1")
-    values = congestion(lengths(came, went))
-    levels = quantized(values, bits)
+    values, levels = zip(*samples(came, went, bits), strict=True)
     assert len(levels) == len(went) == 150
     assert sum(level > 0 for level in levels) > 50 and 0 in levels[:5]
 
@@ -158,8 +160,8 @@ def test_a_second_queue_overwrites_only_with_what_is_worse(bench: Callable[..., 
         lab.sleep()
         found = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
     ends = [data(lab, *end) for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))]
-    first = quantized(congestion(lengths(*ends[:2])), 6)
-    second = quantized(congestion(lengths(*ends[2:]), 1), 6)
+    first = [level for _, level in samples(ends[0], ends[1])]
+    second = [level for _, level in samples(ends[2], ends[3], equilibrium=1)]
     assert [one.header.feedback for one in ends[1]] == first
     assert [one.header.feedback for one in ends[3]] == [max(pair) for pair in zip(first, second, strict=True)]
     assert found[1]["written"] == sum(b > a for a, b in zip(first, second, strict=True))

@@ -77,15 +77,20 @@ def folded(kind: int, signal: int, part: int) -> int:
     return max(signal, part)
 
 
-def expected(port: Port, came: list[Seen], went: list[Seen]) -> list[Seen]:
-    """The packets as they leave, from those that `came` in at their times and the times at which they `went`."""
+def expected(port: Port, came: list[Seen], went: list[Seen], first_out: bool = True) -> list[Seen]:
+    """The packets as they leave, from those that `came` in at their times and the times at which they `went`;
+    `first_out`: of two at one instant, the one that leaves was first.
+    """
+    tie = int(first_out)
     assert [packet.header.sequence for packet in came] == [packet.header.sequence for packet in went]
     found = []
     for number, (entered, left) in enumerate(zip(came, went, strict=True)):
         if port.at_enqueue:
-            waiting = [one for one, gone in zip(came[:number], went, strict=False) if gone.time_ns > entered.time_ns]
+            waiting = [
+                one for one, gone in zip(came[:number], went, strict=False) if gone.time_ns >= entered.time_ns + tie
+            ]
         else:
-            waiting = [one for one in came[number + 1 :] if one.time_ns < left.time_ns]
+            waiting = [one for one in came[number + 1 :] if one.time_ns < left.time_ns + 1 - tie]
         header = entered.header
         part = port.part(entered, waiting, left.time_ns - entered.time_ns)
         if part is not None:
