@@ -107,6 +107,7 @@ def test_one_clear_message(old: str, new: str, message: str) -> None:
 RATE = GOOD.replace("size: 1 MB}", "size: 1 MB, transport: rate}").replace(
     "rto_min: 10 ms}", "controller: {name: fixed, rate: 1 Gbit/s}, reflect: 2.5 %}"
 )
+TIMELY = RATE.replace("name: fixed, rate: 1 Gbit/s", "name: timely, signal: max, bits: 4, q_low: 20 us, rate: 1 Gbit/s")
 BAD_RATE = [
     ("name: fixed", "name: fixd", "lab.yml:8:44: hosts.default.controller.name: no controller is called `fixd`; did you mean `fixed`?"),
     ("{name: fixed, rate: 1 Gbit/s}", "fixd", "lab.yml:8:37: hosts.default.controller.name: no controller is called `fixd`; did you mean `fixed`?"),
@@ -322,7 +323,7 @@ _WORDS = ["", "~", "0", "-1", "[]", "{}", "h1", "h1..h3", "h*", "s1>h1", "1 Gbit
 @st.composite
 def mutations(draw: st.DrawFn) -> str:
     """A valid lab file of which some characters, words or lines are changed."""
-    text = draw(st.sampled_from([GOOD, EXPLICIT, *(path.read_text() for path in LABS)]))
+    text = draw(st.sampled_from([GOOD, EXPLICIT, RATE, TIMELY, *(path.read_text() for path in LABS)]))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
         length = draw(st.integers(0, 25))
@@ -349,14 +350,18 @@ _FIELDS = [
     "topology", "topology.dumbbell", "links", "links.default", "links.default.rate", "links.h1-s1.ends", "switches.s1",
     "switches.default.buffer", "switches.default.threshold", "hosts.default.queue", "hosts.h1.sysctls", "workload",
     "workload[0]", "workload[0].flow.size", "workload[1].incast.senders", "workload[0].arrivals", "observe",
-    "observe.ports", "capture", "duration", "seed", "memory", "addressing", "name",
+    "observe.ports", "capture", "duration", "seed", "memory", "addressing", "name", "workload[0].flow.transport",
+    "hosts.default.controller", "hosts.default.controller.name", "hosts.default.controller.signal",
+    "hosts.default.controller.rate", "hosts.default.controller.q_low", "hosts.h1.controller.bits", "hosts.h1.reflect",
 ]  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.dictionaries(st.sampled_from(_FIELDS), _VALUES, min_size=1, max_size=2))
-def test_any_value_in_any_field(overrides: dict[str, Any]) -> None:
+@given(
+    st.sampled_from([GOOD, RATE, TIMELY]), st.dictionaries(st.sampled_from(_FIELDS), _VALUES, min_size=1, max_size=2)
+)
+def test_any_value_in_any_field(text: str, overrides: dict[str, Any]) -> None:
     try:
-        load(GOOD, overrides)
+        load(text, overrides)
     except LabError as error:
         assert error.messages
