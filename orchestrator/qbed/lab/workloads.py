@@ -114,6 +114,10 @@ class Flows(_Flows):
     """The senders; the first sends to the first of `to`, and so on."""
     to: Hosts | None = None
     """The receivers: as many as senders, or one for all."""
+    pairing: Literal["in order", "permutation", "random"] = "in order"
+    """Of `from` and `to`: the first to the first, and so on; or drawn by the seed, no host with itself: each receiver
+    once, or any for each sender (with replacement).
+    """
 
 
 class Incast(_Flows):

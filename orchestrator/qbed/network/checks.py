@@ -161,7 +161,7 @@ class _Workloads:
             self.problems.error(path, "expected `pairs`, or `from` and `to`")
             return
         try:
-            pairs = flow_pairs(content, self.hosts)
+            pairs = flow_pairs(content, self.hosts, f"{self.lab.seed}/{path[1]}")
         except ValueError as error:
             self.problems.error(path, str(error))
             return

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends to whom: the hosts that a workload's names, globs and ranges mean."""
+"""Who sends to whom: the hosts that a workload's names, globs and ranges mean, and what the seed draws of them."""
 
 from collections.abc import Collection
+from hashlib import sha256
+from itertools import count
 
 from qbed.lab.workloads import Flow, Flows, Incast, Udp
 from qbed.language.selectors import select
@@ -21,8 +23,11 @@ def incast_senders(incast: Incast, hosts: Collection[str]) -> list[str]:
     return select_hosts(incast.senders, hosts)
 
 
-def flow_pairs(workload: Flow | Flows | Incast | Udp, hosts: Collection[str]) -> Pairs:
-    """The pairs of a workload's flows, before `count`. ValueError if senders and receivers do not pair up."""
+def flow_pairs(workload: Flow | Flows | Incast | Udp, hosts: Collection[str], seed: str) -> Pairs:
+    """The pairs of a workload's flows, before `count`. ValueError if senders and receivers do not pair up.
+
+    `seed`: the run's, and which workload it is; equal ones draw equal pairs.
+    """
     if isinstance(workload, Incast):
         return [(sender, workload.receiver) for sender in incast_senders(workload, hosts)]
     if not isinstance(workload, Flows):
@@ -30,8 +35,40 @@ def flow_pairs(workload: Flow | Flows | Incast | Udp, hosts: Collection[str]) ->
     if workload.pairs is not None:
         return list(workload.pairs)
     sources, targets = (select_hosts(names or [], hosts) for names in (workload.source, workload.to))
+    if workload.pairing == "random":
+        return _random(sources, targets, seed)
+    if workload.pairing == "permutation" and len(sources) == len(targets):
+        return _permutation(sources, targets, seed)
     if len(targets) == 1:
         targets = targets * len(sources)
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} senders and {len(targets)} receivers do not pair up")
     return list(zip(sources, targets, strict=True))
+
+
+def _drawn(*words: object) -> int:
+    """256 bits that depend on the words alone, whatever the machine and its libraries."""
+    return int.from_bytes(sha256("/".join(map(str, words)).encode()).digest())
+
+
+def _random(sources: list[str], targets: list[str], seed: str) -> Pairs:
+    pairs = []
+    for source in sources:
+        _refuse_itself(source, targets)
+        draws = (targets[_drawn(seed, source, attempt) % len(targets)] for attempt in count())
+        pairs.append((source, next(target for target in draws if target != source)))
+    return pairs
+
+
+def _permutation(sources: list[str], targets: list[str], seed: str) -> Pairs:
+    """Uniform over those in which no host meets itself: of all, about one in three, or more."""
+    if len(sources) == 1:
+        _refuse_itself(sources[0], targets)
+    orders = (sorted(targets, key=lambda target: _drawn(seed, attempt, target)) for attempt in count())
+    drawn = (list(zip(sources, order, strict=True)) for order in orders)
+    return next(pairs for pairs in drawn if all(source != target for source, target in pairs))
+
+
+def _refuse_itself(source: str, targets: list[str]) -> None:
+    if not targets or targets == [source]:
+        raise ValueError(f"`{source}` has no receiver but itself")

@@ -48,7 +48,7 @@ class _Compiler:
         }
 
     def plan(self) -> p.Plan:
-        workloads = compile_workloads(self.resolved)
+        workloads = compile_workloads(self.resolved, self.seed)
         self.has_rate = any(workload.transport == "rate" for workload in workloads)
         queues = self.queues()
         links = self.links()

@@ -18,8 +18,8 @@ SIGNAL_PORT = 6190
 MOST_ARRIVALS = 10_000_000
 
 
-def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
-    """The plan's workloads, in the file's order."""
+def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arrivals]:
+    """The plan's workloads, in the file's order; `seed` draws who sends to whom."""
     lab = resolved.lab
     compiled: list[p.Flows | p.Arrivals] = []
     for number, entry in enumerate(lab.workload):
@@ -46,13 +46,14 @@ def compile_workloads(resolved: ResolvedLab) -> list[p.Flows | p.Arrivals]:
             _check_arrivals(found, resolved, ("workload", number, entry.kind))
             compiled.append(found)
         else:
-            compiled.append(p.Flows(**common, **_flows(content, resolved)))
+            compiled.append(p.Flows(**common, **_flows(content, resolved, f"{seed}/{number}")))
     return compiled
 
 
-def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab) -> dict[str, Any]:
+def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab, seed: str) -> dict[str, Any]:
     index = resolved.index
-    pairs = [(index[a], index[b]) for a, b in flow_pairs(content, resolved.hosts) for _ in range(content.count)]
+    named = flow_pairs(content, resolved.hosts, seed)
+    pairs = [(index[a], index[b]) for a, b in named for _ in range(content.count)]
     return {
         "pairs": pairs,
         "size_bytes": content.size,
