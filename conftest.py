@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from qbed.substrates.virtual.substrate import VirtualSubstrate
 from cells import LIMITS, Live, Observed, plan_of
 
 ROOT = Path(__file__).parent
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what we start would inherit that it is ignored, as by nohup
 
 
 @pytest.fixture

@@ -92,8 +92,8 @@ def _check_arrivals(found: p.Arrivals, resolved: ResolvedLab, path: FieldPath) -
     """LabError where more flows are to be expected than a lab can have, or times that no clock has."""
     ((_, mean),) = found.interarrival_ns.items()
     expected = min((found.stop_ns or resolved.lab.duration) / mean, found.limit or LARGEST)
-    if mean > LARGEST or expected > MOST_ARRIVALS:
-        text = f"one flow in {mean:.3g} ns on average, {expected:.3g} in all; expected at most {MOST_ARRIVALS}"
+    if not 1 <= mean <= LARGEST or expected > MOST_ARRIVALS:
+        text = f"one flow in {mean:.3g} ns on average, {expected:.3g} in all; expected at most {MOST_ARRIVALS}, and one a ns"
         raise LabError([resolved.source.message(path, text)])
 
 

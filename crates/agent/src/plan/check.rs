@@ -192,10 +192,10 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
         Pattern::Flows { size_bytes, .. } => require(*size_bytes != Some(0), || here("size_bytes is 0"))?,
         Pattern::Arrivals { pairs, interarrival, size, limit } => {
             let moves = match interarrival {
-                Interarrival::Exponential(mean) => mean.is_finite() && *mean > 0.0,
+                Interarrival::Exponential(mean) => mean.is_finite() && *mean >= 1.0,
                 Interarrival::Fixed(gap) => *gap > 0,
             };
-            require(moves, || here("interarrival_ns is not above 0"))?;
+            require(moves, || here("interarrival_ns is below 1"))?;
             let flows =
                 arrivals(plan, workload, *interarrival).min(limit.map_or(f64::MAX, |most| most as f64));
             require(flows <= FLOWS_MAX, || here(&format!("{flows:.0} flows are more than {FLOWS_MAX}")))?;
