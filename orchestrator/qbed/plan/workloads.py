@@ -93,7 +93,8 @@ def _check_arrivals(found: p.Arrivals, resolved: ResolvedLab, path: FieldPath) -
     ((_, mean),) = found.interarrival_ns.items()
     expected = min((found.stop_ns or resolved.lab.duration) / mean, found.limit or LARGEST)
     if not 1 <= mean <= LARGEST or expected > MOST_ARRIVALS:
-        text = f"one flow in {mean:.3g} ns on average, {expected:.3g} in all; expected at most {MOST_ARRIVALS}, and one a ns"
+        often = f"one flow in {mean:.3g} ns on average, {expected:.3g} in all"
+        text = f"{often}; expected at most {MOST_ARRIVALS}, and one a ns"
         raise LabError([resolved.source.message(path, text)])
 
 
