@@ -13,7 +13,18 @@ import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-_NAMES = ("Cargo.lock", "Cargo.toml", "crates", "docs", "kernel", "labs", "orchestrator", "schemes", "tests/wire", "tools")
+_NAMES = (
+    "Cargo.lock",
+    "Cargo.toml",
+    "crates",
+    "docs",
+    "kernel",
+    "labs",
+    "orchestrator",
+    "schemes",
+    "tests/wire",
+    "tools",
+)
 
 
 def make_checkout(root: Path, **environment: str) -> Path:
