@@ -68,4 +68,20 @@ static inline u64 rate_share(u64 rate_bps, u64 share)
 	return share < RATE_ONE ? rate_bps * share / RATE_ONE : rate_bps;
 }
 
+#define RATE_QUEUE_MOST (1ull << 31)	/* bytes of a path's queues; times 8e9 it fits 64 bits */
+
+/* What an occupancy needs to drain at a rate, ns; a packet of it is @packet_bytes. Not of QSIGNAL_IND. */
+static inline u64 rate_queueing_ns(const struct rate_ack *ack, u32 packet_bytes, u64 rate_bps)
+{
+	u64 bytes = ack->signal;
+
+	if (ack->unit == QSIGNAL_NS)
+		return ack->signal;
+	if (ack->unit == QSIGNAL_PACKETS)
+		bytes = bytes < RATE_QUEUE_MOST ? bytes * packet_bytes : RATE_QUEUE_MOST;
+	if (bytes > RATE_QUEUE_MOST)
+		bytes = RATE_QUEUE_MOST;
+	return bytes * 8 * 1000000000 / rate_bps;
+}
+
 #endif /* _QBED_CONTROLLER_H */

@@ -30,7 +30,6 @@
 #include "timely_controller.h"
 
 #define TIMELY_NS_MOST (1ull << 33)	/* of a sample; what is longer counts as 8.6 s */
-#define TIMELY_BYTES_MOST (1ull << 31)	/* of a path's queues; times 8e9 it fits 64 bits */
 #define TIMELY_FINE 256			/* parts of a nanosecond in averages */
 
 struct timely_state {
@@ -52,17 +51,9 @@ static inline void timely_start(void *state, const void *params, u64 now_ns)
 
 static inline u64 timely_queueing_ns(const struct timely_params *params, const struct rate_ack *ack)
 {
-	u64 bytes = ack->signal;
-
 	if (ack->kind == QSIGNAL_IND)
 		return ack->signal ? params->q_marked_ns : 0;
-	if (ack->unit == QSIGNAL_NS)
-		return ack->signal;
-	if (ack->unit == QSIGNAL_PACKETS)
-		bytes = bytes < TIMELY_BYTES_MOST ? bytes * params->packet_bytes : TIMELY_BYTES_MOST;
-	if (bytes > TIMELY_BYTES_MOST)
-		bytes = TIMELY_BYTES_MOST;
-	return bytes * 8 * 1000000000 / params->queue_rate_bps;
+	return rate_queueing_ns(ack, params->packet_bytes, params->queue_rate_bps);
 }
 
 /* Line 3: the difference's weight is at most 1, so the average stays as small as the differences are. */

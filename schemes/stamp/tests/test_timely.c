@@ -340,7 +340,7 @@ static void an_occupancy_of_any_size_is_time(void)
 		params.packet_bytes = 1 + wild(65534);
 		if (ack.unit == QSIGNAL_PACKETS)
 			bytes *= params.packet_bytes;
-		ns = (bytes < TIMELY_BYTES_MOST ? bytes : TIMELY_BYTES_MOST) * 8e9 / params.queue_rate_bps;
+		ns = (bytes < RATE_QUEUE_MOST ? bytes : RATE_QUEUE_MOST) * 8e9 / params.queue_rate_bps;
 		EXPECT(distance(timely_queueing_ns(&params, &ack), ns) <= 1 + 1e-12 * ns);
 	}
 }
