@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* extent: with one bit it is DCTCP, of which there is a model in floating point; with more, F is the mean extent. */
+#include "extent.h"
+#include "unit.h"
+
+#define GBPS 1000000000ull
+#define RTT_NS 20000ull
+
+static const struct extent_params defaults = EXTENT_DEFAULTS;
+
+static struct extent_state started(const struct extent_params *params)
+{
+	struct extent_state state;
+
+	extent_start(&state, params, 0);
+	return state;
+}
+
+/* A packet that was acknowledged at some time of a round trip; the last one ends it. */
+static void ack(struct extent_state *state, const struct extent_params *params, u64 now_ns, u8 kind, u64 signal)
+{
+	const struct rate_ack one = {
+		.now_ns = now_ns,
+		.rtt_ns = RTT_NS,
+		.signal = signal,
+		.bytes = 1500,
+		.has_signal = true,
+		.kind = kind,
+		.unit = QSIGNAL_NS,
+	};
+
+	extent_on_ack(state, params, &one);
+}
+
+static void with_one_bit_it_is_dctcp(void)
+{
+	struct extent_params params = defaults;
+	double alpha = 1, rate = params.start_rate_bps;
+	struct extent_state state = started(&params);
+	int trip, packet, marked;
+	u64 now_ns = 0;
+
+	for (trip = 0; trip < 20000; trip++) {
+		marked = random_below(3) ? random_below(11) : 0;
+		for (packet = 1; packet <= 10; packet++)
+			ack(&state, &params, now_ns + packet * RTT_NS / 10, QSIGNAL_IND, packet <= marked);
+		now_ns += RTT_NS;
+		alpha = alpha * 15 / 16 + marked / 160.0;
+		rate = marked ? rate * (1 - alpha / 2) : rate + params.step_bps;
+		rate = rate < params.least_rate_bps ? params.least_rate_bps : rate;
+		rate = rate > params.most_rate_bps ? params.most_rate_bps : rate;
+		EXPECT(state.smoothed < (alpha + 2e-5) * RATE_ONE && state.smoothed > (alpha - 2e-5) * RATE_ONE);
+		EXPECT(state.rate_bps < rate * 1.001 && state.rate_bps > rate * 0.999);
+		rate = state.rate_bps;	/* roundings do not add up over trips */
+	}
+}
+
+static void between_the_thresholds_the_extent_is_linear(void)
+{
+	const struct { u64 queueing_ns, extent; } cases[] = {
+		{ 0, 0 }, { 30000, 0 }, { 30001, 6 }, { 105000, RATE_ONE / 2 }, { 179999, RATE_ONE - 7 },
+		{ 180000, RATE_ONE }, { U64_MAX, RATE_ONE },
+	};
+	struct rate_ack one = { .kind = QSIGNAL_MAX, .unit = QSIGNAL_NS, .has_signal = true };
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		one.signal = cases[i].queueing_ns;
+		EXPECT_EQUAL(extent_of(&defaults, &one), cases[i].extent);
+	}
+	one = (struct rate_ack) { .rtt_ns = defaults.min_rtt_ns + 105000 };	/* without a signal, by its time */
+	EXPECT_EQUAL(extent_of(&defaults, &one), RATE_ONE / 2);
+	one.rtt_ns = 1;
+	EXPECT_EQUAL(extent_of(&defaults, &one), 0);
+}
+
+static void equal_thresholds_are_a_step(void)
+{
+	struct rate_ack one = { .kind = QSIGNAL_MAX, .unit = QSIGNAL_NS, .has_signal = true, .signal = 50001 };
+	struct extent_params params = defaults;
+
+	params.q_low_ns = params.q_high_ns = 50000;
+	EXPECT_EQUAL(extent_of(&params, &one), RATE_ONE);
+	one.signal = 50000;
+	EXPECT_EQUAL(extent_of(&params, &one), 0);
+}
+
+static void what_no_switch_said_anything_of_changes_nothing(void)
+{
+	const struct rate_ack one = { .now_ns = 1000000, .rtt_ns = 1, .kind = QSIGNAL_MAX, .signal = U64_MAX };
+	struct extent_state state = started(&defaults);
+
+	extent_on_ack(&state, &defaults, &one);
+	EXPECT_EQUAL(state.packets, 0);
+	EXPECT_EQUAL(extent_rate(&state, &defaults), defaults.start_rate_bps);
+}
+
+int main(void)
+{
+	with_one_bit_it_is_dctcp();
+	between_the_thresholds_the_extent_is_linear();
+	equal_thresholds_are_a_step();
+	what_no_switch_said_anything_of_changes_nothing();
+	return PASS();
+}
