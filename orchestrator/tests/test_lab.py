@@ -119,7 +119,7 @@ BAD_RATE = [
     ("rate: 1 Gbit/s", "unit: ns", "lab.yml:8:57: hosts.default.controller.unit: expected `packets`, `bytes` or `time`, got `ns`"),
     ("reflect: 2.5 %", "reflect: 2", "lab.yml:8:77: hosts.default.reflect: expected a fraction from 0 to 1 or a percentage such as `1 %`, got `2`"),
     ("transport: rate", "transport: rat", "lab.yml:10:53: workload[0].flow.transport: expected `tcp` or `rate`, got `rat`"),
-    ("name: fixed, ", "", "lab.yml:10:53: workload[0].flow.transport: the sender `h1` has no controller: expected one, for example `hosts: {default: {controller: fixed}}`"),
+    ("name: fixed, ", "", "lab.yml:10:53: workload[0].flow.transport: the sender `h1` has no controller: expected one, for example `hosts: {default: {controller: extent}}`"),
     ("delay: 5 us", "mtu: 100 B", "lab.yml:10:53: workload[0].flow.transport: its packets have 116 bytes of headers, which do not fit an MTU of 100 bytes"),
 ]  # fmt: skip
 
