@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.results.cell import store_cell
 from qbed.substrates import Limits
 from qbed.substrates.virtual.guest import Guest
 from qbed.telemetry.records import read_counters
@@ -64,6 +67,37 @@ class Observed:
     def digest(self) -> dict[str, str]:
         """The content of every output file, by name."""
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.out.iterdir())}
+
+
+def stored(cell: Observed, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
+    """The cell's row, and its tables."""
+    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
+
+    def table(name: str) -> list[dict[str, Any]]:
+        with pa.memory_map(str(folder / f"{name}.arrow")) as file:
+            found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
+        return found
+
+    return row, table
+
+
+SAME = """
+name: same
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 10 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: SCHEME, buffer: 100 packets}}
+hosts: {default: {tcp: cubic}}
+workload: [flows: {from: h1..h2, to: h3..h4, size: 3 MB, start: 1 ms}]
+duration: 100 ms
+"""
+
+
+def expect_drop_tail_for_tcp(run_cell: Callable[[str], Observed], scheme: str) -> None:
+    """The same flows, frame by frame, as through drop-tail of that buffer."""
+    plain, ours = (run_cell(SAME.replace("SCHEME", name)) for name in ("droptail", scheme))
+    assert ours.flows() == plain.flows()
+    assert ours.digest()["taps.bin"] == plain.digest()["taps.bin"]
+    assert sum(queue.drops for queue in ours.counters().queues) > 0
 
 
 class Live:

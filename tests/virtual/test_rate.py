@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from qbed.results.cell import store_cell
+from cells import stored
 
 RunCell = Callable[..., Any]
 DUMBBELL = """
@@ -34,18 +33,6 @@ def dumbbell(workload: str, rate: str = "4 Gbit/s", family: str = "ipv4", buffer
         .replace("RATE", rate)
         .replace("WORKLOAD", "".join(f"  - {line}\n" for line in workload.splitlines()))
     )
-
-
-def stored(cell: Any, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
-    """The cell's row, and its tables."""
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
-
-    def table(name: str) -> list[dict[str, Any]]:
-        with pa.memory_map(str(folder / f"{name}.arrow")) as file:
-            found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
-        return found
-
-    return row, table
 
 
 HEADERS = {"ipv4": 20 + 8 + 88, "ipv6": 40 + 8 + 88}

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from qbed.results.cell import store_cell
 from qbed.schemes.declaration import registry
 
-from cells import Observed
+from cells import Observed, stored
 
 LAB = """
 name: signals
@@ -26,18 +23,6 @@ workload: [flows: {{from: h1..h3, to: h4..h6, size: 8 MB, transport: rate}}]
 observe: {{queues: 100 us, flows: 100 us}}
 duration: 80 ms
 """
-
-
-def stored(cell: Observed, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
-    """The cell's row, and its tables."""
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
-
-    def table(name: str) -> list[dict[str, Any]]:
-        with pa.memory_map(str(folder / f"{name}.arrow")) as file:
-            found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
-        return found
-
-    return row, table
 
 
 def statistics(cell: Observed, scheme: str, port: str = "s1>s2") -> dict[str, int]:

@@ -13,7 +13,7 @@ import pytest
 
 from qbed.telemetry.congestion import PORT, Flag, Header, Kind, Type, Unit
 
-from cells import Observed
+from cells import Observed, expect_drop_tail_for_tcp
 from datagrams import SENDER, Bench, Datagram, Seen, padded
 
 LAB = """
@@ -242,17 +242,4 @@ def test_two_runs_are_equal(bench: Callable[..., Any], tmp_path: Path) -> None:
 
 
 def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:
-    """The same flows, frame by frame, as through drop-tail of that buffer."""
-    lab = """
-name: same
-topology: {dumbbell: {left: 2, right: 2}}
-links: {default: {rate: 10 Gbit/s, delay: 5 us}}
-switches: {default: {scheme: SCHEME, buffer: 100 packets}}
-hosts: {default: {tcp: cubic}}
-workload: [flows: {from: h1..h2, to: h3..h4, size: 3 MB, start: 1 ms}]
-duration: 100 ms
-"""
-    plain, ours = (run_cell(lab.replace("SCHEME", scheme)) for scheme in ("droptail", "qcn"))
-    assert ours.flows() == plain.flows()
-    assert ours.digest()["taps.bin"] == plain.digest()["taps.bin"]
-    assert sum(queue.drops for queue in ours.counters().queues) > 0
+    expect_drop_tail_for_tcp(run_cell, "qcn")

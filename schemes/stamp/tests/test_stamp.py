@@ -16,7 +16,7 @@ from stamp_model import Port, expected
 
 from qbed.telemetry.congestion import PORT, Header, Kind, Type, Unit, parse
 
-from cells import Observed
+from cells import Observed, expect_drop_tail_for_tcp
 from datagrams import SENDER, Bench, Datagram, Seen, ones_sum, padded
 
 ROOT = Path(__file__).parents[3]
@@ -245,17 +245,4 @@ def test_what_does_not_fit_is_dropped_and_what_stays_is_told_no_more_than_the_bu
 
 
 def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:
-    """The same flows, frame by frame, as through drop-tail of that buffer."""
-    lab = """
-name: same
-topology: {dumbbell: {left: 2, right: 2}}
-links: {default: {rate: 10 Gbit/s, delay: 5 us}}
-switches: {default: {scheme: SCHEME, buffer: 100 packets}}
-hosts: {default: {tcp: cubic}}
-workload: [flows: {from: h1..h2, to: h3..h4, size: 3 MB, start: 1 ms}]
-duration: 100 ms
-"""
-    plain, ours = (run_cell(lab.replace("SCHEME", scheme)) for scheme in ("droptail", "stamp"))
-    assert ours.flows() == plain.flows()
-    assert ours.digest()["taps.bin"] == plain.digest()["taps.bin"]
-    assert sum(queue.drops for queue in ours.counters().queues) > 0
+    expect_drop_tail_for_tcp(run_cell, "stamp")
