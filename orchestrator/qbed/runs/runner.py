@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -70,11 +71,7 @@ class _Process:
         self.core = core
         self.cell: int | None = None
         self.fraction = 0.0
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it is ready to ignore it
-        try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.process.start()
         theirs.close()
 
     def give(self, cell: int) -> None:
@@ -101,7 +98,8 @@ def run_cells(task: Task, open_cells: list[int], cores: list[int], watcher: Watc
     with _interruptible(), (task.out / "cells" / WALL_TIMES).open("a") as times:
         try:
             for core, number in zip(cores, todo, strict=False):
-                workers.append(_Process(task, core))
+                with _uninterrupted():
+                    workers.append(_Process(task, core))
                 workers[-1].give(number)
             done = 0
             while any(worker.cell is not None for worker in workers):
@@ -139,7 +137,8 @@ def _next(workers: list[_Process], task: Task, todo: Iterator[int]) -> list[Outc
         except (EOFError, OSError):
             worker.join()
             message = _died(worker, task, cell)
-            workers[workers.index(worker)] = worker = _Process(task, worker.core)
+            with _uninterrupted():
+                workers[workers.index(worker)] = worker = _Process(task, worker.core)
         if isinstance(message, float):
             worker.fraction = message
             continue
@@ -171,6 +170,25 @@ def _stop_all(workers: list[_Process]) -> None:
             worker.join()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A Ctrl-C waits until the end; a process that starts meanwhile has it blocked, until it is ready to ignore it.
+
+    The mask alone would not do: a signal that another thread takes still runs the handler on this one.
+    """
+    resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    for number in came:
+        signal.raise_signal(number)
 
 
 @contextmanager
