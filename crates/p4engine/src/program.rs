@@ -226,7 +226,7 @@ pub enum Op {
     ExtractNext { stack: StackId, member: u16 },
     /// `width` has the varbit field's bits.
     ExtractVarbit { header: HeaderId, width: Reg },
-    ExtractNextVarbit { stack: StackId, width: Reg },
+    ExtractNextVarbit { stack: StackId, member: u16, width: Reg },
     /// Bits from where the parser stands.
     Lookahead { to: Reg, at: u32, width: u32 },
     WideLookahead { to: WideReg, at: u32, width: u32 },
@@ -346,7 +346,8 @@ pub struct Table {
 /// Where a control goes on after a table: by action (those of `Table::actions`, in that order), or by hit and miss.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Next {
-    ByAction(Vec<Pc>),
+    /// `none`: where no action ran (a miss in a table without a default action, as those with profiles are).
+    ByAction { to: Vec<Pc>, none: Pc },
     ByHit { hit: Pc, miss: Pc },
 }
 
