@@ -12,46 +12,136 @@ use crate::program::{ActionCall, Match, TableId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    Insert { table: TableId, entry: Entry },
+    Insert {
+        table: TableId,
+        entry: Entry,
+    },
     /// Found by its matches and priority.
-    Modify { table: TableId, entry: Entry },
-    Delete { table: TableId, matches: Vec<Match>, priority: u32 },
-    SetDefault { table: TableId, target: Target },
+    Modify {
+        table: TableId,
+        entry: Entry,
+    },
+    Delete {
+        table: TableId,
+        matches: Vec<Match>,
+        priority: u32,
+    },
+    SetDefault {
+        table: TableId,
+        target: Target,
+    },
     /// Back to what the program says.
-    ResetDefault { table: TableId },
+    ResetDefault {
+        table: TableId,
+    },
     /// At most `most` entries from the `from`th on, in the order in which they were inserted.
-    Entries { table: TableId, from: u32, most: u32 },
-    Entry { table: TableId, matches: Vec<Match>, priority: u32 },
+    Entries {
+        table: TableId,
+        from: u32,
+        most: u32,
+    },
+    Entry {
+        table: TableId,
+        matches: Vec<Match>,
+        priority: u32,
+    },
 
-    InsertMember { profile: u16, member: u32, call: ActionCall },
-    ModifyMember { profile: u16, member: u32, call: ActionCall },
-    DeleteMember { profile: u16, member: u32 },
+    InsertMember {
+        profile: u16,
+        member: u32,
+        call: ActionCall,
+    },
+    ModifyMember {
+        profile: u16,
+        member: u32,
+        call: ActionCall,
+    },
+    DeleteMember {
+        profile: u16,
+        member: u32,
+    },
     /// Inserts or replaces; members by number, as often as they weigh.
-    SetGroup { profile: u16, group: u32, members: Vec<u32> },
-    DeleteGroup { profile: u16, group: u32 },
-    Profile { profile: u16 },
+    SetGroup {
+        profile: u16,
+        group: u32,
+        members: Vec<u32>,
+    },
+    DeleteGroup {
+        profile: u16,
+        group: u32,
+    },
+    Profile {
+        profile: u16,
+    },
 
     /// Values big endian, in the register's bytes.
-    ReadRegister { array: u16, from: u32, count: u32 },
-    WriteRegister { array: u16, index: u32, value: Vec<u8> },
-    ReadCounter { counter: u16, from: u32, count: u32 },
-    WriteCounter { counter: u16, index: u32, value: Count },
-    SetMeter { meter: u16, index: u32, rates: Option<Rates> },
-    ReadMeter { meter: u16, index: u32 },
+    ReadRegister {
+        array: u16,
+        from: u32,
+        count: u32,
+    },
+    WriteRegister {
+        array: u16,
+        index: u32,
+        value: Vec<u8>,
+    },
+    ReadCounter {
+        counter: u16,
+        from: u32,
+        count: u32,
+    },
+    WriteCounter {
+        counter: u16,
+        index: u32,
+        value: Count,
+    },
+    SetMeter {
+        meter: u16,
+        index: u32,
+        rates: Option<Rates>,
+    },
+    ReadMeter {
+        meter: u16,
+        index: u32,
+    },
     /// Of an entry of its table.
-    SetDirectMeter { table: TableId, matches: Vec<Match>, priority: u32, rates: Option<Rates> },
-    WriteDirectCounter { table: TableId, matches: Vec<Match>, priority: u32, value: Count },
+    SetDirectMeter {
+        table: TableId,
+        matches: Vec<Match>,
+        priority: u32,
+        rates: Option<Rates>,
+    },
+    WriteDirectCounter {
+        table: TableId,
+        matches: Vec<Match>,
+        priority: u32,
+        value: Count,
+    },
 
-    SetValueSet { set: u16, members: Vec<SetMember> },
-    ValueSet { set: u16 },
+    SetValueSet {
+        set: u16,
+        members: Vec<SetMember>,
+    },
+    ValueSet {
+        set: u16,
+    },
     /// None: deletes.
-    SetMulticastGroup { group: u16, replicas: Option<Vec<Replica>> },
+    SetMulticastGroup {
+        group: u16,
+        replicas: Option<Vec<Replica>>,
+    },
     MulticastGroups,
-    SetCloneSession { session: u16, clone: Option<CloneSession> },
+    SetCloneSession {
+        session: u16,
+        clone: Option<CloneSession>,
+    },
     CloneSessions,
 
     /// Entries whose time-out has passed since they matched last; each is told once, until it matches again.
-    Idle { now_us: u64, most: u32 },
+    Idle {
+        now_us: u64,
+        most: u32,
+    },
     /// How many packets went which way.
     Totals,
 }

@@ -56,9 +56,14 @@ pub struct Cloning {
 pub enum Forward {
     /// Counted by the engine already, with where.
     Drop,
-    Unicast { port: u16, priority: u8 },
+    Unicast {
+        port: u16,
+        priority: u8,
+    },
     /// A copy to each replica of the group, in the group's order.
-    Multicast { group: u16 },
+    Multicast {
+        group: u16,
+    },
 }
 
 /// A packet that leaves its queue.

@@ -158,112 +158,315 @@ pub enum Binary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     // Numbers.
-    Set { to: Reg, value: i64 },
+    Set {
+        to: Reg,
+        value: i64,
+    },
     /// `constants[constant]`, unsigned, big endian.
-    SetLong { to: Reg, constant: u16 },
-    Load { to: Reg, field: FieldId },
+    SetLong {
+        to: Reg,
+        constant: u16,
+    },
+    Load {
+        to: Reg,
+        field: FieldId,
+    },
     /// Cut to the field's width. Nothing happens to a field of an invalid header, as in BMv2.
-    Store { field: FieldId, from: Reg },
+    Store {
+        field: FieldId,
+        from: Reg,
+    },
     /// Of the action that runs.
-    Argument { to: Reg, argument: u16 },
-    Unary { op: Unary, to: Reg, from: Reg },
-    Binary { op: Binary, to: Reg, left: Reg, right: Reg },
-    Move { to: Reg, from: Reg },
+    Argument {
+        to: Reg,
+        argument: u16,
+    },
+    Unary {
+        op: Unary,
+        to: Reg,
+        from: Reg,
+    },
+    Binary {
+        op: Binary,
+        to: Reg,
+        left: Reg,
+        right: Reg,
+    },
+    Move {
+        to: Reg,
+        from: Reg,
+    },
 
     // Wide numbers.
-    WideSet { to: WideReg, constant: u16 },
-    WideLoad { to: WideReg, field: FieldId },
-    WideStore { field: FieldId, from: WideReg },
-    WideArgument { to: WideReg, argument: u16 },
-    WideUnary { op: Unary, to: WideReg, from: WideReg },
+    WideSet {
+        to: WideReg,
+        constant: u16,
+    },
+    WideLoad {
+        to: WideReg,
+        field: FieldId,
+    },
+    WideStore {
+        field: FieldId,
+        from: WideReg,
+    },
+    WideArgument {
+        to: WideReg,
+        argument: u16,
+    },
+    WideUnary {
+        op: Unary,
+        to: WideReg,
+        from: WideReg,
+    },
     /// Of `right`'s shifts and widths the value counts.
-    WideBinary { op: Binary, to: WideReg, left: WideReg, right: WideReg },
+    WideBinary {
+        op: Binary,
+        to: WideReg,
+        left: WideReg,
+        right: WideReg,
+    },
     /// Comparisons end in a register: 0 or 1.
-    WideCompare { op: Binary, to: Reg, left: WideReg, right: WideReg },
-    Widen { to: WideReg, from: Reg },
-    Narrow { to: Reg, from: WideReg },
+    WideCompare {
+        op: Binary,
+        to: Reg,
+        left: WideReg,
+        right: WideReg,
+    },
+    Widen {
+        to: WideReg,
+        from: Reg,
+    },
+    Narrow {
+        to: Reg,
+        from: WideReg,
+    },
     /// Fields of one width, any width.
-    Copy { to: FieldId, from: FieldId },
+    Copy {
+        to: FieldId,
+        from: FieldId,
+    },
 
     // Headers.
-    AddHeader { header: HeaderId },
-    RemoveHeader { header: HeaderId },
+    AddHeader {
+        header: HeaderId,
+    },
+    RemoveHeader {
+        header: HeaderId,
+    },
     /// Contents and validity.
-    CopyHeader { to: HeaderId, from: HeaderId },
-    CopyStack { to: StackId, from: StackId },
-    CopyUnion { to: u16, from: u16 },
-    CopyVarbit { to: HeaderId, from: HeaderId },
-    Push { stack: StackId, count: u16 },
-    Pop { stack: StackId, count: u16 },
+    CopyHeader {
+        to: HeaderId,
+        from: HeaderId,
+    },
+    CopyStack {
+        to: StackId,
+        from: StackId,
+    },
+    CopyUnion {
+        to: u16,
+        from: u16,
+    },
+    CopyVarbit {
+        to: HeaderId,
+        from: HeaderId,
+    },
+    Push {
+        stack: StackId,
+        count: u16,
+    },
+    Pop {
+        stack: StackId,
+        count: u16,
+    },
     /// Of the element of a stack (of unions: its member) that a register names: its field, counted from the header's first.
-    LoadIndexed { to: Reg, stack: StackId, member: u16, index: Reg, field: u16 },
+    LoadIndexed {
+        to: Reg,
+        stack: StackId,
+        member: u16,
+        index: Reg,
+        field: u16,
+    },
     /// Its validity.
-    ValidIndexed { to: Reg, stack: StackId, member: u16, index: Reg },
+    ValidIndexed {
+        to: Reg,
+        stack: StackId,
+        member: u16,
+        index: Reg,
+    },
     /// The last valid element's field (`stack_field`).
-    LoadLast { to: Reg, stack: StackId, member: u16, field: u16 },
-    StackLastIndex { to: Reg, stack: StackId },
+    LoadLast {
+        to: Reg,
+        stack: StackId,
+        member: u16,
+        field: u16,
+    },
+    StackLastIndex {
+        to: Reg,
+        stack: StackId,
+    },
 
     // Flow.
-    Jump { to: Pc },
-    JumpIf { condition: Reg, to: Pc },
-    JumpUnless { condition: Reg, to: Pc },
+    Jump {
+        to: Pc,
+    },
+    JumpIf {
+        condition: Reg,
+        to: Pc,
+    },
+    JumpUnless {
+        condition: Reg,
+        to: Pc,
+    },
     /// By `selects`: the parser's transitions; no case: the parser ends, error NoMatch.
-    Select { select: u16 },
+    Select {
+        select: u16,
+    },
     /// Looks up, runs the action, goes on by `Table::next`.
-    Apply { table: TableId },
+    Apply {
+        table: TableId,
+    },
     /// Ends an action, the parser (accept), a control, the deparser.
     End,
     /// Ends the control, from within an action too.
     Exit,
     /// Ends the parser with an error.
-    Reject { error: u32 },
+    Reject {
+        error: u32,
+    },
     /// `verify`: ends the parser with the error that `error` holds, unless.
-    Verify { condition: Reg, error: Reg },
+    Verify {
+        condition: Reg,
+        error: Reg,
+    },
 
     // Parser.
-    Extract { header: HeaderId },
+    Extract {
+        header: HeaderId,
+    },
     /// Into the stack's next element; too many: error StackOutOfBounds.
-    ExtractNext { stack: StackId, member: u16 },
+    ExtractNext {
+        stack: StackId,
+        member: u16,
+    },
     /// `width` has the varbit field's bits.
-    ExtractVarbit { header: HeaderId, width: Reg },
-    ExtractNextVarbit { stack: StackId, member: u16, width: Reg },
+    ExtractVarbit {
+        header: HeaderId,
+        width: Reg,
+    },
+    ExtractNextVarbit {
+        stack: StackId,
+        member: u16,
+        width: Reg,
+    },
     /// Bits from where the parser stands.
-    Lookahead { to: Reg, at: u32, width: u32 },
-    WideLookahead { to: WideReg, at: u32, width: u32 },
+    Lookahead {
+        to: Reg,
+        at: u32,
+        width: u32,
+    },
+    WideLookahead {
+        to: WideReg,
+        at: u32,
+        width: u32,
+    },
     /// By the bits of a register.
-    Advance { bits: Reg },
+    Advance {
+        bits: Reg,
+    },
 
     // Deparser, checksums.
-    Emit { header: HeaderId },
-    EmitStack { stack: StackId },
-    EmitUnion { of: u16 },
+    Emit {
+        header: HeaderId,
+    },
+    EmitStack {
+        stack: StackId,
+    },
+    EmitUnion {
+        of: u16,
+    },
     /// Of `hashes[hash]` into a register.
-    Checksum { to: Reg, hash: u16 },
+    Checksum {
+        to: Reg,
+        hash: u16,
+    },
 
     // Externs.
-    RegisterRead { to: FieldId, array: ArrayId, index: Reg },
-    RegisterWrite { array: ArrayId, index: Reg, from: Reg },
-    WideRegisterWrite { array: ArrayId, index: Reg, from: WideReg },
-    Count { counter: u16, index: Reg },
+    RegisterRead {
+        to: FieldId,
+        array: ArrayId,
+        index: Reg,
+    },
+    RegisterWrite {
+        array: ArrayId,
+        index: Reg,
+        from: Reg,
+    },
+    WideRegisterWrite {
+        array: ArrayId,
+        index: Reg,
+        from: WideReg,
+    },
+    Count {
+        counter: u16,
+        index: Reg,
+    },
     /// Its colour (0 green, 1 yellow, 2 red) into a field.
-    Execute { meter: u16, index: Reg, to: FieldId },
+    Execute {
+        meter: u16,
+        index: Reg,
+        to: FieldId,
+    },
     /// A direct meter, of the entry that matched last in its table.
-    ExecuteDirect { meter: u16, to: FieldId },
+    ExecuteDirect {
+        meter: u16,
+        to: FieldId,
+    },
     /// base + hash mod size (size 0: the hash itself).
-    HashTo { field: FieldId, hash: u16, base: Reg, size: Reg },
+    HashTo {
+        field: FieldId,
+        hash: u16,
+        base: Reg,
+        size: Reg,
+    },
     /// Between both, both included.
-    Random { field: FieldId, least: Reg, most: Reg },
-    Digest { digest: u16 },
-    CloneIngress { session: Reg, list: ListId },
-    CloneEgress { session: Reg, list: ListId },
-    Resubmit { list: ListId },
-    Recirculate { list: ListId },
-    Truncate { bytes: Reg },
+    Random {
+        field: FieldId,
+        least: Reg,
+        most: Reg,
+    },
+    Digest {
+        digest: u16,
+    },
+    CloneIngress {
+        session: Reg,
+        list: ListId,
+    },
+    CloneEgress {
+        session: Reg,
+        list: ListId,
+    },
+    Resubmit {
+        list: ListId,
+    },
+    Recirculate {
+        list: ListId,
+    },
+    Truncate {
+        bytes: Reg,
+    },
     /// egress_spec becomes 511, mcast_grp 0.
     MarkToDrop,
-    Assert { condition: Reg, message: u16 },
+    Assert {
+        condition: Reg,
+        message: u16,
+    },
     /// The values are `arguments` registers from `first` on.
-    Log { message: u16, first: Reg, arguments: u16 },
+    Log {
+        message: u16,
+        first: Reg,
+        arguments: u16,
+    },
     None,
 }
 
@@ -347,8 +550,14 @@ pub struct Table {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Next {
     /// `none`: where no action ran (a miss in a table without a default action, as those with profiles are).
-    ByAction { to: Vec<Pc>, none: Pc },
-    ByHit { hit: Pc, miss: Pc },
+    ByAction {
+        to: Vec<Pc>,
+        none: Pc,
+    },
+    ByHit {
+        hit: Pc,
+        miss: Pc,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -370,10 +579,19 @@ pub struct ActionCall {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Match {
     Exact(Vec<u8>),
-    Lpm { value: Vec<u8>, length: u16 },
-    Ternary { value: Vec<u8>, mask: Vec<u8> },
+    Lpm {
+        value: Vec<u8>,
+        length: u16,
+    },
+    Ternary {
+        value: Vec<u8>,
+        mask: Vec<u8>,
+    },
     /// Both included.
-    Range { low: Vec<u8>, high: Vec<u8> },
+    Range {
+        low: Vec<u8>,
+        high: Vec<u8>,
+    },
     /// None fits all.
     Optional(Option<Vec<u8>>),
 }
@@ -450,9 +668,15 @@ pub enum HashInput {
     Field(FieldId),
     Header(HeaderId),
     /// Big endian, of `width` bits.
-    Constant { value: Vec<u8>, width: u32 },
+    Constant {
+        value: Vec<u8>,
+        width: u32,
+    },
     /// An expression that was computed before.
-    Register { register: Reg, width: u32 },
+    Register {
+        register: Reg,
+        width: u32,
+    },
     /// All that follows the last header named, and the packet's payload.
     Payload,
 }
