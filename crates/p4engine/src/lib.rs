@@ -6,36 +6,44 @@
 //!
 //! # The way of a packet
 //!
-//!     shell: Engine::ingress(context, packet, arrival) -> Decision            parse, verify, ingress
-//!            a copy each: Engine::replicate(..) for clones and multicast
-//!            queue (the shell's)
-//!            Engine::egress(context, packet, departure) -> Emission           egress, update, deparse
+//! ```text
+//! shell: Engine::ingress(context, packet, arrival) -> Decision            parse, verify, ingress
+//!        a clone at ingress: Engine::parse_clone(..) into another context; more than one port: Engine::copy(..)
+//!        queue (the shell's)
+//!        Engine::egress(context, packet, departure) -> Emission           egress, update, deparse
+//! ```
 //!
 //! Nothing is deparsed between ingress and egress: a `Context` holds the headers and the metadata meanwhile, and travels with
 //! the packet through the queue. What the parser did not take stays where it is: the emission says how many bytes of the
-//! packet's front are replaced by which.
+//! packet's front are replaced by which. A packet allocates nothing: what it needs was made with the engine and the context.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod bits;
+mod check;
+mod code;
+mod context;
 pub mod control;
+mod controls;
+mod engine;
+mod externs;
+mod flow;
+mod hash;
+mod headers;
+mod key;
+mod meter;
+mod number;
 pub mod packet;
 pub mod program;
+mod run;
+mod state;
+mod table;
+mod trie;
+mod tuples;
+mod wide;
+mod wordmap;
 
-// The engine's owner writes these (src/engine.rs and below):
-//
-//     impl Engine {
-//         pub fn load(program: Program) -> Result<Engine, Unfit>;                 // Program::check, then tables and arrays
-//         pub fn from_bytes(image: &[u8]) -> Result<Engine, Unfit>;
-//         pub fn context(&self) -> Context;                                       // allocates; the shell pools them
-//         pub fn ingress(&mut self, context: &mut Context, packet: &[u8], arrival: &Arrival, shell: &mut impl Shell) -> Decision;
-//         /// For a clone: the packet is parsed anew, egress follows.
-//         pub fn parse_clone(&mut self, context: &mut Context, packet: &[u8], arrival: &Arrival, shell: &mut impl Shell);
-//         pub fn copy(&self, from: &Context, to: &mut Context, instance: Instance, rid: u16);
-//         pub fn egress(&mut self, context: &mut Context, packet: &[u8], departure: &Departure, shell: &mut impl Shell) -> Emission;
-//         pub fn group(&self, group: u16) -> Option<&[Replica]>;
-//         pub fn session(&self, session: u16) -> Option<&CloneSession>;
-//         pub fn control(&mut self, request: &Request) -> Answer;
-//     }
-//     impl Context { pub fn headers(&self) -> &[u8]; }
+pub use context::Context;
+pub use engine::Engine;

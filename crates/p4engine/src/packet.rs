@@ -28,28 +28,24 @@ pub struct Arrival<'a> {
     pub kept: Option<&'a Kept>,
 }
 
-/// The values of a field list's fields, in its order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The values of a field list's fields, in its order, each in whole bytes, big endian.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kept {
     pub list: ListId,
     pub values: Vec<u8>,
 }
 
 /// What ingress wants, in the order in which the shell does it: clone, resubmit (and then nothing else), forward.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The packet as it came in, to this clone session's ports, at egress; its egress parses it anew.
-    pub clone: Option<Cloning>,
-    pub resubmit: Option<Kept>,
+    /// The packet as it came in, to this clone session's ports, at egress; its egress parses it anew, with
+    /// `Context::clone_kept`. Only sessions that there are.
+    pub clone: Option<u16>,
+    /// To ingress again, as it came in, with `Context::again_kept`.
+    pub resubmit: bool,
     pub forward: Forward,
-    /// From here on the packet has at most so many bytes (`truncate`).
+    /// At egress and on the wire the packet has at most so many bytes (`truncate`).
     pub truncate_bytes: Option<u32>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cloning {
-    pub session: u16,
-    pub kept: Kept,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,19 +74,23 @@ pub struct Departure {
 }
 
 /// What egress wants: clone first, then drop, recirculate, or send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Emission {
-    /// The packet as it leaves here, to a clone session's ports, at their egress.
-    pub clone: Option<Cloning>,
-    pub recirculate: Option<Kept>,
+    /// A copy to this clone session's ports, at their egress (`Engine::copy` with `EgressClone`).
+    pub clone: Option<u16>,
+    /// What would be sent goes to ingress again, with `Context::again_kept`.
+    pub recirculate: bool,
+    /// Counted by the engine already, with where.
     pub drop: bool,
     /// The first `replaced` bytes of the packet give way to `Context::headers()`.
     pub replaced: u32,
+    /// What is sent has at most so many bytes: headers first.
     pub truncate_bytes: Option<u32>,
 }
 
 /// What a program needs of its surroundings.
 pub trait Shell {
+    /// Of 64 bits, evenly.
     fn random(&mut self) -> u64;
     /// The fields' values, each in whole bytes, big endian.
     fn digest(&mut self, id: u32, values: &[u8]);

@@ -31,8 +31,10 @@ pub type WideReg = u16;
 pub struct Program {
     pub name: String,
     pub area_bytes: u32,
+    /// At most 1024.
     pub registers: u16,
     pub wide_registers: u16,
+    /// At most 40.
     pub wide_limbs: u16,
     pub headers: Vec<Header>,
     pub fields: Vec<Field>,
@@ -59,7 +61,7 @@ pub struct Program {
     pub messages: Vec<String>,
 }
 
-/// Where each part begins; it ends with `Op::End`.
+/// Where each part begins; it ends with `Op::End`. Only the parser may loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub parser: Pc,
@@ -171,7 +173,7 @@ pub enum Op {
         to: Reg,
         field: FieldId,
     },
-    /// Cut to the field's width. Nothing happens to a field of an invalid header, as in BMv2.
+    /// Cut to the field's width. Of an invalid header too, as in BMv2: it becomes 0 when the header becomes valid.
     Store {
         field: FieldId,
         from: Reg,
@@ -422,7 +424,7 @@ pub enum Op {
         meter: u16,
         to: FieldId,
     },
-    /// base + hash mod size (size 0: the hash itself).
+    /// base + hash mod size (a size of 0 counts as 1, as in BMv2).
     HashTo {
         field: FieldId,
         hash: u16,

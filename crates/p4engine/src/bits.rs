@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Numbers of up to 64 bits in a row of bytes, big endian, at any bit.
+//!
+//! Rows that are read by `Place` have `PADDING` bytes more than they need, so that a window of 16 bytes always lies within.
+
+pub(crate) const PADDING: usize = 16;
+
+/// Where the bits lie, and in which window they are read and written: the smallest, for the processor's sake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The window's first byte.
+    pub at: u32,
+    pub window: Window,
+    /// Bits of the window before and behind the number.
+    pub before: u8,
+    pub behind: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Window {
+    Byte,
+    Short,
+    Word,
+    Long,
+    Double,
+}
+
+impl Window {
+    const ALL: [(Window, u8); 5] = [
+        (Window::Byte, 8),
+        (Window::Short, 16),
+        (Window::Word, 32),
+        (Window::Long, 64),
+        (Window::Double, 128),
+    ];
+}
+
+/// Bytes as an array; zeroes where there are none, which `Program::check` rules out.
+#[inline(always)]
+fn window<const N: usize>(row: &[u8], at: u32) -> [u8; N] {
+    row.get(at as usize..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
+}
+
+#[inline(always)]
+fn window_mut<const N: usize>(row: &mut [u8], at: u32) -> Option<&mut [u8; N]> {
+    row.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<N>())
+}
+
+/// `width` ones.
+#[inline(always)]
+pub(crate) fn ones(width: u32) -> u64 {
+    match width {
+        0 => 0,
+        1..=63 => (1 << width) - 1,
+        _ => u64::MAX,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn byte(row: &[u8], at: u32) -> u64 {
+    u64::from(row.get(at as usize).copied().unwrap_or(0))
+}
+
+#[inline(always)]
+pub(crate) fn short(row: &[u8], at: u32) -> u64 {
+    u64::from(u16::from_be_bytes(window(row, at)))
+}
+
+#[inline(always)]
+pub(crate) fn word(row: &[u8], at: u32) -> u64 {
+    u64::from(u32::from_be_bytes(window(row, at)))
+}
+
+#[inline(always)]
+pub(crate) fn long(row: &[u8], at: u32) -> u64 {
+    u64::from_be_bytes(window(row, at))
+}
+
+#[inline(always)]
+pub(crate) fn put_byte(row: &mut [u8], at: u32, value: u64) {
+    if let Some(byte) = row.get_mut(at as usize) {
+        *byte = value as u8;
+    }
+}
+
+#[inline(always)]
+pub(crate) fn put_short(row: &mut [u8], at: u32, value: u64) {
+    if let Some(bytes) = window_mut(row, at) {
+        *bytes = (value as u16).to_be_bytes();
+    }
+}
+
+#[inline(always)]
+pub(crate) fn put_word(row: &mut [u8], at: u32, value: u64) {
+    if let Some(bytes) = window_mut(row, at) {
+        *bytes = (value as u32).to_be_bytes();
+    }
+}
+
+#[inline(always)]
+pub(crate) fn put_long(row: &mut [u8], at: u32, value: u64) {
+    if let Some(bytes) = window_mut(row, at) {
+        *bytes = value.to_be_bytes();
+    }
+}
+
+impl Place {
+    /// Of `width` bits (1 to 64) from bit `at` on.
+    pub fn of(at: u32, width: u32) -> Place {
+        let before = at % 8;
+        let (window, bits) = Window::ALL
+            .into_iter()
+            .find(|(_, bits)| before + width <= u32::from(*bits))
+            .unwrap_or((Window::Double, 128));
+        let behind = u32::from(bits).saturating_sub(before + width);
+        Place { at: at / 8, window, before: before as u8, behind: behind as u8 }
+    }
+
+    pub fn width(self) -> u32 {
+        let bits =
+            Window::ALL.into_iter().find(|(window, _)| *window == self.window).map_or(0, |(_, bits)| bits);
+        u32::from(bits.saturating_sub(self.before).saturating_sub(self.behind))
+    }
+
+    /// It fills its window.
+    pub fn whole(self) -> bool {
+        self.before == 0 && self.behind == 0
+    }
+
+    #[inline(always)]
+    pub fn load(self, row: &[u8]) -> u64 {
+        let wide = match self.window {
+            Window::Double => {
+                let value = u128::from_be_bytes(window(row, self.at));
+                return (value << (self.before & 127) >> ((self.before + self.behind) & 127)) as u64;
+            }
+            Window::Byte => byte(row, self.at) << 56,
+            Window::Short => short(row, self.at) << 48,
+            Window::Word => word(row, self.at) << 32,
+            Window::Long => long(row, self.at),
+        };
+        self.cut(wide)
+    }
+
+    /// Of a window that stands at the upper end of `wide`.
+    #[inline(always)]
+    fn cut(self, wide: u64) -> u64 {
+        wide << (self.before & 63) >> (64u32.wrapping_sub(self.width_fast()) & 63)
+    }
+
+    #[inline(always)]
+    fn width_fast(self) -> u32 {
+        let bits: u32 = match self.window {
+            Window::Byte => 8,
+            Window::Short => 16,
+            Window::Word => 32,
+            Window::Long => 64,
+            Window::Double => 128,
+        };
+        bits.wrapping_sub(u32::from(self.before)).wrapping_sub(u32::from(self.behind))
+    }
+
+    /// The value's low bits; what lies beside them stays.
+    #[inline(always)]
+    pub fn store(self, row: &mut [u8], value: u64) {
+        let mask = ones(self.width_fast());
+        let (value, behind) = (value & mask, u32::from(self.behind) & 63);
+        let (ones, bits) = (mask << behind, value << behind);
+        match self.window {
+            Window::Byte => put_byte(row, self.at, byte(row, self.at) & !ones | bits),
+            Window::Short => put_short(row, self.at, short(row, self.at) & !ones | bits),
+            Window::Word => put_word(row, self.at, word(row, self.at) & !ones | bits),
+            Window::Long => put_long(row, self.at, long(row, self.at) & !ones | bits),
+            Window::Double => {
+                let behind = u32::from(self.behind) & 127;
+                if let Some(bytes) = window_mut::<16>(row, self.at) {
+                    let rest = u128::from_be_bytes(*bytes) & !(u128::from(mask) << behind);
+                    *bytes = (rest | u128::from(value) << behind).to_be_bytes();
+                }
+            }
+        }
+    }
+}
+
+/// As a signed number of `width` bits.
+#[inline(always)]
+pub(crate) fn signed(value: u64, width: u32) -> i64 {
+    let unused = 64u32.saturating_sub(width) & 63;
+    ((value << unused) as i64) >> unused
+}
+
+/// Up to 64 bits of a row without padding, from any bit on; zeroes behind its end.
+pub(crate) fn peek(row: &[u8], at: u64, width: u32) -> u64 {
+    let (first, before) = ((at / 8) as usize, (at % 8) as u32);
+    let mut value: u128 = 0;
+    for index in 0..9 {
+        value = value << 8 | u128::from(row.get(first.saturating_add(index)).copied().unwrap_or(0));
+    }
+    ((value >> 72u32.saturating_sub(before + width)) as u64) & ones(width)
+}
+
+/// Bits of a row into limbs (the lowest first), from a field of any width at any bit.
+pub(crate) fn load_limbs(row: &[u8], at: u32, width: u32, limbs: &mut [u64]) {
+    let mut left = width;
+    for limb in limbs {
+        let bits = left.min(64);
+        left -= bits;
+        *limb = if bits == 0 { 0 } else { Place::of(at.saturating_add(left), bits).load(row) };
+    }
+}
+
+pub(crate) fn store_limbs(row: &mut [u8], at: u32, width: u32, limbs: &[u64]) {
+    let mut left = width;
+    let mut limbs = limbs.iter();
+    while left > 0 {
+        let bits = left.min(64);
+        left -= bits;
+        Place::of(at.saturating_add(left), bits).store(row, limbs.next().copied().unwrap_or(0));
+    }
+}
+
+/// A field's bits elsewhere.
+pub(crate) fn copy_bits(row: &mut [u8], to: u32, from: u32, width: u32) {
+    if to % 8 == 0 && from % 8 == 0 && width % 8 == 0 {
+        let (to, from, bytes) = (to as usize / 8, from as usize / 8, width as usize / 8);
+        if to.max(from) + bytes <= row.len() {
+            row.copy_within(from..from + bytes, to);
+        }
+        return;
+    }
+    let mut done = 0;
+    while done < width {
+        let bits = (width - done).min(64);
+        let value = Place::of(from + done, bits).load(row);
+        Place::of(to + done, bits).store(row, value);
+        done += bits;
+    }
+}

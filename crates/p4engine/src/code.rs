@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program as it runs: each field's place in its step, what belongs together in one piece. Made of what `check` passed.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::bits::{peek, Place, Window};
+use crate::program::{
+    ArrayId, Binary, Entry, FieldId, HashInput, HashKind, HeaderId, Op, Pc, Program, Reg, SelectKey,
+    SelectOn, TableId, Unary,
+};
+
+/// Steps in the order of how often they run; the rest are as the program has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    LoadByte {
+        to: Reg,
+        at: u32,
+    },
+    LoadShort {
+        to: Reg,
+        at: u32,
+    },
+    LoadWord {
+        to: Reg,
+        at: u32,
+    },
+    LoadLong {
+        to: Reg,
+        at: u32,
+    },
+    LoadBits {
+        to: Reg,
+        place: Place,
+    },
+    LoadSigned {
+        to: Reg,
+        place: Place,
+    },
+    StoreByte {
+        at: u32,
+        from: Reg,
+    },
+    StoreShort {
+        at: u32,
+        from: Reg,
+    },
+    StoreWord {
+        at: u32,
+        from: Reg,
+    },
+    StoreLong {
+        at: u32,
+        from: Reg,
+    },
+    StoreBits {
+        place: Place,
+        from: Reg,
+    },
+    Set {
+        to: Reg,
+        value: i64,
+    },
+    Move {
+        to: Reg,
+        from: Reg,
+    },
+    Argument {
+        to: Reg,
+        argument: u16,
+    },
+    Add {
+        to: Reg,
+        left: Reg,
+        right: Reg,
+    },
+    Subtract {
+        to: Reg,
+        left: Reg,
+        right: Reg,
+    },
+    And {
+        to: Reg,
+        left: Reg,
+        right: Reg,
+    },
+    Or {
+        to: Reg,
+        left: Reg,
+        right: Reg,
+    },
+    Equal {
+        to: Reg,
+        left: Reg,
+        right: Reg,
+    },
+    Binary {
+        op: Binary,
+        to: Reg,
+        left: Reg,
+        right: Reg,
+    },
+    Unary {
+        op: Unary,
+        to: Reg,
+        from: Reg,
+    },
+    /// Between fields of whole bytes.
+    CopyBytes {
+        to: u32,
+        from: u32,
+        bytes: u16,
+    },
+    Jump {
+        to: Pc,
+    },
+    JumpIf {
+        condition: Reg,
+        to: Pc,
+    },
+    JumpUnless {
+        condition: Reg,
+        to: Pc,
+    },
+    Select {
+        select: u16,
+    },
+    Apply {
+        table: TableId,
+    },
+    Extract {
+        header: HeaderId,
+    },
+    Emit {
+        header: HeaderId,
+    },
+    RegisterRead {
+        to: FieldId,
+        array: ArrayId,
+        index: Reg,
+    },
+    RegisterWrite {
+        array: ArrayId,
+        index: Reg,
+        from: Reg,
+    },
+    End,
+    Rare(Op),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    pub at: u32,
+    pub bytes: u32,
+    pub metadata: bool,
+    /// Its validity's byte and bit.
+    pub valid_at: u32,
+    pub valid_bit: u8,
+    pub union_of: Option<u16>,
+    pub varbit: Option<Varbit>,
+    pub first_field: FieldId,
+    pub fields: u16,
+}
+
+impl Header {
+    /// The byte and the bit that say whether it is valid; None: it always is.
+    fn validity(&self) -> Option<(u32, u8)> {
+        (!self.metadata).then_some((self.valid_at, self.valid_bit))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Varbit {
+    /// Of the header: its first byte, and how many there can be.
+    pub at: u32,
+    pub bytes: u32,
+    /// Where its width in bits is kept.
+    pub width: Place,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Field {
+    pub at: u32,
+    pub width: u32,
+    pub signed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Stack {
+    pub headers: Vec<HeaderId>,
+    pub unions: Vec<u16>,
+    pub next: Place,
+}
+
+impl Stack {
+    pub fn size(&self) -> usize {
+        self.headers.len().max(self.unions.len())
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Select {
+    pub keys: Vec<Part>,
+    pub cases: Vec<Case>,
+    pub default: Option<Pc>,
+    /// Its key fits a number, and each case is a value and a mask.
+    pub short: Option<Vec<(u64, u64, Pc)>>,
+}
+
+/// A part of a select's key, in so many bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub key: SelectKey,
+    pub width: u32,
+    /// Of a field of up to 64 bits.
+    pub place: Option<Place>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub on: SelectOn,
+    pub next: Pc,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Hash {
+    pub kind: HashKind,
+    pub parts: Vec<HashPart>,
+    pub payload: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum HashPart {
+    /// Fields of a header that stand together, if its validity's byte and bit say so.
+    Area {
+        at: u32,
+        width: u32,
+        valid: Option<(u32, u8)>,
+    },
+    Varbit {
+        at: u32,
+        width: Place,
+        most: u32,
+        valid: (u32, u8),
+    },
+    Constant {
+        value: Vec<u8>,
+        width: u32,
+    },
+    Register {
+        register: Reg,
+        width: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Errors {
+    pub none: u32,
+    pub packet_too_short: u32,
+    pub no_match: u32,
+    pub stack_out_of_bounds: u32,
+    pub header_too_short: u32,
+    pub parser_timeout: u32,
+    pub parser_invalid_argument: u32,
+}
+
+/// v1model's metadata: a place each.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Standard {
+    pub ingress_port: Option<Place>,
+    pub egress_spec: Option<Place>,
+    pub egress_port: Option<Place>,
+    pub instance_type: Option<Place>,
+    pub packet_length: Option<Place>,
+    pub enq_timestamp: Option<Place>,
+    pub enq_qdepth: Option<Place>,
+    pub deq_timedelta: Option<Place>,
+    pub deq_qdepth: Option<Place>,
+    pub ingress_global_timestamp: Option<Place>,
+    pub egress_global_timestamp: Option<Place>,
+    pub mcast_grp: Option<Place>,
+    pub egress_rid: Option<Place>,
+    pub priority: Option<Place>,
+    pub qid: Option<Place>,
+    pub parser_error: Option<Place>,
+    pub checksum_error: Option<Place>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Code {
+    pub steps: Vec<Step>,
+    pub entry: Entry,
+    pub area_bytes: usize,
+    pub headers: Vec<Header>,
+    pub fields: Vec<Field>,
+    pub stacks: Vec<Stack>,
+    pub unions: Vec<Vec<HeaderId>>,
+    pub selects: Vec<Select>,
+    pub hashes: Vec<Hash>,
+    pub constants: Vec<Vec<u8>>,
+    pub lists: Vec<Vec<FieldId>>,
+    pub digests: Vec<(u32, Vec<FieldId>)>,
+    pub messages: Vec<String>,
+    pub errors: Errors,
+    pub standard: Standard,
+    pub limbs: usize,
+    /// The metadata, which a clone loses: byte, length.
+    pub metadata: Vec<(u32, u32)>,
+}
+
+impl Code {
+    pub fn new(program: &Program) -> Code {
+        let fields = program.fields.iter().map(|field| Field {
+            at: field.at,
+            width: field.width,
+            signed: field.signed,
+        });
+        let mut code = Code {
+            steps: Vec::new(),
+            entry: program.entry,
+            area_bytes: program.area_bytes as usize,
+            headers: Vec::new(),
+            fields: fields.collect(),
+            stacks: Vec::new(),
+            unions: program.unions.iter().map(|union| union.headers.clone()).collect(),
+            selects: Vec::new(),
+            hashes: Vec::new(),
+            constants: program.constants.clone(),
+            lists: program.field_lists.clone(),
+            digests: program.digests.iter().map(|digest| (digest.id, digest.fields.clone())).collect(),
+            messages: program.messages.clone(),
+            errors: errors(program),
+            standard: Standard::default(),
+            limbs: usize::from(program.wide_limbs),
+            metadata: Vec::new(),
+        };
+        code.headers = program.headers.iter().map(|header| code.header(header)).collect();
+        code.hashes = program.hashes.iter().map(|hash| code.hash(hash)).collect();
+        let metadata = code.headers.iter().filter(|header| header.metadata);
+        code.metadata = metadata.map(|header| (header.at, header.bytes)).collect();
+        let stack = |stack: &crate::program::Stack| Stack {
+            headers: stack.headers.clone(),
+            unions: stack.unions.clone(),
+            next: code.place(stack.next),
+        };
+        code.stacks = program.stacks.iter().map(stack).collect();
+        code.selects = program.selects.iter().map(|select| code.select(program, select)).collect();
+        code.steps = program.code.iter().map(|op| code.step(op)).collect();
+        code.standard = code.standard(&program.standard);
+        code
+    }
+
+    pub fn field(&self, field: FieldId) -> Field {
+        self.fields.get(usize::from(field)).copied().unwrap_or(Field { at: 0, width: 1, signed: false })
+    }
+
+    pub fn place(&self, field: FieldId) -> Place {
+        let field = self.field(field);
+        Place::of(field.at, field.width.clamp(1, 64))
+    }
+
+    fn header(&self, header: &crate::program::Header) -> Header {
+        let valid = self.field(header.valid);
+        let varbit = header.varbit.map(|varbit| {
+            let field = self.field(varbit.field);
+            let at = (field.at / 8).saturating_sub(header.at);
+            Varbit { at, bytes: field.width / 8, width: self.place(varbit.width) }
+        });
+        Header {
+            at: header.at,
+            bytes: header.bytes,
+            metadata: header.metadata,
+            valid_at: valid.at / 8,
+            valid_bit: 0x80 >> (valid.at % 8),
+            union_of: header.union_of,
+            varbit,
+            first_field: header.first_field,
+            fields: header.fields,
+        }
+    }
+
+    fn select(&self, program: &Program, select: &crate::program::Select) -> Select {
+        let part = |key: &SelectKey| {
+            let width = select_width(program, key);
+            let place = match key {
+                SelectKey::Field(field) if width <= 64 => Some(self.place(*field)),
+                _ => None,
+            };
+            Part { key: *key, width, place }
+        };
+        let keys = select.keys.iter().map(part).collect();
+        let cases = select.cases.iter().map(|case| Case { on: case.on.clone(), next: case.next }).collect();
+        let number = |bytes: &[u8]| peek(bytes, 0, bytes.len() as u32 * 8);
+        let short = |case: &crate::program::SelectCase| match &case.on {
+            SelectOn::Value { value, mask } => {
+                let mask = mask.as_ref().map_or(u64::MAX, |mask| number(mask));
+                Some((number(value) & mask, mask, case.next))
+            }
+            SelectOn::Set { .. } => None,
+        };
+        let short =
+            if (1..=8).contains(&select.bytes) { select.cases.iter().map(short).collect() } else { None };
+        Select { keys, cases, default: select.default, short }
+    }
+
+    fn hash(&self, hash: &crate::program::Hash) -> Hash {
+        let (mut parts, mut payload) = (Vec::new(), false);
+        for input in &hash.input {
+            match input {
+                HashInput::Field(field) => self.hash_field(*field, &mut parts),
+                HashInput::Header(header) => self.hash_header(*header, &mut parts),
+                HashInput::Constant { value, width } => {
+                    parts.push(HashPart::Constant { value: value.clone(), width: *width });
+                }
+                HashInput::Register { register, width } => {
+                    parts.push(HashPart::Register { register: *register, width: *width });
+                }
+                HashInput::Payload => payload = true,
+            }
+        }
+        Hash { kind: hash.kind, parts, payload }
+    }
+
+    fn hash_field(&self, field: FieldId, parts: &mut Vec<HashPart>) {
+        let number = field;
+        let field = self.field(field);
+        let owner = self.headers.iter().find(|header| {
+            (header.first_field..header.first_field.saturating_add(header.fields)).contains(&number)
+        });
+        let valid = owner.and_then(Header::validity);
+        if let (Some(header), Some(valid)) = (owner, valid) {
+            if let Some(varbit) = header.varbit.filter(|varbit| (header.at + varbit.at) * 8 == field.at) {
+                let (at, most) = (field.at, field.width);
+                parts.push(HashPart::Varbit { at, width: varbit.width, most, valid });
+                return;
+            }
+        }
+        match parts.last_mut() {
+            Some(HashPart::Area { at, width, valid: other })
+                if *at + *width == field.at && *other == valid =>
+            {
+                *width += field.width;
+            }
+            _ => parts.push(HashPart::Area { at: field.at, width: field.width, valid }),
+        }
+    }
+
+    fn hash_header(&self, header: HeaderId, parts: &mut Vec<HashPart>) {
+        let Some(header) = self.headers.get(usize::from(header)) else { return };
+        let valid = header.validity();
+        let (at, width) = (header.at * 8, header.bytes * 8);
+        match (header.varbit, valid) {
+            (Some(varbit), Some(validity)) => {
+                let (first, most) = (varbit.at * 8, varbit.bytes * 8);
+                parts.push(HashPart::Area { at, width: first, valid });
+                parts.push(HashPart::Varbit { at: at + first, width: varbit.width, most, valid: validity });
+                parts.push(HashPart::Area { at: at + first + most, width: width - first - most, valid });
+            }
+            _ => parts.push(HashPart::Area { at, width, valid }),
+        }
+    }
+
+    fn step(&self, op: &Op) -> Step {
+        match *op {
+            Op::Load { to, field } => self.load(to, field),
+            Op::Store { field, from } => self.store(field, from),
+            Op::Set { to, value } => Step::Set { to, value },
+            Op::Move { to, from } => Step::Move { to, from },
+            Op::Argument { to, argument } => Step::Argument { to, argument },
+            Op::Binary { op: Binary::Add, to, left, right } => Step::Add { to, left, right },
+            Op::Binary { op: Binary::Subtract, to, left, right } => Step::Subtract { to, left, right },
+            Op::Binary { op: Binary::And, to, left, right } => Step::And { to, left, right },
+            Op::Binary { op: Binary::Or, to, left, right } => Step::Or { to, left, right },
+            Op::Binary { op: Binary::Equal, to, left, right } => Step::Equal { to, left, right },
+            Op::Binary { op, to, left, right } => Step::Binary { op, to, left, right },
+            Op::Unary { op, to, from } => Step::Unary { op, to, from },
+            Op::Copy { to, from } => self.copy(to, from),
+            Op::Jump { to } => Step::Jump { to },
+            Op::JumpIf { condition, to } => Step::JumpIf { condition, to },
+            Op::JumpUnless { condition, to } => Step::JumpUnless { condition, to },
+            Op::Select { select } => Step::Select { select },
+            Op::Apply { table } => Step::Apply { table },
+            Op::Extract { header } => Step::Extract { header },
+            Op::Emit { header } => Step::Emit { header },
+            Op::RegisterRead { to, array, index } => Step::RegisterRead { to, array, index },
+            Op::RegisterWrite { array, index, from } => Step::RegisterWrite { array, index, from },
+            Op::End => Step::End,
+            other => Step::Rare(other),
+        }
+    }
+
+    fn load(&self, to: Reg, field: FieldId) -> Step {
+        let place = self.place(field);
+        match place.window {
+            _ if self.field(field).signed => Step::LoadSigned { to, place },
+            Window::Byte if place.whole() => Step::LoadByte { to, at: place.at },
+            Window::Short if place.whole() => Step::LoadShort { to, at: place.at },
+            Window::Word if place.whole() => Step::LoadWord { to, at: place.at },
+            Window::Long if place.whole() => Step::LoadLong { to, at: place.at },
+            _ => Step::LoadBits { to, place },
+        }
+    }
+
+    fn store(&self, field: FieldId, from: Reg) -> Step {
+        let place = self.place(field);
+        match place.window {
+            Window::Byte if place.whole() => Step::StoreByte { at: place.at, from },
+            Window::Short if place.whole() => Step::StoreShort { at: place.at, from },
+            Window::Word if place.whole() => Step::StoreWord { at: place.at, from },
+            Window::Long if place.whole() => Step::StoreLong { at: place.at, from },
+            _ => Step::StoreBits { place, from },
+        }
+    }
+
+    fn copy(&self, to: FieldId, from: FieldId) -> Step {
+        let (target, source) = (self.field(to), self.field(from));
+        match u16::try_from(target.width / 8) {
+            Ok(bytes) if (target.at | source.at | target.width) % 8 == 0 => {
+                Step::CopyBytes { to: target.at / 8, from: source.at / 8, bytes }
+            }
+            _ => Step::Rare(Op::Copy { to, from }),
+        }
+    }
+
+    fn standard(&self, standard: &crate::program::Standard) -> Standard {
+        let place = |field: Option<FieldId>| field.map(|field| self.place(field));
+        Standard {
+            ingress_port: place(standard.ingress_port),
+            egress_spec: place(standard.egress_spec),
+            egress_port: place(standard.egress_port),
+            instance_type: place(standard.instance_type),
+            packet_length: place(standard.packet_length),
+            enq_timestamp: place(standard.enq_timestamp),
+            enq_qdepth: place(standard.enq_qdepth),
+            deq_timedelta: place(standard.deq_timedelta),
+            deq_qdepth: place(standard.deq_qdepth),
+            ingress_global_timestamp: place(standard.ingress_global_timestamp),
+            egress_global_timestamp: place(standard.egress_global_timestamp),
+            mcast_grp: place(standard.mcast_grp),
+            egress_rid: place(standard.egress_rid),
+            priority: place(standard.priority),
+            qid: place(standard.qid),
+            parser_error: place(standard.parser_error),
+            checksum_error: place(standard.checksum_error),
+        }
+    }
+}
+
+/// How wide a part of a select's key is; of a stack, its first element's field.
+pub(crate) fn select_width(program: &Program, key: &SelectKey) -> u32 {
+    let field = match *key {
+        SelectKey::Lookahead { width, .. } => return width,
+        SelectKey::Field(field) => Some(usize::from(field)),
+        SelectKey::StackLast { stack, member, field } => {
+            program.stacks.get(usize::from(stack)).and_then(|stack| {
+                let header = match stack.unions.first() {
+                    Some(union) => {
+                        *program.unions.get(usize::from(*union))?.headers.get(usize::from(member))?
+                    }
+                    None => *stack.headers.first()?,
+                };
+                Some(usize::from(program.headers.get(usize::from(header))?.first_field) + usize::from(field))
+            })
+        }
+    };
+    field.and_then(|field| program.fields.get(field)).map_or(0, |field| field.width)
+}
+
+/// By their names in core.p4; where a program does not say, by their usual numbers.
+fn errors(program: &Program) -> Errors {
+    let number = |name: &str, usual: u32| {
+        program.errors.iter().find(|(known, _)| known == name).map_or(usual, |(_, number)| *number)
+    };
+    Errors {
+        none: number("NoError", 0),
+        packet_too_short: number("PacketTooShort", 1),
+        no_match: number("NoMatch", 2),
+        stack_out_of_bounds: number("StackOutOfBounds", 3),
+        header_too_short: number("HeaderTooShort", 4),
+        parser_timeout: number("ParserTimeout", 5),
+        parser_invalid_argument: number("ParserInvalidArgument", 6),
+    }
+}

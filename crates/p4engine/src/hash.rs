@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Hashes and checksums as BMv2 has them, over bytes that come in parts.
+
+use crate::program::HashKind;
+
+/// CRC-32 (IEEE 802.3) and CRC-16/ARC: polynomials reflected, as their bytes come in.
+const CRC32: [u32; 256] = table32(0xedb8_8320);
+const CRC16: [u32; 256] = table32(0xa001);
+
+const fn table32(polynomial: u32) -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut value = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            value = if value & 1 == 1 { value >> 1 ^ polynomial } else { value >> 1 };
+            bit += 1;
+        }
+        table[byte] = value;
+        byte += 1;
+    }
+    table
+}
+
+fn crc(table: &[u32; 256], start: u32, parts: [&[u8]; 2]) -> u32 {
+    let mut value = start;
+    for byte in parts.into_iter().flatten() {
+        value = value >> 8 ^ table[usize::from(value as u8 ^ *byte)];
+    }
+    value
+}
+
+/// Words of 16 bits, the last one filled with zeroes, folded together.
+fn words(parts: [&[u8]; 2], mut fold: impl FnMut(u16)) {
+    let [first, second] = parts;
+    let mut rest = second;
+    let pairs = first.chunks_exact(2);
+    let odd = pairs.remainder();
+    pairs.for_each(|pair| fold(word(pair)));
+    if let Some(high) = odd.first() {
+        let (low, behind) = second.split_first().unwrap_or((&0, &[]));
+        fold(word(&[*high, *low]));
+        rest = behind;
+    }
+    rest.chunks(2).for_each(|pair| fold(word(pair)));
+}
+
+fn word(bytes: &[u8]) -> u16 {
+    match *bytes {
+        [high, low, ..] => u16::from_be_bytes([high, low]),
+        [high] => u16::from_be_bytes([high, 0]),
+        [] => 0,
+    }
+}
+
+/// RFC 1071.
+fn internet_checksum(parts: [&[u8]; 2]) -> u16 {
+    let mut sum = 0u64;
+    words(parts, |word| sum = sum.wrapping_add(u64::from(word)));
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+fn xor16(parts: [&[u8]; 2]) -> u16 {
+    let mut value = 0;
+    words(parts, |word| value ^= word);
+    value
+}
+
+/// The first eight bytes as a number.
+fn identity(parts: [&[u8]; 2]) -> u64 {
+    parts.into_iter().flatten().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+/// The custom ones have BMv2's parameters from its start, which are those of the plain ones.
+pub(crate) fn hash(kind: HashKind, parts: [&[u8]; 2], turn: &mut u64) -> u64 {
+    match kind {
+        HashKind::Crc32 | HashKind::Crc32Custom => u64::from(!crc(&CRC32, !0, parts)),
+        HashKind::Crc16 | HashKind::Crc16Custom => u64::from(crc(&CRC16, 0, parts)),
+        HashKind::Csum16 => u64::from(internet_checksum(parts)),
+        HashKind::Xor16 => u64::from(xor16(parts)),
+        HashKind::Identity => identity(parts),
+        HashKind::RoundRobin => {
+            let now = *turn;
+            *turn = turn.wrapping_add(1);
+            now
+        }
+    }
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A table as it runs: entries in slots, found by what fits the kinds of its keys.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::control::{Count, Entry, EntryState, Refusal, Target};
+use crate::key::{Encoded, Layout, Refused};
+use crate::meter::Meter;
+use crate::program::{ActionCall, ActionId, Match, MatchKind, Next, Pc, Program, TableId};
+use crate::trie::Trie;
+use crate::tuples::Tuples;
+use crate::wordmap::WordMap;
+
+/// An action with its arguments, ready to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub action: ActionId,
+    pub begin: Pc,
+    /// One number a parameter; of a wide one the place of its limbs, which follow.
+    pub arguments: Box<[u64]>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Reaction {
+    Call(Call),
+    Member(u32),
+    Group(u32),
+}
+
+/// What a hit touches.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    pub reaction: Reaction,
+    pub count: Count,
+    pub meter: Option<Meter>,
+    /// None: never, and its time-out counts from the first time that somebody asks.
+    pub last_hit_us: Option<u64>,
+    /// Since its last hit the control plane has heard that it is idle.
+    pub told: bool,
+}
+
+/// What only the control plane sees.
+#[derive(Debug, Clone)]
+struct Record {
+    entry: Entry,
+    encoded: Encoded,
+    sequence: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Search {
+    None,
+    Exact(WordMap),
+    /// What matches exactly leads to a root.
+    Prefix {
+        roots: WordMap,
+        trie: Trie,
+    },
+    Ternary(Tuples),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub layout: Layout,
+    search: Search,
+    pub slots: Vec<Slot>,
+    records: Vec<Option<Record>>,
+    unused: Vec<u32>,
+    order: BTreeMap<u64, u32>,
+    sequence: u64,
+    max_size: usize,
+    pub default: Option<Reaction>,
+    pub actions: Vec<ActionId>,
+    next: Next,
+    pub profile: u16,
+    pub counted: bool,
+    pub timed: bool,
+    pub meter: Option<u16>,
+    /// The first of its actions' reasons to drop.
+    pub drops: u32,
+    /// The entry that matched last.
+    pub last: Option<u32>,
+}
+
+impl Table {
+    pub fn new(program: &Program, table: &crate::program::Table, drops: u32) -> Table {
+        let layout = Layout::new(program, table);
+        let has = |kinds: &[MatchKind]| table.keys.iter().any(|key| kinds.contains(&key.kind));
+        let search = if has(&[MatchKind::Ternary, MatchKind::Range, MatchKind::Optional]) {
+            Search::Ternary(Tuples::new())
+        } else if has(&[MatchKind::Lpm]) {
+            Search::Prefix { roots: WordMap::new(layout.prefix_word), trie: Trie::default() }
+        } else if layout.words > 0 {
+            Search::Exact(WordMap::new(layout.words))
+        } else {
+            Search::None
+        };
+        Table {
+            layout,
+            search,
+            slots: Vec::new(),
+            records: Vec::new(),
+            unused: Vec::new(),
+            order: BTreeMap::new(),
+            sequence: 0,
+            max_size: table.max_size as usize,
+            default: None,
+            actions: table.actions.clone(),
+            next: table.next.clone(),
+            profile: table.profile.unwrap_or(u16::MAX),
+            counted: table.counter.is_some(),
+            timed: table.idle_timeout,
+            meter: table.meter,
+            drops,
+            last: None,
+        }
+    }
+
+    pub fn ternary(&self) -> bool {
+        matches!(self.search, Search::Ternary(_))
+    }
+
+    /// The entry that fits the packet in `area`; `keys` is twice as long as the longest key.
+    #[inline]
+    pub fn find(&self, area: &[u8], keys: &mut [u64]) -> Option<u32> {
+        let (key, masked) = keys.split_at_mut_checked(keys.len() / 2)?;
+        let key = key.get_mut(..self.layout.words)?;
+        match &self.search {
+            Search::None => None,
+            Search::Exact(map) => {
+                self.layout.read(area, key);
+                map.get(key)
+            }
+            Search::Prefix { roots, trie } => {
+                self.layout.read(area, key);
+                let (exact, prefix) = key.split_at_checked(self.layout.prefix_word)?;
+                trie.find(roots.get(exact)?, prefix)
+            }
+            Search::Ternary(tuples) => {
+                self.layout.read(area, key);
+                tuples.find(&self.layout, key, masked)
+            }
+        }
+    }
+
+    /// Where an action's `next` stands, and its reason to drop.
+    #[inline]
+    pub fn position(&self, action: ActionId) -> usize {
+        self.actions.iter().position(|other| *other == action).unwrap_or(0)
+    }
+
+    /// Where the control goes on after an action (by its position; None: there was none).
+    #[inline]
+    pub fn next(&self, position: Option<usize>, hit: bool) -> Pc {
+        match &self.next {
+            Next::ByAction { to, none } => {
+                position.and_then(|position| to.get(position)).copied().unwrap_or(*none)
+            }
+            Next::ByHit { hit: to, .. } if hit => *to,
+            Next::ByHit { miss, .. } => *miss,
+        }
+    }
+
+    fn locate(&self, encoded: &Encoded, priority: u32) -> Option<u32> {
+        let prefix_word = self.layout.prefix_word;
+        match &self.search {
+            Search::None => None,
+            Search::Exact(map) => map.get(&encoded.key),
+            Search::Prefix { roots, trie } => {
+                let (exact, prefix) = encoded.key.split_at_checked(prefix_word)?;
+                trie.get(roots.get(exact)?, prefix, encoded.prefix)
+            }
+            Search::Ternary(tuples) => tuples.get(encoded, priority),
+        }
+    }
+
+    pub fn encode(&self, matches: &[Match], priority: u32) -> Result<Encoded, Refused> {
+        if priority != 0 && !self.ternary() {
+            return Err((Refusal::InvalidArgument, "its table knows no priorities".into()));
+        }
+        if matches!(self.search, Search::None) {
+            return Err((Refusal::InvalidArgument, "its table has no key".into()));
+        }
+        self.layout.encode(matches)
+    }
+
+    /// The slot of an entry.
+    pub fn entry(&self, matches: &[Match], priority: u32) -> Result<u32, Refused> {
+        let encoded = self.encode(matches, priority)?;
+        self.locate(&encoded, priority).ok_or_else(|| (Refusal::NotFound, "no such entry".into()))
+    }
+
+    pub fn insert(&mut self, entry: &Entry, reaction: Reaction) -> Result<(), Refused> {
+        let encoded = self.encode(&entry.matches, entry.priority)?;
+        if self.locate(&encoded, entry.priority).is_some() {
+            return Err((Refusal::AlreadyExists, "an entry with these matches exists".into()));
+        }
+        if self.order.len() >= self.max_size {
+            let text = format!("the table is full: {} entries", self.max_size);
+            return Err((Refusal::ResourceExhausted, text));
+        }
+        let slot = Slot { reaction, count: Count::default(), meter: None, last_hit_us: None, told: false };
+        let number = match self.unused.pop() {
+            Some(number) => number,
+            None => {
+                self.slots.push(slot.clone());
+                self.records.push(None);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.sequence += 1;
+        self.index(&encoded, entry.priority, number);
+        self.order.insert(self.sequence, number);
+        let entry = Entry { matches: encoded.matches.clone(), ..entry.clone() };
+        let record = Record { entry, encoded, sequence: self.sequence };
+        if let (Some(place), Some(records)) =
+            (self.slots.get_mut(number as usize), self.records.get_mut(number as usize))
+        {
+            *place = slot;
+            *records = Some(record);
+        }
+        Ok(())
+    }
+
+    fn index(&mut self, encoded: &Encoded, priority: u32, number: u32) {
+        let prefix_word = self.layout.prefix_word;
+        match &mut self.search {
+            Search::None => {}
+            Search::Exact(map) => map.insert(&encoded.key, number),
+            Search::Prefix { roots, trie } => {
+                let (exact, prefix) = encoded.key.split_at(prefix_word.min(encoded.key.len()));
+                let root = roots.get(exact).unwrap_or_else(|| {
+                    let root = trie.root();
+                    roots.insert(exact, root);
+                    root
+                });
+                trie.insert(root, prefix, encoded.prefix, number);
+            }
+            Search::Ternary(tuples) => tuples.insert(encoded, priority, self.sequence, number),
+        }
+    }
+
+    pub fn modify(&mut self, entry: &Entry, reaction: Reaction) -> Result<(), Refused> {
+        let number = self.entry(&entry.matches, entry.priority)? as usize;
+        if let (Some(slot), Some(Some(record))) = (self.slots.get_mut(number), self.records.get_mut(number)) {
+            slot.reaction = reaction;
+            slot.told = false;
+            record.entry.target = entry.target.clone();
+            record.entry.idle_us = entry.idle_us;
+        }
+        Ok(())
+    }
+
+    pub fn delete(&mut self, matches: &[Match], priority: u32) -> Result<(), Refused> {
+        let number = self.entry(matches, priority)?;
+        let Some(record) = self.records.get_mut(number as usize).and_then(Option::take) else {
+            return Ok(());
+        };
+        let prefix_word = self.layout.prefix_word;
+        match &mut self.search {
+            Search::None => {}
+            Search::Exact(map) => drop(map.remove(&record.encoded.key)),
+            Search::Prefix { roots, trie } => {
+                let (exact, prefix) = record.encoded.key.split_at(prefix_word.min(record.encoded.key.len()));
+                let root = roots.get(exact).unwrap_or(u32::MAX);
+                if trie.remove(root, prefix, record.encoded.prefix) {
+                    roots.remove(exact);
+                    trie.give_back(root);
+                }
+            }
+            Search::Ternary(tuples) => tuples.remove(&record.encoded, number),
+        }
+        self.order.remove(&record.sequence);
+        self.unused.push(number);
+        self.last = self.last.filter(|last| *last != number);
+        Ok(())
+    }
+
+    pub fn state(&self, number: u32) -> Option<EntryState> {
+        let (slot, record) = (self.slots.get(number as usize)?, self.records.get(number as usize)?.as_ref()?);
+        Some(EntryState {
+            entry: record.entry.clone(),
+            count: self.counted.then_some(slot.count),
+            rates: slot.meter.map(|meter| meter.rates()),
+            last_hit_us: slot.last_hit_us.unwrap_or(0),
+        })
+    }
+
+    /// In the order in which they were inserted.
+    pub fn entries(&self) -> impl Iterator<Item = EntryState> + '_ {
+        self.order.values().filter_map(|number| self.state(*number))
+    }
+
+    /// Whether an entry names it.
+    pub fn uses(&self, target: &Target) -> bool {
+        self.records.iter().flatten().any(|record| record.entry.target == *target)
+    }
+
+    /// Entries that did not match for as long as they may: each once.
+    pub fn idle(
+        &mut self,
+        now_us: u64,
+        table: TableId,
+        most: usize,
+        found: &mut Vec<(TableId, Vec<Match>, u32)>,
+    ) {
+        if !self.timed {
+            return;
+        }
+        for (slot, record) in self.slots.iter_mut().zip(&self.records) {
+            let Some(record) = record.as_ref().filter(|record| record.entry.idle_us > 0) else { continue };
+            let since = *slot.last_hit_us.get_or_insert(now_us);
+            if found.len() < most && !slot.told && now_us.saturating_sub(since) >= record.entry.idle_us {
+                slot.told = true;
+                found.push((table, record.entry.matches.clone(), record.entry.priority));
+            }
+        }
+    }
+}
+
+/// An action's call with its arguments as numbers; what the control plane may not call so is refused.
+pub(crate) fn call(program: &Program, call: &ActionCall) -> Result<Call, Refused> {
+    let invalid = |text| Err((Refusal::InvalidArgument, text));
+    let Some(action) = program.actions.get(usize::from(call.action)) else {
+        return invalid(format!("there is no action {}", call.action));
+    };
+    if action.parameters.len() != call.arguments.len() {
+        let text = format!(
+            "{} takes {} arguments, not {}",
+            action.name,
+            action.parameters.len(),
+            call.arguments.len()
+        );
+        return invalid(text);
+    }
+    let (mut numbers, mut limbs) = (Vec::new(), Vec::new());
+    for (parameter, value) in action.parameters.iter().zip(&call.arguments) {
+        let bytes = parameter.width.div_ceil(8) as usize;
+        let unused = bytes as u32 * 8 - parameter.width;
+        if value.len() != bytes || value.first().is_some_and(|first| u32::from(*first) >> (8 - unused) != 0) {
+            return invalid(format!(
+                "{}: {} is not a value of {} bits",
+                action.name, parameter.name, parameter.width
+            ));
+        }
+        if bytes <= 8 {
+            numbers.push(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+        } else {
+            numbers.push((action.parameters.len() + limbs.len()) as u64);
+            let limb = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            limbs.extend(value.rchunks(8).map(limb));
+        }
+    }
+    numbers.append(&mut limbs);
+    Ok(Call { action: call.action, begin: action.begin, arguments: numbers.into_boxed_slice() })
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A hash map from keys of a fixed number of words to numbers: open addressing, linear probing, no gaps after a removal.
+
+use alloc::vec::Vec;
+
+const EMPTY: u32 = u32::MAX;
+
+#[derive(Debug, Clone)]
+pub(crate) struct WordMap {
+    /// Words of a key.
+    width: usize,
+    /// Of a power of two: the number of an item, or `EMPTY`.
+    cells: Vec<u32>,
+    keys: Vec<u64>,
+    values: Vec<u32>,
+    unused: Vec<u32>,
+    len: usize,
+}
+
+#[inline(always)]
+fn mix(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+#[inline(always)]
+fn hash(key: &[u64]) -> u64 {
+    key.iter().fold(0x243f_6a88_85a3_08d3, |hash, word| mix(hash, *word))
+}
+
+impl WordMap {
+    pub fn new(width: usize) -> WordMap {
+        WordMap { width, cells: Vec::new(), keys: Vec::new(), values: Vec::new(), unused: Vec::new(), len: 0 }
+    }
+
+    fn mask(&self) -> usize {
+        self.cells.len().wrapping_sub(1)
+    }
+
+    fn key(&self, item: u32) -> &[u64] {
+        let first = item as usize * self.width;
+        self.keys.get(first..first + self.width).unwrap_or(&[])
+    }
+
+    /// The cell that has the key.
+    #[inline(always)]
+    fn find(&self, key: &[u64]) -> Option<(usize, u32)> {
+        let mut cell = hash(key) as usize & self.mask();
+        loop {
+            let item = *self.cells.get(cell)?;
+            if item == EMPTY {
+                return None;
+            }
+            if self.key(item) == key {
+                return Some((cell, item));
+            }
+            cell = (cell + 1) & self.mask();
+        }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, key: &[u64]) -> Option<u32> {
+        self.find(key).and_then(|(_, item)| self.values.get(item as usize).copied())
+    }
+
+    /// Inserts, or replaces.
+    pub fn insert(&mut self, key: &[u64], value: u32) {
+        if let Some((_, item)) = self.find(key) {
+            if let Some(old) = self.values.get_mut(item as usize) {
+                *old = value;
+            }
+            return;
+        }
+        if (self.len + 1) * 2 > self.cells.len() {
+            self.grow();
+        }
+        let item = self.unused.pop().unwrap_or_else(|| {
+            self.keys.resize(self.keys.len() + self.width, 0);
+            self.values.push(0);
+            self.values.len() as u32 - 1
+        });
+        let first = item as usize * self.width;
+        if let Some(words) = self.keys.get_mut(first..first + self.width) {
+            words.copy_from_slice(key);
+        }
+        if let Some(old) = self.values.get_mut(item as usize) {
+            *old = value;
+        }
+        self.place(item);
+        self.len += 1;
+    }
+
+    pub fn remove(&mut self, key: &[u64]) -> Option<u32> {
+        let (cell, item) = self.find(key)?;
+        let value = self.values.get(item as usize).copied();
+        self.unused.push(item);
+        self.len -= 1;
+        self.close(cell);
+        value
+    }
+
+    /// What stands behind a cell that falls empty and could not stand before it moves up.
+    fn close(&mut self, mut hole: usize) {
+        let mut cell = hole;
+        loop {
+            cell = (cell + 1) & self.mask();
+            let item = self.cells.get(cell).copied().unwrap_or(EMPTY);
+            if item == EMPTY {
+                break;
+            }
+            let home = hash(self.key(item)) as usize & self.mask();
+            let from_home = cell.wrapping_sub(home) & self.mask();
+            let from_hole = cell.wrapping_sub(hole) & self.mask();
+            if from_home >= from_hole {
+                self.set(hole, item);
+                hole = cell;
+            }
+        }
+        self.set(hole, EMPTY);
+    }
+
+    fn set(&mut self, cell: usize, item: u32) {
+        if let Some(old) = self.cells.get_mut(cell) {
+            *old = item;
+        }
+    }
+
+    fn place(&mut self, item: u32) {
+        let mut cell = hash(self.key(item)) as usize & self.mask();
+        while self.cells.get(cell).is_some_and(|other| *other != EMPTY) {
+            cell = (cell + 1) & self.mask();
+        }
+        self.set(cell, item);
+    }
+
+    fn grow(&mut self) {
+        let items: Vec<u32> = self.cells.iter().copied().filter(|item| *item != EMPTY).collect();
+        let cells = (self.cells.len() * 2).max(8);
+        self.cells.clear();
+        self.cells.resize(cells, EMPTY);
+        items.into_iter().for_each(|item| self.place(item));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Few keys and many removals: long runs, with holes in them.
+        #[test]
+        fn as_a_map_does(steps in prop::collection::vec((any::<bool>(), 0..40u64, any::<u16>()), 0..400)) {
+            let (mut map, mut model) = (WordMap::new(2), BTreeMap::new());
+            for (insert, key, value) in steps {
+                let words = [key % 7, key];
+                if insert {
+                    map.insert(&words, value.into());
+                    model.insert(words, u32::from(value));
+                } else {
+                    prop_assert_eq!(map.remove(&words), model.remove(&words));
+                }
+                for key in 0..40 {
+                    let words = [key % 7, key];
+                    prop_assert_eq!(map.get(&words), model.get(&words).copied());
+                }
+                prop_assert_eq!(map.len, model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs by hand, for tests and measurements: what the loader makes of BMv2's JSON, in small.
+#![allow(dead_code)] // Each test uses a part of it.
+
+use qbed_p4engine::packet::{Arrival, Departure, Instance, Shell};
+use qbed_p4engine::program::*;
+
+#[derive(Default)]
+pub struct Build {
+    pub program: Program,
+    bits: u32,
+}
+
+impl Build {
+    pub fn new() -> Build {
+        let mut build = Build::default();
+        build.program.registers = 64;
+        build.program.wide_registers = 8;
+        build.program.wide_limbs = 5;
+        build.program.errors = (0..)
+            .zip([
+                "NoError",
+                "PacketTooShort",
+                "NoMatch",
+                "StackOutOfBounds",
+                "HeaderTooShort",
+                "ParserTimeout",
+            ])
+            .map(|(number, name)| (name.into(), number))
+            .collect();
+        let end = build.code(&[Op::End]);
+        build.program.entry =
+            Entry { parser: end, verify: end, ingress: end, egress: end, update: end, deparser: end };
+        build
+    }
+
+    fn align(&mut self) {
+        self.bits = self.bits.next_multiple_of(8);
+        self.program.area_bytes = self.bits / 8;
+    }
+
+    /// A field behind all others, in bytes of its own.
+    pub fn field(&mut self, name: &str, width: u32) -> FieldId {
+        self.align();
+        let at = self.bits + width.next_multiple_of(8) - width;
+        self.bits = at + width;
+        self.align();
+        self.program.fields.push(Field { name: name.into(), at, width, signed: false });
+        self.program.fields.len() as FieldId - 1
+    }
+
+    /// With its fields one behind the other; returns it and its first field.
+    pub fn header(&mut self, name: &str, widths: &[u32]) -> (HeaderId, FieldId) {
+        let valid = self.field(&format!("{name}.$valid$"), 1);
+        self.header_of(name, widths, valid, false, None)
+    }
+
+    pub fn metadata(&mut self, name: &str, widths: &[u32]) -> (HeaderId, FieldId) {
+        let valid = self.field(&format!("{name}.$valid$"), 1);
+        self.header_of(name, widths, valid, true, None)
+    }
+
+    /// One of its fields (by position) is a varbit.
+    pub fn varbit_header(&mut self, name: &str, widths: &[u32], varbit: u16) -> (HeaderId, FieldId) {
+        let valid = self.field(&format!("{name}.$valid$"), 1);
+        let width = self.field(&format!("{name}.$width$"), 32);
+        self.header_of(name, widths, valid, false, Some((varbit, width)))
+    }
+
+    fn header_of(
+        &mut self,
+        name: &str,
+        widths: &[u32],
+        valid: FieldId,
+        metadata: bool,
+        varbit: Option<(u16, FieldId)>,
+    ) -> (HeaderId, FieldId) {
+        self.align();
+        let (at, first) = (self.bits / 8, self.program.fields.len() as FieldId);
+        for (index, width) in widths.iter().enumerate() {
+            let name = format!("{name}.f{index}");
+            self.program.fields.push(Field { name, at: self.bits, width: *width, signed: false });
+            self.bits += width;
+        }
+        self.align();
+        self.program.headers.push(Header {
+            name: name.into(),
+            at,
+            bytes: self.bits / 8 - at,
+            metadata,
+            valid,
+            first_field: first,
+            fields: widths.len() as u16,
+            varbit: varbit.map(|(field, width)| Varbit { field: first + field, width }),
+            union_of: None,
+        });
+        (self.program.headers.len() as HeaderId - 1, first)
+    }
+
+    pub fn stack(&mut self, name: &str, size: usize, widths: &[u32]) -> StackId {
+        let headers = (0..size).map(|index| self.header(&format!("{name}[{index}]"), widths).0).collect();
+        let next = self.field(&format!("{name}.$next$"), 32);
+        self.program.stacks.push(Stack { name: name.into(), headers, next, unions: vec![] });
+        self.program.stacks.len() as StackId - 1
+    }
+
+    /// Of headers with a field each.
+    pub fn union(&mut self, name: &str, widths: &[u32]) -> (u16, Vec<HeaderId>) {
+        let union = self.program.unions.len() as u16;
+        let header = |(index, width): (usize, &u32)| {
+            let header = self.header(&format!("{name}.h{index}"), &[*width]).0;
+            self.program.headers[usize::from(header)].union_of = Some(union);
+            header
+        };
+        let headers: Vec<HeaderId> = widths.iter().enumerate().map(header).collect();
+        self.program.unions.push(Union { name: name.into(), headers: headers.clone() });
+        (union, headers)
+    }
+
+    /// Steps behind all others; where they begin.
+    pub fn code(&mut self, steps: &[Op]) -> Pc {
+        self.program.code.extend_from_slice(steps);
+        (self.program.code.len() - steps.len()) as Pc
+    }
+
+    pub fn here(&self) -> Pc {
+        self.program.code.len() as Pc
+    }
+
+    pub fn action(&mut self, name: &str, widths: &[u32], steps: &[Op]) -> ActionId {
+        let begin = self.code(steps);
+        let parameters = widths.iter().map(|width| Parameter { name: "p".into(), width: *width }).collect();
+        self.program.actions.push(Action { name: name.into(), parameters, begin });
+        self.program.actions.len() as ActionId - 1
+    }
+
+    /// The actions' first is the default one if it has no parameters.
+    pub fn table(
+        &mut self,
+        name: &str,
+        keys: &[(FieldId, MatchKind)],
+        actions: &[ActionId],
+        next: Pc,
+    ) -> TableId {
+        let key = |(field, kind): &(FieldId, MatchKind)| Key {
+            name: "k".into(),
+            field: *field,
+            kind: *kind,
+            mask: None,
+        };
+        let default = self.program.actions[usize::from(actions[0])].parameters.is_empty();
+        self.program.tables.push(Table {
+            name: name.into(),
+            keys: keys.iter().map(key).collect(),
+            max_size: 1 << 20,
+            actions: actions.to_vec(),
+            profile: None,
+            default: default.then(|| ActionCall { action: actions[0], arguments: vec![] }),
+            constant_default: false,
+            constant_entries: false,
+            entries: vec![],
+            next: Next::ByHit { hit: next, miss: next },
+            counter: None,
+            meter: None,
+            idle_timeout: false,
+        });
+        self.program.tables.len() as TableId - 1
+    }
+
+    pub fn hash(&mut self, kind: HashKind, input: Vec<HashInput>) -> u16 {
+        self.program.hashes.push(Hash { name: "hash".into(), kind, input });
+        self.program.hashes.len() as u16 - 1
+    }
+
+    pub fn array(&mut self, width: u32, size: u32) -> ArrayId {
+        self.program.arrays.push(Array { name: "array".into(), width, signed: false, size });
+        self.program.arrays.len() as ArrayId - 1
+    }
+
+    /// v1model's metadata, with p4c's widths.
+    pub fn standard(&mut self) -> Standard {
+        let widths = [9, 9, 9, 32, 32, 32, 19, 32, 19, 48, 48, 16, 16, 3, 5, 8, 1];
+        let widths: Vec<u32> =
+            widths.iter().flat_map(|width: &u32| [width.next_multiple_of(8) - width, *width]).collect();
+        // Each field in bytes of its own, by fields between them that nobody names.
+        let mut fields = Vec::new();
+        let valid = self.field("standard.$valid$", 1);
+        self.align();
+        let (at, first) = (self.bits / 8, self.program.fields.len() as FieldId);
+        for pair in widths.chunks(2) {
+            self.bits += pair[0];
+            self.program.fields.push(Field {
+                name: "standard".into(),
+                at: self.bits,
+                width: pair[1],
+                signed: false,
+            });
+            fields.push(self.program.fields.len() as FieldId - 1);
+            self.bits += pair[1];
+        }
+        self.align();
+        self.program.headers.push(Header {
+            name: "standard".into(),
+            at,
+            bytes: self.bits / 8 - at,
+            metadata: true,
+            valid,
+            first_field: first,
+            fields: fields.len() as u16,
+            varbit: None,
+            union_of: None,
+        });
+        let mut next = fields.into_iter().map(Some);
+        let mut next = || next.next().flatten();
+        self.program.standard = Standard {
+            ingress_port: next(),
+            egress_spec: next(),
+            egress_port: next(),
+            instance_type: next(),
+            packet_length: next(),
+            enq_timestamp: next(),
+            enq_qdepth: next(),
+            deq_timedelta: next(),
+            deq_qdepth: next(),
+            ingress_global_timestamp: next(),
+            egress_global_timestamp: next(),
+            mcast_grp: next(),
+            egress_rid: next(),
+            priority: next(),
+            qid: next(),
+            parser_error: next(),
+            checksum_error: next(),
+        };
+        self.program.standard
+    }
+}
+
+/// A shell that writes down what it is told.
+#[derive(Default)]
+pub struct Notes {
+    pub random: u64,
+    pub digests: Vec<(u32, Vec<u8>)>,
+    pub logs: Vec<(String, Vec<i128>)>,
+    pub failed: Vec<String>,
+}
+
+impl Shell for Notes {
+    fn random(&mut self) -> u64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random
+    }
+
+    fn digest(&mut self, id: u32, values: &[u8]) {
+        self.digests.push((id, values.to_vec()));
+    }
+
+    fn log(&mut self, message: &str, values: &[i128]) {
+        self.logs.push((message.into(), values.to_vec()));
+    }
+
+    fn failed(&mut self, message: &str) {
+        self.failed.push(message.into());
+    }
+}
+
+pub fn arrival(port: u16, length: usize, now_us: u64) -> Arrival<'static> {
+    Arrival { port, length: length as u32, now_us, instance: Instance::Normal, kept: None }
+}
+
+pub fn departure(port: u16, now_us: u64) -> Departure {
+    Departure { port, now_us, enqueued_us: now_us, enqueued_depth: 0, dequeued_depth: 0 }
+}
