@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The P4 engine's front end: BMv2's JSON in, a running switch out.
+//!
+//! `load` compiles the JSON to the engine's program, or says by name and place what cannot run. `check` tells people what a
+//! program has.
+
+pub mod bmv2;
+pub mod check;
+pub mod load;

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where headers, metadata and their fields lie in the area of a packet.
+
+use std::collections::HashMap;
+
+use qbed_p4engine::program::{
+    Field, FieldId, Header, HeaderId, Program, Stack, StackId, Standard, Union, Varbit,
+};
+use serde_json::Value as Json;
+
+use super::{narrow, refuse, At, Refused, Result};
+use crate::bmv2::{Document, HeaderType};
+
+/// The widest field that a program may have.
+const MOST_BITS: u32 = 1 << 15;
+/// Of one header.
+const MOST_FIELDS: usize = 1 << 12;
+
+struct FieldType<'a> {
+    name: &'a str,
+    /// In bits; None: a varbit.
+    width: Option<u32>,
+    signed: bool,
+}
+
+struct Type<'a> {
+    fields: Vec<FieldType<'a>>,
+    /// Of its varbit field, at most, in bits.
+    varbit: u32,
+}
+
+/// The names of what lies in the area.
+#[derive(Default)]
+pub struct Layout {
+    pub headers: HashMap<String, HeaderId>,
+    pub stacks: HashMap<String, StackId>,
+    pub unions: HashMap<String, u16>,
+    /// Members of the unions of a stack, in their order.
+    pub members: HashMap<StackId, Vec<String>>,
+    fields: HashMap<(HeaderId, String), FieldId>,
+    aliases: HashMap<String, (String, String)>,
+    /// By the JSON's numbers.
+    header_ids: HashMap<u32, HeaderId>,
+    union_ids: HashMap<u32, u16>,
+    /// So far.
+    bits: u64,
+    scratch: u32,
+}
+
+impl Layout {
+    pub fn of(document: &Document, program: &mut Program) -> Result<Self> {
+        let mut layout =
+            Self { aliases: document.field_aliases.iter().cloned().collect(), ..Self::default() };
+        layout.add_headers(document, program)?;
+        for index in 0..program.headers.len() {
+            layout.add_hidden(program, index)?;
+        }
+        layout.add_stacks(document, program)?;
+        layout.add_unions(document, program)?;
+        layout.add_union_stacks(document, program)?;
+        program.standard = layout.standard();
+        Ok(layout)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bits.div_ceil(8)
+    }
+
+    pub fn field(&self, header: &str, field: &str) -> Result<FieldId> {
+        let id = *self.headers.get(header).ok_or_else(|| Refused::new(format!("no header {header}")))?;
+        let found = self.fields.get(&(id, field.to_owned()));
+        found.copied().ok_or_else(|| Refused::new(format!("no field {header}.{field}")))
+    }
+
+    /// A field that no program names, of so many bits, in bytes of its own.
+    pub fn scratch(&mut self, program: &mut Program, width: u32) -> Result<FieldId> {
+        self.scratch += 1;
+        self.add_field(program, format!("$scratch{}", self.scratch), width, true)
+    }
+
+    fn add_headers(&mut self, document: &Document, program: &mut Program) -> Result<()> {
+        let mut types = HashMap::new();
+        for (index, entry) in document.header_types.iter().enumerate() {
+            let read = header_type(entry).at(|| format!("header_types[{index}] {}", entry.name))?;
+            types.insert(entry.name.as_str(), read);
+        }
+        for (index, instance) in document.headers.iter().enumerate() {
+            let place = || format!("headers[{index}] {}", instance.name);
+            let Some(of) = types.get(instance.header_type.as_str()) else {
+                return refuse(format!("no header type {}", instance.header_type)).at(place);
+            };
+            let id: HeaderId = narrow(program.headers.len(), "headers")?;
+            if self.headers.insert(instance.name.clone(), id).is_some() {
+                return refuse("a second header of that name").at(place);
+            }
+            self.header_ids.insert(instance.id, id);
+            let header = self.add_header(program, id, &instance.name, of, instance.metadata).at(place)?;
+            program.headers.push(header);
+        }
+        Ok(())
+    }
+
+    fn add_header(
+        &mut self,
+        program: &mut Program,
+        id: HeaderId,
+        name: &str,
+        of: &Type,
+        metadata: bool,
+    ) -> Result<Header> {
+        self.bits = self.bits.next_multiple_of(8);
+        let begin = self.bits;
+        let first_field = narrow(program.fields.len(), "fields")?;
+        let mut varbit = None;
+        for field in &of.fields {
+            let width = field.width.unwrap_or(of.varbit);
+            let added = self.add_field(program, format!("{name}.{}", field.name), width, metadata)?;
+            program.fields[added as usize].signed = field.signed;
+            if field.width.is_none() {
+                varbit = Some(Varbit { field: added, width: 0 });
+            }
+            if self.fields.insert((id, field.name.to_owned()), added).is_some() {
+                return refuse(format!("a second field {}", field.name));
+            }
+        }
+        let bits = self.bits - begin;
+        if bits % 8 != 0 {
+            return refuse(format!("{bits} bits are not whole bytes"));
+        }
+        Ok(Header {
+            name: name.into(),
+            at: (begin / 8) as u32,
+            bytes: (bits / 8) as u32,
+            metadata,
+            valid: 0,
+            first_field,
+            fields: narrow(of.fields.len(), "fields")?,
+            varbit,
+            union_of: None,
+        })
+    }
+
+    /// `own`: in bytes of its own, at their end; else right behind what is there.
+    fn add_field(&mut self, program: &mut Program, name: String, width: u32, own: bool) -> Result<FieldId> {
+        let at = if own {
+            self.bits.next_multiple_of(8) + u64::from(width.next_multiple_of(8) - width)
+        } else {
+            self.bits
+        };
+        self.bits = at + u64::from(width);
+        if self.bits.div_ceil(8) > super::MOST_AREA_BYTES {
+            return refuse(format!("headers and metadata take more than {} bytes", super::MOST_AREA_BYTES));
+        }
+        let id = narrow(program.fields.len(), "fields")?;
+        program.fields.push(Field { name, at: at as u32, width, signed: false });
+        Ok(id)
+    }
+
+    /// Whether a header is valid, and how wide its varbit field is.
+    fn add_hidden(&mut self, program: &mut Program, index: usize) -> Result<()> {
+        let name = program.headers[index].name.clone();
+        let valid = self.add_field(program, format!("{name}.$valid$"), 1, true)?;
+        self.fields.insert((index as HeaderId, "$valid$".into()), valid);
+        program.headers[index].valid = valid;
+        if program.headers[index].varbit.is_some() {
+            let width = self.add_field(program, format!("{name}.$width$"), 32, true)?;
+            if let Some(varbit) = &mut program.headers[index].varbit {
+                varbit.width = width;
+            }
+        }
+        Ok(())
+    }
+
+    fn by_ids(&self, ids: &[u32]) -> Result<Vec<HeaderId>> {
+        let find = |id: &u32| {
+            self.header_ids.get(id).copied().ok_or_else(|| Refused::new(format!("no header of id {id}")))
+        };
+        ids.iter().map(find).collect()
+    }
+
+    fn add_stacks(&mut self, document: &Document, program: &mut Program) -> Result<()> {
+        for (index, stack) in document.header_stacks.iter().enumerate() {
+            let place = || format!("header_stacks[{index}] {}", stack.name);
+            let headers = self.by_ids(&stack.header_ids).at(place)?;
+            if headers.is_empty() {
+                return refuse("a stack without headers").at(place);
+            }
+            same_form(program, &headers).at(place)?;
+            let next = self.add_field(program, format!("{}.$next$", stack.name), 32, true)?;
+            self.stacks.insert(stack.name.clone(), narrow(program.stacks.len(), "stacks")?);
+            program.stacks.push(Stack { name: stack.name.clone(), headers, next, unions: Vec::new() });
+        }
+        Ok(())
+    }
+
+    fn add_unions(&mut self, document: &Document, program: &mut Program) -> Result<()> {
+        for (index, union) in document.header_unions.iter().enumerate() {
+            let place = || format!("header_unions[{index}] {}", union.name);
+            let headers = self.by_ids(&union.header_ids).at(place)?;
+            let id: u16 = narrow(program.unions.len(), "unions")?;
+            for header in &headers {
+                program.headers[*header as usize].union_of = Some(id);
+            }
+            let known = document.header_union_types.iter().find(|of| of.name == union.union_type);
+            if known.is_some_and(|of| of.headers.len() != headers.len()) {
+                return refuse(format!(
+                    "{} headers, its type {} has others",
+                    headers.len(),
+                    union.union_type
+                ))
+                .at(place);
+            }
+            self.unions.insert(union.name.clone(), id);
+            self.union_ids.insert(union.id, id);
+            program.unions.push(Union { name: union.name.clone(), headers });
+        }
+        Ok(())
+    }
+
+    fn add_union_stacks(&mut self, document: &Document, program: &mut Program) -> Result<()> {
+        for (index, stack) in document.header_union_stacks.iter().enumerate() {
+            let place = || format!("header_union_stacks[{index}] {}", stack.name);
+            let find = |id: &u32| {
+                let found = self.union_ids.get(id).copied();
+                found.ok_or_else(|| Refused::new(format!("no header union of id {id}")))
+            };
+            let unions = stack.header_union_ids.iter().map(find).collect::<Result<Vec<u16>>>().at(place)?;
+            let Some(first) = unions.first().map(|first| program.unions[*first as usize].headers.len())
+            else {
+                return refuse("a stack without unions").at(place);
+            };
+            if unions.iter().any(|union| program.unions[*union as usize].headers.len() != first) {
+                return refuse("its unions are of several types").at(place);
+            }
+            for member in 0..first {
+                let same: Vec<_> =
+                    unions.iter().map(|of| program.unions[*of as usize].headers[member]).collect();
+                same_form(program, &same).at(place)?;
+            }
+            let Some(of) = document.header_union_types.iter().find(|of| of.name == stack.union_type) else {
+                return refuse(format!("no header union type {}", stack.union_type)).at(place);
+            };
+            let next = self.add_field(program, format!("{}.$next$", stack.name), 32, true)?;
+            let id = narrow(program.stacks.len(), "stacks")?;
+            self.members.insert(id, of.headers.iter().map(|(name, _)| name.clone()).collect());
+            self.stacks.insert(stack.name.clone(), id);
+            program.stacks.push(Stack { name: stack.name.clone(), headers: Vec::new(), next, unions });
+        }
+        Ok(())
+    }
+
+    /// Fields that the switch reads and writes, by BMv2's names for them or the program's aliases.
+    fn standard(&self) -> Standard {
+        let find = |header: &str, field: &str| {
+            let alias = self.aliases.get(&format!("{header}.{field}"));
+            let (header, field) =
+                alias.map_or((header, field), |(header, field)| (header.as_str(), field.as_str()));
+            self.field(header, field).ok()
+        };
+        let standard = |field| find("standard_metadata", field);
+        let queueing = |field| find("queueing_metadata", field);
+        let intrinsic = |field| find("intrinsic_metadata", field);
+        Standard {
+            ingress_port: standard("ingress_port"),
+            egress_spec: standard("egress_spec"),
+            egress_port: standard("egress_port"),
+            instance_type: standard("instance_type"),
+            packet_length: standard("packet_length"),
+            enq_timestamp: queueing("enq_timestamp"),
+            enq_qdepth: queueing("enq_qdepth"),
+            deq_timedelta: queueing("deq_timedelta"),
+            deq_qdepth: queueing("deq_qdepth"),
+            ingress_global_timestamp: intrinsic("ingress_global_timestamp"),
+            egress_global_timestamp: intrinsic("egress_global_timestamp"),
+            mcast_grp: intrinsic("mcast_grp"),
+            egress_rid: intrinsic("egress_rid"),
+            priority: intrinsic("priority"),
+            qid: queueing("qid"),
+            parser_error: standard("parser_error"),
+            checksum_error: standard("checksum_error"),
+        }
+    }
+}
+
+/// The elements of a stack are read and moved as if they were one header.
+pub fn same_form(program: &Program, headers: &[HeaderId]) -> Result<()> {
+    let form = |id: &HeaderId| {
+        let header = &program.headers[*id as usize];
+        let fields = &program.fields[header.first_field as usize..][..header.fields as usize];
+        (header.bytes, fields.iter().map(|field| (field.width, field.signed)).collect::<Vec<_>>())
+    };
+    match headers.split_first() {
+        Some((first, rest)) if rest.iter().any(|other| form(other) != form(first)) => {
+            refuse("its headers are of several types")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn header_type(of: &HeaderType) -> Result<Type<'_>> {
+    if of.fields.len() > MOST_FIELDS {
+        return refuse(format!("{} fields: at most {MOST_FIELDS} are possible", of.fields.len()));
+    }
+    let mut fields = Vec::new();
+    let mut fixed = 0;
+    for (index, entry) in of.fields.iter().enumerate() {
+        let field = field_type(entry).at(|| format!("field {index}"))?;
+        fixed = u32::saturating_add(fixed, field.width.unwrap_or(0));
+        fields.push(field);
+    }
+    let varbit = match fields.iter().filter(|field| field.width.is_none()).count() {
+        0 => 0,
+        1 => {
+            let most = of.max_length.filter(|most| *most <= MOST_BITS / 8);
+            let most = most.ok_or_else(|| Refused::new("a varbit field asks for a max_length in bytes"))? * 8;
+            most.checked_sub(fixed).ok_or_else(|| Refused::new("max_length is less than its fields take"))?
+        }
+        _ => return refuse("more than one varbit field"),
+    };
+    Ok(Type { fields, varbit })
+}
+
+fn field_type(entry: &[Json]) -> Result<FieldType<'_>> {
+    let (Some(Json::String(name)), Some(width)) = (entry.first(), entry.get(1)) else {
+        return refuse("neither [name, width] nor [name, width, signed]");
+    };
+    let width = match width {
+        Json::String(star) if star == "*" => None,
+        Json::Number(width) => match width.as_u64() {
+            Some(bits) if bits <= u64::from(MOST_BITS) => Some(bits as u32),
+            _ => return refuse(format!("{name} of {width} bits: at most {MOST_BITS} are possible")),
+        },
+        other => return refuse(format!("{name} has the width {other}")),
+    };
+    let signed = match entry.get(2) {
+        None => false,
+        Some(Json::Bool(signed)) => *signed,
+        Some(Json::Number(signed)) => signed.as_u64() == Some(1),
+        Some(other) => return refuse(format!("{name} is signed: {other}?")),
+    };
+    Ok(FieldType { name, width, signed })
+}

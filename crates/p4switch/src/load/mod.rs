@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From BMv2's JSON to the engine's program: every name resolved, every expression compiled, or a refusal that says where.
+//!
+//! The order is that of dependence: `layout` (headers, fields), `objects` (arrays, calculations, lists), `actions`,
+//! `control` (tables, conditionals), `parse`, `checksum`. `expression` and `code` serve them all.
+
+mod actions;
+mod checksum;
+mod code;
+mod control;
+mod expression;
+mod layout;
+mod number;
+mod objects;
+mod parse;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use qbed_p4engine::program::{ActionId, ArrayId, HeaderId, ListId, Pc, Program, StackId};
+
+use crate::bmv2::Document;
+use layout::Layout;
+
+/// An area of bytes is copied with every packet: what is larger is a mistake.
+const MOST_AREA_BYTES: u64 = 1 << 20;
+/// Of all registers of a program together.
+const MOST_ARRAY_BYTES: u64 = 1 << 28;
+
+/// Why a program cannot be loaded, and the place in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// From the outermost on.
+    place: Vec<String>,
+    why: String,
+}
+
+pub type Result<T> = std::result::Result<T, Refused>;
+
+impl Refused {
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { place: Vec::new(), why: why.into() }
+    }
+
+    #[must_use]
+    pub fn within(mut self, place: impl Into<String>) -> Self {
+        self.place.insert(0, place.into());
+        self
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for place in &self.place {
+            write!(to, "{place}: ")?;
+        }
+        write!(to, "{}", self.why)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Says where a refusal happened.
+trait At<T> {
+    fn at(self, place: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> At<T> for Result<T> {
+    fn at(self, place: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|refused| refused.within(place()))
+    }
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T> {
+    Err(Refused::new(why))
+}
+
+/// A number of things that the program's form can count, or a refusal that names them.
+fn narrow<T: TryFrom<usize>>(count: usize, what: &str) -> Result<T> {
+    T::try_from(count).map_err(|_| Refused::new(format!("too many {what}: {count}")))
+}
+
+/// Loads a program from the file's bytes.
+pub fn load(text: &[u8]) -> Result<Program> {
+    let document = Document::parse(text)?;
+    Loader::new(&document)?.run()
+}
+
+/// What the parts of the loader share.
+struct Loader<'a> {
+    document: &'a Document,
+    program: Program,
+    layout: Layout,
+    /// By the JSON's names and numbers.
+    arrays: HashMap<&'a str, ArrayId>,
+    counters: HashMap<&'a str, u16>,
+    meters: HashMap<&'a str, u16>,
+    hashes: HashMap<&'a str, u16>,
+    value_sets: HashMap<&'a str, u16>,
+    lists: HashMap<u32, ListId>,
+    digests: HashMap<u32, u16>,
+    actions: HashMap<u32, ActionId>,
+    /// What runs before a calculation or a digest: expressions that land in registers and scratch fields.
+    hash_inputs: HashMap<u16, Vec<(u16, expression::Expression)>>,
+    digest_inputs: HashMap<u16, Vec<(u16, expression::Expression)>>,
+    registers: code::Registers,
+}
+
+impl<'a> Loader<'a> {
+    fn new(document: &'a Document) -> Result<Self> {
+        let mut program = Program::default();
+        program.name = document.program.clone().unwrap_or_default();
+        program.errors = document.errors.clone();
+        let layout = Layout::of(document, &mut program)?;
+        Ok(Self {
+            document,
+            program,
+            layout,
+            arrays: HashMap::new(),
+            counters: HashMap::new(),
+            meters: HashMap::new(),
+            hashes: HashMap::new(),
+            value_sets: HashMap::new(),
+            lists: HashMap::new(),
+            digests: HashMap::new(),
+            actions: HashMap::new(),
+            hash_inputs: HashMap::new(),
+            digest_inputs: HashMap::new(),
+            registers: code::Registers::default(),
+        })
+    }
+
+    fn run(mut self) -> Result<Program> {
+        if let Some(unknown) = self.document.extern_instances.first() {
+            return refuse(format!("extern type {} is not one of v1model's", unknown.kind))
+                .at(|| format!("extern_instances[0] {}", unknown.name));
+        }
+        self.objects()?;
+        self.compile_actions()?;
+        self.program.entry.parser = self.parser()?;
+        self.program.entry.verify = self.checksums(checksum::Side::Verify)?;
+        self.program.entry.ingress = self.pipeline("ingress")?;
+        self.program.entry.egress = self.pipeline("egress")?;
+        self.program.entry.update = self.checksums(checksum::Side::Update)?;
+        self.program.entry.deparser = self.deparser()?;
+        self.finish()
+    }
+
+    fn finish(mut self) -> Result<Program> {
+        self.registers.tell(&mut self.program);
+        let area = self.layout.bytes();
+        if area > MOST_AREA_BYTES {
+            return refuse(format!(
+                "headers and metadata take {area} bytes: at most {MOST_AREA_BYTES} are possible"
+            ));
+        }
+        self.program.area_bytes = area as u32;
+        narrow::<u16>(self.program.fields.len(), "fields")?;
+        Ok(self.program)
+    }
+
+    fn here(&self) -> Pc {
+        self.program.code.len() as Pc
+    }
+
+    fn header(&self, name: &str) -> Result<HeaderId> {
+        self.layout.headers.get(name).copied().ok_or_else(|| Refused::new(format!("no header {name}")))
+    }
+
+    fn stack(&self, name: &str) -> Result<StackId> {
+        self.layout.stacks.get(name).copied().ok_or_else(|| Refused::new(format!("no header stack {name}")))
+    }
+}

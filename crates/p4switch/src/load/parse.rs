@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The parser's states and the deparser.
+
+use std::collections::HashMap;
+
+use qbed_p4engine::program::{Binary, Op, Pc, Select, SelectCase, SelectKey, SelectOn, StackId};
+
+use super::expression::{Expression, Object, Scope};
+use super::{narrow, number, refuse, At, Loader, Refused, Result};
+use crate::bmv2::{part, Call, Operand, ParseState, ParserOp, Transition};
+
+/// Where a state goes on: patched when all states have their place.
+enum Patch {
+    Jump(usize),
+    Case(usize, usize),
+    Default(usize),
+}
+
+/// What a header is extracted into.
+enum Target {
+    Header(qbed_p4engine::program::HeaderId),
+    Next { stack: StackId, member: u16 },
+}
+
+impl Loader<'_> {
+    pub(super) fn parser(&mut self) -> Result<Pc> {
+        let document = self.document;
+        let parser = match document.parsers.as_slice() {
+            [parser] => parser,
+            parsers => return refuse(format!("{} parsers: simple_switch has one", parsers.len())),
+        };
+        let place = || format!("parser {}", parser.name);
+        let mut begins: HashMap<&str, Pc> = HashMap::new();
+        let mut patches = Vec::new();
+        for state in &parser.parse_states {
+            begins.insert(&state.name, self.here());
+            let steps = self.state(state, &mut patches);
+            steps.at(|| format!("state {}", state.name)).at(place)?;
+        }
+        let accept = self.here();
+        self.emit(Op::End);
+        let find = |state: Option<&str>| match state {
+            None => Ok(accept),
+            Some(name) => {
+                let found = begins.get(name).copied();
+                found.ok_or_else(|| Refused::new(format!("no state {name}"))).at(place)
+            }
+        };
+        for (patch, next) in patches {
+            let to = find(next)?;
+            match patch {
+                Patch::Jump(at) => self.aim(at, to),
+                Patch::Case(select, case) => self.program.selects[select].cases[case].next = to,
+                Patch::Default(select) => self.program.selects[select].default = Some(to),
+            }
+        }
+        find(parser.init_state.as_deref())
+    }
+
+    fn state<'s>(
+        &mut self,
+        state: &'s ParseState,
+        patches: &mut Vec<(Patch, Option<&'s str>)>,
+    ) -> Result<()> {
+        for (index, op) in state.parser_ops.iter().enumerate() {
+            let steps = self.scoped(|code| code.parser_op(op));
+            steps.at(|| format!("op {index} {}", op.op))?;
+        }
+        let is_default = |transition: &Transition| {
+            transition.kind.as_deref().unwrap_or_else(|| transition.value.as_deref().unwrap_or_default())
+                == "default"
+        };
+        if state.transition_key.is_empty() {
+            let next = state.transitions.iter().find(|transition| is_default(transition));
+            let at = self.emit(Op::Jump { to: 0 });
+            patches.push((Patch::Jump(at), next.and_then(|next| next.next_state.as_deref())));
+            return Ok(());
+        }
+        let keys = state.transition_key.iter().enumerate();
+        let keys = keys.map(|(index, key)| self.select_key(key).at(|| format!("transition key {index}")));
+        let keys: Vec<SelectKey> = keys.collect::<Result<_>>()?;
+        let bytes = keys.iter().map(|key| self.key_bytes(key)).sum::<usize>();
+        let select = self.program.selects.len();
+        let mut cases = Vec::new();
+        for (index, transition) in state.transitions.iter().enumerate() {
+            let next = transition.next_state.as_deref();
+            if is_default(transition) {
+                patches.push((Patch::Default(select), next));
+                continue;
+            }
+            let on = self.select_on(transition, bytes).at(|| format!("transition {index}"))?;
+            patches.push((Patch::Case(select, cases.len()), next));
+            cases.push(SelectCase { on, next: 0 });
+        }
+        let bytes = narrow(bytes, "bytes in a transition key")?;
+        self.program.selects.push(Select { keys, bytes, cases, default: None });
+        self.emit(Op::Select { select: narrow(select, "transitions")? });
+        Ok(())
+    }
+
+    fn select_key(&self, key: &Operand) -> Result<SelectKey> {
+        match self.operand(key, Scope::default())? {
+            Expression::Field(field) => Ok(SelectKey::Field(field)),
+            Expression::Lookahead { at, width } => Ok(SelectKey::Lookahead { at, width }),
+            Expression::Last { stack, member, field } => Ok(SelectKey::StackLast { stack, member, field }),
+            _ => refuse(format!("an operand of type {} is no key", key.kind)),
+        }
+    }
+
+    fn key_bytes(&self, key: &SelectKey) -> usize {
+        let width = match key {
+            SelectKey::Field(field) => self.program.fields[*field as usize].width,
+            SelectKey::Lookahead { width, .. } => *width,
+            SelectKey::StackLast { stack, member, field } => {
+                let header = super::expression::element(&self.program, *stack, *member);
+                header.map_or(0, |header| self.program.fields[(header.first_field + field) as usize].width)
+            }
+        };
+        width.div_ceil(8) as usize
+    }
+
+    fn select_on(&mut self, transition: &Transition, bytes: usize) -> Result<SelectOn> {
+        let mask = match &transition.mask {
+            Some(mask) => Some(number::bytes(&number::hexstr(mask)?, bytes).at(|| "mask".into())?),
+            None => None,
+        };
+        let value = transition.value.as_deref().ok_or_else(|| Refused::new("no value"))?;
+        match transition.kind.as_deref().unwrap_or("hexstr") {
+            "hexstr" => Ok(SelectOn::Value { value: number::bytes(&number::hexstr(value)?, bytes)?, mask }),
+            "parse_vset" => {
+                let set = self.value_sets.get(value).copied();
+                let set = set.ok_or_else(|| Refused::new(format!("no value set {value}")))?;
+                // Its own width says nothing about the padding of several keys.
+                self.program.value_sets[set as usize].bytes = narrow(bytes, "bytes in a value set")?;
+                Ok(SelectOn::Set { set, mask })
+            }
+            other => refuse(format!("a transition of type {other}")),
+        }
+    }
+
+    fn parser_op(&mut self, op: &ParserOp) -> Result<()> {
+        let parameter = |index: usize| {
+            let found = op.parameters.get(index);
+            found.ok_or_else(|| Refused::new(format!("{} parameters: too few", op.parameters.len())))
+        };
+        match op.op.as_str() {
+            "extract" => {
+                match self.target(&part(parameter(0)?)?)? {
+                    Target::Header(header) => self.emit(Op::Extract { header }),
+                    Target::Next { stack, member } => self.emit(Op::ExtractNext { stack, member }),
+                };
+            }
+            "extract_VL" => {
+                let width = self.number(&self.expression(parameter(1)?, Scope::default())?)?;
+                match self.target(&part(parameter(0)?)?)? {
+                    Target::Header(header) => self.emit(Op::ExtractVarbit { header, width }),
+                    Target::Next { stack, member } => {
+                        self.emit(Op::ExtractNextVarbit { stack, member, width })
+                    }
+                };
+            }
+            "set" => return self.set(parameter(0)?, parameter(1)?),
+            "verify" => {
+                let condition = self.number(&self.expression(parameter(0)?, Scope::default())?)?;
+                let error = self.number(&self.expression(parameter(1)?, Scope::default())?)?;
+                self.emit(Op::Verify { condition, error });
+            }
+            "shift" => {
+                let bytes = match parameter(0)? {
+                    serde_json::Value::Number(bytes) => Expression::number(bytes.as_u64().unwrap_or(0)),
+                    other => self.expression(other, Scope::default())?,
+                };
+                let bits = Expression::binary(Binary::Multiply, bytes, Expression::number(8));
+                let bits = self.number(&bits)?;
+                self.emit(Op::Advance { bits });
+            }
+            "advance" => {
+                let bits = self.number(&self.expression(parameter(0)?, Scope::default())?)?;
+                self.emit(Op::Advance { bits });
+            }
+            "primitive" => {
+                let call: Call = part(parameter(0)?)?;
+                if self.primitive(&call, Scope::default()).at(|| call.op.clone())?.is_some() {
+                    return refuse(format!("{} in a parser", call.op));
+                }
+            }
+            _ => return refuse("not an operation of v1model's parsers"),
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, to: &serde_json::Value, from: &serde_json::Value) -> Result<()> {
+        let to = self.expression(to, Scope::default())?;
+        let from = self.expression(from, Scope::default())?;
+        if let (Some(to), Some(from)) = (self.varbit_header(&to), self.varbit_header(&from)) {
+            self.emit(Op::CopyVarbit { to, from });
+            return Ok(());
+        }
+        let place = super::code::Place::of(to)?;
+        self.assign(&place, &from)
+    }
+
+    /// The header whose varbit field it is.
+    fn varbit_header(&self, of: &Expression) -> Option<u16> {
+        let Expression::Field(field) = of else { return None };
+        let is = |header: &qbed_p4engine::program::Header| {
+            header.varbit.is_some_and(|varbit| varbit.field == *field)
+        };
+        self.program.headers.iter().position(is).map(|header| header as u16)
+    }
+
+    fn target(&self, operand: &Operand) -> Result<Target> {
+        match operand.kind.as_str() {
+            "regular" => Ok(Target::Header(self.header(&part::<String>(&operand.value)?)?)),
+            "stack" => Ok(Target::Next { stack: self.stack(&part::<String>(&operand.value)?)?, member: 0 }),
+            "union_stack" => {
+                let (stack, member) = part::<(String, String)>(&operand.value)?;
+                let stack = self.stack(&stack)?;
+                Ok(Target::Next { stack, member: self.union_member(stack, &member)? })
+            }
+            "header" => match self
+                .object(&serde_json::json!({"type": "header", "value": operand.value}), Scope::default())?
+            {
+                Object::Header(header) => Ok(Target::Header(header)),
+                _ => refuse("not a header"),
+            },
+            other => refuse(format!("an extraction into {other}")),
+        }
+    }
+
+    pub(super) fn deparser(&mut self) -> Result<Pc> {
+        let document = self.document;
+        let deparser = match document.deparsers.as_slice() {
+            [deparser] => deparser,
+            deparsers => return refuse(format!("{} deparsers: simple_switch has one", deparsers.len())),
+        };
+        let place = || format!("deparser {}", deparser.name);
+        let begin = self.here();
+        self.body(&deparser.primitives, Scope::default()).at(place)?;
+        for name in &deparser.order {
+            let header = self.header(name).at(place)?;
+            if self.program.headers[header as usize].metadata {
+                return refuse(format!("{name} is metadata, no header")).at(place);
+            }
+            self.emit(Op::Emit { header });
+        }
+        self.emit(Op::End);
+        Ok(begin)
+    }
+}
