@@ -7,6 +7,7 @@
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make bench  measures (bench/), writes JSON to bench/results/
+# make p4     compiles the schemes' P4 programs where p4c is installed (docs/p4.md)
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
 # make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)
@@ -15,7 +16,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench fuzz generate clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench fuzz generate p4 clean containers images images-clean machine playbooks-test \
     wheel wheel-test
 
 setup:
@@ -92,6 +93,9 @@ generate: setup
 	$(QBED) schema > docs/.lab.schema.json && mv docs/.lab.schema.json docs/lab.schema.json
 	$(PY) playbooks/reference.py
 	$(PY) orchestrator/tests/rooms.py
+
+p4:
+	@tools/p4
 
 machine:
 	tools/ansible ansible-playbook -i localhost, -c local playbooks/prepare.yml -e toolchain_folder=$(CURDIR) $(if $(VARS),-e '$(VARS)')

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4 programs of the schemes: what was compiled is of the sources that stand here, and says so when it is not."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbed.places import checkout
+
+ROOT = checkout()
+assert ROOT is not None
+PROGRAMS = sorted(path.stem for path in ROOT.glob("schemes/*/p4/*.json"))
+
+
+def check(root: Path) -> str:
+    """What tools/p4 has to object; "" if nothing."""
+    done = subprocess.run([root / "tools" / "p4", "--check"], stderr=subprocess.PIPE, text=True)
+    assert bool(done.returncode) == bool(done.stderr)
+    return done.stderr
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    assert ROOT is not None
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "p4", tmp_path / "tools")
+    shutil.copytree(ROOT / "p4", tmp_path / "p4")
+    for name in PROGRAMS:
+        shutil.copytree(ROOT / "schemes" / name / "p4", tmp_path / "schemes" / name / "p4")
+    assert check(tmp_path) == ""
+    return tmp_path
+
+
+def test_every_program_is_compiled_as_it_stands() -> None:
+    assert ROOT is not None
+    assert "stamp" in PROGRAMS
+    assert check(ROOT) == ""
+
+
+def append(name: str) -> Callable[[Path], None]:
+    def change(root: Path) -> None:
+        with (root / name).open("a") as file:
+            file.write("\n")
+
+    return change
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda root: (root / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (append("schemes/ecn/p4/ecn.p4"), "ecn: its sources changed after it was compiled"),
+        (append("p4/step_marking.p4"), "ecn: its sources changed after it was compiled"),
+        (append("schemes/ecn/p4/ecn.json"), "ecn: what was compiled is not what p4/lock.json has"),
+        (remove("schemes/ecn/p4/ecn.p4info.txtpb"), "ecn: what was compiled is not what p4/lock.json has"),
+        (remove("schemes/ecn/p4/ecn.p4"), "schemes/ecn/p4/ecn.json: it has no source"),
+        (remove("p4/lock.json"), "ecn: not compiled yet"),
+    ],
+)
+def test_what_does_not_belong_together_is_named(copy: Path, change: Callable[[Path], None], said: str) -> None:
+    change(copy)
+    assert said in check(copy).splitlines()
+
+
+def test_a_change_touches_the_programs_that_include_it(copy: Path) -> None:
+    append("p4/step_marking.p4")(copy)
+    changed = {line.partition(":")[0] for line in check(copy).splitlines() if "sources changed" in line}
+    assert changed == {"abq", "ecn"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_program_has_no_places_of_the_machine_that_compiled_it(name: str) -> None:
+    assert ROOT is not None
+    text = (ROOT / "schemes" / name / "p4" / f"{name}.json").read_text()
+    assert json.loads(text)["program"] == f"{name}.p4"
+    assert "source_info" not in text
+    assert str(ROOT) not in text and "/tmp/" not in text
+
+
+def test_without_a_compiler_nothing_is_compiled_and_it_says_so(copy: Path) -> None:
+    done = subprocess.run(
+        [copy / "tools" / "p4"], env={"PATH": "/usr/bin:/bin", "P4C": "/none"}, stdout=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1 and "is not installed here" in done.stdout
+    assert check(copy) == ""

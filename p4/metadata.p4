@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a switch remembers of a packet. The program says what its scheme does:
+ * `struct scheme_metadata` comes before this.
+ */
+#ifndef QBED_METADATA_P4
+#define QBED_METADATA_P4
+
+#include "headers.p4"
+
+struct metadata {
+    bit<16> transport_bytes;	/* of the IP packet, behind its header and extensions */
+    bit<3> form;		/* FORM_*: of the congestion header */
+    scheme_metadata scheme;
+}
+
+/* standard_metadata.instance_type */
+const bit<32> INSTANCE_NORMAL = 0;
+const bit<32> INSTANCE_EGRESS_CLONE = 2;
+const bit<32> INSTANCE_RECIRCULATED = 4;
+
+#endif

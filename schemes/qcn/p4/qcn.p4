@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The congestion point of Quantized Congestion Notification: the rule of
+ * schemes/qcn/kernel/qcn_algorithm.h. What goes to a source is a clone of the
+ * packet, cut to a header, which is recirculated and routed as any packet.
+ */
+#include "headers.p4"
+
+struct scheme_metadata {
+    @field_list(1) bit<1> own;	/* feedback of this switch, on its way to routing */
+}
+
+#include "metadata.p4"
+#include "signal.p4"
+
+const bit<8> OWN = 1;		/* the field list */
+const bit<8> SWITCH_HOP_LIMIT = 64;
+const bit<32> FEEDBACK_SESSION = 1;	/* a clone session whose one port has no link */
+
+struct qcn_settings {
+    bit<32> equilibrium;	/* packets */
+    bit<32> weight;
+    bit<32> full_scale;		/* packets; never 0 */
+    bit<64> inverse_scale;	/* 2^48 / full_scale */
+    bit<8> bits;
+    bit<32> sample_least;	/* probabilities, of 2^32 */
+    bit<64> sample_step;	/* by which it grows a packet of congestion, of 2^48 */
+    bit<32> reflect;		/* of 2^32 */
+    bit<32> reflect_step;	/* by which it grows a step of the quantizer, of 2^32; rounded up */
+    bit<1> between_samples;
+    bit<1> capped;
+}
+
+/* A packet of the switch's own: from who was to receive the data, to who sent them. */
+control MakeFeedback(inout headers hdr, inout metadata meta,
+                     inout standard_metadata_t standard_metadata)
+{
+    apply {
+        bit<16> greater = hdr.udp.source_port;
+        bit<32> bytes = ETHERNET_BYTES + UDP_BYTES + SIGNAL_BYTES;
+        bit<16> protocol = (bit<16>)PROTOCOL_UDP;
+
+        hdr.signal.type = SIGNAL_FEEDBACK;
+        hdr.signal.flags = 0;
+        hdr.signal.kind = SIGNAL_NONE;
+        hdr.signal.unit = 0;
+        hdr.signal.bits = 0;
+        hdr.signal.hops = 0;
+        hdr.signal.echo_hops = 0;
+        hdr.signal.offset = 0;
+        hdr.signal.window = 0;
+        hdr.signal.echo_time = hdr.signal.time;
+        hdr.signal.time = (bit<64>)standard_metadata.egress_global_timestamp * 1000;
+        hdr.signal.signal = 0;
+        hdr.signal.echo_signal = 0;
+
+        hdr.udp.source_port = hdr.udp.destination_port;
+        hdr.udp.destination_port = greater;
+        hdr.udp.bytes = UDP_BYTES + SIGNAL_BYTES;
+        hdr.udp.checksum = 0;
+        if (hdr.ipv4.isValid()) {
+            bit<32> source = hdr.ipv4.source;
+            hdr.ipv4.source = hdr.ipv4.destination;
+            hdr.ipv4.destination = source;
+            hdr.ipv4.words = 5;
+            hdr.ipv4.ecn = ECN_NOT_CAPABLE;
+            hdr.ipv4.bytes = IPV4_BYTES + UDP_BYTES + SIGNAL_BYTES;
+            hdr.ipv4.identification = 0;
+            hdr.ipv4.flags = 1;		/* don't fragment */
+            hdr.ipv4.ttl = SWITCH_HOP_LIMIT + 1;	/* routing takes one */
+            hdr.ipv4_options.setInvalid();
+            bytes = bytes + IPV4_BYTES;
+            hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, {
+                hdr.ipv4.source, hdr.ipv4.destination, protocol, hdr.udp.bytes, hdr.udp, hdr.signal
+            }, 17w0x10000);
+        } else {
+            bit<128> source = hdr.ipv6.source;
+            hdr.ipv6.source = hdr.ipv6.destination;
+            hdr.ipv6.destination = source;
+            hdr.ipv6.ecn = ECN_NOT_CAPABLE;
+            hdr.ipv6.flow_label = 0;
+            hdr.ipv6.bytes = UDP_BYTES + SIGNAL_BYTES;
+            hdr.ipv6.protocol = PROTOCOL_UDP;
+            hdr.ipv6.hop_limit = SWITCH_HOP_LIMIT + 1;
+            hdr.extension[0].setInvalid();
+            hdr.extension[1].setInvalid();
+            bytes = bytes + IPV6_BYTES;
+            hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, {
+                hdr.ipv6.source, hdr.ipv6.destination, protocol, hdr.udp.bytes, hdr.udp, hdr.signal
+            }, 17w0x10000);
+        }
+        if (hdr.udp.checksum == 0)
+            hdr.udp.checksum = 0xffff;
+        if (hdr.vlan[0].isValid())
+            bytes = bytes + VLAN_BYTES;
+        if (hdr.vlan[1].isValid())
+            bytes = bytes + VLAN_BYTES;
+        truncate(bytes);
+        meta.scheme.own = 1;
+        recirculate_preserving_field_list(OWN);
+    }
+}
+
+control SchemeIngress(inout headers hdr, inout metadata meta,
+                      inout standard_metadata_t standard_metadata)
+{
+    /* feedback that found a route; the rest of `reflected` did not */
+    @name(".routed") counter(1, CounterType.packets) routed;
+
+    apply {
+        if (meta.scheme.own == 1)
+            routed.count(0);
+    }
+}
+
+control SchemeEgress(inout headers hdr, inout metadata meta,
+                     inout standard_metadata_t standard_metadata)
+{
+    MakeFeedback() make_feedback;
+    ReadSignal() read_signal;
+    UpdateUdpChecksum() update_udp_checksum;
+    qcn_settings port;
+
+    /* by egress port, as the kernel's statistics of the same names */
+    @name(".sampled") counter(PORTS, CounterType.packets) sampled;
+    @name(".congested") counter(PORTS, CounterType.packets) congested;
+    @name(".written") counter(PORTS, CounterType.packets) written;
+    @name(".reflected") counter(PORTS, CounterType.packets) reflected;
+    @name(".unknown_version") counter(PORTS, CounterType.packets) unknown_version;
+    @name(".too_short") counter(PORTS, CounterType.packets) too_short;
+    @name(".malformed") counter(PORTS, CounterType.packets) malformed;
+    @name(".largest") register<bit<32>>(PORTS) largest_of;
+
+    /* the queue that the last sample, or arrival, found: q_delta counts from here */
+    @name(".last_packets") register<bit<32>>(PORTS) last_packets_of;
+
+    @name(".settings") action settings(bit<32> equilibrium, bit<32> weight, bit<32> full_scale,
+                                       bit<64> inverse_scale, bit<8> bits, bit<32> sample_least,
+                                       bit<64> sample_step, bit<32> reflect, bit<32> reflect_step,
+                                       bit<1> between_samples, bit<1> capped) {
+        port.equilibrium = equilibrium;
+        port.weight = weight;
+        port.full_scale = full_scale;
+        port.inverse_scale = inverse_scale;
+        port.bits = bits;
+        port.sample_least = sample_least;
+        port.sample_step = sample_step;
+        port.reflect = reflect;
+        port.reflect_step = reflect_step;
+        port.between_samples = between_samples;
+        port.capped = capped;
+    }
+
+    /* w = 2, q_eq = 25, 6 bits, sampled with 1 to 25 %, reflected with 0 to 100 % */
+    @name(".qcn") table qcn {
+        key = { standard_metadata.egress_port : exact @name("port"); }
+        actions = { settings; }
+        default_action = settings(25, 2, 125, 0x1000000000000 / 125, 6, 0x100000000 / 100,
+                                  24 * 0x1000000000000 / 12500, 0, 0x100000000 / 63 + 1, 1, 0);
+        size = PORTS;
+    }
+
+    apply {
+        bit<32> index = (bit<32>)standard_metadata.egress_port;
+        bit<32> queue = (bit<32>)standard_metadata.enq_qdepth;
+        bit<32> length = queue;
+        bit<32> last;
+        bit<32> random_bits;
+        bit<32> largest;
+        bit<64> probability;
+        bit<64> congestion;
+        bit<64> steps;
+        bit<64> quantized;
+        bit<64> most;
+        bit<64> other_most;
+        bool worse;
+        signal_words before;
+
+        if (standard_metadata.instance_type == INSTANCE_EGRESS_CLONE) {
+            make_feedback.apply(hdr, meta, standard_metadata);
+            return;
+        }
+        if (meta.form == FORM_NONE)
+            return;
+        if (meta.form == FORM_UNKNOWN_VERSION) {
+            unknown_version.count(index);
+            return;
+        }
+        if (meta.form == FORM_TOO_SHORT) {
+            too_short.count(index);
+            return;
+        }
+        if (meta.form == FORM_MALFORMED) {
+            malformed.count(index);
+            return;
+        }
+        if (hdr.signal.type != SIGNAL_DATA)
+            return;
+
+        /* Fb = -(q_off + w q_delta): `congestion` is -Fb, or 0 where Fb is not negative */
+        qcn.apply();
+        last_packets_of.read(last, index);
+        if (port.capped == 1 && length > (port.equilibrium << 1))
+            length = port.equilibrium << 1;
+        length = length - port.equilibrium + port.weight * (queue - last);
+        congestion = 0;
+        if ((int<32>)length > 0)
+            congestion = (bit<64>)length;
+        steps = congestion;		/* what is in scale */
+        if (steps > (bit<64>)port.full_scale)
+            steps = (bit<64>)port.full_scale;
+
+        probability = (bit<64>)port.sample_least + ((steps * port.sample_step) >> 16);
+        random(random_bits, 32w0, 32w0xffffffff);
+        if ((bit<64>)random_bits >= probability) {
+            if (port.between_samples == 0)
+                last_packets_of.write(index, queue);
+            return;
+        }
+        last_packets_of.write(index, queue);
+        sampled.count(index);
+        if (congestion == 0)
+            return;
+        congested.count(index);
+        largest_of.read(largest, index);
+        if (length > largest)
+            largest_of.write(index, length);
+
+        /* steps * most / full scale, rounded up; the inverse is rounded down, so it may be one more */
+        most = (64w1 << port.bits) - 1;
+        steps = steps * most;
+        quantized = (steps * port.inverse_scale) >> 48;
+        if (steps > quantized * (bit<64>)port.full_scale)
+            quantized = quantized + 1;
+        if (steps > quantized * (bit<64>)port.full_scale)
+            quantized = quantized + 1;
+
+        /* worse than what is there, perhaps of another quantizer? By the fraction of the largest value. */
+        other_most = 0xffff;
+        if (hdr.signal.feedback_bits < 16)
+            other_most = (64w1 << hdr.signal.feedback_bits) - 1;
+        worse = quantized * other_most > (bit<64>)hdr.signal.feedback * most;
+        if (hdr.signal.feedback_bits == 0)
+            worse = true;
+        if (!worse)
+            return;
+        read_signal.apply(hdr, before);
+        hdr.signal.feedback = (bit<16>)quantized;
+        hdr.signal.feedback_bits = port.bits;
+        written.count(index);
+        probability = (bit<64>)port.reflect + quantized * (bit<64>)port.reflect_step;
+        random(random_bits, 32w0, 32w0xffffffff);
+        if ((bit<64>)random_bits < probability) {
+            hdr.signal.flags = hdr.signal.flags | SIGNAL_REFLECTED;
+            clone(CloneType.E2E, FEEDBACK_SESSION);
+            reflected.count(index);
+        }
+        update_udp_checksum.apply(hdr, before);
+    }
+}
+
+#include "switch.p4"

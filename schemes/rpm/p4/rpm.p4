@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reverse path congestion marking: the rule of schemes/rpm/kernel/rpm_algorithm.h
+ * (Algorithm 1 of the paper). CoDel decides as a packet leaves its queue; the
+ * decision waits in a register of its flow for the flow's next acknowledgement.
+ */
+#include "headers.p4"
+
+#define REGISTERS 65536		/* of flows; behind them, one of each port */
+
+struct scheme_metadata {
+    bit<32> register_mask;
+    bit<48> reverse_timeout;	/* us */
+    bit<1> per_port;
+}
+
+#include "acknowledgements.p4"
+#include "controlled_delay.p4"
+#include "marking.p4"
+
+/* Signatures that no flow has; of registers that nobody holds, and that all flows of a port share. */
+const bit<32> NOBODY = 0;
+const bit<32> ANY_FLOW = 1;
+
+/* The register of the packet's flow, or, of an acknowledgement, of the flow that it answers. */
+control FlowRegister(in headers hdr, in metadata meta, in bool reversed, in bit<9> port,
+                     out bit<32> position, out bit<32> signature)
+{
+    apply {
+        bit<16> hashed = 0;
+        bit<16> source_port = hdr.tcp.source_port;
+        bit<16> destination_port = hdr.tcp.destination_port;
+
+        signature = ANY_FLOW;
+        if (meta.scheme.per_port == 1) {
+            position = REGISTERS + (bit<32>)port;
+            return;
+        }
+        if (reversed) {
+            source_port = hdr.tcp.destination_port;
+            destination_port = hdr.tcp.source_port;
+        }
+        if (hdr.ipv4.isValid()) {
+            bit<32> source = hdr.ipv4.source;
+            bit<32> destination = hdr.ipv4.destination;
+            if (reversed) {
+                source = hdr.ipv4.destination;
+                destination = hdr.ipv4.source;
+            }
+            hash(hashed, HashAlgorithm.crc16, 16w0,
+                 { source, destination, source_port, destination_port }, 17w0x10000);
+            hash(signature, HashAlgorithm.crc32, 32w0,
+                 { source, destination, source_port, destination_port }, 33w0x100000000);
+        } else {
+            bit<128> source = hdr.ipv6.source;
+            bit<128> destination = hdr.ipv6.destination;
+            if (reversed) {
+                source = hdr.ipv6.destination;
+                destination = hdr.ipv6.source;
+            }
+            hash(hashed, HashAlgorithm.crc16, 16w0,
+                 { source, destination, source_port, destination_port }, 17w0x10000);
+            hash(signature, HashAlgorithm.crc32, 32w0,
+                 { source, destination, source_port, destination_port }, 33w0x100000000);
+        }
+        position = (bit<32>)hashed & meta.scheme.register_mask;
+        if (signature <= ANY_FLOW)
+            signature = ANY_FLOW + 1;
+    }
+}
+
+@name(".rpm_holder") register<bit<32>>(REGISTERS + PORTS) holder_of;
+@name(".rpm_reverse_time") register<bit<48>>(REGISTERS + PORTS) reverse_time_of;
+@name(".rpm_pending") register<bit<32>>(REGISTERS + PORTS) pending_of;
+@name(".rpm_pending_port") register<bit<9>>(REGISTERS + PORTS) pending_port_of;
+
+control SchemeIngress(inout headers hdr, inout metadata meta,
+                      inout standard_metadata_t standard_metadata)
+{
+    FlowRegister() flow_register;
+    SetEce() set_ece;
+
+    /* by the port whose decisions they are */
+    @name(".reverse_marks") counter(PORTS, CounterType.packets) reverse_marks;
+    @name(".ece_already_set") counter(PORTS, CounterType.packets) ece_already_set;
+    @name(".cleared") register<bit<32>>(PORTS) cleared_of;
+
+    @name(".registers") action registers(bit<32> mask, bit<48> reverse_timeout_us, bit<1> per_port) {
+        meta.scheme.register_mask = mask;
+        meta.scheme.reverse_timeout = reverse_timeout_us;
+        meta.scheme.per_port = per_port;
+    }
+
+    @name(".rpm") table rpm {
+        actions = { registers; }
+        default_action = registers(REGISTERS - 1, 1000000, 0);
+    }
+
+    apply {
+        bit<48> now = standard_metadata.ingress_global_timestamp;
+        bit<32> position;
+        bit<32> signature;
+        bit<32> holder;
+        bit<48> reverse_time;
+        bit<32> pending;
+        bit<9> port;
+        bit<32> cleared;
+        bool clears = false;
+
+        rpm.apply();
+        if (!hdr.tcp.isValid() || hdr.tcp.ack == 0 || hdr.tcp.rst == 1)
+            return;
+        flow_register.apply(hdr, meta, true, standard_metadata.ingress_port, position, signature);
+        holder_of.read(holder, position);
+        reverse_time_of.read(reverse_time, position);
+        pending_of.read(pending, position);
+        pending_port_of.read(port, position);
+        if (holder != signature) {
+            if (holder != NOBODY && now - reverse_time <= meta.scheme.reverse_timeout)
+                return;		/* a collision; decisions count those */
+            holder_of.write(position, signature);
+            clears = true;
+        } else if (hdr.tcp.syn == 1 && signature != ANY_FLOW) {
+            clears = true;	/* what is pending is of an earlier connection */
+        }
+        if (clears && pending != 0) {
+            cleared_of.read(cleared, (bit<32>)port);
+            cleared_of.write((bit<32>)port, cleared + pending);
+            pending_of.write(position, 0);
+            pending = 0;
+        }
+        reverse_time_of.write(position, now);
+        if (pending == 0 || hdr.tcp.syn == 1)
+            return;		/* in a SYN-ACK, ECE means something else (RFC 3168, 6.1.1) */
+        pending_of.write(position, pending - 1);
+        if (hdr.tcp.ece == 1) {
+            ece_already_set.count((bit<32>)port);
+        } else {
+            set_ece.apply(hdr);
+            reverse_marks.count((bit<32>)port);
+        }
+    }
+}
+
+control SchemeEgress(inout headers hdr, inout metadata meta,
+                     inout standard_metadata_t standard_metadata)
+{
+    Codel() codel;
+    ReadEcn() read_ecn;
+    SetCe() set_ce;
+    FlowRegister() flow_register;
+    bit<32> target;
+    bit<32> interval;
+
+    /* by egress port, as the kernel's statistics of the same names */
+    @name(".marked") counter(PORTS, CounterType.packets) marked;
+    @name(".forward_marks") counter(PORTS, CounterType.packets) forward_marks;
+    @name(".ce_arrived") counter(PORTS, CounterType.packets) ce_arrived;
+    @name(".collisions") counter(PORTS, CounterType.packets) collisions;
+    @name(".dropped") counter(PORTS, CounterType.packets) dropped;
+
+    @name(".law") action law(bit<32> target_us, bit<32> interval_us) {
+        target = target_us;
+        interval = interval_us;
+    }
+
+    @name(".codel") table codel_settings {
+        key = { standard_metadata.egress_port : exact @name("port"); }
+        actions = { law; }
+        default_action = law(5000, 100000);
+        size = PORTS;
+    }
+
+    apply {
+        bit<32> index = (bit<32>)standard_metadata.egress_port;
+        bit<48> now = standard_metadata.egress_global_timestamp;
+        bool signals;
+        bool forward = true;
+        bit<2> ecn;
+        bit<32> position = 0;
+        bit<32> signature;
+        bit<32> holder;
+        bit<48> reverse_time;
+        bit<32> pending = 0;
+        bit<9> port;
+
+        codel_settings.apply();
+        codel.apply(standard_metadata, target, interval, signals);
+        if (!signals)
+            return;
+        read_ecn.apply(hdr, ecn);
+        if (ecn == ECN_NOT_CAPABLE) {
+            dropped.count(index);
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        marked.count(index);
+        if (ecn == ECN_CE) {
+            ce_arrived.count(index);
+            return;
+        }
+        if (hdr.tcp.isValid()) {
+            flow_register.apply(hdr, meta, false, standard_metadata.egress_port, position, signature);
+            holder_of.read(holder, position);
+            reverse_time_of.read(reverse_time, position);
+            pending_of.read(pending, position);
+            pending_port_of.read(port, position);
+            /* only where an acknowledgement of the flow passed a short while ago */
+            if (holder != NOBODY && now - reverse_time <= meta.scheme.reverse_timeout) {
+                if (holder != signature)
+                    collisions.count(index);
+                else if (pending == 0 || port == standard_metadata.egress_port)
+                    forward = false;
+            }
+        }
+        if (forward) {
+            set_ce.apply(hdr);
+            forward_marks.count(index);
+        } else {
+            pending_of.write(position, pending + 1);
+            pending_port_of.write(position, standard_metadata.egress_port);
+        }
+    }
+}
+
+#include "switch.p4"
