@@ -4,6 +4,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,14 @@ def test_a_compiled_program_has_no_places_of_the_machine_that_compiled_it(name: 
     assert json.loads(text)["program"] == f"{name}.p4"
     assert "source_info" not in text
     assert str(ROOT) not in text and "/tmp/" not in text
+
+
+def test_packets_for_the_programs_are_as_they_were_written() -> None:
+    assert ROOT is not None
+    said = subprocess.run(
+        [sys.executable, ROOT / "tests" / "p4" / "stf.py", "--check"], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert (said.returncode, said.stdout) == (0, "")
 
 
 def test_without_a_compiler_nothing_is_compiled_and_it_says_so(copy: Path) -> None:

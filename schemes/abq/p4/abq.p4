@@ -13,6 +13,8 @@ struct scheme_metadata {
     @field_list(1) bit<1> ece;
     @field_list(1) bit<9> port;		/* that it arrived on */
     @field_list(1) bit<32> ticket;
+    @field_list(1) bit<1> waited;	/* it might have left at its last turn, but for `awaited` */
+    @field_list(1) bit<32> awaited;	/* the head then */
 }
 
 #include "acknowledgements.p4"
@@ -100,6 +102,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         meta.scheme.parked = 1;
         meta.scheme.leaves = 0;
         meta.scheme.ece = 0;
+        meta.scheme.waited = 0;
         meta.scheme.port = standard_metadata.ingress_port;
         meta.scheme.ticket = tail;
         tail_of.write(index, tail + 1);
@@ -149,16 +152,29 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<32> until;
 
         if (meta.scheme.parked == 1) {
-            /* at the parking port: the oldest leaves if it is released, or nothing is held any more */
+            /*
+             * At the parking port. Whoever is released, or of an uncongested port, leaves
+             * when it is the oldest; or, so that a lost ticket locks nothing up, when the
+             * oldest has not come by in a whole turn.
+             */
+            bit<32> ticket = meta.scheme.ticket;
+
             index = (bit<32>)meta.scheme.port;
             state_of.read(state, index);
             head_of.read(head, index);
             released_of.read(until, index);
-            if (meta.scheme.ticket == head && ((int<32>)(until - head) > 0 || state == US)) {
+            if ((int<32>)(until - ticket) > 0)
+                meta.scheme.ece = 1;
+            if (meta.scheme.ece == 0 && state != US) {
+                meta.scheme.waited = 0;
+            } else if ((int<32>)(ticket - head) <= 0 ||
+                       (meta.scheme.waited == 1 && meta.scheme.awaited == head)) {
                 meta.scheme.leaves = 1;
-                if ((int<32>)(until - head) > 0)
-                    meta.scheme.ece = 1;
-                head_of.write(index, head + 1);
+                if ((int<32>)(ticket - head) >= 0)
+                    head_of.write(index, ticket + 1);
+            } else {
+                meta.scheme.waited = 1;
+                meta.scheme.awaited = head;
             }
             recirculate_preserving_field_list(PARKED);
             return;

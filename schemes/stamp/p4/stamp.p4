@@ -17,7 +17,7 @@ struct scheme_metadata {
 struct stamp_settings {
     bit<32> threshold;
     bit<32> frame_bytes;	/* stands for a packet where a length is in bytes */
-    bit<32> wire_time;		/* of 65536 bytes, ns; 0: not known */
+    bit<48> wire_time;		/* of 65536 bytes, ns */
     bit<1> at_enqueue;
     bit<1> count_own;
     bit<1> middle;
@@ -88,7 +88,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
     @name(".no_rate") counter(PORTS, CounterType.packets) no_rate;
     @name(".largest") register<bit<64>>(PORTS) largest;
 
-    @name(".settings") action settings(bit<32> threshold, bit<32> frame_bytes, bit<32> wire_time,
+    @name(".settings") action settings(bit<32> threshold, bit<32> frame_bytes, bit<48> wire_time,
                                        bit<1> at_enqueue, bit<1> count_own, bit<1> middle,
                                        bit<1> reverse,
                                        bit<32> full_packets, bit<64> inverse_packets,

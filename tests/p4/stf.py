@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes schemes/NAME/p4/tests/*.stf: packets into a program and what has to come out, for `p4switch test`.
+
+    .venv/bin/python tests/p4/stf.py [--check]
+
+It shares no code with what is tested by them. The congestion header is that of tests/wire/vectors.py.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests" / "wire"))
+
+import vectors as wire  # noqa: E402
+
+UDP, TCP, ICMP = 17, 6, 1
+A, B, ELSEWHERE = "10.0.1.1", "10.0.2.1", "10.9.9.9"
+A6, B6 = "fd00:1::1", "fd00:2::1"
+ROUTER = 0x020000000000
+"""A port's own address; its neighbour's is 0x100 more."""
+LICENCE = "# SPDX-License-Identifier: Apache-2.0\n# Written by tests/p4/stf.py.\n"
+
+
+def number(address: str) -> str:
+    return f"0x{ipaddress.ip_address(address).packed.hex()}"
+
+
+@dataclass(frozen=True)
+class Packet:
+    """An IP packet in a frame; every field as it is to stand there."""
+
+    source: str = A
+    destination: str = B
+    protocol: int = UDP
+    transport: bytes = b""
+    hops: int = 64
+    dsfield: int = 0
+    options: bytes = b""
+    extensions: tuple[tuple[int, bytes], ...] = ()
+    vlans: tuple[int, ...] = ()
+    fragment: int = 0
+    damage: int = 0
+    """Added to the checksum of IPv4."""
+    ethernet: bytes = field(default=bytes(6) + bytes.fromhex("020000000a0a"))
+
+    def ip(self) -> bytes:
+        source, destination = (ipaddress.ip_address(x) for x in (self.source, self.destination))
+        if source.version == 4:
+            words = 5 + len(self.options) // 4
+            total = 4 * words + len(self.transport)
+            start = struct.pack(
+                "!BBHHHBB", 0x40 | words, self.dsfield, total, 7, self.fragment, self.hops, self.protocol
+            )
+            rest = source.packed + destination.packed + self.options
+            check = 0xFFFF - wire.ones_sum(start + rest) + self.damage
+            return start + struct.pack("!H", check) + rest + self.transport
+        content = self.transport
+        following = self.protocol
+        for extension, inside in reversed(self.extensions):
+            content = bytes([following, (len(inside) + 2) // 8 - 1]) + inside + content
+            following = extension
+        start = struct.pack("!IHBB", 6 << 28 | self.dsfield << 20, len(content), following, self.hops)
+        return start + source.packed + destination.packed + content
+
+    def frame(self) -> bytes:
+        kind = 0x0800 if ipaddress.ip_address(self.source).version == 4 else 0x86DD
+        tags = b"".join(struct.pack("!HH", 0x8100, tag) for tag in self.vlans)
+        return self.ethernet + tags + struct.pack("!H", kind) + self.ip()
+
+    def routed(self, port: int, **changes: object) -> Packet:
+        ethernet = (ROUTER + 0x100 + port).to_bytes(6, "big") + (ROUTER + port).to_bytes(6, "big")
+        return replace(self, ethernet=ethernet, hops=self.hops - 1, **changes)  # type: ignore[arg-type]
+
+    def back(self) -> Packet:
+        ports = self.transport[2:4] + self.transport[:2]
+        return replace(self, source=self.destination, destination=self.source, transport=ports + self.transport[4:])
+
+
+def udp(source: int, destination: int, payload: bytes = b"payload") -> bytes:
+    """Without a checksum."""
+    return struct.pack("!HHHH", source, destination, 8 + len(payload), 0) + payload
+
+
+def tcp(source: int, destination: int, flags: int = 0x10, payload: bytes = b"") -> bytes:
+    return struct.pack("!HHIIBBHHH", source, destination, 1, 2, 0x50, flags, 100, 0x1234, 0) + payload
+
+
+def passes(packet: Packet, port: int, said: str, **changes: object) -> str:
+    return f"# {said}\npacket 1 {packet.frame().hex()}\nexpect {port} {packet.routed(port, **changes).frame().hex()}$\n"
+
+
+def dropped(frame: bytes, said: str) -> str:
+    return f"# {said}: dropped\npacket 1 {frame.hex()}\n"
+
+
+def route(prefix: str, first: int, count: int = 1, shift: int = 0) -> str:
+    network = ipaddress.ip_network(prefix)
+    return (
+        f"add ipv{network.version}_routes destination:{number(str(network.network_address))}/{network.prefixlen} "
+        f"route(first:{first}, count:{count}, shift_by:{shift})\n"
+    )
+
+
+def next_hop(hop: int) -> str:
+    return (
+        f"add next_hops hop:{hop} send(port:{hop}, source:0x{ROUTER + hop:012x}, "
+        f"destination:0x{ROUTER + 0x100 + hop:012x})\n"
+    )
+
+
+def routes() -> Iterator[str]:
+    """Hops have the numbers of their ports; of A's three ways to B and back, next hops 4 to 6 and 7 to 9 are a pair."""
+    yield route("10.0.2.0/24", 2)
+    yield route("10.0.2.128/25", 3)
+    yield route("fd00:2::/64", 2)
+    yield route("fd00:2::8000:0:0:0/65", 3)
+    yield route("10.1.2.0/24", 4, 3)
+    yield route("10.1.1.0/24", 7, 3)
+    yield route("fd01:2::/64", 4, 3, 16)
+    yield route("fd01:1::/64", 7, 3, 16)
+    yield route("10.8.0.0/16", 99)
+    yield from (next_hop(hop) for hop in range(2, 10))
+
+
+def choice(packet: Packet, count: int, shift: int = 0) -> int:
+    """Which of `count` equal ways."""
+    addresses = sorted(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
+    ports = sorted(struct.unpack("!HH", packet.transport[:4])) if packet.protocol in (UDP, TCP) else [0, 0]
+    text = b"".join(addresses) + struct.pack("!HHB", *ports, packet.protocol)
+    return ((zlib.crc32(text) >> shift & 0xFFFF) * count) >> 16
+
+
+def forwarding() -> Iterator[str]:
+    yield LICENCE + "# Forwarding, which all programs share.\n\n"
+    yield from routes()
+    plain = Packet(transport=udp(1000, 2000))
+    six = Packet(source=A6, destination=B6, transport=udp(1000, 2000))
+    yield "\n" + passes(plain, 2, "IPv4")
+    yield passes(replace(plain, destination="10.0.2.129"), 3, "the longest prefix")
+    yield passes(six, 2, "IPv6")
+    yield passes(replace(six, destination="fd00:2::8000:0:0:1"), 3, "the longest prefix")
+    yield passes(replace(plain, dsfield=0xB9), 2, "DSCP and ECN stay")
+    yield passes(replace(six, dsfield=0xB9), 2, "and of IPv6")
+    yield passes(replace(plain, options=bytes([1, 1, 1, 0])), 2, "options")
+    yield passes(replace(plain, options=bytes([1] * 39 + [0])), 2, "as many options as there may be")
+    yield passes(replace(six, extensions=((0, bytes(6)), (60, bytes(14)))), 2, "extension headers")
+    yield passes(replace(six, extensions=((0, bytes(254)),)), 2, "a long extension header")
+    yield passes(replace(plain, vlans=(5,)), 2, "a VLAN tag")
+    yield passes(replace(plain, vlans=(5, 6)), 2, "two of them")
+    yield passes(replace(plain, fragment=0x2000), 2, "a fragment")
+    yield passes(replace(plain, protocol=TCP, transport=tcp(1000, 2000, payload=b"data")), 2, "TCP")
+    yield passes(replace(plain, protocol=ICMP, transport=b"\x08\0\xf7\xff\0\0\0\0"), 2, "neither TCP nor UDP")
+    yield passes(replace(plain, transport=b"\x03"), 2, "no transport header at all")
+    yield passes(replace(plain, hops=2), 2, "a last hop")
+
+    yield "\n" + dropped(replace(plain, hops=1).frame(), "no hop is left")
+    yield dropped(replace(six, hops=1).frame(), "no hop is left")
+    yield dropped(replace(plain, damage=1).frame(), "a wrong checksum")
+    yield dropped(replace(plain, options=bytes(4), damage=1).frame(), "a wrong checksum, with options")
+    yield dropped(replace(plain, destination=ELSEWHERE).frame(), "no route")
+    yield dropped(replace(plain, destination="10.8.1.1").frame(), "a route to a next hop that there is not")
+    yield dropped(plain.frame()[:-4], "a packet that is shorter than it says")
+    yield dropped(plain.ethernet + b"\x08\x06" + bytes(28), "ARP")
+    yield dropped(plain.ethernet + b"\x08\0" + bytes([0x54]) + plain.ip()[1:], "IPv5")
+    yield dropped(plain.ethernet + b"\x08\0" + bytes([0x44]) + plain.ip()[1:], "a header of 16 bytes")
+
+    yield "\n# A flow goes one way of several, and back by its pair.\n"
+    for source_port in range(40000, 40012):
+        flow = Packet("10.1.1.1", "10.1.2.1", UDP, udp(source_port, 80))
+        flow6 = Packet("fd01:1::1", "fd01:2::1", TCP, tcp(source_port, 80))
+        for one, shift in ((flow, 0), (flow6, 16)):
+            yield passes(one, 4 + choice(one, 3, shift), f"port {source_port}")
+            yield passes(one.back(), 7 + choice(one, 3, shift), "back")
+
+
+def step_marking() -> Iterator[str]:
+    yield LICENCE + "# An empty queue is not above any threshold; a full one needs a link, so it is in no STF.\n\n"
+    yield from routes()
+    yield "setdefault marking mark_above(packets:0)\n\n"
+    for dsfield in range(4):
+        packet = Packet(protocol=TCP, transport=tcp(1000, 2000, payload=b"data"), dsfield=dsfield)
+        yield passes(packet, 2, f"ECN {dsfield}")
+        yield passes(replace(packet, source=A6, destination=B6), 2, f"ECN {dsfield}, IPv6")
+
+
+NEVER = 2**32 - 1
+
+
+def stamp_settings(
+    port: int, full_bytes: int = 200 * 1514, threshold: int = 65, at_enqueue: int = 0, count_own: int = 0,
+    middle: int = 0, reverse: int = 1, wire_time: int = 0, full_ns: int = 0,
+) -> str:  # fmt: skip
+    inverse = {full: min(2**64 // full, 2**64 - 1) if full else 0 for full in (200, full_bytes, full_ns)}
+    return (
+        f"add stamp port:{port} settings(threshold:{threshold}, frame_bytes:1514, wire_time:{wire_time}, "
+        f"at_enqueue:{at_enqueue}, count_own:{count_own}, middle:{middle}, reverse:{reverse}, "
+        f"full_packets:200, inverse_packets:{inverse[200]}, full_bytes:{full_bytes}, "
+        f"inverse_bytes:{inverse[full_bytes]}, full_ns:{full_ns}, inverse_ns:{inverse[full_ns]})\n"
+    )
+
+
+def signal_packet(fields: dict[str, int], payload: bytes, family: int = 4, checksum: bool = True) -> Packet:
+    """A packet of tests/wire on its way to B."""
+    whole = wire.packet(wire.header(fields) + payload, 4, checksum=checksum)
+    transport = whole[20:]
+    packet = Packet(A if family == 4 else A6, B if family == 4 else B6, transport=transport)
+    if checksum:
+        addresses = b"".join(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
+        pseudo = addresses + struct.pack("!HH", UDP, len(transport)) + transport[:6] + bytes(2) + transport[8:]
+        check = (0xFFFF - wire.ones_sum(pseudo)) or 0xFFFF
+        packet = replace(packet, transport=transport[:6] + struct.pack("!H", check) + transport[8:])
+    return packet
+
+
+FOLDS: dict[int, Callable[[int, int], int]] = {
+    wire.SUM: lambda signal, part: min(signal + part, 2**128 - 1),
+    wire.SUM_SQU: lambda signal, part: min(signal + part**2, 2**128 - 1),
+    wire.MAX: max,
+    wire.IND: max,
+}
+
+
+def stamped(before: dict[str, int], part: int, payload: bytes, port: int, said: str, family: int = 4,
+            checksum: bool = True) -> str:  # fmt: skip
+    after = before | {
+        "signal": FOLDS[before["kind"]](before.get("signal", 0), part),
+        "hops": min(255, before.get("hops", 0) + 1),
+    }
+    came = signal_packet(before, payload, family, checksum)
+    left = signal_packet(after, payload, family, checksum)
+    if family == 4:
+        came, left = (replace(one, destination=f"10.2.{port}.1") for one in (came, left))
+    else:
+        came, left = (replace(one, destination=f"fd02:{port:x}::1") for one in (came, left))
+    came, left = (rechecked(one) if checksum else one for one in (came, left))
+    return f"# {said}\npacket 1 {came.frame().hex()}\nexpect {port} {left.routed(port).frame().hex()}$\n"
+
+
+def rechecked(packet: Packet) -> Packet:
+    """UDP's checksum anew."""
+    transport = packet.transport
+    addresses = b"".join(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
+    pseudo = addresses + struct.pack("!HH", UDP, len(transport)) + transport[:6] + bytes(2) + transport[8:]
+    check = (0xFFFF - wire.ones_sum(pseudo)) or 0xFFFF
+    return replace(packet, transport=transport[:6] + struct.pack("!H", check) + transport[8:])
+
+
+def quantized(full: int, bits: int, length: int, middle: bool) -> int:
+    """By the definition of a bin, in exact fractions."""
+    length = min(length, full)
+    if full < 2**bits:
+        return length
+    index = min(int(Fraction(length * 2**bits, full)), 2**bits - 1)
+    first, behind = (ceil(Fraction(full * i, 2**bits)) for i in (index, index + 1))
+    last = full if index == 2**bits - 1 else behind - 1
+    return first + (last - first) // 2 if middle else first
+
+
+def stamp_folds() -> Iterator[str]:
+    """The time of a packet on a slow enough link is any part that one likes."""
+    base = wire.DATA_FIELDS | {"unit": wire.NS, "bits": 32, "hops": 0, "signal": 0}
+    cases = [
+        (wire.SUM, 0, 0, 0), (wire.SUM, 1, 5, 1), (wire.SUM, 2**32 - 1, 7, 2), (wire.SUM, 1, 2**64 - 1, 3),
+        (wire.SUM, 2**32 - 1, 2**128 - 2, 4), (wire.SUM, 1, 2**128 - 2, 4), (wire.SUM_SQU, 2**32 - 1, 0, 0),
+        (wire.SUM_SQU, 2**32 - 1, 15 * (2**32 - 1) ** 2, 15), (wire.SUM_SQU, 1, 2**128 - 1, 255),
+        (wire.MAX, 1500, 7, 254), (wire.MAX, 7, 1500, 255), (wire.MAX, 0, 2**128 - 1, 1),
+    ]  # fmt: skip
+    payload = b"odd"
+    for at, (kind, part, signal, hops) in enumerate(cases):
+        port = 20 + at
+        yield way_out(port)
+        length = 14 + 20 + 8 + 88 + len(payload)
+        time = ceil(Fraction(part * 65536, length))
+        assert length * time >> 16 == part
+        yield stamp_settings(port, at_enqueue=1, count_own=1, wire_time=time, full_ns=NEVER)
+        fields = base | {"kind": kind, "signal": signal, "hops": hops}
+        yield stamped(fields, part, payload, port, f"kind {kind}: {part} to {signal} behind {hops} hops")
+        if part == 0:
+            yield stamped(fields, part, payload, port, "IPv6", family=6)
+        yield stamped(fields, part, payload, port, "without a checksum", checksum=False)
+
+
+def way_out(port: int) -> str:
+    return route(f"10.2.{port}.0/24", port) + route(f"fd02:{port:x}::/64", port) + next_hop(port)
+
+
+def stamp_bins() -> Iterator[str]:
+    """Of a packet that counts itself, the queue's length in bytes is its own."""
+    port = 60
+    for full in (3000, 4096, 1000, 2**32 - 1, 7):
+        for middle in (0, 1):
+            port += 1
+            yield "\n" + way_out(port)
+            yield stamp_settings(port, full_bytes=full, count_own=1, middle=middle)
+            for bits in (1, 2, 4, 8, 11, 12, 13, 31, 32):
+                for more in (0, 617, 1384):
+                    length = 14 + 20 + 8 + 88 + more
+                    fields = wire.DATA_FIELDS | {"kind": wire.SUM, "bits": bits}
+                    part = quantized(full, bits, length, bool(middle))
+                    said = f"{length} of {full} bytes in {bits} bits{', the middle' if middle else ''}: {part}"
+                    yield stamped(fields, part, bytes(more), port, said)
+
+
+def stamp() -> Iterator[str]:
+    yield (
+        LICENCE
+        + "# What a queue adds: docs/wire-format.md. Queues are empty; that packets count themselves makes lengths.\n\n"
+    )
+    yield from routes()
+    yield from stamp_folds()
+    yield "\n# IND: the packet alone is more than no packets\n" + way_out(50)
+    yield stamp_settings(50, threshold=0, count_own=1)
+    yield way_out(51) + stamp_settings(51, threshold=1, count_own=1)
+    yield way_out(52) + stamp_settings(52, count_own=1, reverse=0)
+    fields = wire.DATA_FIELDS | {"kind": wire.IND, "signal": 0}
+    yield stamped(fields, 1, b"", 50, "congested")
+    yield stamped(fields, 0, b"", 51, "not congested")
+    yield stamped(fields | {"signal": 1}, 0, b"", 51, "another one was")
+    yield stamped(
+        wire.ACK_FIELDS | {"kind": wire.SUM, "unit": wire.PACKETS}, 1, b"", 50, "an acknowledgement adds, too"
+    )
+    yield "\n# Nothing is added\n"
+    for said, untouched in {
+        "an acknowledgement, without `reverse`": wire.ACK_FIELDS,
+        "feedback": wire.FEEDBACK_FIELDS,
+        "no signal is asked for": wire.DATA_FIELDS | {"kind": wire.NONE},
+        "a queueing time without a rate": wire.DATA_FIELDS | {"unit": wire.NS},
+        "another version": wire.DATA_FIELDS | {"version": 2},
+        "a type without a meaning": wire.DATA_FIELDS | {"type": 4},
+        "a kind without a meaning": wire.DATA_FIELDS | {"kind": 5},
+        "a unit without a meaning": wire.DATA_FIELDS | {"unit": 3},
+        "no bits": wire.DATA_FIELDS | {"bits": 0},
+        "33 bits": wire.DATA_FIELDS | {"bits": 33},
+    }.items():
+        packet = rechecked(replace(signal_packet(untouched, b"odd"), destination="10.2.52.1"))
+        yield passes(packet, 52, said)
+    whole = rechecked(replace(signal_packet(wire.DATA_FIELDS, b""), destination="10.2.52.1"))
+    for size in (0, 1, 87):
+        short = replace(whole, transport=udp(wire.SENDER, wire.PORT, whole.transport[8 : 8 + size]))
+        yield passes(short, 52, f"{size} bytes of a header")
+    longer = replace(whole, transport=whole.transport[:4] + struct.pack("!H", 97) + whole.transport[6:])
+    yield passes(longer, 52, "a datagram that is longer than its packet")
+    yield passes(replace(whole, fragment=0x2000), 52, "a fragment")
+    other = replace(whole, transport=struct.pack("!HH", 6191, 6189) + whole.transport[4:])
+    yield passes(other, 52, "another port")
+    yield from stamp_bins()
+
+
+FILES = {
+    "droptail/p4/tests/forwarding.stf": forwarding,
+    "ecn/p4/tests/marking.stf": step_marking,
+    "stamp/p4/tests/stamp.stf": stamp,
+}
+
+
+def files() -> dict[Path, str]:
+    return {ROOT / "schemes" / name: "".join(lines()) for name, lines in FILES.items()}
+
+
+if __name__ == "__main__":
+    check = sys.argv[1:] == ["--check"]
+    for path, text in files().items():
+        if check and (not path.is_file() or path.read_text() != text):
+            sys.exit(f"{path.relative_to(ROOT)} is not as tests/p4/stf.py writes it")
+        if not check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
