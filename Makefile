@@ -54,7 +54,7 @@ unit: generate
 	$(PY) -m pytest -q orchestrator/tests labs -n 2
 
 e2e: setup
-	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks
+	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks -n 2
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).
 e2e-containers: setup
