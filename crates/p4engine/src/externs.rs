@@ -63,7 +63,6 @@ impl<S: Shell> Run<'_, S> {
     }
 
     pub fn extern_op(&mut self, op: Op) {
-        let standard = self.code.standard;
         match op {
             Op::WideRegisterWrite { array, index, from } => self.wide_register_write(array, index, from),
             Op::Count { counter, index } => self.count(counter, index),
@@ -90,11 +89,7 @@ impl<S: Shell> Run<'_, S> {
                 let bytes = u32::try_from(self.number(bytes)).unwrap_or(u32::MAX);
                 self.context.truncate = Some(self.context.truncate.map_or(bytes, |before| before.min(bytes)));
             }
-            Op::MarkToDrop => {
-                self.context.put(standard.egress_spec, DROP_PORT);
-                self.context.put(standard.mcast_grp, 0);
-                self.context.dropper = Some(self.reason);
-            }
+            Op::MarkToDrop => self.mark_to_drop(self.reason),
             Op::Assert { condition, message } if self.number(condition) == 0 => {
                 self.state.totals.asserts_failed = self.state.totals.asserts_failed.wrapping_add(1);
                 self.shell.failed(self.code.messages.get(usize::from(message)).map_or("", |text| text));
@@ -106,6 +101,12 @@ impl<S: Shell> Run<'_, S> {
             }
             _ => {}
         }
+    }
+
+    pub fn mark_to_drop(&mut self, reason: u32) {
+        self.context.put(self.code.standard.egress_spec, DROP_PORT);
+        self.context.put(self.code.standard.mcast_grp, 0);
+        self.context.dropper = Some(reason);
     }
 
     fn store(&mut self, field: FieldId, value: u64) {

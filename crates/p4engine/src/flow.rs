@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Follows each part of a program from its beginning: every way ends, only the parser loops, and each step stands where it may.
+//! Follows each part of a program from its beginning: every way ends, only the parser and actions loop
+//! (`run` says how often), and each step stands where it may.
 
 use alloc::format;
 use alloc::vec;
@@ -66,7 +67,7 @@ impl Walk<'_> {
                 continue;
             };
             match self.seen.get(to as usize) {
-                Some(seen) if *seen == open && !matches!(part, Part::Parser) => {
+                Some(seen) if *seen == open && !matches!(part, Part::Parser | Part::Action(_)) => {
                     return unfit(format!("step {to} loops"))
                 }
                 Some(seen) if *seen == open || *seen == done => {}

@@ -61,7 +61,7 @@ pub struct Program {
     pub messages: Vec<String>,
 }
 
-/// Where each part begins; it ends with `Op::End`. Only the parser may loop.
+/// Where each part begins; it ends with `Op::End`. Only the parser and actions may loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub parser: Pc,

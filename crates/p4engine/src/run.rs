@@ -10,15 +10,15 @@ use crate::externs;
 use crate::number;
 use crate::packet::Shell;
 use crate::program::{Op, Pc, Reg, TableId, WideReg};
-use crate::state::{Meters, State, REGISTERS};
+use crate::state::{Meters, State, ENDLESS, REGISTERS};
 use crate::table::{Call, Reaction, Table};
 use crate::wide::Wide;
 
 /// No step.
 pub(crate) const NOWHERE: Pc = Pc::MAX;
 
-/// Backward jumps of a packet's parser before it counts as endless: more than any packet has headers.
-const PATIENCE: u32 = 4096;
+/// Backward jumps of a parser, or of a control's actions, before they count as endless.
+const PATIENCE: u32 = 1 << 16;
 
 pub(crate) struct Run<'a, S> {
     pub code: &'a Code,
@@ -117,11 +117,20 @@ impl<'a, S: Shell> Run<'a, S> {
         if to < from {
             self.patience = self.patience.saturating_sub(1);
             if self.patience == 0 {
-                self.error = Some(self.code.errors.parser_timeout);
-                return NOWHERE;
+                return self.endless();
             }
         }
         to
+    }
+
+    #[cold]
+    fn endless(&mut self) -> Pc {
+        if self.parsing {
+            self.error = Some(self.code.errors.parser_timeout);
+        } else {
+            self.mark_to_drop(ENDLESS);
+        }
+        NOWHERE
     }
 
     /// From `begin` to the end of the part; `reason` is that of drops outside of tables.

@@ -27,7 +27,8 @@ const STATE_BYTES: u64 = 1 << 30;
 pub(crate) const INGRESS: u32 = 0;
 pub(crate) const EGRESS: u32 = 1;
 pub(crate) const NO_GROUP: u32 = 2;
-pub(crate) const FIRST_ACTION: u32 = 3;
+pub(crate) const ENDLESS: u32 = 3;
+pub(crate) const FIRST_ACTION: u32 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Array {
@@ -197,7 +198,8 @@ impl State {
         let mut names = alloc::vec![
             "marked in ingress, outside of tables".into(),
             "marked in egress, outside of tables".into(),
-            "no such multicast group".into()
+            "no such multicast group".into(),
+            "an action that looped too often".into()
         ];
         for table in &program.tables {
             for action in &table.actions {
