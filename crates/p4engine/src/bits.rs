@@ -236,3 +236,78 @@ pub(crate) fn copy_bits(row: &mut [u8], to: u32, from: u32, width: u32) {
         done += bits;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn string(row: &[u8]) -> Vec<u8> {
+        row.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect()
+    }
+
+    fn number(bits: &[u8]) -> u64 {
+        bits.iter().fold(0, |value, bit| value << 1 | u64::from(*bit))
+    }
+
+    fn row() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(any::<u8>(), 48)
+    }
+
+    proptest! {
+        #[test]
+        fn a_load_is_the_bits_and_a_store_changes_no_others(row in row(), at in 0..150u32, width in 1..65u32, value: u64) {
+            let (place, before) = (Place::of(at, width), string(&row));
+            let (first, end) = (at as usize, (at + width) as usize);
+            prop_assert_eq!(place.width(), width);
+            prop_assert_eq!(place.load(&row), number(&before[first..end]));
+            prop_assert_eq!(peek(&row, at.into(), width), number(&before[first..end]));
+            let mut changed = row;
+            place.store(&mut changed, value);
+            let after = string(&changed);
+            prop_assert_eq!(number(&after[first..end]), value & ones(width));
+            prop_assert_eq!((&after[..first], &after[end..]), (&before[..first], &before[end..]));
+        }
+
+        #[test]
+        fn limbs_are_the_bits_from_the_end(row in row(), at in 0..100u32, width in 1..150u32, values: [u64; 3]) {
+            let before = string(&row);
+            let (first, end) = (at as usize, (at + width) as usize);
+            let mut limbs = [7; 3];
+            load_limbs(&row, at, width, &mut limbs);
+            let expected: Vec<u64> = before[first..end].rchunks(64).map(number).collect();
+            prop_assert_eq!(&limbs[..expected.len()], expected.as_slice());
+            prop_assert!(limbs[expected.len()..].iter().all(|limb| *limb == 0));
+            let mut changed = row;
+            store_limbs(&mut changed, at, width, &values);
+            load_limbs(&changed, at, width, &mut limbs);
+            prop_assert_eq!(limbs[0], values[0] & ones(width));
+            let after = string(&changed);
+            prop_assert_eq!((&after[..first], &after[end..]), (&before[..first], &before[end..]));
+        }
+
+        #[test]
+        fn a_copy_is_of_all_bits(row in row(), to in 0..8u32, from in 130..170u32, width in 1..120u32) {
+            let before = string(&row);
+            let mut changed = row;
+            copy_bits(&mut changed, to, from, width);
+            let (to, from, width) = (to as usize, from as usize, width as usize);
+            let mut expected = before.clone();
+            expected[to..to + width].copy_from_slice(&before[from..from + width]);
+            prop_assert_eq!(string(&changed), expected);
+        }
+    }
+
+    #[test]
+    fn behind_the_end_there_are_zeroes_and_nothing_is_written() {
+        let mut row = vec![0xff; 4];
+        assert_eq!(Place::of(40, 16).load(&row), 0);
+        Place::of(40, 16).store(&mut row, 1);
+        assert_eq!(peek(&row, 24, 16), 0xff00);
+        assert_eq!(signed(0x1ff, 9), -1);
+        assert_eq!(signed(0xff, 9), 255);
+        assert_eq!(row, [0xff; 4]);
+    }
+}

@@ -90,3 +90,54 @@ pub(crate) fn hash(kind: HashKind, parts: [&[u8]; 2], turn: &mut u64) -> u64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHECK: &[u8] = b"123456789";
+
+    fn of(kind: HashKind, bytes: &[u8]) -> u64 {
+        hash(kind, [bytes, &[]], &mut 0)
+    }
+
+    /// The check values of the catalogue of parametrised CRC algorithms: CRC-32/ISO-HDLC, CRC-16/ARC.
+    #[test]
+    fn crcs_have_their_check_values() {
+        assert_eq!(of(HashKind::Crc32, CHECK), 0xcbf4_3926);
+        assert_eq!(of(HashKind::Crc16, CHECK), 0xbb3d);
+        assert_eq!(of(HashKind::Crc32, &[]), 0);
+    }
+
+    /// RFC 1071, section 3: the sum of its example is ddf2.
+    #[test]
+    fn the_checksum_is_that_of_the_internet() {
+        assert_eq!(of(HashKind::Csum16, &[0, 1, 0xf2, 3, 0xf4, 0xf5, 0xf6, 0xf7]), 0xffff - 0xddf2);
+        assert_eq!(of(HashKind::Csum16, &[0x12]), 0xffff - 0x1200);
+    }
+
+    #[test]
+    fn xor_and_identity_are_by_words_and_by_the_first_bytes() {
+        assert_eq!(of(HashKind::Xor16, &[1, 2, 3, 4, 5]), 0x0102 ^ 0x0304 ^ 0x0500);
+        assert_eq!(of(HashKind::Identity, &[1, 2, 3]), 0x010203);
+        assert_eq!(of(HashKind::Identity, CHECK), u64::from_be_bytes(*b"12345678"));
+    }
+
+    #[test]
+    fn round_robin_takes_turns() {
+        let mut turn = 0;
+        let turns = [0; 3].map(|_| hash(HashKind::RoundRobin, [CHECK, &[]], &mut turn));
+        assert_eq!(turns, [0, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_one_behind_the_other(bytes in prop::collection::vec(any::<u8>(), 0..70), at in 0..70usize) {
+            let (first, second) = bytes.split_at(at.min(bytes.len()));
+            for kind in [HashKind::Crc32, HashKind::Crc16, HashKind::Csum16, HashKind::Xor16, HashKind::Identity] {
+                prop_assert_eq!(hash(kind, [first, second], &mut 0), of(kind, &bytes));
+            }
+        }
+    }
+}

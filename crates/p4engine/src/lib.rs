@@ -20,6 +20,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod bits;
 mod check;
@@ -34,6 +36,8 @@ mod hash;
 mod headers;
 mod key;
 mod meter;
+#[cfg(test)]
+mod model;
 mod number;
 pub mod packet;
 pub mod program;

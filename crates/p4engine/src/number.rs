@@ -111,3 +111,29 @@ fn divide_unsigned(left: u128, right: u128) -> (u128, u128) {
     }
     (quotient, rest)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{self, from_limbs, limbs, to_limbs, BINARY};
+    use proptest::prelude::*;
+
+    fn number(limbs: &[u64]) -> i128 {
+        (u128::from(limbs[1]) << 64 | u128::from(limbs[0])) as i128
+    }
+
+    proptest! {
+        #[test]
+        fn as_unlimited_integers_modulo_2_to_the_128(left in limbs(2), right in limbs(2)) {
+            for op in BINARY {
+                let value = binary(op, number(&left), number(&right));
+                let expected = model::binary(op, &from_limbs(&left), &from_limbs(&right), 128);
+                prop_assert_eq!(value, number(&to_limbs(&expected, 2)), "{:?}", op);
+            }
+            let one = number(&left);
+            prop_assert_eq!(unary(Unary::Invert, one), number(&to_limbs(&(-from_limbs(&left) - 1), 2)));
+            prop_assert_eq!(unary(Unary::Negate, one), number(&to_limbs(&-from_limbs(&left), 2)));
+            prop_assert_eq!(unary(Unary::Not, one), i128::from(one == 0));
+        }
+    }
+}

@@ -290,3 +290,40 @@ pub(crate) fn compare(op: Binary, left: &Wide, right: &Wide) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{self, from_limbs, limbs, to_limbs, BINARY};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn as_unlimited_integers_modulo_their_size((left, right) in (1..6usize).prop_flat_map(|n| (limbs(n), limbs(n)))) {
+            let (count, bits) = (left.len(), left.len() * 64);
+            let (wide_left, wide_right) = (Wide::of(&left), Wide::of(&right));
+            let (big_left, big_right) = (from_limbs(&left), from_limbs(&right));
+            for op in BINARY {
+                let value = binary(op, &wide_left, &wide_right);
+                let expected = model::binary(op, &big_left, &big_right, bits);
+                prop_assert_eq!(value.as_ref(), to_limbs(&expected, count), "{:?}", op);
+            }
+            for op in [Binary::Equal, Binary::Less, Binary::LessOrEqual, Binary::GreaterOrEqual] {
+                let expected = model::binary(op, &big_left, &big_right, bits);
+                prop_assert_eq!(compare(op, &wide_left, &wide_right), expected == 1.into());
+            }
+            let (inverted, negated) = (unary(Unary::Invert, &wide_left), unary(Unary::Negate, &wide_left));
+            prop_assert_eq!(inverted.as_ref(), to_limbs(&(-&big_left - 1), count));
+            prop_assert_eq!(negated.as_ref(), to_limbs(&-&big_left, count));
+        }
+
+        #[test]
+        fn to_and_from_a_number(value in any::<i128>(), count in 1..5usize) {
+            let wide = Wide::from_number(value, count);
+            prop_assert_eq!(wide.as_ref(), to_limbs(&value.into(), count));
+            if count > 1 {
+                prop_assert_eq!(wide.number(), value);
+            }
+        }
+    }
+}

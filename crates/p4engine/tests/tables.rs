@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Each kind of table against a list that is searched from end to end, under random inserts, changes and deletes.
+
+mod build;
+
+use build::{arrival, Build, Notes};
+use proptest::prelude::*;
+use qbed_p4engine::control::{Answer, Entry, Refusal, Request, Target};
+use qbed_p4engine::packet::Forward;
+use qbed_p4engine::program::*;
+use qbed_p4engine::{Context, Engine};
+
+/// Keys of a byte, of 12 bits, and of 70 bits, which the packet begins with; the action's argument is the port.
+fn engine(kinds: [MatchKind; 3]) -> Engine {
+    let mut build = Build::new();
+    let standard = build.standard();
+    let (header, first) = build.header("h", &[8, 12, 4, 70, 2]);
+    build.program.entry.parser = build.code(&[Op::Extract { header }, Op::End]);
+    let drop = build.action("drop", &[], &[Op::MarkToDrop, Op::End]);
+    let store = Op::Store { field: standard.egress_spec.unwrap(), from: 0 };
+    let send = build.action("send", &[9], &[Op::Argument { to: 0, argument: 0 }, store, Op::End]);
+    let end = build.code(&[Op::End]);
+    let keys = [(first, kinds[0]), (first + 1, kinds[1]), (first + 3, kinds[2])];
+    let table = build.table("t", &keys, &[drop, send], end);
+    build.program.entry.ingress = build.code(&[Op::Apply { table }]);
+    Engine::load(build.program).unwrap()
+}
+
+const WIDTHS: [u32; 3] = [8, 12, 70];
+
+fn bytes(value: u128, width: u32) -> Vec<u8> {
+    let all = value.to_be_bytes();
+    all[16 - width.div_ceil(8) as usize..].to_vec()
+}
+
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
+fn ones(width: u32) -> u128 {
+    (1 << width) - 1
+}
+
+/// Few values, so that entries and packets meet; `a` and `b` are what the kind makes a match of.
+fn one_match(kind: MatchKind, width: u32, a: u128, b: u128) -> Match {
+    let value = |number: u128| bytes(number & ones(width), width);
+    match kind {
+        MatchKind::Exact => Match::Exact(value(a)),
+        MatchKind::Lpm => Match::Lpm { value: value(a), length: (b % u128::from(width + 1)) as u16 },
+        MatchKind::Ternary => Match::Ternary { value: value(a), mask: value(b) },
+        MatchKind::Range => {
+            let (a, b) = (a & ones(width), b & ones(width));
+            Match::Range { low: value(a.min(b)), high: value(a.max(b)) }
+        }
+        MatchKind::Optional => Match::Optional((b % 2 == 0).then(|| value(a))),
+    }
+}
+
+fn mask(length: u16, width: u32) -> u128 {
+    ones(width) & !(ones(width) >> length)
+}
+
+fn fits(one: &Match, width: u32, key: u128) -> bool {
+    match one {
+        Match::Exact(value) => number(value) == key,
+        Match::Lpm { value, length } => (number(value) ^ key) & mask(*length, width) == 0,
+        Match::Ternary { value, mask } => (number(value) ^ key) & number(mask) == 0,
+        Match::Range { low, high } => (number(low)..=number(high)).contains(&key),
+        Match::Optional(value) => value.as_ref().is_none_or(|value| number(value) == key),
+    }
+}
+
+/// Bits that do not count are 0.
+fn canonical(one: &Match, width: u32) -> Match {
+    match one {
+        Match::Lpm { value, length } => {
+            Match::Lpm { value: bytes(number(value) & mask(*length, width), width), length: *length }
+        }
+        Match::Ternary { value, mask } => {
+            Match::Ternary { value: bytes(number(value) & number(mask), width), mask: mask.clone() }
+        }
+        other => other.clone(),
+    }
+}
+
+#[derive(Default)]
+struct Model(Vec<(Vec<Match>, u32, u16)>);
+
+impl Model {
+    fn position(&self, matches: &[Match], priority: u32) -> Option<usize> {
+        self.0.iter().position(|(other, rank, _)| other == matches && *rank == priority)
+    }
+
+    /// The highest priority or the longest prefix, of equal ones the first.
+    fn find(&self, key: [u128; 3]) -> Option<u16> {
+        let fit = |matches: &[Match]| {
+            matches.iter().zip(WIDTHS).zip(key).all(|((one, width), key)| fits(one, width, key))
+        };
+        let length = |matches: &[Match]| {
+            matches.iter().map(|one| if let Match::Lpm { length, .. } = one { *length } else { 0 }).max()
+        };
+        let ternary =
+            |matches: &[Match]| matches.iter().any(|one| !matches!(one, Match::Lpm { .. } | Match::Exact(_)));
+        let rank = |(matches, priority, _): &&(Vec<Match>, u32, u16)| {
+            if ternary(matches) {
+                *priority
+            } else {
+                u32::from(length(matches).unwrap_or(0))
+            }
+        };
+        self.0.iter().rev().filter(|(matches, ..)| fit(matches)).max_by_key(rank).map(|(.., port)| *port)
+    }
+}
+
+fn look_up(engine: &mut Engine, context: &mut Context, key: [u128; 3]) -> Option<u16> {
+    let packed = key[0] << 88 | key[1] << 76 | key[2] << 2;
+    let packet = &packed.to_be_bytes()[4..];
+    match engine.ingress(context, packet, &arrival(0, 12, 0), &mut Notes::default()).forward {
+        Forward::Unicast { port, .. } => Some(port),
+        _ => None,
+    }
+}
+
+fn kinds() -> impl Strategy<Value = [MatchKind; 3]> {
+    use MatchKind::{Exact, Lpm, Optional, Range, Ternary};
+    let known = [[Exact; 3], [Exact, Lpm, Exact], [Lpm, Exact, Exact], [Exact, Exact, Lpm]];
+    let any_kind = || prop::sample::select(vec![Exact, Lpm, Ternary, Range, Optional]);
+    let ternary = [any_kind(), any_kind(), any_kind()].prop_filter("priorities", |kinds| {
+        kinds.iter().any(|kind| matches!(kind, Ternary | Range | Optional))
+    });
+    prop_oneof![prop::sample::select(known.to_vec()), ternary]
+}
+
+/// Bits at either end and in the middle.
+fn value() -> impl Strategy<Value = u128> {
+    prop_oneof![
+        prop::sample::select(vec![
+            0,
+            1,
+            2,
+            3,
+            0x80,
+            0xff,
+            0x800,
+            0xfff,
+            1 << 69,
+            (1 << 69) + 1,
+            ones(70),
+            ones(70) - 1
+        ]),
+        0..16u128,
+    ]
+}
+
+type Step = (u8, [(u128, u128); 3], u32, u16);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let pair = || (value(), value());
+    prop::collection::vec((0..10u8, [pair(), pair(), pair()], 0..4u32, 0..511u16), 1..80)
+}
+
+fn carry_out(
+    engine: &mut Engine,
+    model: &mut Model,
+    kinds: [MatchKind; 3],
+    step: Step,
+) -> Result<(), TestCaseError> {
+    let (what, pairs, priority, port) = step;
+    let matches: Vec<Match> =
+        (0..3).map(|index| one_match(kinds[index], WIDTHS[index], pairs[index].0, pairs[index].1)).collect();
+    let own: Vec<Match> = matches.iter().zip(WIDTHS).map(|(one, width)| canonical(one, width)).collect();
+    let ternary = kinds.iter().any(|kind| !matches!(kind, MatchKind::Exact | MatchKind::Lpm));
+    let priority = if ternary { priority } else { 0 };
+    let target = Target::Call(ActionCall { action: 1, arguments: vec![port.to_be_bytes().to_vec()] });
+    let entry = Entry { matches: matches.clone(), priority, target, idle_us: 0 };
+    let position = model.position(&own, priority);
+    let (request, refusal) = match what {
+        0..6 => (Request::Insert { table: 0, entry }, position.map(|_| Refusal::AlreadyExists)),
+        6 => (Request::Modify { table: 0, entry }, position.map_or(Some(Refusal::NotFound), |_| None)),
+        _ => (
+            Request::Delete { table: 0, matches, priority },
+            position.map_or(Some(Refusal::NotFound), |_| None),
+        ),
+    };
+    match (engine.control(&request), refusal) {
+        (Answer::Done, None) => {}
+        (Answer::Refused(refusal, _), expected) => prop_assert_eq!(Some(refusal), expected),
+        other => prop_assert!(false, "{:?}", other),
+    }
+    match (what, position) {
+        (0..6, None) => model.0.push((own, priority, port)),
+        (6, Some(position)) => model.0[position].2 = port,
+        (7.., Some(position)) => drop(model.0.remove(position)),
+        _ => {}
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn a_table_finds_what_a_list_finds(
+        kinds in kinds(),
+        steps in steps(),
+        keys in prop::collection::vec([value(), value(), value()], 10),
+    ) {
+        let (mut engine, mut model) = (engine(kinds), Model::default());
+        let mut context = engine.context();
+        for step in steps {
+            carry_out(&mut engine, &mut model, kinds, step)?;
+            let own = step.1.map(|(value, _)| value);
+            for key in keys.iter().chain([&own]) {
+                let key = [key[0] & ones(8), key[1] & ones(12), key[2] & ones(70)];
+                prop_assert_eq!(look_up(&mut engine, &mut context, key), model.find(key), "{:?} {:?}", kinds, key);
+            }
+        }
+        let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 0, most: 1000 }) else {
+            return Err(TestCaseError::fail("no entries"));
+        };
+        let entries: Vec<_> = entries.into_iter().map(|state| (state.entry.matches, state.entry.priority)).collect();
+        let expected: Vec<_> = model.0.into_iter().map(|(matches, priority, _)| (matches, priority)).collect();
+        prop_assert_eq!(entries, expected);
+    }
+}
