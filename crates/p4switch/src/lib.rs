@@ -7,3 +7,6 @@
 pub mod bmv2;
 pub mod check;
 pub mod load;
+pub mod replay;
+pub mod stf;
+pub mod switch;

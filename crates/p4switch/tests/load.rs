@@ -166,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn broken_programs_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), odd_values()), 1..4)) {
+    fn fuzz_broken_programs_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), odd_values()), 1..4)) {
         let mut document = mix();
         for (place, value) in changes {
             let mut places = Vec::new();
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn swapped_parts_never_panic(from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>()) {
+    fn fuzz_swapped_parts_never_panic(from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>()) {
         let mut document = mix();
         let mut places = Vec::new();
         pointers(&document, "", &mut places);
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn truncated_text_never_panics(length in 0..MIX.len()) {
+    fn fuzz_truncated_text_never_panics(length in 0..MIX.len()) {
         prop_assert!(load(&MIX.as_bytes()[..length.min(MIX.trim_end().len() - 1)]).is_err());
     }
 }

@@ -12,7 +12,7 @@ use super::{narrow, number, refuse, Loader, Refused, Result};
 /// Operands of at most so many bits go through the 128-bit registers.
 const NARROW_BITS: u32 = 64;
 /// The widest number on the way.
-const MOST_WIDE_BITS: u32 = 1 << 14;
+const MOST_WIDE_BITS: u32 = 40 * 64 - 1;
 
 /// A stack of registers: an expression takes what it needs and gives it back.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,7 +46,11 @@ impl Registers {
         Ok(taken)
     }
 
-    /// From now on what is taken so far stays taken.
+    /// Wide registers are to hold so many bits.
+    fn hold(&mut self, bits: u32) {
+        self.wide_bits = self.wide_bits.max(bits);
+    }
+
     fn give_back(&mut self, to: Self) {
         (self.next, self.wide_next) = (to.next, to.wide_next);
     }
@@ -281,7 +285,7 @@ impl Loader<'_> {
         if bits >= MOST_WIDE_BITS {
             return refuse(format!("a number of up to {bits} bits: at most {MOST_WIDE_BITS} are possible"));
         }
-        self.registers.wide_bits = self.registers.wide_bits.max(bits);
+        self.registers.hold(bits);
         self.scoped(|code| code.wide_steps(to, of))?;
         Ok(to)
     }
@@ -451,6 +455,7 @@ impl Loader<'_> {
                 self.emit(Op::Copy { to: field, from: *from });
             }
             _ if width > NARROW_BITS => {
+                self.registers.hold(width);
                 let from = self.wide(value)?;
                 self.emit(Op::WideStore { field, from });
             }
@@ -473,6 +478,7 @@ impl Loader<'_> {
         self.scoped(|code| {
             let index = code.number(index)?;
             if width > NARROW_BITS {
+                code.registers.hold(width);
                 let from = code.wide(value)?;
                 code.emit(Op::WideRegisterWrite { array, index, from });
             } else {

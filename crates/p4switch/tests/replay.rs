@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! STF files through the loader, the engine and the switch: what passes, and what is said of what does not.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use qbed_p4engine::program::Program;
+use qbed_p4switch::load::load;
+use qbed_p4switch::replay::{replay, Report};
+use qbed_p4switch::stf;
+use qbed_p4switch::switch::Switch;
+
+const MIX: &str = include_str!("programs/mix.json");
+const MIX_STF: &str = include_str!("programs/mix.stf");
+const ROUNDS: &str = include_str!("programs/rounds.json");
+const ROUNDS_STF: &str = include_str!("programs/rounds.stf");
+
+fn program(json: &str) -> Program {
+    load(json.as_bytes()).unwrap()
+}
+
+fn run(json: &str, text: &str) -> Report {
+    replay(program(json), &stf::parse(text).unwrap()).unwrap()
+}
+
+fn failures(json: &str, text: &str) -> Vec<String> {
+    run(json, text).failures
+}
+
+#[test]
+fn mix_does_what_its_file_says() {
+    let report = run(MIX, MIX_STF);
+    assert_eq!(report.failures, [""; 0]);
+    assert_eq!((report.packets_in, report.packets_out), (14, 17));
+}
+
+#[test]
+fn copies_wait_in_one_queue_and_rounds_end() {
+    assert_eq!(failures(ROUNDS, ROUNDS_STF), [""; 0]);
+}
+
+/// The files beside the schemes' programs.
+#[test]
+fn the_schemes_do_what_their_files_say() {
+    let schemes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes");
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let mut files = 0;
+    for scheme in schemes.read_dir().unwrap().map(|scheme| scheme.unwrap().path()) {
+        let Ok(tests) = scheme.join("p4/tests").read_dir() else { continue };
+        let name = scheme.file_name().unwrap().to_str().unwrap().to_owned();
+        let json = read(&scheme.join("p4").join(format!("{name}.json")));
+        let stf = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "stf");
+        for file in tests.map(|file| file.unwrap().path()).filter(stf) {
+            assert_eq!(failures(&json, &read(&file)), [""; 0], "{}", file.display());
+            files += 1;
+        }
+    }
+    assert!(files >= 3, "{files} files");
+}
+
+#[test]
+fn every_changed_expectation_fails_at_its_line() {
+    for (index, line) in MIX_STF.lines().enumerate().filter(|(_, line)| line.starts_with("expect")) {
+        let digit = line.trim_end_matches([' ', '$']).len() - 1;
+        let mut changed = line.to_owned();
+        changed.replace_range(digit..=digit, if line[digit..].starts_with('0') { "1" } else { "0" });
+        let lines =
+            MIX_STF.lines().enumerate().map(|(at, old)| if at == index { changed.as_str() } else { old });
+        let failures = failures(MIX, &lines.collect::<Vec<_>>().join("\n"));
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(failures[0].starts_with(&format!("line {}: port ", index + 1)), "{failures:?}");
+    }
+}
+
+#[test]
+fn missing_and_unexpected_packets_are_counted() {
+    let failures = failures(MIX, "packet 0 05\nexpect 2 05\nexpect 1 05\nexpect 1 05");
+    let told = ["port 1: 1 packets came out, 2 are expected", "port 2: 0 packets came out, 1 are expected"];
+    assert_eq!(failures, told);
+}
+
+#[test]
+fn wrong_commands_are_told_with_their_line() {
+    let cases = [
+        ("add nowhere a:1 b()", "line 1: no table nowhere"),
+        ("add routes dst:1 send(port:1)", "line 1: no key dst"),
+        (
+            "add routes hdr.ipv4.destination:1/33 send(port:1)",
+            "line 1: key hdr.ipv4.destination: longer than the field",
+        ),
+        ("add routes hdr.ipv4.destination:0x1ffffffff/8 send(port:1)", "does not fit into 32 bits"),
+        ("add routes hdr.ipv4.destination:1/8 fly(port:1)", "no action fly"),
+        ("add routes hdr.ipv4.destination:1/8 send()", "no argument for port"),
+        ("add routes hdr.ipv4.destination:1/8 send(port:512)", "port: 0x200 does not fit into 9 bits"),
+        ("add routes hdr.ipv4.destination:1/8 send(port:1, x:1)", "send has no parameter x"),
+        ("wait\nadd classes hdr.kind.kind:1 classify(class:1)", "line 2: "),
+        ("setdefault classes classify(class:1)", "line 1: "),
+        ("mc_node_associate 1 0", "line 1: no node 0"),
+        ("register_write seen 99 1", "line 1: "),
+        ("register_write e 0 1", "line 1: no register e"),
+        ("check_counter arrived(1) packets == 1", "arrived(1) has 0 packets: not Equal 1"),
+    ];
+    for (text, told) in cases {
+        let failures = failures(MIX, text);
+        assert_eq!(failures.len(), 1, "{text}: {failures:?}");
+        assert!(failures[0].contains(told), "{text}: {failures:?}");
+    }
+}
+
+#[test]
+fn a_packet_that_goes_round_for_ever_is_given_up() {
+    for way in ["04", "05"] {
+        let failures = failures(ROUNDS, &format!("packet 0 {way} 00 00 00 00 00"));
+        assert_eq!(failures, ["1 packets went round for ever and were given up"], "{way}");
+    }
+}
+
+#[test]
+fn a_clone_of_each_clone_comes_to_an_end() {
+    let text = "mirroring_add 1 9\npacket 0 06 00 00 00 00 00\nexpect 1";
+    assert_eq!(failures(ROUNDS, text), ["1 packets went round for ever and were given up"]);
+}
+
+#[test]
+fn packets_that_multiply_come_to_an_end() {
+    let group = "mc_mgrp_create 1\nmc_node_create 0 8 9\nmc_node_associate 1 0\nmirroring_add_mc 1 1\n";
+    let failures = failures(ROUNDS, &format!("{group}packet 0 06 00 00 00 00 00\nexpect 1"));
+    assert!(failures.len() == 1 && failures[0].contains("went round for ever"), "{failures:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn fuzz_packets_never_panic(packets in prop::collection::vec((0_u16..9, prop::collection::vec(any::<u8>(), 0..80)), 1..20)) {
+        for json in [MIX, ROUNDS] {
+            let mut switch = Switch::new(program(json), 1).unwrap();
+            for (port, bytes) in &packets {
+                // Ways 4, 5 and 6 have their own tests.
+                let endless = json == ROUNDS && bytes.first().is_some_and(|way| (4..=6).contains(way));
+                if !endless {
+                    switch.receive(*port, bytes.clone(), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fuzz_the_same_seed_gives_the_same_packets(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        let out = || Switch::new(program(MIX), 7).unwrap().receive(0, bytes.clone(), 5);
+        prop_assert_eq!(out(), out());
+    }
+
+    #[test]
+    fn fuzz_broken_files_never_panic(
+        lines in prop::collection::vec((0..MIX_STF.lines().count(), any::<prop::sample::Index>(), "[0-9a-z:()/.$* ]{0,3}"), 1..4),
+    ) {
+        let mut text: Vec<String> = MIX_STF.lines().map(str::to_owned).collect();
+        for (line, at, put) in lines {
+            let line = &mut text[line];
+            if !line.is_empty() && line.is_ascii() {
+                let at = at.index(line.len());
+                line.replace_range(at..=at, &put);
+            }
+        }
+        if let Ok(lines) = stf::parse(&text.join("\n")) {
+            let _ = replay(program(MIX), &lines);
+        }
+    }
+}
