@@ -460,8 +460,10 @@ impl Document {
 }
 
 fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
-    let reader = &mut serde_json::Deserializer::from_slice(text);
-    serde_path_to_error::deserialize(reader).map_err(|error| {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    // `load` has looked at the depth, and has a stack for it.
+    reader.disable_recursion_limit();
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let place = error.path().to_string();
         let refused = Refused::new(error.into_inner().to_string());
         if place == "." {

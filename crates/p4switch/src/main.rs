@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use qbed_p4engine::Engine;
 use qbed_p4switch::{check, load, replay, stf};
 
 /// A switch for P4 programs of the v1model architecture, as p4c-bm2-ss compiles them to BMv2's JSON.
@@ -55,7 +56,8 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 
 fn check_program(path: &Path) -> Result<(), String> {
     let program = load::load(&read(path)?).map_err(|refused| format!("{}: {refused}", path.display()))?;
-    print!("{}", check::summary(&program));
+    let engine = Engine::load(program).map_err(|unfit| format!("{}: {}", path.display(), unfit.0))?;
+    print!("{}", check::summary(engine.program()));
     Ok(())
 }
 

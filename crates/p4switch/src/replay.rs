@@ -175,7 +175,6 @@ impl Replay {
     /// The engine knows groups and sessions by their replicas only.
     fn tell_groups(&mut self) -> Result<()> {
         let of = |group: &u16| -> Vec<Replica> {
-            // BMv2 puts the node that was associated last first.
             let nodes = self.groups.get(group).into_iter().flatten();
             nodes.flat_map(|node| self.nodes[*node].clone()).collect()
         };

@@ -82,13 +82,13 @@ fn statements_of_a_control_need_no_table() {
 fn a_refusal_names_the_thing_and_its_place() {
     let cases = [
         ("/__meta__/version", json!([1, 5]), "__meta__: BMv2 JSON of version 1.5"),
-        ("/pipelines/0/tables/5/key/0/match_type", json!("fuzzy"), "ingress: tables[5] MixIngress.classes"),
-        ("/pipelines/0/tables/5/key/0/match_type", json!("fuzzy"), "key 0: match type fuzzy is unknown"),
-        ("/pipelines/0/tables/5/key/0/target", json!(["nowhere", "x"]), "no header nowhere"),
+        ("/pipelines/0/tables/6/key/0/match_type", json!("fuzzy"), "ingress: tables[6] MixIngress.classes"),
+        ("/pipelines/0/tables/6/key/0/match_type", json!("fuzzy"), "key 0: match type fuzzy is unknown"),
+        ("/pipelines/0/tables/6/key/0/target", json!(["nowhere", "x"]), "no header nowhere"),
         (
-            "/pipelines/0/tables/5/key/0/match_type",
+            "/pipelines/0/tables/6/key/0/match_type",
             json!(7),
-            "pipelines[0].tables[5].key[0].match_type: invalid type",
+            "pipelines[0].tables[6].key[0].match_type: invalid type",
         ),
         ("/parsers/0/init_state", json!("nowhere"), "parser parser: no state nowhere"),
         ("/extern_instances", json!([{"name": "x", "id": 0, "type": "Checksum"}]), "extern type Checksum"),
@@ -192,4 +192,28 @@ proptest! {
     fn fuzz_truncated_text_never_panics(length in 0..MIX.len()) {
         prop_assert!(load(&MIX.as_bytes()[..length.min(MIX.trim_end().len() - 1)]).is_err());
     }
+}
+
+/// An expression that adds 1 so many times.
+fn nested(levels: usize) -> Value {
+    let start = json!({"type": "field", "value": ["kind", "count"]});
+    (0..levels).fold(start, |inner, _| {
+        let one = json!({"type": "hexstr", "value": "0x01"});
+        json!({"type": "expression", "value": {"op": "+", "left": inner, "right": one}})
+    })
+}
+
+#[test]
+fn expressions_may_nest_deep_but_not_for_ever() {
+    let with = |levels| {
+        let mut document = mix();
+        document["pipelines"][0]["conditionals"][0]["expression"] = nested(levels);
+        let text = document.to_string();
+        // Values this deep are dropped level by level too.
+        std::mem::forget(document);
+        load(text.as_bytes())
+    };
+    assert!(with(450).is_ok());
+    let message = with(600).unwrap_err().to_string();
+    assert!(message.contains("levels deep: at most 1000 are possible"), "{message}");
 }

@@ -6,10 +6,12 @@ use std::collections::{HashMap, VecDeque};
 use num_bigint::BigInt;
 use num_traits::Zero;
 use qbed_p4engine::program::{
-    ActionCall, ActionId, ConstEntry, Counter, Key, Match, MatchKind, Next, Op, Pc, Profile, Table, TableId,
+    ActionCall, ActionId, ConstEntry, Counter, FieldId, Key, Match, MatchKind, Next, Op, Pc, Profile, Table,
+    TableId,
 };
 use serde_json::Value as Json;
 
+use super::code::Place;
 use super::expression::Scope;
 use super::{narrow, number, refuse, At, Loader, Refused, Result};
 use crate::bmv2::{self, part, Conditional, EntryKey, Pipeline};
@@ -105,6 +107,9 @@ impl<'a> Loader<'a> {
                     }
                     None => {
                         let id = self.table_number(name)?;
+                        for (field, key) in self.computed_keys.remove(&id).unwrap_or_default() {
+                            self.assign(&Place::Field(field), &key).at(|| format!("table {name}"))?;
+                        }
                         self.emit(Op::Apply { table: id });
                         self.ways_on(table, id, &mut patches);
                     }
@@ -222,7 +227,7 @@ impl<'a> Loader<'a> {
             return refuse("a second table of that name, or pipelines in an unknown order");
         }
         let keys = table.key.iter().enumerate();
-        let keys = keys.map(|(index, key)| self.key(key).at(|| format!("key {index}")));
+        let keys = keys.map(|(index, key)| self.key(id, key).at(|| format!("key {index}")));
         let keys: Vec<Key> = keys.collect::<Result<_>>()?;
         let actions = self.table_actions(table)?;
         let default = match &table.default_entry {
@@ -313,7 +318,7 @@ impl<'a> Loader<'a> {
         table.actions.iter().map(by_name).collect()
     }
 
-    fn key(&mut self, key: &bmv2::Key) -> Result<Key> {
+    fn key(&mut self, table: TableId, key: &bmv2::Key) -> Result<Key> {
         let kind = match key.match_type.as_str() {
             "exact" | "valid" => MatchKind::Exact,
             "lpm" => MatchKind::Lpm,
@@ -322,18 +327,32 @@ impl<'a> Loader<'a> {
             "optional" => MatchKind::Optional,
             other => return refuse(format!("match type {other} is unknown")),
         };
-        let (header, field) = match &key.target {
-            Json::String(header) if key.match_type == "valid" => (header.clone(), "$valid$".to_owned()),
-            target => part::<(String, String)>(target).at(|| "target".into())?,
-        };
-        let field_id = self.layout.field(&header, &field)?;
+        let (field_id, own_name) = self.key_field(table, key).at(|| "target".into())?;
         let bytes = self.program.fields[field_id as usize].width.div_ceil(8) as usize;
         let mask = match &key.mask {
             Some(mask) => Some(number::bytes(&number::hexstr(mask)?, bytes).at(|| "mask".into())?),
             None => None,
         };
-        let name = key.name.clone().unwrap_or_else(|| format!("{header}.{field}"));
+        let name = key.name.clone().unwrap_or(own_name);
         Ok(Key { name, field: field_id, kind, mask })
+    }
+
+    /// The field of a key, and what the key is called where the program gives it no name.
+    fn key_field(&mut self, table: TableId, key: &bmv2::Key) -> Result<(FieldId, String)> {
+        let (header, field) = match &key.target {
+            Json::String(header) if key.match_type == "valid" => (header.clone(), "$valid$".to_owned()),
+            // p4c writes the element of a stack at a computed index so; BMv2 does not read it.
+            target @ Json::Object(_) => {
+                let expression = self.expression(target, Scope::default())?;
+                let width = expression.bits(&self.program).filter(|width| *width <= 1 << 15);
+                let width = width.ok_or_else(|| Refused::new("an expression whose width is unknown"))?;
+                let field = self.layout.scratch(&mut self.program, width)?;
+                self.computed_keys.entry(table).or_default().push((field, expression));
+                return Ok((field, self.program.fields[field as usize].name.clone()));
+            }
+            target => part::<(String, String)>(target)?,
+        };
+        Ok((self.layout.field(&header, &field)?, format!("{header}.{field}")))
     }
 
     fn action_call(&self, actions: &[ActionId], id: u32, data: Option<&[String]>) -> Result<ActionCall> {

@@ -97,6 +97,9 @@ const BINARY: &[(&str, Binary)] = &[
     ("usat_cast", Binary::SaturateUnsigned),
 ];
 
+/// The longest expression that is compiled several times: what holds it may be copied in turn.
+const MOST_COPIED: usize = 32;
+
 pub fn is_comparison(op: Binary) -> bool {
     use Binary::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
     matches!(op, Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual)
@@ -143,6 +146,19 @@ impl Expression {
             (Some(one), _) if one.is_one() => right,
             (_, Some(one)) if one.is_one() => left,
             _ => Self::binary(Binary::And, left, right),
+        }
+    }
+
+    /// How many operands and operations it has.
+    fn size(&self) -> usize {
+        1 + match self {
+            Self::Indexed { index, .. } | Self::IndexedValid { index, .. } | Self::Register { index, .. } => {
+                index.size()
+            }
+            Self::Unary(_, of) => of.size(),
+            Self::Binary(_, left, right) => left.size() + right.size(),
+            Self::Choice(condition, left, right) => condition.size() + left.size() + right.size(),
+            _ => 0,
         }
     }
 
@@ -376,9 +392,39 @@ impl Loader<'_> {
             }
             "access_field" => self.access_field(&self.object(&of.left, scope)?, part(&of.right)?),
             other => match BINARY.iter().find(|(name, _)| *name == other) {
-                Some((_, op)) => Ok(Expression::binary(*op, left()?, right()?)),
+                Some((_, op)) => {
+                    let (left, right) = (left()?, right()?);
+                    Ok(self
+                        .changes_nothing(*op, &left, &right)
+                        .cloned()
+                        .unwrap_or(Expression::binary(*op, left, right)))
+                }
                 None => refuse("an operation that p4c does not emit for v1model"),
             },
+        }
+    }
+
+    /// What is left of p4c's cuts where the number fits anyway.
+    fn changes_nothing<'e>(
+        &self,
+        op: Binary,
+        left: &'e Expression,
+        right: &'e Expression,
+    ) -> Option<&'e Expression> {
+        let fits = |value: &Expression, mask: &Expression| {
+            let bits = value.bits(&self.program)?;
+            (number::cut(mask.constant()?, bits) == number::mask(bits)).then_some(())
+        };
+        match op {
+            Binary::And if right.constant().is_some() => fits(left, right).map(|()| left),
+            Binary::And if left.constant().is_some() => fits(right, left).map(|()| right),
+            Binary::Signed => {
+                let Expression::Field(field) = left else { return None };
+                let field = &self.program.fields[*field as usize];
+                let bits = field.width + u32::from(!field.signed);
+                right.constant()?.to_u32().filter(|cut| bits <= *cut).map(|_| left)
+            }
+            _ => None,
         }
     }
 
@@ -423,6 +469,9 @@ impl Loader<'_> {
             Object::Union(union) => {
                 let headers = &self.program.unions[*union as usize].headers;
                 Ok(any(headers.iter().map(|header| self.valid(*header)).collect()))
+            }
+            Object::UnionAt { index, .. } if index.size() > MOST_COPIED => {
+                refuse("the index of a union is too long an expression")
             }
             Object::UnionAt { stack, index } => {
                 let members = self.layout.members.get(stack).map_or(0, Vec::len) as u16;
@@ -480,6 +529,12 @@ impl Loader<'_> {
         match operand.kind.as_str() {
             "header" => Ok(Object::Header(self.header(&name()?)?)),
             "header_stack" | "header_union_stack" => Ok(Object::Stack(self.stack(&name()?)?)),
+            // The whole last header of a stack: p4c writes it so.
+            "stack_field" if operand.value.get(1).and_then(Json::as_str) == Some("last") => {
+                let (stack, _) = part::<(String, String)>(&operand.value)?;
+                let stack = self.stack(&stack)?;
+                Ok(Object::HeaderAt { stack, member: 0, index: Expression::LastIndex(stack) })
+            }
             "header_union" => {
                 let name = name()?;
                 let found = self.layout.unions.get(&name).copied();

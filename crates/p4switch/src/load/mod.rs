@@ -17,13 +17,16 @@ mod parse;
 use std::collections::HashMap;
 use std::fmt;
 
-use qbed_p4engine::program::{ActionId, ArrayId, HeaderId, ListId, Pc, Program, StackId};
+use qbed_p4engine::program::{ActionId, ArrayId, FieldId, HeaderId, ListId, Pc, Program, StackId, TableId};
 
 use crate::bmv2::Document;
 use layout::Layout;
 
 /// An area of bytes is copied with every packet: what is larger is a mistake.
 const MOST_AREA_BYTES: u64 = 1 << 20;
+/// Levels of brackets in the file, and a stack that holds what reads so many (8 KiB each and more, without optimizations).
+const MOST_DEPTH: usize = 1000;
+const STACK_BYTES: usize = 64 << 20;
 /// Of all registers of a program together.
 const MOST_ARRAY_BYTES: u64 = 1 << 28;
 
@@ -81,9 +84,38 @@ fn narrow<T: TryFrom<usize>>(count: usize, what: &str) -> Result<T> {
 }
 
 /// Loads a program from the file's bytes.
+///
+/// In a thread with a stack for expressions that nest as deep as they may: long concatenations nest some hundred levels.
 pub fn load(text: &[u8]) -> Result<Program> {
-    let document = Document::parse(text)?;
-    Loader::new(&document)?.run()
+    let depth = depth(text);
+    if depth > MOST_DEPTH {
+        return refuse(format!("nested {depth} levels deep: at most {MOST_DEPTH} are possible"));
+    }
+    let run = || Document::parse(text).and_then(|document| Loader::new(&document)?.run());
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
+        let thread = thread.map_err(|error| Refused::new(format!("no thread to load it in: {error}")))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// How deep a text's brackets nest, those in its strings aside.
+fn depth(text: &[u8]) -> usize {
+    let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for letter in text {
+        match letter {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => {
+                open += 1;
+                most = most.max(open);
+            }
+            b']' | b'}' if !quoted => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
 }
 
 /// What the parts of the loader share.
@@ -103,6 +135,8 @@ struct Loader<'a> {
     /// What runs before a calculation or a digest: expressions that land in registers and scratch fields.
     hash_inputs: HashMap<u16, Vec<(u16, expression::Expression)>>,
     digest_inputs: HashMap<u16, Vec<(u16, expression::Expression)>>,
+    /// Keys of tables that are computed before it is looked up, each in a scratch field.
+    computed_keys: HashMap<TableId, Vec<(FieldId, expression::Expression)>>,
     registers: code::Registers,
 }
 
@@ -126,6 +160,7 @@ impl<'a> Loader<'a> {
             actions: HashMap::new(),
             hash_inputs: HashMap::new(),
             digest_inputs: HashMap::new(),
+            computed_keys: HashMap::new(),
             registers: code::Registers::default(),
         })
     }

@@ -98,11 +98,18 @@ control MixIngress(inout headers hdr, inout metadata meta, inout standard_metada
         }
         const default_action = NoAction();
     }
+    action mark() { hdr.kind.count = 0x55; }
+    table elements {
+        key = { hdr.items[meta.index].value: exact; }
+        actions = { mark; NoAction; }
+        const entries = { 0x01: mark(); }
+        const default_action = NoAction();
+    }
     apply {
         count();
         standard.egress_spec = 1;
         if (hdr.kind.kind == 1) { arithmetic(); }
-        else if (hdr.kind.kind == 2) { shuffle(); }
+        else if (hdr.kind.kind == 2) { shuffle(); elements.apply(); }
         else if (hdr.number.short.isValid()) {
             bit<16> number = hdr.number.short.number;
             hdr.number.long.setValid();
