@@ -2,7 +2,7 @@
 /*
  * The congestion point of Quantized Congestion Notification: the rule of
  * schemes/qcn/kernel/qcn_algorithm.h. What goes to a source is a clone of the
- * packet, cut to a header, which is recirculated and routed as any packet.
+ * packet, which is recirculated, cut to its headers and routed as any packet.
  */
 #include "headers.p4"
 
@@ -37,7 +37,6 @@ control MakeFeedback(inout headers hdr, inout metadata meta,
 {
     apply {
         bit<16> greater = hdr.udp.source_port;
-        bit<32> bytes = ETHERNET_BYTES + UDP_BYTES + SIGNAL_BYTES;
         bit<16> protocol = (bit<16>)PROTOCOL_UDP;
 
         hdr.signal.type = SIGNAL_FEEDBACK;
@@ -69,7 +68,6 @@ control MakeFeedback(inout headers hdr, inout metadata meta,
             hdr.ipv4.flags = 1;		/* don't fragment */
             hdr.ipv4.ttl = SWITCH_HOP_LIMIT + 1;	/* routing takes one */
             hdr.ipv4_options.setInvalid();
-            bytes = bytes + IPV4_BYTES;
             hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, {
                 hdr.ipv4.source, hdr.ipv4.destination, protocol, hdr.udp.bytes, hdr.udp, hdr.signal
             }, 17w0x10000);
@@ -84,18 +82,12 @@ control MakeFeedback(inout headers hdr, inout metadata meta,
             hdr.ipv6.hop_limit = SWITCH_HOP_LIMIT + 1;
             hdr.extension[0].setInvalid();
             hdr.extension[1].setInvalid();
-            bytes = bytes + IPV6_BYTES;
             hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, {
                 hdr.ipv6.source, hdr.ipv6.destination, protocol, hdr.udp.bytes, hdr.udp, hdr.signal
             }, 17w0x10000);
         }
         if (hdr.udp.checksum == 0)
             hdr.udp.checksum = 0xffff;
-        if (hdr.vlan[0].isValid())
-            bytes = bytes + VLAN_BYTES;
-        if (hdr.vlan[1].isValid())
-            bytes = bytes + VLAN_BYTES;
-        truncate(bytes);
         meta.scheme.own = 1;
         recirculate_preserving_field_list(OWN);
     }
@@ -108,8 +100,21 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     @name(".routed") counter(1, CounterType.packets) routed;
 
     apply {
-        if (meta.scheme.own == 1)
+        bit<32> bytes = ETHERNET_BYTES;
+
+        if (meta.scheme.own == 1) {
             routed.count(0);
+            /* not in the pass before: simple_switch recirculates all of a packet that is cut */
+            if (hdr.vlan[0].isValid())
+                bytes = bytes + VLAN_BYTES;
+            if (hdr.vlan[1].isValid())
+                bytes = bytes + VLAN_BYTES;
+            if (hdr.ipv4.isValid())
+                bytes = bytes + (bit<32>)hdr.ipv4.bytes;
+            else
+                bytes = bytes + IPV6_BYTES + (bit<32>)hdr.ipv6.bytes;
+            truncate(bytes);
+        }
     }
 }
 
