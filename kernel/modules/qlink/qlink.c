@@ -39,6 +39,7 @@
 #include <net/rtnetlink.h>
 #include <net/sch_generic.h>
 
+#include <qbed/egress.h>
 #include <qbed/qlink.h>
 
 #include "qlink_heap.h"
@@ -75,6 +76,7 @@ struct qlink_stats {
 
 /* One end: its transmitter and the wire towards the other end. */
 struct qlink_end {
+	struct qbed_link link;		/* first: others find it there */
 	struct net_device *dev;
 	struct qlink_end *peer;		/* NULL once the link is being deleted */
 	struct qlink_wire wire;
@@ -205,10 +207,21 @@ static void qlink_pass(struct qlink_end *end, struct sk_buff *skb)
 	qlink_deliver(end, skb);
 }
 
+/* Off the queue: what of it goes onto the wire, or NULL. */
+static struct sk_buff *qlink_egress(const struct qlink_end *end, struct sk_buff *skb)
+{
+	struct qbed_egress *egress = end->link.egress;
+
+	return unlikely(egress) ? egress->egress(egress, skb) : skb;
+}
+
 static netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct qlink_end *end = netdev_priv(dev);
 
+	skb = qlink_egress(end, skb);
+	if (unlikely(!skb))
+		return NETDEV_TX_OK;
 	skb_tx_timestamp(skb);
 	if (end->wire.params.rate_bps == QLINK_RATE_NONE) {
 		qlink_pass(end, skb);
@@ -283,7 +296,9 @@ static void qlink_next_frame(struct qlink_end *end, u64 now_ns)
 		if (!skb)
 			break;
 		skb = validate_xmit_skb_list(skb, dev, &again);
-	} while (unlikely(!skb)); /* dropped as invalid: the next one */
+		if (likely(skb))
+			skb = qlink_egress(end, skb);
+	} while (unlikely(!skb)); /* dropped: the next one */
 	if (skb) {
 		netif_tx_stop_queue(txq);
 		if (unlikely(skb->next)) {
@@ -448,6 +463,7 @@ static int qlink_init(struct net_device *dev)
 {
 	struct qlink_end *end = netdev_priv(dev);
 
+	BUILD_BUG_ON(offsetof(struct qlink_end, link));
 	end->dev = dev;
 	return qlink_clock_reserve(&qlink_clock);
 }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a link device lets others do between its root qdisc and its wire: a
+ * switch that changes packets after their queue (qp4) hangs itself in there.
+ */
+#ifndef _QBED_EGRESS_H
+#define _QBED_EGRESS_H
+
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <net/rtnetlink.h>
+
+#include <qbed/qlink.h>
+
+struct qbed_egress {
+	/* Takes a packet that left the queue; returns what goes onto the wire, or NULL. */
+	struct sk_buff *(*egress)(struct qbed_egress *egress, struct sk_buff *skb);
+};
+
+/* The beginning of a link device's private data. */
+struct qbed_link {
+	struct qbed_egress *egress;	/* NULL: none. Under RTNL, with bottom halves off. */
+};
+
+/* NULL: not such a device */
+static inline struct qbed_link *qbed_link(struct net_device *dev)
+{
+	if (!dev->rtnl_link_ops || strcmp(dev->rtnl_link_ops->kind, QLINK_KIND))
+		return NULL;
+	return netdev_priv(dev);
+}
+
+#endif /* _QBED_EGRESS_H */
