@@ -9,7 +9,8 @@
 #
 # A folder with a Kbuild is a module: nothing else names it. A scheme's has the code that is generated from scheme.yml
 # beside its own, by the package qbed: that of .venv, or of the Python that QBED_PYTHON names. The module qrate has every
-# scheme's controllers (schemes/NAME/host/).
+# scheme's controllers (schemes/NAME/host/). A file ONE.crate in a module's folder names a crate that is linked in as ONE.o
+# (kernel/rust-object.sh).
 set -euo pipefail
 shopt -s nullglob
 export LC_ALL=C
@@ -22,7 +23,7 @@ say() { printf 'modules: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
 stage() {
-    local kbuild folder name
+    local kbuild folder name crate object
     mkdir -p "$1"
     cp -r "$here/include" "$here/modules/Kbuild" "$1/"
     for kbuild in "$here"/modules/*/Kbuild "$root"/schemes/*/kernel/Kbuild; do
@@ -32,13 +33,17 @@ stage() {
         cp -r "$folder" "$1/$name"
     done
     find "$1" \( -name '.*' -o -name '*~' \) -type f -delete # an editor's, which tools/sources does not count either
+    for crate in "$1"/*/*.crate; do
+        object=$("$here/rust-object.sh" "$(cat "$crate")") || die "${crate##*/}: see above"
+        cp "$object" "${crate%.crate}.o_shipped"
+    done
     QBED_SCHEMES=$root/schemes "${QBED_PYTHON:-$root/.venv/bin/python}" -m qbed.schemes.generate kernel "$1" ||
         die "no code of the schemes: see above, or run make setup"
 }
 
 case ${1:-} in
     --stage) stage "${2:?expected a folder}"; exit ;;
-    "" | -*) sed -n '3,12s/^# \?//p' "$0" >&2; exit 2 ;;
+    "" | -*) sed -n '3,13s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 
 kernel=$1

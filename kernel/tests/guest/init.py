@@ -29,13 +29,15 @@ def main() -> None:
     import faulthandler
 
     faulthandler.enable()
+    import p4_scenarios
     import rate_scenarios
     import scenarios
 
     print("loaded", flush=True)
     name, *arguments = os.environ["QBED_SCENARIO"].split(",")
     print("imported", flush=True)
-    scenario = getattr(rate_scenarios, name, None) or getattr(scenarios, name)
+    found = (getattr(module, name, None) for module in (p4_scenarios, rate_scenarios, scenarios))
+    scenario = next(filter(None, found))
     scenario(*map(int, arguments))
     print("PASS", name, flush=True)
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Between a port's queue and its wire: the program's egress. */
+#include <linux/etherdevice.h>
+
+#include "qp4.h"
+
+/*
+ * A packet that nobody else reads, with room in front. Never pskb_expand_head(),
+ * which doubles the memory of a packet that comes by again and again. Takes it;
+ * NULL: no memory.
+ */
+static struct sk_buff *qp4_own(struct sk_buff *skb, u32 room)
+{
+	struct sk_buff *own;
+
+	if (likely(!skb_cloned(skb) && !skb_is_nonlinear(skb) && skb_headroom(skb) >= room))
+		return skb;
+	own = skb_copy_expand(skb, room + NET_SKB_PAD, 0, GFP_ATOMIC);
+	consume_skb(skb);
+	return own;
+}
+
+/* The program's headers take the place of the packet's front. Takes it; NULL: no memory. */
+static struct sk_buff *qp4_replace(struct sk_buff *skb, const struct qp4_node *node,
+				   const struct qp4_emission *emission)
+{
+	u32 replaced = min(emission->replaced, skb->len);
+	u32 length = emission->headers_bytes;
+
+	skb = qp4_own(skb, length > replaced ? length - replaced : 0);
+	if (unlikely(!skb))
+		return NULL;
+	if (length > replaced)
+		skb_push(skb, length - replaced);
+	else
+		skb_pull(skb, replaced - length);
+	memcpy(skb->data, emission->headers, length);
+	qp4_truncate(skb, min(emission->truncate_bytes, node->truncate_bytes));
+	return skb;
+}
+
+/* The packet as it was in the queue, with what the program has made of its headers, to a clone session. */
+static void qp4_clone_egress(struct qp4_switch *sw, const struct qp4_node *node,
+			     struct sk_buff *skb, u16 session)
+{
+	struct qp4_engine *engine = node->pipeline->engine;
+	struct qp4_replica replica;
+	struct qp4_node *copied;
+	struct sk_buff *copy;
+	u32 truncate_bytes, i;
+
+	for (i = 0; qp4_engine_session(engine, session, i, &replica, &truncate_bytes); i++) {
+		copy = qp4_clone_one(sw, skb, node, &replica, QP4_EGRESS_CLONE, truncate_bytes,
+				     &copied);
+		if (copy)
+			qp4_later(sw, copy, copied,
+				  (struct qp4_way) { .port = replica.port, .clone = true });
+	}
+}
+
+/* To ingress. Takes packet and node; NULL, as the frame to be sent. */
+static struct sk_buff *qp4_recirculate(struct qp4_switch *sw, struct sk_buff *skb,
+				       struct qp4_node *node)
+{
+	if (qp4_round(sw)) {
+		qp4_later(sw, skb, node, (struct qp4_way) { .port = node->ingress_port });
+	} else {
+		qp4_node_free(node);
+		qp4_drop(skb, &sw->counters.too_many_rounds);
+	}
+	return NULL;
+}
+
+/* What the program wants with a packet that left its queue. Takes packet and node. */
+static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node,
+				const struct qp4_emission *emission)
+{
+	u64 *trouble = NULL;
+
+	if (unlikely(emission->clone))
+		qp4_clone_egress(sw, node, skb, emission->session);
+	if (emission->drop) {
+		qp4_node_free(node);
+		kfree_skb(skb);
+		return NULL;
+	}
+	skb = qp4_replace(skb, node, emission);
+	if (unlikely(!skb))
+		trouble = &sw->counters.no_memory;
+	else if (unlikely(emission->recirculate))
+		return qp4_recirculate(sw, skb, node);
+	else if (unlikely(skb->len < ETH_HLEN))
+		trouble = &sw->counters.runt;
+	qp4_node_free(node);
+	if (unlikely(trouble)) {
+		qp4_drop(skb, trouble);
+		return NULL;
+	}
+	skb_reset_mac_header(skb);
+	skb_set_network_header(skb, ETH_HLEN);
+	skb->protocol = eth_hdr(skb)->h_proto;
+	sw->counters.sent++;
+	return skb;
+}
+
+struct sk_buff *qp4_egress(struct qbed_egress *egress, struct sk_buff *skb)
+{
+	struct qp4_port *port = container_of(egress, struct qp4_port, egress);
+	struct qp4_node *node = qp4_node_take(skb);
+	struct qp4_emission emission;
+	struct qp4_departure departure;
+
+	if (unlikely(!node)) {
+		port->sw->counters.foreign++;
+		kfree_skb_list(skb);
+		return NULL;
+	}
+	departure = (struct qp4_departure) {
+		.now_us = qp4_now_us(),
+		.enqueued_us = node->enqueued_us,
+		.enqueued_depth = node->enqueued_depth,
+		.dequeued_depth = qp4_depth(port->dev),
+		.port = port->number,
+	};
+	qp4_engine_egress(node->pipeline->engine, node->context, skb->data, skb_headlen(skb),
+			  &departure, &emission);
+	return qp4_emit(port->sw, skb, node, &emission);
+}
+

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Builds a crate of crates/ as one object that a kernel module links in (modules/Kbuild), into the cache under the hash of
+# its sources, and prints where it is.
+#
+#   kernel/rust-object.sh CRATE     a folder of crates/, a no_std library whose C functions begin with qp4_
+#
+# With fat LTO, `core` is generated anew by the rules of a User-Mode Linux module: code anywhere in memory, no GOT, no red
+# zone. What the crate needs of its module is in the module's own C.
+set -euo pipefail
+export LC_ALL=C
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+crate=${1:?expected a folder of crates/}
+cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
+target=x86_64-unknown-linux-gnu # named, so that macros, which run here, are not built by these rules
+flags="-C code-model=large -C relocation-model=static -C no-redzone=yes -C force-unwind-tables=no"
+
+say() { printf 'rust: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+cd "$root"
+[ -f "crates/$crate/Cargo.toml" ] || die "there is no crates/$crate"
+# The crate, and those of this repository that it names.
+mapfile -t crates < <(printf '%s\n' "$crate"; sed -n 's,.*path = "\.\./\([^"]*\)".*,\1,p' "crates/$crate/Cargo.toml")
+sources() { find "${crates[@]/#/crates/}" -type f -path '*/src/*' ! -name '.*' ! -name '*~' | sort; printf 'crates/%s/Cargo.toml\n' "${crates[@]}"; }
+cargo=$(tools/cargo --which)
+hash=$({ "$cargo" --version; echo "$flags"; sources | xargs sha256sum; sha256sum Cargo.toml Cargo.lock kernel/rust-object.sh; } | sha256sum | cut -c1-16)
+built=$cache/rust/$crate-$hash
+object=$built/$crate.o
+done_here() { echo "$object"; exit; }
+
+[ ! -f "$object" ] || done_here
+mkdir -p "$cache/rust"
+exec 9>"$cache/rust/.lock"
+flock 9
+[ ! -f "$object" ] || done_here
+work=$(mktemp -d "$cache/rust/.$crate-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+
+say "building crates/$crate for the kernel"
+name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$crate/Cargo.toml" | head -n 1)
+env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="$flags" "$cargo" rustc --quiet --locked --package "$name" --crate-type staticlib --profile kernel \
+    --target "$target" --target-dir "$cache/rust/target" </dev/null || die "crates/$crate did not build"
+library=lib${name//-/_}.a
+(cd "$work" && ar x "$cache/rust/target/$target/kernel/$library")
+# The crate with all that it uses is one object; the others are the compiler's, which the kernel has its own of.
+objects=("$work/${name//-/_}"-*.rcgu.o)
+[ ${#objects[@]} = 1 ] && [ -f "${objects[0]}" ] || die "$library: expected one object of the crate, found ${objects[*]##*/}"
+objcopy --strip-debug --wildcard --keep-global-symbol='qp4_*' "${objects[0]}" "$work/$crate.o"
+# A section a function would be one a function in /sys/module, too.
+ld -r -T /dev/stdin -o "$work/$crate.merged" "$work/$crate.o" <<'LAYOUT'
+SECTIONS {
+    .text 0 : { *(.text .text.* .ltext .ltext.*) }
+    .rodata 0 : { *(.rodata .rodata.* .lrodata .lrodata.*) *(.data.rel.ro .data.rel.ro.* .ldata.rel.ro .ldata.rel.ro.*) }
+    .data 0 : { *(.data .data.* .ldata .ldata.*) }
+    .bss 0 : { *(.bss .bss.* .lbss .lbss.*) }
+    /DISCARD/ : { *(.comment) *(.note.*) *(.eh_frame) }
+}
+LAYOUT
+strip --strip-unneeded -o "$work/$crate.o" "$work/$crate.merged"
+unknown=$(readelf -rW "$work/$crate.o" | awk '/R_X86_64_/ {print $3}' | sort -u | grep -vxE 'R_X86_64_(64|PC64|32|32S|PC32|PLT32)') || true
+[ -z "$unknown" ] || die "crates/$crate: relocations that the kernel's loader does not know: $unknown"
+mkdir "$work/done"
+mv "$work/$crate.o" "$work/done/"
+mv -T "$work/done" "$built"
+done_here

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What qp4 promises, tried in the kernel, with the program of crates/p4kernel/examples/guest.rs.
+
+Each function is one boot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from netlab import Node, Tap, link, load, unload
+from p4_switch import Switch, Wire
+from scenarios import traffic
+
+MS = 1_000_000
+GBIT = 10**9
+DROP, FORWARD, FLOOD, MIRROR, SHADOW, RESUBMIT, RECIRCULATE, SPIN, WHIRL, CUT, REPORT, SWELL = range(12)
+NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
+TO_PORT = 100
+DEQUEUED, DROPPED = 2, 3  # what a tap tells
+
+
+def made(name: str) -> bytes:
+    return (Path(os.environ["QBED_P4"]) / name).read_bytes()
+
+
+def items(data: bytes) -> Iterator[bytes]:
+    while data:
+        (length,) = struct.unpack_from("<I", data)
+        yield data[4 : 4 + length]
+        data = data[4 + length :]
+
+
+def wait(milliseconds: float) -> None:
+    traffic.sleep_until_ns(traffic.now_ns() + int(milliseconds * MS))
+
+
+class Lab:
+    """A P4 switch with three hosts at ports 0, 1 and 2, and `limit` packets of queue at each."""
+
+    def __init__(self, rates: tuple[int, ...] = (GBIT, GBIT, GBIT), limit: int = 1000, program: bool = True) -> None:
+        self.node = Node()
+        self.hosts = []
+        self.wires = []
+        for number, rate in enumerate(rates):
+            host = Node()
+            link(self.node, f"p{number}", host, "eth0", rate, 1000)
+            self.node.qdisc(f"p{number}", "pfifo", struct.pack("<I", limit))
+            self.hosts.append(host)
+            self.wires.append(Wire(host, "eth0"))
+        self.switch = Switch(self.node)
+        for number in range(len(rates)):
+            self.switch.attach(number, f"p{number}")
+        if program:
+            self.switch.load(made("image"))
+            for request in items(made("requests")):
+                assert self.switch.control(request) == b"\0", request
+
+    def send(self, destination: int, payload: bytes = bytes(50), port: int = 0) -> bytes:
+        frame = bytes((2, 0, 0, 0, 0, destination)) + bytes(8) + payload
+        self.wires[port].send(frame)
+        return frame
+
+    def received(self) -> list[list[bytes]]:
+        return [wire.received() for wire in self.wires]
+
+    def ask(self, destination: int, payload: bytes = bytes(50)) -> list[list[bytes]]:
+        """One packet into port 0, and what comes of it."""
+        self.send(destination, payload)
+        wait(1)
+        return self.received()
+
+
+def told(frame: bytes) -> tuple[int, int, int, int, int]:
+    """Queue length at enqueue and at dequeue, number of the copy, kind of the packet, us in the queue."""
+    return struct.unpack_from(">HHBBH", frame, 6)
+
+
+def kinds(frames: list[list[bytes]]) -> list[list[tuple[int, int, int]]]:
+    """By port: copy's number, kind, length."""
+    return [[(*told(frame)[2:4], len(frame)) for frame in port] for port in frames]
+
+
+def same() -> None:
+    """1,000 packets are what the same engine makes of them in user space, byte for byte."""
+    lab = Lab()
+    expected: list[list[bytes]] = [[], [], []]
+    for frame, sent in zip(items(made("packets")), items(made("sent")), strict=True):
+        lab.wires[0].send(frame)
+        wait(0.05)  # each finds empty queues
+        if sent:
+            expected[struct.unpack_from("<H", sent)[0]].append(sent[2:])
+    wait(1)
+    received = lab.received()
+    assert [len(port) for port in received] == [len(port) for port in expected]
+    assert received == expected
+    count = sum(map(len, expected))
+    assert 400 < count < 800, count
+    assert lab.switch.counters() == {"received": 1000, "sent": count}, lab.switch.counters()
+
+
+def copies() -> None:
+    """Multicast, clones of ingress and egress, resubmitted, recirculated and truncated packets."""
+    lab = Lab()
+    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.ask(FLOOD)) == [[], [(41, REPLICATED, 64)], [(42, REPLICATED, 64)]]
+    assert kinds(lab.ask(MIRROR)) == [[], [(0, NORMAL, 64)], [(42, INGRESS_CLONE, 40)]]
+    assert kinds(lab.ask(SHADOW)) == [[], [(0, NORMAL, 64)], [(42, EGRESS_CLONE, 40)]]
+    assert kinds(lab.ask(RESUBMIT)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.ask(RECIRCULATE)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.ask(CUT, bytes(1000))) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.ask(DROP)) == kinds(lab.ask(77)) == [[], [], []]
+    counters = lab.switch.counters()
+    assert counters == {"received": 9, "sent": 10}, counters
+
+
+def endless() -> None:
+    """Programs that never let go of a packet: it is dropped, the lab goes on."""
+    lab = Lab()
+    for number, destination in enumerate((SPIN, WHIRL, SWELL), start=1):
+        assert lab.ask(destination) == [[], [], []]
+        assert lab.switch.counters()["too_many_rounds"] == number, lab.switch.counters()
+    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+
+
+def queued() -> None:
+    """Queue lengths and times are those of the queue: against arithmetic, and against a tap."""
+    lab = Lab(rates=(10 * GBIT, GBIT, GBIT), limit=30)
+    tap = Tap()
+    tap.attach(lab.node, "p1", 0, events=True)
+    for _ in range(60):
+        lab.send(TO_PORT + 1, bytes(1236))  # 1,250 bytes: 10 us at port 1, and 1 us at port 0
+    wait(2)
+    frames = lab.received()[1]
+    # packet k comes at k us: the first is on the wire at once, of the others one leaves every 10 us
+    expected, queue, free = [], [], 0
+    for arrival in range(60):
+        while queue and queue[0][0] <= arrival:
+            queue.pop(0)
+        if len(queue) == 30:
+            continue
+        departure = max(arrival, free)
+        free = departure + 10
+        if departure > arrival:
+            queue.append((departure, arrival))
+        expected.append((len(queue) - (departure > arrival), departure - arrival))
+    assert [(told(frame)[0], told(frame)[4]) for frame in frames] == expected, [told(frame) for frame in frames]
+    left = [r for r in tap.flush() if r.kind == "event"]
+    tap.detach()
+    assert [told(frame)[1] for frame in frames] == [r["queue_packets"] for r in left if r["op"] == DEQUEUED]
+    dropped = 60 - len(frames)
+    assert dropped > 0 and sum(r["op"] == DROPPED for r in left) == dropped, dropped
+    counters = lab.switch.counters()
+    assert counters == {"received": 60, "sent": 60 - dropped, "refused": dropped}, counters
+
+
+def duplicated() -> None:
+    """A queue that makes two of one packet: both leave by egress, each on its own."""
+    lab = Lab()
+    options = struct.pack("<6I", 0, 1000, 0, 0, 0xFFFFFFFF, 0)  # netem: duplicate every packet
+    lab.node.qdisc("p1", "netem", options)
+    lab.send(FORWARD, bytes(1000))
+    lab.send(SHADOW, bytes(1000))
+    wait(5)
+    assert sorted(map(len, lab.received()[1])) == [1014] * 4
+    assert lab.switch.counters()["sent"] == 6, lab.switch.counters()
+
+
+def refused(error: int, words: str, ask: object) -> None:
+    try:
+        ask()  # type: ignore[operator]
+    except OSError as refusal:
+        assert (refusal.errno, refusal.strerror) == (error, words), refusal
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+def asked_badly() -> None:
+    """Mistakes are answered in words, the old program goes on; what is no message at all is an error of the write."""
+    lab = Lab()
+    switch = lab.switch
+    refused(errno.ENODEV, "no such interface", lambda: switch.attach(4, "p9"))
+    refused(errno.EEXIST, "the port has an interface", lambda: switch.attach(1, "p2"))
+    refused(errno.EBUSY, "the interface belongs to a switch or a bridge", lambda: switch.attach(4, "p2"))
+    refused(errno.EINVAL, "the interface is no qlink", lambda: switch.attach(4, "lo"))
+    refused(errno.ERANGE, "ports are 0 to 510", lambda: switch.attach(511, "p2"))
+    refused(errno.EINVAL, "expected the name of an interface", lambda: switch.attach(4, "x" * 16))
+    refused(errno.ENOENT, "no such port", lambda: switch.detach(4))
+    refused(errno.EOPNOTSUPP, "no such command", lambda: switch.ask(77))
+    refused(errno.EINVAL, "not a request to a program", lambda: switch.control(b"\xff\xff"))
+    words = "its bytes are no program of this version"
+    refused(errno.EINVAL, words, lambda: switch.load(made("image")[:100]))
+    with contextlib.suppress(OSError):
+        os.write(switch.device, b"1234567")
+        raise AssertionError("a request without a head was taken")
+    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    empty = Lab(program=False)
+    refused(errno.ENOENT, "no program is loaded", lambda: empty.switch.control(b"\0"))
+    empty.ask(FORWARD)
+    assert empty.switch.counters() == {"received": 1, "no_program": 1}
+
+
+def hostile(images: int) -> None:
+    """Images and requests with bytes changed are refused or run; nothing of them hurts the kernel."""
+    lab, image = Lab(), made("image")
+    requests = list(items(made("requests")))
+    chance = random.Random(13)
+    loaded = 0
+    for _ in range(images):
+        changed = bytearray(image)
+        for _ in range(chance.choice((1, 1, 2, 8))):
+            changed[chance.randrange(len(changed))] = chance.choice((0, 1, 127, 128, 255, chance.randrange(256)))
+        try:
+            lab.switch.load(bytes(changed[: chance.choice((len(changed), chance.randrange(len(changed))))]))
+        except OSError as refusal:
+            assert refusal.errno == errno.EINVAL and refusal.strerror, refusal
+            continue
+        loaded += 1
+        for request in requests:
+            spoiled = bytearray(request)
+            spoiled[chance.randrange(len(spoiled))] = chance.randrange(256)
+            for one in (request, bytes(spoiled)):
+                with contextlib.suppress(OSError):
+                    lab.switch.control(one)
+        for destination in range(12):
+            lab.send(destination, bytes(chance.randrange(200)))
+        wait(1)
+        lab.received()
+        lab.switch.events()
+    print("loaded", loaded, "of", images, lab.switch.counters())
+    assert 0 < loaded < images
+
+
+def reported() -> None:
+    """Digests are there to be asked for, in their order; what nobody asks for is counted, not kept for ever."""
+    lab = Lab()
+    lab.ask(REPORT)
+    lab.ask(REPORT)
+    first, second = lab.switch.events()
+    assert (first.kind, first.id, first.bytes) == (1, 7, bytes((2, 0, 0, 0, 0, REPORT)))
+    assert second.time_ns - first.time_ns > MS and not lab.switch.events()
+    for _ in range(5000):
+        lab.send(REPORT)
+        wait(0.001)
+    wait(5)
+    assert lab.switch.counters()["events_lost"] == 904
+    assert len(lab.switch.events(10_000)) == 4096
+
+
+def replaced() -> None:
+    """A program takes the place of another: what waits leaves by the old one, what comes meets the new one, empty."""
+    lab = Lab(rates=(10 * GBIT, GBIT, GBIT))
+    for _ in range(20):
+        lab.send(TO_PORT + 1, bytes(1236))
+    wait(0.03)
+    lab.switch.load(made("image"))
+    lab.send(TO_PORT + 1)
+    wait(2)
+    frames = lab.received()[1]
+    assert len(frames) == 20 and told(frames[-1])[4] == 171, [told(frame) for frame in frames]
+
+
+def ports_come_and_go() -> None:
+    """A port that is down, detached or deleted; a packet that is sent through a port by others than the program."""
+    lab = Lab()
+    lab.node.up("p1", False)
+    assert lab.ask(FORWARD) == [[], [], []] and lab.switch.counters()["no_port"] == 1
+    lab.node.up("p1")
+    lab.node.enter()
+    Wire(lab.node, "p1").send(bytes(60))
+    wait(1)
+    assert lab.received() == [[], [], []] and lab.switch.counters()["foreign"] == 1
+    lab.switch.detach(1)
+    assert lab.ask(FORWARD) == [[], [], []] and lab.switch.counters()["no_port"] == 2
+    lab.switch.attach(1, "p1")
+    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    lab.node.netlink.request(17, struct.pack("<BxHiII", 0, 0, lab.node.index("p1"), 0, 0))
+    lab.send(FORWARD)
+    wait(1)
+    assert lab.switch.counters()["no_port"] == 3, lab.switch.counters()
+    refused(errno.ENOENT, "no such port", lambda: lab.switch.detach(1))
+
+
+def free_kb() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+
+
+def switches_gone() -> None:
+    """Namespaces with switches come and go, packets still in their queues, and the module: nothing of them stays."""
+    used, elsewhere = [], Node()
+    for _ in range(12):
+        lab = Lab(rates=(10 * GBIT, 10**6, GBIT))
+        for _ in range(200):
+            lab.send(TO_PORT + 1, bytes(1236))
+        wait(0.1)
+        lab.switch.close()
+        for node in (lab.node, *lab.hosts):
+            node.netlink.socket.close()
+            os.close(node.namespace)
+        for wire in lab.wires:
+            wire.socket.close()
+        elsewhere.enter()
+        del lab
+        wait(200)
+        used.append(free_kb())
+    print(used)
+    assert used[3] - used[-1] < 1000, used
+    unload("qp4")
+    load(os.environ["QBED_MODULES"] + "/qp4.ko")
+    assert kinds(Lab().ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
