@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! P4Runtime's numbers (the shortest string of bytes that holds the value, section "Bytestrings") and the engine's (all bytes
+//! of the field, big endian).
+
+use crate::refused::{out_of_range, Result};
+
+pub fn bytes_of(width: u32) -> usize {
+    width.div_ceil(8) as usize
+}
+
+/// All bits of a field, set.
+pub fn ones(width: u32) -> Vec<u8> {
+    let mut value = vec![0xff; bytes_of(width)];
+    if let (Some(first), spare) = (value.first_mut(), (8 - width % 8) % 8) {
+        *first >>= spare;
+    }
+    value
+}
+
+/// A `bit<width>`, in the engine's form.
+pub fn decode(value: &[u8], width: u32, what: &str) -> Result<Vec<u8>> {
+    if value.is_empty() {
+        return Err(out_of_range(format!("{what}: an empty value")));
+    }
+    let significant = strip_zeros(value);
+    let bits = significant.first().map_or(0, |first| significant.len() * 8 - first.leading_zeros() as usize);
+    if bits > width as usize {
+        return Err(out_of_range(format!("{what}: a value of {bits} bits for bit<{width}>")));
+    }
+    let mut padded = vec![0; bytes_of(width) - significant.len()];
+    padded.extend_from_slice(significant);
+    Ok(padded)
+}
+
+/// An `int<width>`: sign-extended on both sides.
+pub fn decode_signed(value: &[u8], width: u32, what: &str) -> Result<Vec<u8>> {
+    let Some(&first) = value.first() else { return Err(out_of_range(format!("{what}: an empty value"))) };
+    let sign = if first & 0x80 == 0 { 0 } else { 0xff };
+    let significant = strip_signs(value);
+    let bits = significant.len() * 8 + 1 - ((significant[0] ^ sign).leading_zeros() as usize).min(8);
+    if bits > width as usize {
+        return Err(out_of_range(format!("{what}: a value of {bits} bits for int<{width}>")));
+    }
+    let mut padded = vec![sign; bytes_of(width) - significant.len()];
+    padded.extend_from_slice(significant);
+    // The engine has the field's bits only.
+    for (byte, mask) in padded.iter_mut().zip(ones(width)) {
+        *byte &= mask;
+    }
+    Ok(padded)
+}
+
+/// The shortest string; of 0 it is one byte.
+pub fn encode(value: &[u8]) -> Vec<u8> {
+    match strip_zeros(value) {
+        [] => vec![0],
+        significant => significant.to_vec(),
+    }
+}
+
+pub fn encode_signed(value: &[u8], width: u32) -> Vec<u8> {
+    let mut extended = value.to_vec();
+    let sign_bit = if width % 8 == 0 { 0x80 } else { 1 << (width % 8 - 1) };
+    match extended.first_mut() {
+        None => return vec![0],
+        Some(first) if *first & sign_bit != 0 => *first |= !(sign_bit - 1),
+        Some(_) => {}
+    }
+    strip_signs(&extended).to_vec()
+}
+
+fn strip_zeros(value: &[u8]) -> &[u8] {
+    &value[value.iter().take_while(|byte| **byte == 0).count()..]
+}
+
+/// Without leading bytes that only repeat the sign; at least one byte of a value that has one stays.
+fn strip_signs(mut value: &[u8]) -> &[u8] {
+    while let [first, second, ..] = value {
+        if !(*first == 0 && second & 0x80 == 0 || *first == 0xff && second & 0x80 != 0) {
+            break;
+        }
+        value = &value[1..];
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    /// Width, what is given, and what is read back, if it is accepted.
+    type Example = (u32, &'static [u8], Option<&'static [u8]>);
+
+    /// The two tables of the specification's section "Bytestrings".
+    #[test]
+    fn the_specifications_examples() {
+        let unsigned: &[Example] = &[
+            (8, b"\x63", Some(b"\x63")),
+            (16, b"\x00\x63", Some(b"\x63")),
+            (16, b"\x63", Some(b"\x63")),
+            (16, b"\x30\x64", Some(b"\x30\x64")),
+            (16, b"\x00\x30\x64", Some(b"\x30\x64")),
+            (12, b"\x00\x00\x63", Some(b"\x63")),
+            (8, b"\x00", Some(b"\x00")),
+            (8, b"\x01\x63", None),
+            (8, b"", None),
+            (16, b"\x01\x00\x63", None),
+            (12, b"\x10\x63", None),
+            (12, b"\x00\x40\x63", None),
+        ];
+        for (width, given, expected) in unsigned {
+            let read = decode(given, *width, "x").map(|value| encode(&value));
+            assert_eq!(read.as_deref().ok(), *expected, "bit<{width}> {given:x?}");
+            assert!(read.is_ok() || read.unwrap_err().code == Code::OutOfRange);
+        }
+        let signed: &[Example] = &[
+            (8, b"\x63", Some(b"\x63")),
+            (8, b"\x9d", Some(b"\x9d")),
+            (8, b"\xff\x9d", Some(b"\x9d")),
+            (12, b"\xfd\x1d", Some(b"\xfd\x1d")),
+            (16, b"\x00\x00", Some(b"\x00")),
+            (16, b"\x00", Some(b"\x00")),
+            (8, b"\x00\x9d", None),
+            (12, b"\x8d\x1d", None),
+            (16, b"", None),
+        ];
+        for (width, given, expected) in signed {
+            let read = decode_signed(given, *width, "x").map(|value| encode_signed(&value, *width));
+            assert_eq!(read.as_deref().ok(), *expected, "int<{width}> {given:x?}");
+        }
+    }
+
+    #[test]
+    fn every_signed_value_of_eleven_bits_comes_back() {
+        for value in -1024i16..1024 {
+            let engine = decode_signed(&value.to_be_bytes(), 11, "x").unwrap();
+            assert_eq!(engine, (value & 0x7ff).to_be_bytes());
+            let back = encode_signed(&engine, 11);
+            assert_eq!(back.len(), if (-128..128).contains(&value) { 1 } else { 2 }, "{value}");
+            assert_eq!(decode_signed(&back, 11, "x").unwrap(), engine);
+        }
+        assert!(decode_signed(&1024i16.to_be_bytes(), 11, "x").is_err());
+    }
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The switch as controllers see it: its pipeline, and entities that are written and read.
+//!
+//! The engine holds what packets need; `State` holds what P4Runtime gives back besides.
+
+mod arrays;
+mod digests;
+mod profiles;
+mod replication;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod value_sets;
+
+use std::collections::{BTreeMap, HashMap};
+
+use qbed_p4engine::control::{Answer, Request};
+use qbed_p4engine::program::{ActionCall, Match, TableId};
+
+pub use digests::Digests;
+
+use crate::control::Control;
+use crate::pipeline::Pipeline;
+use crate::proto::p4::v1::entity::Entity as Kind;
+use crate::proto::p4::v1::packet_replication_engine_entry::Type as Replication;
+use crate::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
+use crate::proto::p4::v1::update::Type;
+use crate::proto::p4::v1::{self, Entity, ForwardingPipelineConfig, TableEntry, Update};
+use crate::refused::{
+    accepted, exhausted, invalid, not_found, precondition, unexpected, unimplemented, Refused, Result,
+};
+
+/// So much one request may read, lest the answer fill the memory.
+const MOST_READ: usize = 1 << 20;
+/// Of a page of entries or elements from the engine.
+const PAGE: u32 = 4096;
+
+pub struct Device {
+    control: Box<dyn Control>,
+    running: Option<Running>,
+    /// Of VERIFY_AND_SAVE, until its COMMIT.
+    saved: Option<Pipeline>,
+}
+
+struct Running {
+    pipeline: Pipeline,
+    state: State,
+}
+
+/// What is written and read back, and what the engine need not know.
+#[derive(Default)]
+struct State {
+    /// Of entries that have any.
+    notes: BTreeMap<(TableId, Vec<Match>, u32), tables::Notes>,
+    defaults: HashMap<TableId, (ActionCall, tables::Notes)>,
+    profiles: BTreeMap<u32, profiles::Members>,
+    multicast: BTreeMap<u32, v1::MulticastGroupEntry>,
+    clones: BTreeMap<u32, v1::CloneSessionEntry>,
+    value_sets: BTreeMap<u32, Vec<Vec<Match>>>,
+    digests: Digests,
+}
+
+/// All that a request to a running pipeline needs.
+struct Session<'a> {
+    pipeline: &'a Pipeline,
+    control: &'a mut dyn Control,
+    state: &'a mut State,
+}
+
+impl Session<'_> {
+    /// For requests without an answer of their own.
+    fn done(&mut self, request: Request) -> Result<()> {
+        match accepted(self.control.request(request))? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// What a read has found.
+#[derive(Default)]
+pub struct Found(Vec<Entity>);
+
+impl Found {
+    fn push(&mut self, kind: Kind) -> Result<()> {
+        if self.0.len() >= MOST_READ {
+            return Err(exhausted(format!("more than {MOST_READ} entities: read fewer at once")));
+        }
+        self.0.push(Entity { entity: Some(kind) });
+        Ok(())
+    }
+
+    pub fn into_entities(self) -> Vec<Entity> {
+        self.0
+    }
+}
+
+impl Device {
+    pub fn new(control: Box<dyn Control>) -> Device {
+        Device { control, running: None, saved: None }
+    }
+
+    pub fn pipeline(&self) -> Option<&Pipeline> {
+        self.running.as_ref().map(|running| &running.pipeline)
+    }
+
+    /// What GetForwardingPipelineConfig tells: what was saved, even before it is committed.
+    pub fn config(&self) -> Option<&ForwardingPipelineConfig> {
+        self.saved.as_ref().or(self.pipeline()).map(|pipeline| &pipeline.config)
+    }
+
+    pub fn digests(&mut self) -> Option<(&Pipeline, &mut Digests)> {
+        self.running.as_mut().map(|running| (&running.pipeline, &mut running.state.digests))
+    }
+
+    pub fn inject(&mut self, packet: &[u8]) -> Result<()> {
+        self.control.inject(packet).map_err(invalid)
+    }
+
+    /// Whether requests can be carried out.
+    pub fn ready(&mut self) -> Result<()> {
+        self.session().map(drop)
+    }
+
+    fn session(&mut self) -> Result<Session<'_>> {
+        if self.saved.is_some() {
+            return Err(precondition("the saved pipeline waits for its COMMIT"));
+        }
+        let running = self.running.as_mut().ok_or_else(|| precondition("there is no pipeline yet"))?;
+        Ok(Session { pipeline: &running.pipeline, control: &mut *self.control, state: &mut running.state })
+    }
+
+    pub fn write(&mut self, update: &Update) -> Result<()> {
+        let mut session = self.session()?;
+        let kind = match update.r#type() {
+            Type::Unspecified => return Err(invalid("an update without a type")),
+            kind => kind,
+        };
+        let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
+        let session = &mut session;
+        match entity.ok_or_else(|| invalid("an update without an entity"))? {
+            Kind::TableEntry(entry) => tables::write(session, kind, entry),
+            Kind::DirectCounterEntry(entry) => tables::write_counter(session, kind, entry),
+            Kind::DirectMeterEntry(entry) => tables::write_meter(session, kind, entry),
+            Kind::ActionProfileMember(member) => profiles::write_member(session, kind, member),
+            Kind::ActionProfileGroup(group) => profiles::write_group(session, kind, group),
+            Kind::CounterEntry(entry) => arrays::write_counter(session, kind, entry),
+            Kind::MeterEntry(entry) => arrays::write_meter(session, kind, entry),
+            Kind::RegisterEntry(entry) => arrays::write_register(session, kind, entry),
+            Kind::PacketReplicationEngineEntry(entry) => match &entry.r#type {
+                Some(Replication::MulticastGroupEntry(group)) => {
+                    replication::write_group(session, kind, group)
+                }
+                Some(Replication::CloneSessionEntry(clone)) => replication::write_clone(session, kind, clone),
+                None => Err(invalid("a packet replication entry without a type")),
+            },
+            Kind::ValueSetEntry(entry) => value_sets::write(session, kind, entry),
+            Kind::DigestEntry(entry) => digests::write(session, kind, entry),
+            Kind::ExternEntry(_) => Err(unimplemented("no program has externs of its own")),
+        }
+    }
+
+    pub fn read(&mut self, entity: &Entity, found: &mut Found) -> Result<()> {
+        let mut session = self.session()?;
+        let session = &mut session;
+        match entity.entity.as_ref().ok_or_else(|| invalid("a read without an entity"))? {
+            Kind::TableEntry(entry) => tables::read(session, entry, found),
+            Kind::DirectCounterEntry(entry) => tables::read_counters(session, entry, found),
+            Kind::DirectMeterEntry(entry) => tables::read_meters(session, entry, found),
+            Kind::ActionProfileMember(member) => profiles::read_members(session, member, found),
+            Kind::ActionProfileGroup(group) => profiles::read_groups(session, group, found),
+            Kind::CounterEntry(entry) => arrays::read_counters(session, entry, found),
+            Kind::MeterEntry(entry) => arrays::read_meters(session, entry, found),
+            Kind::RegisterEntry(entry) => arrays::read_registers(session, entry, found),
+            Kind::PacketReplicationEngineEntry(entry) => match &entry.r#type {
+                Some(Replication::MulticastGroupEntry(group)) => {
+                    replication::read_groups(session, group, found)
+                }
+                Some(Replication::CloneSessionEntry(clone)) => {
+                    replication::read_clones(session, clone, found)
+                }
+                None => Err(invalid("a packet replication entry without a type")),
+            },
+            Kind::ValueSetEntry(entry) => value_sets::read(session, entry, found),
+            Kind::DigestEntry(entry) => digests::read(session, entry, found),
+            Kind::ExternEntry(_) => Ok(()), // there are none
+        }
+    }
+
+    /// Entries that are past their idle time-out and were not told since they matched last.
+    pub fn idle(&mut self, most: u32) -> Result<Vec<TableEntry>> {
+        let now_us = self.control.now_us();
+        let mut session = self.session()?;
+        if !session.pipeline.tables.values().any(|table| table.idle_timeout) {
+            return Ok(vec![]);
+        }
+        match accepted(session.control.request(Request::Idle { now_us, most }))? {
+            Answer::Idle(keys) => Ok(tables::idle_entries(&mut session, keys)),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// The pipeline.
+impl Device {
+    pub fn configure(&mut self, action: Action, config: Option<ForwardingPipelineConfig>) -> Result<()> {
+        match (action, config) {
+            (Action::Unspecified, _) => Err(invalid("no action is specified")),
+            (Action::Commit, Some(_)) => {
+                Err(invalid("COMMIT takes no config: it commits the one that was saved"))
+            }
+            (Action::Commit, None) => {
+                let saved = self.saved.clone().ok_or_else(|| not_found("no config is saved"))?;
+                self.commit(saved)
+            }
+            (_, None) => Err(invalid("no config is given")),
+            (Action::Verify, Some(config)) => self.verify(config).map(drop),
+            (Action::VerifyAndSave, Some(config)) => {
+                self.saved = Some(self.verify(config)?);
+                Ok(())
+            }
+            (Action::VerifyAndCommit, Some(config)) => {
+                let pipeline = self.verify(config)?;
+                self.commit(pipeline)
+            }
+            (Action::ReconcileAndCommit, Some(config)) => {
+                let pipeline = self.verify(config)?;
+                self.reconcile(pipeline)
+            }
+        }
+    }
+
+    fn verify(&self, config: ForwardingPipelineConfig) -> Result<Pipeline> {
+        let program = self.control.compile(&config.p4_device_config).map_err(invalid)?;
+        Pipeline::new(config, program).map_err(|why| invalid(format!("P4Info and program do not fit: {why}")))
+    }
+
+    fn commit(&mut self, pipeline: Pipeline) -> Result<()> {
+        self.control.load(&pipeline.program).map_err(invalid)?;
+        self.running = Some(Running { pipeline, state: State::default() });
+        self.saved = None;
+        Ok(())
+    }
+
+    /// What was written goes into the new pipeline; if not all of it fits, the old one is as it was.
+    fn reconcile(&mut self, pipeline: Pipeline) -> Result<()> {
+        self.saved = None;
+        let Some(old) = self.pipeline().cloned() else { return self.commit(pipeline) };
+        let kept = self.written()?;
+        let refused = match self.commit(pipeline).and_then(|()| self.replay(&kept)) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        self.commit(old).and_then(|()| self.replay(&kept)).map_err(|worse| Refused {
+            message: format!(
+                "{}; and the old pipeline did not take it again: {}",
+                refused.message, worse.message
+            ),
+            ..worse
+        })?;
+        Err(invalid(format!("what is in the tables does not fit: {}", refused.message)))
+    }
+
+    /// All that controllers have written, as updates in an order in which they can be written again.
+    /// Counters, registers and meters' buckets begin anew.
+    fn written(&mut self) -> Result<Vec<Update>> {
+        use v1::packet_replication_engine_entry::Type as Replication;
+        let tables = TableEntry { meter_config: Some(v1::MeterConfig::default()), ..Default::default() };
+        let replication = |kind| {
+            Kind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type: Some(kind) })
+        };
+        let everything = [
+            (Type::Insert, Kind::ActionProfileMember(Default::default())),
+            (Type::Insert, Kind::ActionProfileGroup(Default::default())),
+            (Type::Insert, Kind::TableEntry(tables)),
+            (Type::Modify, Kind::TableEntry(TableEntry { is_default_action: true, ..Default::default() })),
+            (Type::Modify, Kind::MeterEntry(Default::default())),
+            (Type::Insert, replication(Replication::MulticastGroupEntry(Default::default()))),
+            (Type::Insert, replication(Replication::CloneSessionEntry(Default::default()))),
+            (Type::Modify, Kind::ValueSetEntry(Default::default())),
+            (Type::Insert, Kind::DigestEntry(Default::default())),
+        ];
+        let mut updates = vec![];
+        for (kind, wildcard) in everything {
+            let mut found = Found::default();
+            self.read(&Entity { entity: Some(wildcard) }, &mut found)?;
+            updates.extend(found.0.into_iter().filter_map(|entity| worth_keeping(kind, entity)));
+        }
+        Ok(updates)
+    }
+
+    fn replay(&mut self, updates: &[Update]) -> Result<()> {
+        tables::clear(&mut self.session()?)?;
+        updates.iter().try_for_each(|update| self.write(update))
+    }
+}
+
+/// Not what the program itself says.
+fn worth_keeping(kind: Type, entity: Entity) -> Option<Update> {
+    let of_the_program = match entity.entity.as_ref()? {
+        Kind::TableEntry(entry) => entry.is_const || entry.is_default_action && entry.action.is_none(),
+        Kind::MeterEntry(entry) => entry.config.is_none(),
+        _ => false,
+    };
+    (!of_the_program).then_some(Update { r#type: kind.into(), entity: Some(entity) })
+}

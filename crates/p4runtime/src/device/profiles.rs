@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Action profiles: members, groups, and sets of actions in one shot (section "ActionProfileMember & ActionProfileGroup").
+//!
+//! A profile is used by members and groups, or by sets of actions only: so the numbers that a set's members and group get in
+//! the engine cannot meet those that controllers choose.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use qbed_p4engine::control::{Answer, Request};
+
+use super::arrays::known;
+use super::tables::{decode_action, encode_action};
+use super::{Found, Session};
+use crate::pipeline::Profile;
+use crate::proto::p4::v1::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
+use crate::proto::p4::v1::entity::Entity as Kind;
+use crate::proto::p4::v1::update::Type;
+use crate::proto::p4::v1::{action_profile_action, action_profile_group};
+use crate::proto::p4::v1::{ActionProfileActionSet, ActionProfileGroup, ActionProfileMember};
+use crate::refused::{
+    accepted, already_exists, exhausted, invalid, not_found, precondition, unexpected, unimplemented, Result,
+};
+
+/// Of a group whose size nothing else limits: its members as often as they weigh.
+const MOST_IN_GROUP: u32 = 1 << 16;
+
+/// Of one profile.
+#[derive(Debug, Default)]
+pub struct Members {
+    /// Written by controllers.
+    members: BTreeSet<u32>,
+    groups: BTreeMap<u32, ActionProfileGroup>,
+    one_shots: u32,
+    /// The number that a member or group of a set had last.
+    last: u32,
+}
+
+/// A set of actions of a table's entry, as members and a group in the engine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OneShot {
+    pub profile: u32,
+    pub group: u32,
+    members: Vec<u32>,
+    pub set: ActionProfileActionSet,
+}
+
+fn profile<'a>(session: &Session<'a>, id: u32) -> Result<&'a Profile> {
+    known(&session.pipeline.profiles, id, "action profile")
+}
+
+fn no_one_shots(session: &mut Session, id: u32, profile: &Profile) -> Result<()> {
+    match session.state.profiles.entry(id).or_default().one_shots {
+        0 => Ok(()),
+        _ => Err(invalid(format!("{} has sets of actions: they exclude members and groups", profile.name))),
+    }
+}
+
+pub fn write_member(session: &mut Session, kind: Type, given: &ActionProfileMember) -> Result<()> {
+    let (id, member) = (given.action_profile_id, given.member_id);
+    let profile = profile(session, id)?;
+    if member == 0 {
+        return Err(invalid("a member's id is not 0"));
+    }
+    no_one_shots(session, id, profile)?;
+    let number = profile.number;
+    if kind == Type::Delete {
+        session.done(Request::DeleteMember { profile: number, member })?;
+        session.state.profiles.entry(id).or_default().members.remove(&member);
+        return Ok(());
+    }
+    let action = given.action.as_ref().ok_or_else(|| invalid("a member without an action"))?;
+    let (call, _) = decode_action(&profile.actions, &profile.name, action)?;
+    if kind == Type::Modify {
+        return session.done(Request::ModifyMember { profile: number, member, call });
+    }
+    session.done(Request::InsertMember { profile: number, member, call })?;
+    session.state.profiles.entry(id).or_default().members.insert(member);
+    Ok(())
+}
+
+pub fn read_members(session: &mut Session, filter: &ActionProfileMember, found: &mut Found) -> Result<()> {
+    if filter.action_profile_id != 0 {
+        profile(session, filter.action_profile_id)?;
+    } else if filter.member_id != 0 {
+        return Err(invalid("a read of all action profiles takes no member's id"));
+    }
+    for (id, profile) in &session.pipeline.profiles {
+        if filter.action_profile_id != 0 && filter.action_profile_id != *id {
+            continue;
+        }
+        let members = match accepted(session.control.request(Request::Profile { profile: profile.number }))? {
+            Answer::Profile { members, .. } => members,
+            other => return Err(unexpected(&other)),
+        };
+        let written = session.state.profiles.entry(*id).or_default();
+        for (member_id, call) in members {
+            if written.members.contains(&member_id)
+                && (filter.member_id == 0 || filter.member_id == member_id)
+            {
+                let action = encode_action(&profile.actions, &call);
+                let member = ActionProfileMember { action_profile_id: *id, member_id, action };
+                found.push(Kind::ActionProfileMember(member))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How much a member weighs, and that it watches no port.
+fn weight(profile: &Profile, given: i32, watched: bool) -> Result<u32> {
+    if watched {
+        return Err(unimplemented("members that depend on a port"));
+    }
+    match (profile.weights, u32::try_from(given)) {
+        (true, Ok(weight @ 1..)) => Ok(weight),
+        (false, Ok(0)) => Ok(1),
+        _ => Err(invalid(format!("{}: a weight of {given}", profile.name))),
+    }
+}
+
+/// Of these weights, by the profile's own measure; `most`: none, if 0.
+fn fits(profile: &Profile, weights: &[u32], most: u32) -> Result<()> {
+    let sum: u64 = weights.iter().copied().map(u64::from).sum();
+    let size = if profile.by_weight { sum } else { weights.len() as u64 };
+    if sum > u64::from(MOST_IN_GROUP) || most != 0 && size > u64::from(most) {
+        return Err(exhausted(format!("{}: a group of size {size}", profile.name)));
+    }
+    Ok(())
+}
+
+pub fn write_group(session: &mut Session, kind: Type, given: &ActionProfileGroup) -> Result<()> {
+    let (id, group) = (given.action_profile_id, given.group_id);
+    let profile = profile(session, id)?;
+    if !profile.selector {
+        return Err(invalid(format!("{} has no selector, so no groups", profile.name)));
+    }
+    if group == 0 {
+        return Err(invalid("a group's id is not 0"));
+    }
+    no_one_shots(session, id, profile)?;
+    let known = session.state.profiles.entry(id).or_default().groups.get(&group);
+    match (kind, known) {
+        (Type::Insert, Some(_)) => return Err(already_exists(format!("{}: group {group}", profile.name))),
+        (Type::Modify | Type::Delete, None) => {
+            return Err(not_found(format!("{}: group {group}", profile.name)))
+        }
+        (Type::Modify, Some(known)) if known.max_size != given.max_size => {
+            return Err(invalid("the max_size of a group does not change"));
+        }
+        _ => {}
+    }
+    if kind == Type::Delete {
+        session.done(Request::DeleteGroup { profile: profile.number, group })?;
+        session.state.profiles.entry(id).or_default().groups.remove(&group);
+        return Ok(());
+    }
+    let members = members_of(profile, given)?;
+    session.done(Request::SetGroup { profile: profile.number, group, members })?;
+    session.state.profiles.entry(id).or_default().groups.insert(group, given.clone());
+    Ok(())
+}
+
+/// As often as they weigh.
+fn members_of(profile: &Profile, given: &ActionProfileGroup) -> Result<Vec<u32>> {
+    let most = u32::try_from(given.max_size).map_err(|_| invalid("a max_size below 0"))?;
+    if profile.most_in_group != 0 && !(1..=profile.most_in_group).contains(&most) {
+        return Err(invalid(format!("max_size is {most}: expected 1 to {}", profile.most_in_group)));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = given.members.iter().find(|member| !seen.insert(member.member_id)) {
+        return Err(invalid(format!("member {} twice", twice.member_id)));
+    }
+    use action_profile_group::member::WatchKind;
+    let weights = given.members.iter().map(|member| {
+        let watched = match &member.watch_kind {
+            Some(WatchKind::Watch(port)) => *port != 0,
+            Some(WatchKind::WatchPort(port)) => !port.is_empty(),
+            None => false,
+        };
+        weight(profile, member.weight, watched)
+    });
+    let weights = weights.collect::<Result<Vec<_>>>()?;
+    fits(profile, &weights, most)?;
+    let repeated = given.members.iter().zip(weights);
+    Ok(repeated.flat_map(|(member, weight)| std::iter::repeat_n(member.member_id, weight as usize)).collect())
+}
+
+pub fn read_groups(session: &mut Session, filter: &ActionProfileGroup, found: &mut Found) -> Result<()> {
+    if filter.action_profile_id != 0 {
+        profile(session, filter.action_profile_id)?;
+    } else if filter.group_id != 0 {
+        return Err(invalid("a read of all action profiles takes no group's id"));
+    }
+    for (id, written) in &session.state.profiles {
+        let wanted = filter.action_profile_id == 0 || filter.action_profile_id == *id;
+        for group in written.groups.values().filter(|_| wanted) {
+            if filter.group_id == 0 || filter.group_id == group.group_id {
+                found.push(Kind::ActionProfileGroup(group.clone()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Its members and its group, before the entry that names them.
+pub fn add_one_shot(
+    session: &mut Session,
+    id: u32,
+    profile: &Profile,
+    set: &ActionProfileActionSet,
+) -> Result<OneShot> {
+    let written = session.state.profiles.entry(id).or_default();
+    if !written.members.is_empty() || !written.groups.is_empty() {
+        return Err(invalid(format!("{} has members or groups: they exclude sets of actions", profile.name)));
+    }
+    if set.action_selection_mode() == ActionSelectionMode::Random {
+        return Err(unimplemented("members are chosen by hash"));
+    }
+    let by_weight = match set.size_semantics() {
+        SizeSemantics::DefaultSizeDeterminedByActionSelector => profile.by_weight,
+        SizeSemantics::SumOfWeights => true,
+        SizeSemantics::SumOfMembers => false,
+    };
+    use action_profile_action::WatchKind;
+    let mut calls = vec![];
+    let mut weights = vec![];
+    for one in &set.action_profile_actions {
+        let watched = match &one.watch_kind {
+            Some(WatchKind::Watch(port)) => *port != 0,
+            Some(WatchKind::WatchPort(port)) => !port.is_empty(),
+            None => false,
+        };
+        weights.push(weight(profile, one.weight, watched)?);
+        let action = one.action.as_ref().ok_or_else(|| invalid("a set with no action in it"))?;
+        calls.push(decode_action(&profile.actions, &profile.name, action)?.0);
+    }
+    fits(&Profile { by_weight, ..profile.clone() }, &weights, profile.most_in_group)?;
+    let first = written.last.checked_add(1).filter(|first| u32::MAX - first > MOST_IN_GROUP);
+    let first = first.ok_or_else(|| exhausted(format!("{}: too many sets of actions", profile.name)))?;
+    let members: Vec<u32> = (first..).take(calls.len()).collect();
+    written.last = first + members.len() as u32;
+    let mut one_shot = OneShot { profile: id, group: first, members: vec![], set: set.clone() };
+    let mut added = Ok(());
+    for (&member, call) in members.iter().zip(calls) {
+        added = session.done(Request::InsertMember { profile: profile.number, member, call });
+        if added.is_err() {
+            break;
+        }
+        one_shot.members.push(member);
+    }
+    let repeated = members
+        .iter()
+        .zip(weights)
+        .flat_map(|(member, weight)| std::iter::repeat_n(*member, weight as usize));
+    let group = Request::SetGroup { profile: profile.number, group: first, members: repeated.collect() };
+    if let Err(refused) = added.and_then(|()| session.done(group)) {
+        delete_members(session, profile, &one_shot)?;
+        return Err(refused);
+    }
+    session.state.profiles.entry(id).or_default().one_shots += 1;
+    Ok(one_shot)
+}
+
+fn delete_members(session: &mut Session, profile: &Profile, one_shot: &OneShot) -> Result<()> {
+    let delete =
+        |member: &u32| session.done(Request::DeleteMember { profile: profile.number, member: *member });
+    one_shot.members.iter().try_for_each(delete)
+}
+
+/// When no entry names it any longer.
+pub fn drop_one_shot(session: &mut Session, one_shot: OneShot) -> Result<()> {
+    let profile = profile(session, one_shot.profile)?;
+    session.done(Request::DeleteGroup { profile: profile.number, group: one_shot.group })?;
+    delete_members(session, profile, &one_shot)?;
+    let written = session.state.profiles.entry(one_shot.profile).or_default();
+    written.one_shots =
+        written.one_shots.checked_sub(1).ok_or_else(|| precondition("a set was dropped twice"))?;
+    Ok(())
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Multicast groups and clone sessions (section "PacketReplicationEngineEntry"). They are read as they were written.
+
+use std::collections::{BTreeMap, HashSet};
+
+use qbed_p4engine::control::{CloneSession, Replica, Request};
+
+use super::{Found, Session};
+use crate::bytestring::decode;
+use crate::proto::p4::v1::entity::Entity as Kind;
+use crate::proto::p4::v1::packet_replication_engine_entry::Type as Replication;
+use crate::proto::p4::v1::replica::PortKind;
+use crate::proto::p4::v1::update::Type;
+use crate::proto::p4::v1::{self, CloneSessionEntry, MulticastGroupEntry, PacketReplicationEngineEntry};
+use crate::refused::{already_exists, exhausted, invalid, not_found, unimplemented, Result};
+
+/// v1model's ports have nine bits, the last of which says that a packet is dropped.
+const PORT_BITS: u32 = 9;
+const DROP_PORT: u16 = 511;
+const MOST_METADATA: usize = 4096;
+
+fn replica(given: &v1::Replica) -> Result<Replica> {
+    if !given.backup_replicas.is_empty() {
+        return Err(unimplemented("backup replicas"));
+    }
+    let port = match &given.port_kind {
+        #[allow(deprecated)]
+        Some(PortKind::EgressPort(port)) => decode(&port.to_be_bytes(), PORT_BITS, "port")?,
+        Some(PortKind::Port(port)) => decode(port, PORT_BITS, "port")?,
+        None => return Err(invalid("a replica without a port")),
+    };
+    let port = port.iter().fold(0, |port, byte| port << 8 | u16::from(*byte));
+    if port == DROP_PORT {
+        return Err(invalid(format!("port {DROP_PORT} drops packets")));
+    }
+    let instance = given.instance.try_into().map_err(|_| invalid(format!("instance {}", given.instance)))?;
+    Ok(Replica { port, instance })
+}
+
+fn replicas(given: &[v1::Replica]) -> Result<Vec<Replica>> {
+    let replicas = given.iter().map(replica).collect::<Result<Vec<_>>>()?;
+    let mut seen = HashSet::new();
+    match replicas.iter().find(|one| !seen.insert((one.port, one.instance))) {
+        Some(Replica { port, instance }) => Err(invalid(format!("port {port}, instance {instance} twice"))),
+        None => Ok(replicas),
+    }
+}
+
+/// The engine's number for it; whether it is there is as the kind of update needs it.
+fn number<T>(kind: Type, id: u32, all: &BTreeMap<u32, T>, what: &str) -> Result<u16> {
+    let number = match u16::try_from(id) {
+        Ok(number @ 1..) => number,
+        _ => return Err(invalid(format!("{what} {id}: expected 1 to 65535"))),
+    };
+    match (kind, all.contains_key(&id)) {
+        (Type::Insert, true) => Err(already_exists(format!("{what} {id}"))),
+        (Type::Modify | Type::Delete, false) => Err(not_found(format!("{what} {id}"))),
+        _ => Ok(number),
+    }
+}
+
+pub fn write_group(session: &mut Session, kind: Type, given: &MulticastGroupEntry) -> Result<()> {
+    let id = given.multicast_group_id;
+    let group = number(kind, id, &session.state.multicast, "multicast group")?;
+    if kind == Type::Delete {
+        session.done(Request::SetMulticastGroup { group, replicas: None })?;
+        session.state.multicast.remove(&id);
+        return Ok(());
+    }
+    if given.metadata.len() > MOST_METADATA {
+        return Err(exhausted(format!("more than {MOST_METADATA} bytes of metadata")));
+    }
+    let replicas = Some(replicas(&given.replicas)?);
+    session.done(Request::SetMulticastGroup { group, replicas })?;
+    session.state.multicast.insert(id, given.clone());
+    Ok(())
+}
+
+pub fn write_clone(session: &mut Session, kind: Type, given: &CloneSessionEntry) -> Result<()> {
+    let id = given.session_id;
+    let number = number(kind, id, &session.state.clones, "clone session")?;
+    if kind == Type::Delete {
+        session.done(Request::SetCloneSession { session: number, clone: None })?;
+        session.state.clones.remove(&id);
+        return Ok(());
+    }
+    if given.class_of_service != 0 {
+        return Err(unimplemented("classes of service of clones"));
+    }
+    let bytes = given.packet_length_bytes;
+    let truncate_bytes = bytes.try_into().map_err(|_| invalid(format!("packet_length_bytes is {bytes}")))?;
+    let clone = Some(CloneSession { replicas: replicas(&given.replicas)?, truncate_bytes });
+    session.done(Request::SetCloneSession { session: number, clone })?;
+    session.state.clones.insert(id, given.clone());
+    Ok(())
+}
+
+fn entity(kind: Replication) -> Kind {
+    Kind::PacketReplicationEngineEntry(PacketReplicationEngineEntry { r#type: Some(kind) })
+}
+
+fn wanted<T>(all: &BTreeMap<u32, T>, id: u32, what: &str) -> Result<()> {
+    match id != 0 && !all.contains_key(&id) {
+        true => Err(not_found(format!("{what} {id}"))),
+        false => Ok(()),
+    }
+}
+
+pub fn read_groups(session: &mut Session, filter: &MulticastGroupEntry, found: &mut Found) -> Result<()> {
+    let (all, wanted_id) = (&session.state.multicast, filter.multicast_group_id);
+    wanted(all, wanted_id, "multicast group")?;
+    let mut groups = all.iter().filter(|(id, _)| wanted_id == 0 || wanted_id == **id);
+    groups.try_for_each(|(_, group)| found.push(entity(Replication::MulticastGroupEntry(group.clone()))))
+}
+
+pub fn read_clones(session: &mut Session, filter: &CloneSessionEntry, found: &mut Found) -> Result<()> {
+    let (all, wanted_id) = (&session.state.clones, filter.session_id);
+    wanted(all, wanted_id, "clone session")?;
+    let mut clones = all.iter().filter(|(id, _)| wanted_id == 0 || wanted_id == **id);
+    clones.try_for_each(|(_, clone)| found.push(entity(Replication::CloneSessionEntry(clone.clone()))))
+}

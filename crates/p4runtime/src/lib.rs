@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A P4Runtime server over the P4 engine: what controllers talk to (docs/p4runtime.md).
+//!
+//! ```text
+//! controllers --gRPC--> service --> arbitration      who may write
+//!                               --> pipeline         ids of P4Info <-> numbers of the program
+//!                               --> device           entities <-> the engine's control requests
+//!                               --> control          the engine, wherever it is
+//! ```
+#![forbid(unsafe_code)]
+
+mod arbitration;
+mod bytestring;
+mod control;
+mod data;
+mod device;
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+#[path = "../examples/loopback/switch.rs"]
+mod loopback;
+mod matches;
+mod packets;
+mod pipeline;
+mod refused;
+mod service;
+#[cfg(test)]
+mod testing;
+
+use std::io;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::Server;
+
+pub use control::{Control, Event};
+use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
+
+/// P4Runtime's messages, generated.
+pub mod proto {
+    pub mod p4 {
+        pub mod v1 {
+            #![allow(clippy::all, clippy::too_many_lines)]
+            tonic::include_proto!("p4.v1");
+        }
+        pub mod config {
+            pub mod v1 {
+                #![allow(clippy::all, clippy::too_many_lines)]
+                tonic::include_proto!("p4.config.v1");
+            }
+        }
+    }
+    pub mod google {
+        pub mod rpc {
+            #![allow(clippy::all, clippy::too_many_lines)]
+            tonic::include_proto!("google.rpc");
+        }
+    }
+}
+
+/// Of a request: a device configuration is some megabytes.
+const MOST_REQUEST_BYTES: usize = 64 << 20;
+/// A controller that is gone without a word is noticed.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Serves controllers of this machine until the switch sends no more events. Nobody is asked who they are, so no other
+/// machine is let in.
+pub fn serve(
+    listener: TcpListener,
+    device_id: u64,
+    control: Box<dyn Control>,
+    events: mpsc::Receiver<Event>,
+) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        let why =
+            format!("P4Runtime on {address}: expected a loopback address, as it asks nobody who they are");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if device_id == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "P4Runtime's device ids begin with 1"));
+    }
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    runtime.block_on(async {
+        let incoming =
+            TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
+        let service = service::Service::new(device_id, control);
+        let calls = P4RuntimeServer::new(service.clone()).max_decoding_message_size(MOST_REQUEST_BYTES);
+        Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .add_service(calls)
+            .serve_with_incoming_shutdown(incoming, service.bring(events))
+            .await
+            .map_err(io::Error::other)
+    })
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Match keys: P4Runtime leaves out what may be anything, the engine has a `Match` for each field (section "Match Format").
+
+use qbed_p4engine::program::{Match, MatchKind};
+
+use crate::bytestring::{bytes_of, decode, encode, ones};
+use crate::proto::p4::v1::field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary};
+use crate::proto::p4::v1::FieldMatch;
+use crate::refused::{invalid, Result};
+
+/// A field of a table's key (or of a value set).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyField {
+    pub id: u32,
+    pub name: String,
+    pub kind: MatchKind,
+    pub width: u32,
+    /// An optional match that is a ternary one in the program, of all bits or none: so p4c has them in BMv2's JSON.
+    pub optional_as_ternary: bool,
+}
+
+impl KeyField {
+    fn anything(&self) -> Result<Match> {
+        let zeros = vec![0; bytes_of(self.width)];
+        Ok(match self.kind {
+            MatchKind::Exact => return Err(invalid(format!("{}: an exact match needs a value", self.name))),
+            MatchKind::Lpm => Match::Lpm { value: zeros, length: 0 },
+            MatchKind::Ternary => Match::Ternary { mask: zeros.clone(), value: zeros },
+            MatchKind::Range => Match::Range { low: zeros, high: ones(self.width) },
+            MatchKind::Optional => self.optional(None),
+        })
+    }
+
+    fn optional(&self, value: Option<Vec<u8>>) -> Match {
+        let zeros = vec![0; bytes_of(self.width)];
+        match value {
+            value if !self.optional_as_ternary => Match::Optional(value),
+            Some(value) => Match::Ternary { value, mask: ones(self.width) },
+            None => Match::Ternary { value: zeros.clone(), mask: zeros },
+        }
+    }
+
+    fn decode(&self, given: &FieldMatchType) -> Result<Match> {
+        let of = |value: &[u8]| decode(value, self.width, &self.name);
+        let refuse = |why: &str| Err(invalid(format!("{}: {why}", self.name)));
+        let found = match (self.kind, given) {
+            (MatchKind::Exact, FieldMatchType::Exact(Exact { value })) => {
+                return Ok(Match::Exact(of(value)?))
+            }
+            (MatchKind::Lpm, FieldMatchType::Lpm(Lpm { value, prefix_len })) => {
+                let length = u16::try_from(*prefix_len).unwrap_or(u16::MAX);
+                if u32::from(length) > self.width {
+                    return refuse(&format!("a prefix of {prefix_len} of {} bits", self.width));
+                }
+                Match::Lpm { value: of(value)?, length }
+            }
+            (MatchKind::Ternary, FieldMatchType::Ternary(Ternary { value, mask })) => {
+                Match::Ternary { value: of(value)?, mask: of(mask)? }
+            }
+            (MatchKind::Range, FieldMatchType::Range(Range { low, high })) => {
+                Match::Range { low: of(low)?, high: of(high)? }
+            }
+            (MatchKind::Optional, FieldMatchType::Optional(Optional { value })) => {
+                self.optional(Some(of(value)?))
+            }
+            _ => return refuse(&format!("expected a match of kind {:?}", self.kind)),
+        };
+        if found == self.anything()? {
+            return refuse("a match of anything is to be left out");
+        }
+        match &found {
+            Match::Range { low, high } if low > high => refuse("the range ends before it begins"),
+            Match::Lpm { value, length } if !fits(value, &prefix_mask(self.width, *length)) => {
+                refuse("bits are set behind the prefix")
+            }
+            Match::Ternary { value, mask } if !fits(value, mask) => {
+                refuse("bits are set that the mask leaves out")
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn encode(&self, of: &Match) -> Option<FieldMatch> {
+        if self.anything().is_ok_and(|anything| anything == *of) {
+            return None;
+        }
+        let field_match_type = match of {
+            Match::Exact(value) => FieldMatchType::Exact(Exact { value: encode(value) }),
+            Match::Lpm { value, length } => {
+                FieldMatchType::Lpm(Lpm { value: encode(value), prefix_len: i32::from(*length) })
+            }
+            Match::Ternary { value, .. } if self.optional_as_ternary => {
+                FieldMatchType::Optional(Optional { value: encode(value) })
+            }
+            Match::Ternary { value, mask } => {
+                FieldMatchType::Ternary(Ternary { value: encode(value), mask: encode(mask) })
+            }
+            Match::Range { low, high } => {
+                FieldMatchType::Range(Range { low: encode(low), high: encode(high) })
+            }
+            Match::Optional(value) => FieldMatchType::Optional(Optional { value: encode(value.as_ref()?) }),
+        };
+        Some(FieldMatch { field_id: self.id, field_match_type: Some(field_match_type) })
+    }
+}
+
+/// The engine's key, in the order of its fields.
+pub fn decode_key(fields: &[KeyField], given: &[FieldMatch], of: &str) -> Result<Vec<Match>> {
+    for (index, one) in given.iter().enumerate() {
+        let id = one.field_id;
+        if !fields.iter().any(|field| field.id == id) {
+            return Err(invalid(format!("{of} has no match field {id}")));
+        }
+        if given[..index].iter().any(|other| other.field_id == id) {
+            return Err(invalid(format!("{of}: match field {id} twice")));
+        }
+    }
+    let one = |field: &KeyField| match given.iter().find(|one| one.field_id == field.id) {
+        None => field.anything(),
+        Some(FieldMatch { field_match_type: Some(one), .. }) => field.decode(one),
+        Some(_) => Err(invalid(format!("{}: a match without a value", field.name))),
+    };
+    fields.iter().map(one).collect()
+}
+
+pub fn encode_key(fields: &[KeyField], key: &[Match]) -> Vec<FieldMatch> {
+    fields.iter().zip(key).filter_map(|(field, one)| field.encode(one)).collect()
+}
+
+fn fits(value: &[u8], mask: &[u8]) -> bool {
+    value.iter().zip(mask).all(|(value, mask)| value & !mask == 0)
+}
+
+/// The first `length` of `width` bits.
+fn prefix_mask(width: u32, length: u16) -> Vec<u8> {
+    let rest = width.saturating_sub(u32::from(length));
+    let mut mask = ones(width);
+    let whole = (rest / 8) as usize;
+    let bytes = mask.len();
+    mask[bytes - whole..].fill(0);
+    if rest % 8 != 0 {
+        mask[bytes - whole - 1] &= 0xff << (rest % 8);
+    }
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    fn field(kind: MatchKind, width: u32) -> KeyField {
+        KeyField { id: 7, name: "hdr.x.y".into(), kind, width, optional_as_ternary: false }
+    }
+
+    fn given(one: FieldMatchType) -> Vec<FieldMatch> {
+        vec![FieldMatch { field_id: 7, field_match_type: Some(one) }]
+    }
+
+    fn lpm(value: &[u8], prefix_len: i32) -> FieldMatchType {
+        FieldMatchType::Lpm(Lpm { value: value.to_vec(), prefix_len })
+    }
+
+    fn ternary(value: &[u8], mask: &[u8]) -> FieldMatchType {
+        FieldMatchType::Ternary(Ternary { value: value.to_vec(), mask: mask.to_vec() })
+    }
+
+    fn range(low: &[u8], high: &[u8]) -> FieldMatchType {
+        FieldMatchType::Range(Range { low: low.to_vec(), high: high.to_vec() })
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (kind, width, one, engine) in [
+            (MatchKind::Exact, 9, FieldMatchType::Exact(Exact { value: vec![5] }), Match::Exact(vec![0, 5])),
+            (MatchKind::Lpm, 32, lpm(&[10, 0, 0, 0], 8), Match::Lpm { value: vec![10, 0, 0, 0], length: 8 }),
+            (MatchKind::Lpm, 12, lpm(&[0x0a, 0xb0], 8), Match::Lpm { value: vec![0x0a, 0xb0], length: 8 }),
+            (
+                MatchKind::Ternary,
+                16,
+                ternary(&[4], &[0xff]),
+                Match::Ternary { value: vec![0, 4], mask: vec![0, 0xff] },
+            ),
+            (
+                MatchKind::Range,
+                12,
+                range(&[0], &[0xf, 0xfe]),
+                Match::Range { low: vec![0, 0], high: vec![0xf, 0xfe] },
+            ),
+            (
+                MatchKind::Optional,
+                8,
+                FieldMatchType::Optional(Optional { value: vec![0] }),
+                Match::Optional(Some(vec![0])),
+            ),
+        ] {
+            let fields = [field(kind, width)];
+            let written = given(one);
+            assert_eq!(decode_key(&fields, &written, "t").unwrap(), std::slice::from_ref(&engine));
+            assert_eq!(encode_key(&fields, &[engine]), written);
+        }
+    }
+
+    #[test]
+    fn optional_matches_may_be_ternary_ones() {
+        let fields = [KeyField { optional_as_ternary: true, ..field(MatchKind::Optional, 12) }];
+        let written = given(FieldMatchType::Optional(Optional { value: vec![0] }));
+        let engine = decode_key(&fields, &written, "t").unwrap();
+        assert_eq!(engine, [Match::Ternary { value: vec![0, 0], mask: vec![0xf, 0xff] }]);
+        assert_eq!(encode_key(&fields, &engine), written);
+        let anything = decode_key(&fields, &[], "t").unwrap();
+        assert_eq!(anything, [Match::Ternary { value: vec![0, 0], mask: vec![0, 0] }]);
+        assert_eq!(encode_key(&fields, &anything), []);
+    }
+
+    #[test]
+    fn anything_is_left_out() {
+        for kind in [MatchKind::Lpm, MatchKind::Ternary, MatchKind::Range, MatchKind::Optional] {
+            let fields = [field(kind, 12)];
+            let engine = decode_key(&fields, &[], "t").unwrap();
+            assert_eq!(encode_key(&fields, &engine), [], "{kind:?}");
+        }
+        assert_eq!(
+            decode_key(&[field(MatchKind::Exact, 12)], &[], "t").unwrap_err().code,
+            Code::InvalidArgument
+        );
+    }
+
+    #[test]
+    fn bad_matches_are_refused() {
+        for (kind, one, why) in [
+            (MatchKind::Lpm, lpm(&[0], 0), "a match of anything"),
+            (MatchKind::Lpm, lpm(&[0], -1), "a prefix of -1 of 12 bits"),
+            (MatchKind::Lpm, lpm(&[0], 13), "a prefix of 13 of 12 bits"),
+            (MatchKind::Lpm, lpm(&[1], 11), "bits are set behind the prefix"),
+            (MatchKind::Ternary, ternary(&[0], &[0]), "a match of anything"),
+            (MatchKind::Ternary, ternary(&[3], &[1]), "bits are set that the mask leaves out"),
+            (MatchKind::Range, range(&[0], &[0xf, 0xff]), "a match of anything"),
+            (MatchKind::Range, range(&[2], &[1]), "the range ends before it begins"),
+            (MatchKind::Optional, lpm(&[1], 12), "expected a match of kind Optional"),
+        ] {
+            let refused = decode_key(&[field(kind, 12)], &given(one), "t").unwrap_err();
+            assert_eq!(refused.code, Code::InvalidArgument);
+            assert!(refused.message.contains(why), "{}", refused.message);
+        }
+        let twice = [given(lpm(&[8], 9)), given(lpm(&[8], 9))].concat();
+        assert_eq!(
+            decode_key(&[field(MatchKind::Lpm, 12)], &twice, "t").unwrap_err().message,
+            "t: match field 7 twice"
+        );
+        let long = given(FieldMatchType::Exact(Exact { value: vec![0x10, 0] }));
+        assert_eq!(
+            decode_key(&[field(MatchKind::Exact, 12)], &long, "t").unwrap_err().code,
+            Code::OutOfRange
+        );
+    }
+}

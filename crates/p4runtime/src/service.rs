@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The six calls of P4Runtime, over one device and its controllers.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use prost::Message;
+use tokio::sync::{mpsc, Notify};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+
+use crate::arbitration::{Clients, StreamId, MOST_QUEUED};
+use crate::control::{Control, Event};
+use crate::device::{Device, Found};
+use crate::packets;
+use crate::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use crate::proto::p4::v1::p4_runtime_server::P4Runtime;
+use crate::proto::p4::v1::stream_error::Details;
+use crate::proto::p4::v1::stream_message_request::Update as Received;
+use crate::proto::p4::v1::stream_message_response::Update as Told;
+use crate::proto::p4::v1::write_request::Atomicity;
+use crate::proto::p4::v1::{
+    CapabilitiesRequest, CapabilitiesResponse, DigestListAckError, ForwardingPipelineConfig,
+    GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse, IdleTimeoutNotification,
+    PacketOutError, ReadRequest, ReadResponse, SetForwardingPipelineConfigRequest,
+    SetForwardingPipelineConfigResponse, StreamError, StreamMessageRequest, StreamMessageResponse,
+    StreamOtherError, WriteRequest, WriteResponse,
+};
+use crate::refused::{batch_status, denied, invalid, unimplemented, Refused, Result};
+
+/// Of the specification (p4lang/p4runtime) that this server follows.
+pub const API_VERSION: &str = "1.5.0";
+/// Messages of a read are cut here: clients take 4 MiB at most, unless told otherwise.
+const READ_BYTES: usize = 1 << 20;
+const IDLE_SCAN: Duration = Duration::from_millis(100);
+/// In one notification.
+const MOST_IDLE: u32 = 1024;
+
+pub fn since_epoch_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// One for all calls: requests are carried out one after the other, each whole.
+#[derive(Clone)]
+pub struct Service {
+    shared: Arc<Mutex<Shared>>,
+    /// A pipeline has come.
+    changed: Arc<Notify>,
+}
+
+struct Shared {
+    device: Device,
+    clients: Clients,
+}
+
+impl Service {
+    pub fn new(device_id: u64, control: Box<dyn Control>) -> Service {
+        let shared = Shared { device: Device::new(control), clients: Clients::new(device_id) };
+        Service { shared: Arc::new(Mutex::new(shared)), changed: Arc::default() }
+    }
+
+    /// A panic elsewhere leaves what it was about half done; the rest goes on.
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The status of the batch, unless all of it was done.
+    pub fn handle_write(&self, request: &WriteRequest) -> Result<Option<Status>> {
+        let Shared { device, clients } = &mut *self.shared();
+        clients.check(request.device_id, &request.role, request.election_id.as_ref())?;
+        device.ready()?;
+        if request.atomicity() != Atomicity::ContinueOnError {
+            return Err(unimplemented("batches are carried out update by update (CONTINUE_ON_ERROR)"));
+        }
+        let results: Vec<Result<()>> = request.updates.iter().map(|update| device.write(update)).collect();
+        Ok(batch_status("updates", &results))
+    }
+
+    /// What was found, and the status at the end.
+    pub fn handle_read(&self, request: &ReadRequest) -> Result<(Found, Option<Status>)> {
+        let Shared { device, clients } = &mut *self.shared();
+        clients.device(request.device_id)?;
+        device.ready()?;
+        let mut found = Found::default();
+        let results: Vec<Result<()>> =
+            request.entities.iter().map(|entity| device.read(entity, &mut found)).collect();
+        Ok((found, batch_status("entities", &results)))
+    }
+
+    pub fn handle_set(&self, request: SetForwardingPipelineConfigRequest) -> Result<()> {
+        let Shared { device, clients } = &mut *self.shared();
+        clients.check(request.device_id, &request.role, request.election_id.as_ref())?;
+        let configured = device.configure(request.action(), request.config);
+        self.changed.notify_one();
+        configured
+    }
+
+    fn config(
+        &self,
+        request: GetForwardingPipelineConfigRequest,
+    ) -> Result<Option<ForwardingPipelineConfig>> {
+        let shared = self.shared();
+        shared.clients.device(request.device_id)?;
+        let Some(config) = shared.device.config() else { return Ok(None) };
+        let (p4info, device_config) = match request.response_type() {
+            ResponseType::All => (true, true),
+            ResponseType::CookieOnly => (false, false),
+            ResponseType::P4infoAndCookie => (true, false),
+            ResponseType::DeviceConfigAndCookie => (false, true),
+        };
+        Ok(Some(ForwardingPipelineConfig {
+            p4info: config.p4info.clone().filter(|_| p4info),
+            p4_device_config: if device_config { config.p4_device_config.clone() } else { vec![] },
+            cookie: config.cookie,
+        }))
+    }
+
+    /// A message of a controller's stream; an error ends the stream.
+    pub fn handle_message(&self, id: StreamId, message: StreamMessageRequest) -> Result<()> {
+        let Shared { device, clients } = &mut *self.shared();
+        let primary = clients.is_primary(id);
+        let (done, details) = match message.update {
+            Some(Received::Arbitration(update)) => return clients.arbitrate(id, &update),
+            Some(Received::Packet(packet)) => {
+                let done = match (primary, device.pipeline()) {
+                    (false, _) => Err(denied("not the primary controller")),
+                    (true, None) => Err(invalid("there is no pipeline yet")),
+                    (true, Some(pipeline)) => packets::packet_out(&pipeline.packet_out, &packet),
+                };
+                let done = done.and_then(|bytes| device.inject(&bytes));
+                (done, Details::PacketOut(PacketOutError { packet_out: Some(packet) }))
+            }
+            Some(Received::DigestAck(ack)) => {
+                let done = match (primary, device.digests()) {
+                    (false, _) => Err(denied("not the primary controller")),
+                    (true, None) => Err(invalid("there is no pipeline yet")),
+                    (true, Some((pipeline, digests))) => digests.acknowledge(pipeline, &ack),
+                };
+                (done, Details::DigestListAck(DigestListAckError { digest_list_ack: Some(ack) }))
+            }
+            Some(Received::Other(other)) => {
+                let details = Details::Other(StreamOtherError { other: Some(other) });
+                (Err(unimplemented("messages of other kinds")), details)
+            }
+            None => {
+                let details = Details::Other(StreamOtherError::default());
+                (Err(invalid("a message without contents")), details)
+            }
+        };
+        if let Err(Refused { code, message }) = done {
+            let error = StreamError {
+                canonical_code: code as i32,
+                message,
+                details: Some(details),
+                ..Default::default()
+            };
+            clients.send(id, Told::Error(error));
+        }
+        Ok(())
+    }
+
+    /// From the switch to the primary controllers.
+    pub fn handle_event(&self, event: Event, now: Instant) {
+        let Shared { device, clients } = &mut *self.shared();
+        let told = match event {
+            Event::PacketIn(packet) => {
+                let pipeline = device.pipeline();
+                pipeline
+                    .and_then(|pipeline| packets::packet_in(&pipeline.packet_in, &packet))
+                    .map(Told::Packet)
+            }
+            Event::Digest { id, values } => {
+                let digests = device.digests();
+                digests
+                    .and_then(|(pipeline, digests)| digests.add(pipeline, id, values, now))
+                    .map(Told::Digest)
+            }
+        };
+        if let Some(told) = told {
+            clients.send_primaries(&told);
+        }
+    }
+
+    pub fn tell_digests(&self, now: Instant) {
+        let Shared { device, clients } = &mut *self.shared();
+        if let Some((pipeline, digests)) = device.digests() {
+            for list in digests.due(pipeline, now) {
+                clients.send_primaries(&Told::Digest(list));
+            }
+        }
+    }
+
+    pub fn tell_idle(&self) {
+        let Shared { device, clients } = &mut *self.shared();
+        match device.idle(MOST_IDLE) {
+            Ok(table_entry) if !table_entry.is_empty() => {
+                let notification = IdleTimeoutNotification { table_entry, timestamp: since_epoch_ns() };
+                clients.send_primaries(&Told::IdleTimeoutNotification(notification));
+            }
+            // A pipeline that waits for its COMMIT tells of nothing.
+            _ => {}
+        }
+    }
+
+    fn has_idle_timeouts(&self) -> bool {
+        let shared = self.shared();
+        shared
+            .device
+            .pipeline()
+            .is_some_and(|pipeline| pipeline.tables.values().any(|table| table.idle_timeout))
+    }
+
+    /// Brings what the switch tells to the controllers, until the switch is gone.
+    pub async fn bring(self, mut events: mpsc::Receiver<Event>) {
+        let mut scan = tokio::time::interval(IDLE_SCAN);
+        scan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let due = self.shared().device.digests().and_then(|(_, digests)| digests.next());
+            let wait = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into());
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(event) => self.handle_event(event, Instant::now()),
+                    None => return,
+                },
+                () = wait, if due.is_some() => self.tell_digests(Instant::now()),
+                _ = scan.tick(), if self.has_idle_timeouts() => self.tell_idle(),
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    pub fn connect(&self, outgoing: crate::arbitration::Outgoing, lost: Arc<Notify>) -> Result<StreamId> {
+        self.shared().clients.connect(outgoing, lost)
+    }
+
+    pub fn disconnect(&self, id: StreamId) {
+        self.shared().clients.disconnect(id);
+    }
+}
+
+/// In messages that any client takes.
+fn messages(found: Found) -> Vec<ReadResponse> {
+    let mut messages = vec![];
+    let (mut entities, mut bytes) = (vec![], 0);
+    for entity in found.into_entities() {
+        bytes += entity.encoded_len();
+        entities.push(entity);
+        if bytes >= READ_BYTES {
+            messages.push(ReadResponse { entities: std::mem::take(&mut entities) });
+            bytes = 0;
+        }
+    }
+    if !entities.is_empty() {
+        messages.push(ReadResponse { entities });
+    }
+    messages
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = std::result::Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl P4Runtime for Service {
+    type ReadStream = Answers<ReadResponse>;
+    type StreamChannelStream = ReceiverStream<std::result::Result<StreamMessageResponse, Status>>;
+
+    async fn write(
+        &self,
+        request: Request<WriteRequest>,
+    ) -> std::result::Result<Response<WriteResponse>, Status> {
+        match self.handle_write(request.get_ref())? {
+            None => Ok(Response::new(WriteResponse {})),
+            Some(status) => Err(status),
+        }
+    }
+
+    async fn read(
+        &self,
+        request: Request<ReadRequest>,
+    ) -> std::result::Result<Response<Self::ReadStream>, Status> {
+        let (found, status) = self.handle_read(request.get_ref())?;
+        let answers = messages(found).into_iter().map(Ok).chain(status.map(Err));
+        Ok(Response::new(Box::pin(tokio_stream::iter(answers))))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<SetForwardingPipelineConfigRequest>,
+    ) -> std::result::Result<Response<SetForwardingPipelineConfigResponse>, Status> {
+        self.handle_set(request.into_inner())?;
+        Ok(Response::new(SetForwardingPipelineConfigResponse {}))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        request: Request<GetForwardingPipelineConfigRequest>,
+    ) -> std::result::Result<Response<GetForwardingPipelineConfigResponse>, Status> {
+        let config = self.config(request.into_inner())?;
+        Ok(Response::new(GetForwardingPipelineConfigResponse { config }))
+    }
+
+    async fn stream_channel(
+        &self,
+        request: Request<tonic::Streaming<StreamMessageRequest>>,
+    ) -> std::result::Result<Response<Self::StreamChannelStream>, Status> {
+        let (outgoing, told) = mpsc::channel(MOST_QUEUED);
+        let lost = Arc::new(Notify::new());
+        let id = self.connect(outgoing.clone(), lost.clone())?;
+        let mut received = request.into_inner();
+        let service = self.clone();
+        tokio::spawn(async move {
+            let ended = loop {
+                let message = tokio::select! {
+                    message = received.message() => message,
+                    () = lost.notified() => break Some(Status::resource_exhausted("this controller does not read")),
+                };
+                let Ok(Some(message)) = message else { break None };
+                if let Err(refused) = service.handle_message(id, message) {
+                    break Some(refused.into());
+                }
+            };
+            service.disconnect(id);
+            if let Some(status) = ended {
+                let _ = outgoing.try_send(Err(status)); // the stream ends in any case
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(told)))
+    }
+
+    async fn capabilities(
+        &self,
+        request: Request<CapabilitiesRequest>,
+    ) -> std::result::Result<Response<CapabilitiesResponse>, Status> {
+        match request.get_ref().device_id {
+            0 => {}
+            device_id => self.shared().clients.device(device_id)?,
+        }
+        Ok(Response::new(CapabilitiesResponse {
+            p4runtime_api_version: API_VERSION.into(),
+            experimental: None,
+        }))
+    }
+}
