@@ -267,11 +267,11 @@ impl<'a, S: Shell> Run<'a, S> {
         let Some(table) = state.tables.get_mut(usize::from(table)) else { return NOWHERE };
         let found = table.find(&self.context.area, &mut state.keys);
         table.last = found;
-        if let Some(found) = found {
+        if let Some(found) = found.filter(|_| table.watched) {
             hit(table, found, &state.meters, state.now_us, self.context);
         }
         let reaction = match found {
-            Some(found) => table.slots.get(found as usize).map(|slot| &slot.reaction),
+            Some(found) => table.reactions.get(found as usize),
             None => table.default.as_ref(),
         };
         let profile = state.profiles.get(usize::from(table.profile));
@@ -293,9 +293,7 @@ impl<'a, S: Shell> Run<'a, S> {
         let position = table.position(call.action);
         self.back = table.next(Some(position), found.is_some());
         self.reason = table.drops + position as u32;
-        if let Some(arguments) = state.arguments.get_mut(..call.arguments.len()) {
-            arguments.copy_from_slice(&call.arguments);
-        }
+        call.arguments.pass(&mut state.arguments);
         call.begin
     }
 }

@@ -14,7 +14,7 @@ use crate::key::KEY_WORDS;
 use crate::meter::Meter;
 use crate::packet::Unfit;
 use crate::program::{ActionCall, Program};
-use crate::table::{Call, Table};
+use crate::table::{Call, Table, FEW};
 
 /// So many registers a program may have.
 pub(crate) const REGISTERS: usize = 1024;
@@ -180,7 +180,7 @@ impl State {
             now_us: 0,
             registers: registers(),
             wide: alloc::vec![0; usize::from(program.wide_registers) * usize::from(program.wide_limbs)],
-            arguments: alloc::vec![0; arguments.max().unwrap_or(0)],
+            arguments: alloc::vec![0; arguments.max().unwrap_or(0).max(FEW)],
             keys: alloc::vec![0; 2 * KEY_WORDS],
             buffer: Vec::with_capacity(buffer),
         })

@@ -19,8 +19,38 @@ use crate::wordmap::WordMap;
 pub(crate) struct Call {
     pub action: ActionId,
     pub begin: Pc,
-    /// One number a parameter; of a wide one the place of its limbs, which follow.
-    pub arguments: Box<[u64]>,
+    pub arguments: Arguments,
+}
+
+/// One number a parameter; of a wide one the place of its limbs, which follow. Few lie where the call does.
+#[derive(Debug, Clone)]
+pub(crate) enum Arguments {
+    Few([u64; FEW]),
+    Many(Box<[u64]>),
+}
+
+pub(crate) const FEW: usize = 2;
+
+impl Arguments {
+    /// Into where the action finds them, which has room for all that any action has, and for `FEW`.
+    #[inline(always)]
+    pub fn pass(&self, to: &mut [u64]) {
+        match self {
+            Arguments::Few(few) => to.first_chunk_mut().into_iter().for_each(|to| *to = *few),
+            Arguments::Many(many) => to.iter_mut().zip(many).for_each(|(to, from)| *to = *from),
+        }
+    }
+}
+
+impl From<Vec<u64>> for Arguments {
+    fn from(numbers: Vec<u64>) -> Arguments {
+        match *numbers {
+            [] => Arguments::Few([0, 0]),
+            [first] => Arguments::Few([first, 0]),
+            [first, second] => Arguments::Few([first, second]),
+            _ => Arguments::Many(numbers.into_boxed_slice()),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -30,10 +60,9 @@ pub(crate) enum Reaction {
     Group(u32),
 }
 
-/// What a hit touches.
-#[derive(Debug, Clone)]
+/// What a hit changes, if its table counts, measures or watches.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Slot {
-    pub reaction: Reaction,
     pub count: Count,
     pub meter: Option<Meter>,
     /// None: never, and its time-out counts from the first time that somebody asks.
@@ -66,6 +95,8 @@ enum Search {
 pub(crate) struct Table {
     pub layout: Layout,
     search: Search,
+    /// By entry, apart from the slots: of most tables a packet touches nothing else.
+    pub reactions: Vec<Reaction>,
     pub slots: Vec<Slot>,
     records: Vec<Option<Record>>,
     unused: Vec<u32>,
@@ -78,6 +109,8 @@ pub(crate) struct Table {
     pub profile: u16,
     pub counted: bool,
     pub timed: bool,
+    /// A hit changes its slot.
+    pub watched: bool,
     pub meter: Option<u16>,
     /// The first of its actions' reasons to drop.
     pub drops: u32,
@@ -101,6 +134,7 @@ impl Table {
         Table {
             layout,
             search,
+            reactions: Vec::new(),
             slots: Vec::new(),
             records: Vec::new(),
             unused: Vec::new(),
@@ -113,6 +147,7 @@ impl Table {
             profile: table.profile.unwrap_or(u16::MAX),
             counted: table.counter.is_some(),
             timed: table.idle_timeout,
+            watched: table.counter.is_some() || table.idle_timeout || table.meter.is_some(),
             meter: table.meter,
             drops,
             last: None,
@@ -202,11 +237,11 @@ impl Table {
             let text = format!("the table is full: {} entries", self.max_size);
             return Err((Refusal::ResourceExhausted, text));
         }
-        let slot = Slot { reaction, count: Count::default(), meter: None, last_hit_us: None, told: false };
         let number = match self.unused.pop() {
             Some(number) => number,
             None => {
-                self.slots.push(slot.clone());
+                self.slots.push(Slot::default());
+                self.reactions.push(reaction.clone());
                 self.records.push(None);
                 self.slots.len() as u32 - 1
             }
@@ -216,13 +251,18 @@ impl Table {
         self.order.insert(self.sequence, number);
         let entry = Entry { matches: encoded.matches.clone(), ..entry.clone() };
         let record = Record { entry, encoded, sequence: self.sequence };
-        if let (Some(place), Some(records)) =
-            (self.slots.get_mut(number as usize), self.records.get_mut(number as usize))
-        {
-            *place = slot;
-            *records = Some(record);
+        self.put(number, reaction);
+        self.slots.get_mut(number as usize).into_iter().for_each(|slot| *slot = Slot::default());
+        if let Some(place) = self.records.get_mut(number as usize) {
+            *place = Some(record);
         }
         Ok(())
+    }
+
+    fn put(&mut self, number: u32, reaction: Reaction) {
+        if let Some(place) = self.reactions.get_mut(number as usize) {
+            *place = reaction;
+        }
     }
 
     fn index(&mut self, encoded: &Encoded, priority: u32, number: u32) {
@@ -244,10 +284,10 @@ impl Table {
     }
 
     pub fn modify(&mut self, entry: &Entry, reaction: Reaction) -> Result<(), Refused> {
-        let number = self.entry(&entry.matches, entry.priority)? as usize;
-        if let (Some(slot), Some(Some(record))) = (self.slots.get_mut(number), self.records.get_mut(number)) {
-            slot.reaction = reaction;
-            slot.told = false;
+        let number = self.entry(&entry.matches, entry.priority)?;
+        self.put(number, reaction);
+        self.slots.get_mut(number as usize).into_iter().for_each(|slot| slot.told = false);
+        if let Some(Some(record)) = self.records.get_mut(number as usize) {
             record.entry.target = entry.target.clone();
             record.entry.idle_us = entry.idle_us;
         }
@@ -355,5 +395,5 @@ pub(crate) fn call(program: &Program, call: &ActionCall) -> Result<Call, Refused
         }
     }
     numbers.append(&mut limbs);
-    Ok(Call { action: call.action, begin: action.begin, arguments: numbers.into_boxed_slice() })
+    Ok(Call { action: call.action, begin: action.begin, arguments: numbers.into() })
 }
