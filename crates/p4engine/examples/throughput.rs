@@ -15,7 +15,9 @@ use qbed_p4engine::packet::Forward;
 use qbed_p4engine::program::*;
 use qbed_p4engine::Engine;
 
-const PACKETS: u32 = 2_000_000;
+/// A round; the best of several counts, since other programs run too.
+const PACKETS: u32 = 250_000;
+const ROUNDS: u32 = 8;
 const IPV4: [u32; 12] = [4, 4, 8, 16, 16, 3, 13, 8, 8, 16, 32, 32];
 
 struct Fields {
@@ -169,19 +171,27 @@ fn measure(engine: &mut Engine, destinations: &[[u8; 4]], length: usize) -> f64 
     let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     packet.extend([0x45, 0, 0, 50, 0, 1, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 1, 2, 3]);
     packet.resize(length, 0);
+    let mut best = 0f64;
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        round(engine, destinations, &mut packet);
+        best = best.max(f64::from(PACKETS) / begin.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn round(engine: &mut Engine, destinations: &[[u8; 4]], packet: &mut [u8]) {
     let (mut context, mut notes) = (engine.context(), Notes::default());
     let mut sent = 0;
-    let begin = Instant::now();
     for number in 0..PACKETS {
         let now_us = u64::from(number);
         packet[30..34].copy_from_slice(&destinations[number as usize % destinations.len()]);
-        let decision = engine.ingress(&mut context, &packet, &arrival(1, length, now_us), &mut notes);
+        let decision = engine.ingress(&mut context, packet, &arrival(1, packet.len(), now_us), &mut notes);
         let Forward::Unicast { port, .. } = decision.forward else { continue };
-        let emission = engine.egress(&mut context, &packet, &departure(port, now_us), &mut notes);
+        let emission = engine.egress(&mut context, packet, &departure(port, now_us), &mut notes);
         sent += u32::from(!emission.drop && context.headers().len() == 50);
     }
     assert_eq!(sent, PACKETS);
-    f64::from(PACKETS) / begin.elapsed().as_secs_f64()
 }
 
 fn prepared(route: MatchKind) -> Engine {

@@ -145,8 +145,13 @@ pub(crate) enum Step {
         from: Reg,
     },
     End,
-    Rare(Op),
+    /// Of `Code::rare`: so that a step stays within 16 bytes.
+    Rare {
+        op: u32,
+    },
 }
+
+const _: () = assert!(size_of::<Step>() == 16);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
@@ -289,6 +294,7 @@ pub(crate) struct Standard {
 #[derive(Debug, Clone)]
 pub(crate) struct Code {
     pub steps: Vec<Step>,
+    pub rare: Vec<Op>,
     pub entry: Entry,
     pub area_bytes: usize,
     pub headers: Vec<Header>,
@@ -317,6 +323,7 @@ impl Code {
         });
         let mut code = Code {
             steps: Vec::new(),
+            rare: Vec::new(),
             entry: program.entry,
             area_bytes: program.area_bytes as usize,
             headers: Vec::new(),
@@ -345,7 +352,13 @@ impl Code {
         };
         code.stacks = program.stacks.iter().map(stack).collect();
         code.selects = program.selects.iter().map(|select| code.select(program, select)).collect();
-        code.steps = program.code.iter().map(|op| code.step(op)).collect();
+        for op in &program.code {
+            let step = code.step(op).unwrap_or_else(|| {
+                code.rare.push(*op);
+                Step::Rare { op: code.rare.len() as u32 - 1 }
+            });
+            code.steps.push(step);
+        }
         code.standard = code.standard(&program.standard);
         code
     }
@@ -460,8 +473,9 @@ impl Code {
         }
     }
 
-    fn step(&self, op: &Op) -> Step {
-        match *op {
+    /// None: a rare one.
+    fn step(&self, op: &Op) -> Option<Step> {
+        Some(match *op {
             Op::Load { to, field } => self.load(to, field),
             Op::Store { field, from } => self.store(field, from),
             Op::Set { to, value } => Step::Set { to, value },
@@ -474,7 +488,7 @@ impl Code {
             Op::Binary { op: Binary::Equal, to, left, right } => Step::Equal { to, left, right },
             Op::Binary { op, to, left, right } => Step::Binary { op, to, left, right },
             Op::Unary { op, to, from } => Step::Unary { op, to, from },
-            Op::Copy { to, from } => self.copy(to, from),
+            Op::Copy { to, from } => return self.copy(to, from),
             Op::Jump { to } => Step::Jump { to },
             Op::JumpIf { condition, to } => Step::JumpIf { condition, to },
             Op::JumpUnless { condition, to } => Step::JumpUnless { condition, to },
@@ -485,8 +499,8 @@ impl Code {
             Op::RegisterRead { to, array, index } => Step::RegisterRead { to, array, index },
             Op::RegisterWrite { array, index, from } => Step::RegisterWrite { array, index, from },
             Op::End => Step::End,
-            other => Step::Rare(other),
-        }
+            _ => return None,
+        })
     }
 
     fn load(&self, to: Reg, field: FieldId) -> Step {
@@ -512,14 +526,11 @@ impl Code {
         }
     }
 
-    fn copy(&self, to: FieldId, from: FieldId) -> Step {
+    fn copy(&self, to: FieldId, from: FieldId) -> Option<Step> {
         let (target, source) = (self.field(to), self.field(from));
-        match u16::try_from(target.width / 8) {
-            Ok(bytes) if (target.at | source.at | target.width) % 8 == 0 => {
-                Step::CopyBytes { to: target.at / 8, from: source.at / 8, bytes }
-            }
-            _ => Step::Rare(Op::Copy { to, from }),
-        }
+        let bytes = u16::try_from(target.width / 8).ok()?;
+        let whole = (target.at | source.at | target.width) % 8 == 0;
+        whole.then_some(Step::CopyBytes { to: target.at / 8, from: source.at / 8, bytes })
     }
 
     fn standard(&self, standard: &crate::program::Standard) -> Standard {

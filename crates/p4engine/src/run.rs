@@ -186,8 +186,8 @@ impl<'a, S: Shell> Run<'a, S> {
                 Step::RegisterWrite { array, index, from } => self.register_write(array, index, from),
                 Step::End if self.back == NOWHERE => break,
                 Step::End => (pc, self.back, self.reason) = (self.back, NOWHERE, self.plain_reason),
-                Step::Rare(op) if self.rare(op) == Then::Stop => break,
-                Step::Rare(_) => {}
+                Step::Rare { op } if self.rare(op) == Then::Stop => break,
+                Step::Rare { .. } => {}
             }
         }
     }
@@ -219,7 +219,9 @@ impl<'a, S: Shell> Run<'a, S> {
         }
     }
 
-    fn rare(&mut self, op: Op) -> Then {
+    #[inline(never)]
+    fn rare(&mut self, op: u32) -> Then {
+        let Some(op) = self.code.rare.get(op as usize).copied() else { return Then::Stop };
         match op {
             Op::Exit => return Then::Stop,
             Op::Reject { .. }

@@ -11,15 +11,15 @@ pub(crate) struct WordMap {
     width: usize,
     /// Of a power of two: the number of an item, or `EMPTY`.
     cells: Vec<u32>,
-    keys: Vec<u64>,
-    values: Vec<u32>,
+    /// A key and its value each.
+    items: Vec<u64>,
     unused: Vec<u32>,
     len: usize,
 }
 
 #[inline(always)]
 fn mix(hash: u64, word: u64) -> u64 {
-    let product = u128::from(hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let product = u128::from(hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (product as u64) ^ (product >> 64) as u64
 }
 
@@ -30,29 +30,43 @@ fn hash(key: &[u64]) -> u64 {
 
 impl WordMap {
     pub fn new(width: usize) -> WordMap {
-        WordMap { width, cells: Vec::new(), keys: Vec::new(), values: Vec::new(), unused: Vec::new(), len: 0 }
+        WordMap { width, cells: Vec::new(), items: Vec::new(), unused: Vec::new(), len: 0 }
     }
 
     fn mask(&self) -> usize {
         self.cells.len().wrapping_sub(1)
     }
 
-    fn key(&self, item: u32) -> &[u64] {
-        let first = item as usize * self.width;
-        self.keys.get(first..first + self.width).unwrap_or(&[])
+    #[inline(always)]
+    fn item(&self, item: u32) -> (&[u64], u32) {
+        let first = item as usize * (self.width + 1);
+        match self.items.get(first..first + self.width + 1) {
+            Some([key @ .., value]) => (key, *value as u32),
+            _ => (&[], 0),
+        }
     }
 
-    /// The cell that has the key.
+    fn put(&mut self, item: u32, key: &[u64], value: u32) {
+        let first = item as usize * (self.width + 1);
+        if let Some([place @ .., old]) = self.items.get_mut(first..first + self.width + 1) {
+            place.copy_from_slice(key);
+            *old = u64::from(value);
+        }
+    }
+
+    /// The cell that has the key, its item and its value.
     #[inline(always)]
-    fn find(&self, key: &[u64]) -> Option<(usize, u32)> {
+    fn find(&self, key: &[u64]) -> Option<(usize, u32, u32)> {
         let mut cell = hash(key) as usize & self.mask();
         loop {
             let item = *self.cells.get(cell)?;
             if item == EMPTY {
                 return None;
             }
-            if self.key(item) == key {
-                return Some((cell, item));
+            // Of a few words: no call of memcmp.
+            let (own, value) = self.item(item);
+            if own.iter().zip(key).all(|(own, word)| own == word) {
+                return Some((cell, item, value));
             }
             cell = (cell + 1) & self.mask();
         }
@@ -60,43 +74,33 @@ impl WordMap {
 
     #[inline(always)]
     pub fn get(&self, key: &[u64]) -> Option<u32> {
-        self.find(key).and_then(|(_, item)| self.values.get(item as usize).copied())
+        self.find(key).map(|(.., value)| value)
     }
 
     /// Inserts, or replaces.
     pub fn insert(&mut self, key: &[u64], value: u32) {
-        if let Some((_, item)) = self.find(key) {
-            if let Some(old) = self.values.get_mut(item as usize) {
-                *old = value;
-            }
+        if let Some((_, item, _)) = self.find(key) {
+            self.put(item, key, value);
             return;
         }
         if (self.len + 1) * 2 > self.cells.len() {
             self.grow();
         }
         let item = self.unused.pop().unwrap_or_else(|| {
-            self.keys.resize(self.keys.len() + self.width, 0);
-            self.values.push(0);
-            self.values.len() as u32 - 1
+            self.items.resize(self.items.len() + self.width + 1, 0);
+            (self.items.len() / (self.width + 1)) as u32 - 1
         });
-        let first = item as usize * self.width;
-        if let Some(words) = self.keys.get_mut(first..first + self.width) {
-            words.copy_from_slice(key);
-        }
-        if let Some(old) = self.values.get_mut(item as usize) {
-            *old = value;
-        }
+        self.put(item, key, value);
         self.place(item);
         self.len += 1;
     }
 
     pub fn remove(&mut self, key: &[u64]) -> Option<u32> {
-        let (cell, item) = self.find(key)?;
-        let value = self.values.get(item as usize).copied();
+        let (cell, item, value) = self.find(key)?;
         self.unused.push(item);
         self.len -= 1;
         self.close(cell);
-        value
+        Some(value)
     }
 
     /// What stands behind a cell that falls empty and could not stand before it moves up.
@@ -108,7 +112,7 @@ impl WordMap {
             if item == EMPTY {
                 break;
             }
-            let home = hash(self.key(item)) as usize & self.mask();
+            let home = hash(self.item(item).0) as usize & self.mask();
             let from_home = cell.wrapping_sub(home) & self.mask();
             let from_hole = cell.wrapping_sub(hole) & self.mask();
             if from_home >= from_hole {
@@ -126,7 +130,7 @@ impl WordMap {
     }
 
     fn place(&mut self, item: u32) {
-        let mut cell = hash(self.key(item)) as usize & self.mask();
+        let mut cell = hash(self.item(item).0) as usize & self.mask();
         while self.cells.get(cell).is_some_and(|other| *other != EMPTY) {
             cell = (cell + 1) & self.mask();
         }
