@@ -235,6 +235,70 @@ impl Build {
     }
 }
 
+/// Every key kind and about every extern, on headers with a varbit and a stack.
+pub fn everything() -> Program {
+    let mut build = Build::new();
+    let standard = build.standard();
+    let (head, first) = build.varbit_header("head", &[8, 16, 256, 70, 2], 2);
+    let stack = build.stack("labels", 3, &[32]);
+    let (meta, note) = build.metadata("meta", &[32, 128]);
+    build.program.field_lists = vec![vec![note, note + 1, standard.ingress_port.unwrap()]];
+    build.program.digests = vec![Digest { name: "d".into(), id: 9, fields: vec![note + 1, first + 3] }];
+    build.program.messages = vec!["seen".into()];
+    let array = build.array(100, 16);
+    let hash = build
+        .hash(HashKind::Crc32, vec![HashInput::Header(head), HashInput::Field(note + 1), HashInput::Payload]);
+    build.program.counters.push(Counter { name: "c".into(), table: None, size: 4 });
+    let next = build.here() + 3;
+    let lookahead = SelectKey::Lookahead { at: 0, width: 72 };
+    let case = SelectCase { on: SelectOn::Value { value: vec![0xff; 9], mask: None }, next };
+    build.program.selects.push(Select {
+        keys: vec![lookahead],
+        bytes: 9,
+        cases: vec![case],
+        default: Some(next),
+    });
+    build.program.entry.parser = build.code(&[
+        Op::Set { to: 0, value: 64 },
+        Op::ExtractVarbit { header: head, width: 0 },
+        Op::Select { select: 0 },
+        Op::ExtractNext { stack, member: 0 },
+        Op::ExtractNext { stack, member: 0 },
+        Op::End,
+    ]);
+    let act = build.action(
+        "act",
+        &[9, 100, 32],
+        &[
+            Op::Argument { to: 1, argument: 0 },
+            Op::Store { field: standard.egress_spec.unwrap(), from: 1 },
+            Op::WideArgument { to: 0, argument: 1 },
+            Op::WideStore { field: note + 1, from: 0 },
+            Op::WideRegisterWrite { array, index: 1, from: 0 },
+            Op::RegisterRead { to: note + 1, array, index: 1 },
+            Op::HashTo { field: note, hash, base: 1, size: 0 },
+            Op::Count { counter: 0, index: 1 },
+            Op::Random { field: note, least: 1, most: 0 },
+            Op::Log { message: 0, first: 0, arguments: 3 },
+            Op::Digest { digest: 0 },
+            Op::CloneIngress { session: 1, list: 0 },
+            Op::Push { stack, count: 1 },
+            Op::CopyHeader { to: meta, from: meta },
+            Op::End,
+        ],
+    );
+    let end = build.code(&[Op::End]);
+    let keys = [(first, MatchKind::Exact), (first + 1, MatchKind::Ternary), (first + 3, MatchKind::Range)];
+    let table = build.table("t", &keys, &[act], end);
+    build.program.entry.ingress = build.code(&[Op::Apply { table }]);
+    let again =
+        [Op::CloneEgress { session: 1, list: 0 }, Op::Recirculate { list: 0 }, Op::Truncate { bytes: 0 }];
+    build.program.entry.egress = build.code(&again);
+    build.code(&[Op::End]);
+    build.program.entry.deparser = build.code(&[Op::Emit { header: head }, Op::EmitStack { stack }, Op::End]);
+    build.program
+}
+
 /// A shell that writes down what it is told.
 #[derive(Default)]
 pub struct Notes {

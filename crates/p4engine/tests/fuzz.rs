@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs that nobody meant: what `check` lets through runs packets and requests without a panic and comes to an end.
+
+mod build;
+
+use build::{arrival, departure, everything, Notes};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use qbed_p4engine::control::{Entry, Request, Target};
+use qbed_p4engine::packet::{Arrival, Forward, Instance};
+use qbed_p4engine::program::*;
+use qbed_p4engine::Engine;
+
+/// Any step, with small numbers in it: its bytes are drawn.
+fn op() -> impl Strategy<Value = Op> {
+    let small = prop_oneof![4 => 0..4u8, 2 => 0..40u8, 1 => any::<u8>()];
+    (0..75u8, prop::collection::vec(small, 12)).prop_filter_map("no step", |(tag, rest)| {
+        let bytes: Vec<u8> = std::iter::once(tag).chain(rest).collect();
+        postcard::take_from_bytes(&bytes).ok().map(|(op, _)| op)
+    })
+}
+
+fn field() -> impl Strategy<Value = Field> {
+    (0..2000u32, prop_oneof![1..70u32, 0..300u32], any::<bool>()).prop_map(|(at, width, signed)| Field {
+        name: "f".into(),
+        at,
+        width,
+        signed,
+    })
+}
+
+/// One of a program's parts begins elsewhere.
+fn begin_elsewhere(program: &mut Program, part: u8, at: Pc) {
+    let entry = &mut program.entry;
+    match part {
+        0 => entry.parser = at,
+        1 => entry.verify = at,
+        2 => entry.ingress = at,
+        3 => entry.egress = at,
+        4 => entry.update = at,
+        _ => entry.deparser = at,
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Step(prop::sample::Index, Op),
+    Field(prop::sample::Index, Field),
+    Begin(u8, Pc),
+}
+
+/// The program that has everything, with what of the changes `check` lets through.
+fn program() -> impl Strategy<Value = Program> {
+    let index = any::<prop::sample::Index>;
+    let change = prop_oneof![
+        20 => (index(), op()).prop_map(|(index, op)| Change::Step(index, op)),
+        2 => (index(), field()).prop_map(|(index, field)| Change::Field(index, field)),
+        1 => (0..6u8, 0..40u32).prop_map(|(part, at)| Change::Begin(part, at)),
+    ];
+    prop::collection::vec(change, 0..40).prop_map(|changes| {
+        let mut program = everything();
+        for change in changes {
+            let before = program.clone();
+            match change {
+                Change::Step(index, op) => *index.get_mut(&mut program.code) = op,
+                Change::Field(index, field) => *index.get_mut(&mut program.fields) = field,
+                Change::Begin(part, at) => begin_elsewhere(&mut program, part, at),
+            }
+            if program.check().is_err() {
+                program = before;
+            }
+        }
+        program
+    })
+}
+
+/// Requests, their bytes drawn too.
+fn request() -> impl Strategy<Value = Request> {
+    (0..30u8, prop::collection::vec(0..6u8, 60)).prop_filter_map("no request", |(tag, rest)| {
+        let bytes: Vec<u8> = std::iter::once(tag).chain(rest).collect();
+        postcard::take_from_bytes(&bytes).ok().map(|(request, _)| request)
+    })
+}
+
+fn entry() -> Request {
+    let matches = vec![
+        Match::Exact(vec![1]),
+        Match::Ternary { value: vec![0, 0], mask: vec![0, 0] },
+        Match::Range { low: vec![0; 9], high: vec![0x3f, 255, 255, 255, 255, 255, 255, 255, 255] },
+    ];
+    let call = ActionCall { action: 0, arguments: vec![vec![0, 3], vec![3; 13], vec![0; 4]] };
+    Request::Insert {
+        table: 0,
+        entry: Entry { matches, priority: 1, target: Target::Call(call), idle_us: 5 },
+    }
+}
+
+fn run(engine: &mut Engine, packets: &[Vec<u8>]) {
+    let (mut context, mut other, mut notes) = (engine.context(), engine.context(), Notes::default());
+    for packet in packets {
+        let decision = engine.ingress(&mut context, packet, &arrival(1, packet.len(), 9), &mut notes);
+        if decision.clone.is_some() {
+            let (port, length, instance) = (1, packet.len() as u32, Instance::IngressClone);
+            let clone = Arrival { port, length, now_us: 9, instance, kept: Some(context.clone_kept()) };
+            engine.parse_clone(&mut other, packet, &clone, &mut notes);
+        }
+        let port = match decision.forward {
+            Forward::Unicast { port, .. } => port,
+            _ => 1,
+        };
+        let emission = engine.egress(&mut context, packet, &departure(port, 10), &mut notes);
+        assert!(emission.replaced as usize <= packet.len());
+        engine.copy(&context, &mut other, Instance::EgressClone, 1);
+        engine.egress(&mut other, packet, &departure(port, 10), &mut notes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 1 << 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn fuzz_programs(
+        program in program(),
+        requests in prop::collection::vec(request(), 0..10),
+        packets in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1u8), any::<u8>()], 0..70), 1..4),
+    ) {
+        if let Ok(mut engine) = Engine::load(program) {
+            engine.control(&entry());
+            for request in &requests {
+                engine.control(request);
+            }
+            run(&mut engine, &packets);
+        }
+    }
+
+    #[test]
+    fn fuzz_images(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), length in any::<prop::sample::Index>()) {
+        let mut image = postcard::to_allocvec(&everything()).unwrap();
+        for (index, byte) in flips {
+            *index.get_mut(&mut image) = byte;
+        }
+        if let Ok(mut engine) = Engine::from_bytes(&image) {
+            run(&mut engine, &[vec![1; 64]]);
+        }
+        image.truncate(length.index(image.len()));
+        prop_assert!(Engine::from_bytes(&image).is_err());
+    }
+}
+
+/// Enough of the changes get through: this would not be a test otherwise.
+#[test]
+fn fuzzed_programs_differ_from_what_they_were() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let known = everything().code;
+    let mut changed = 0;
+    for _ in 0..100 {
+        let program = program().new_tree(&mut runner).unwrap().current();
+        changed += program.code.iter().zip(&known).filter(|(one, other)| one != other).count();
+    }
+    assert!(changed > 300, "{changed} steps of 100 programs");
+}
