@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens behind ingress and egress, as BMv2's simple_switch has it: clones, multicast, resubmission, recirculation,
+//! truncation, lengths, times, drops.
+
+mod build;
+
+use build::{arrival, departure, Build, Notes};
+use qbed_p4engine::control::{Answer, CloneSession, Refusal, Replica, Request, Totals};
+use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance};
+use qbed_p4engine::program::*;
+use qbed_p4engine::{Context, Engine};
+
+struct Bench {
+    engine: Engine,
+    notes: Notes,
+}
+
+const PACKET: [u8; 6] = [1, 0, 0, 7, 8, 9];
+
+/// `ingress` and `egress` with: the header's two fields, a user's metadata field, v1model's.
+fn bench(
+    ingress: impl Fn(&mut Build, HeaderId, [FieldId; 3], &Standard) -> Vec<Op>,
+    egress: impl Fn(HeaderId, [FieldId; 3], &Standard) -> Vec<Op>,
+) -> Bench {
+    let mut build = Build::new();
+    let standard = build.standard();
+    let (header, first) = build.header("h", &[8, 16]);
+    let (_, note) = build.metadata("meta", &[16]);
+    let fields = [first, first + 1, note];
+    build.program.field_lists = vec![vec![], vec![note]];
+    build.program.entry.parser = build.code(&[Op::Extract { header }, Op::End]);
+    let steps = ingress(&mut build, header, fields, &standard);
+    build.program.entry.ingress = build.code(&steps);
+    build.code(&[Op::End]);
+    build.program.entry.egress = build.code(&egress(header, fields, &standard));
+    build.code(&[Op::End]);
+    build.program.entry.deparser = build.code(&[Op::Emit { header }, Op::End]);
+    Bench { engine: Engine::load(build.program).unwrap(), notes: Notes::default() }
+}
+
+fn set(field: FieldId, value: i64) -> [Op; 2] {
+    [Op::Set { to: 0, value }, Op::Store { field, from: 0 }]
+}
+
+fn copy(to: FieldId, from: FieldId) -> [Op; 2] {
+    [Op::Load { to: 0, field: from }, Op::Store { field: to, from: 0 }]
+}
+
+impl Bench {
+    fn totals(&mut self) -> Totals {
+        match self.engine.control(&Request::Totals) {
+            Answer::Totals(totals) => totals,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn session(&mut self, session: u16) {
+        let clone = CloneSession { replicas: vec![Replica { port: 4, instance: 5 }], truncate_bytes: 0 };
+        assert_eq!(
+            self.engine.control(&Request::SetCloneSession { session, clone: Some(clone) }),
+            Answer::Done
+        );
+    }
+
+    /// What leaves by port 4.
+    fn egress(&mut self, context: &mut Context) -> Vec<u8> {
+        self.engine.egress(context, &PACKET, &departure(4, 9), &mut self.notes);
+        context.headers().to_vec()
+    }
+}
+
+#[test]
+fn an_ingress_clone_is_the_packet_as_it_came_with_what_it_keeps() {
+    let mut bench = bench(
+        |_, _, [byte, _, note], _| {
+            let clone = [Op::Set { to: 1, value: 0x8003 }, Op::CloneIngress { session: 1, list: 1 }];
+            [set(byte, 99).to_vec(), clone.to_vec(), set(note, 0x1234).to_vec()].concat()
+        },
+        |_, [_, word, note], _| copy(word, note).to_vec(),
+    );
+    let (mut context, mut clone) = (bench.engine.context(), bench.engine.context());
+    let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    assert_eq!((decision.clone, bench.totals().cloned), (None, 0)); // There is no such session.
+    bench.session(3);
+    let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    assert_eq!(decision.clone, Some(3)); // BMv2's sessions have 15 bits.
+    let kept = context.clone_kept().clone();
+    assert_eq!(kept.values, [0x12, 0x34]); // Set behind the call: what counts is the end of ingress.
+    let from = Arrival { port: 2, length: 6, now_us: 1, instance: Instance::IngressClone, kept: Some(&kept) };
+    bench.engine.parse_clone(&mut clone, &PACKET, &from, &mut bench.notes);
+    assert_eq!(bench.egress(&mut clone), [1, 0x12, 0x34]);
+    assert_eq!(bench.egress(&mut context), [99, 0x12, 0x34]);
+    assert_eq!(bench.engine.session(3).unwrap().replicas[0].port, 4);
+}
+
+#[test]
+fn an_egress_clone_has_the_headers_and_loses_the_metadata() {
+    let mut bench = bench(
+        |_, _, [.., note], _| set(note, 0x1234).to_vec(),
+        |_, [byte, word, note], standard| {
+            let instance = standard.instance_type.unwrap();
+            let clone = [Op::Set { to: 1, value: 3 }, Op::CloneEgress { session: 1, list: 0 }];
+            [copy(word, note).to_vec(), copy(byte, instance).to_vec(), clone.to_vec()].concat()
+        },
+    );
+    bench.session(3);
+    let (mut context, mut clone) = (bench.engine.context(), bench.engine.context());
+    bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    let emission = bench.engine.egress(&mut context, &PACKET, &departure(1, 2), &mut bench.notes);
+    assert_eq!((emission.clone, emission.drop, emission.replaced), (Some(3), false, 3));
+    assert_eq!(context.headers(), [0, 0x12, 0x34]);
+    bench.engine.copy(&context, &mut clone, Instance::EgressClone, 5);
+    assert_eq!(bench.egress(&mut clone), [2, 0, 0]);
+}
+
+#[test]
+fn replicas_have_their_instance_and_the_group_must_exist() {
+    let mut bench = bench(
+        |_, _, _, standard| set(standard.mcast_grp.unwrap(), 7).to_vec(),
+        |_, [byte, word, _], standard| {
+            [copy(word, standard.egress_rid.unwrap()), copy(byte, standard.instance_type.unwrap())].concat()
+        },
+    );
+    let (mut context, mut replica) = (bench.engine.context(), bench.engine.context());
+    let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    assert_eq!(decision.forward, Forward::Drop);
+    assert_eq!(bench.totals().drops, [("no such multicast group".to_string(), 1)]);
+    let replicas = Some(vec![Replica { port: 1, instance: 8 }, Replica { port: 2, instance: 9 }]);
+    assert_eq!(bench.engine.control(&Request::SetMulticastGroup { group: 7, replicas }), Answer::Done);
+    let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    assert_eq!(decision.forward, Forward::Multicast { group: 7 });
+    for one in bench.engine.group(7).unwrap().to_vec() {
+        bench.engine.copy(&context, &mut replica, Instance::Replicated, one.instance);
+        assert_eq!(bench.egress(&mut replica), [5, 0, one.instance as u8]);
+    }
+    let gone = bench.engine.control(&Request::SetMulticastGroup { group: 8, replicas: None });
+    assert!(matches!(gone, Answer::Refused(Refusal::NotFound, _)));
+}
+
+#[test]
+fn a_resubmitted_packet_begins_anew_with_what_it_keeps() {
+    let mut bench = bench(
+        |build, _, [byte, word, note], standard| {
+            // The first time it asks for more; then it writes down what it finds.
+            let found = [copy(word, note), copy(byte, standard.ingress_port.unwrap())].concat();
+            let again = [set(note, 0x77).to_vec(), vec![Op::Resubmit { list: 1 }, Op::End]].concat();
+            let to = build.here() + 2 + again.len() as Pc;
+            let choose =
+                [Op::Load { to: 0, field: standard.instance_type.unwrap() }, Op::JumpIf { condition: 0, to }];
+            [choose.to_vec(), again, found].concat()
+        },
+        |_, _, _| vec![],
+    );
+    let mut context = bench.engine.context();
+    let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    assert!(decision.resubmit);
+    let kept = context.again_kept().clone();
+    let again = Arrival { port: 2, length: 6, now_us: 1, instance: Instance::Resubmitted, kept: Some(&kept) };
+    let decision = bench.engine.ingress(&mut context, &PACKET, &again, &mut bench.notes);
+    assert!(!decision.resubmit);
+    // BMv2 sets the port of new packets only.
+    assert_eq!(bench.egress(&mut context), [0, 0, 0x77]);
+    assert_eq!(bench.totals().resubmitted, 1);
+}
+
+#[test]
+fn a_dropped_packet_is_cloned_but_not_recirculated() {
+    let mut bench = bench(
+        |_, _, _, _| vec![],
+        |_, _, _| {
+            let clone = [Op::Set { to: 1, value: 3 }, Op::CloneEgress { session: 1, list: 0 }];
+            [clone.to_vec(), vec![Op::Recirculate { list: 1 }, Op::MarkToDrop]].concat()
+        },
+    );
+    bench.session(3);
+    let mut context = bench.engine.context();
+    bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    let emission = bench.engine.egress(&mut context, &PACKET, &departure(1, 2), &mut bench.notes);
+    assert_eq!((emission.clone, emission.drop, emission.recirculate), (Some(3), true, false));
+    assert_eq!(bench.totals().drops, [("marked in egress, outside of tables".to_string(), 1)]);
+}
+
+#[test]
+fn egress_knows_its_queue_its_times_and_the_length_with_the_headers_that_came_and_went() {
+    let mut bench = bench(
+        |build, header, _, _| {
+            build.program.messages = vec!["egress".into()];
+            vec![Op::RemoveHeader { header }, Op::RemoveHeader { header }]
+        },
+        |_, _, standard| {
+            let fields = [
+                standard.enq_qdepth,
+                standard.deq_qdepth,
+                standard.deq_timedelta,
+                standard.packet_length,
+                standard.egress_port,
+                standard.egress_global_timestamp,
+            ];
+            let load = (0..).zip(fields).map(|(to, field)| Op::Load { to, field: field.unwrap() });
+            load.chain([Op::Log { message: 0, first: 0, arguments: 6 }]).collect()
+        },
+    );
+    let mut context = bench.engine.context();
+    bench.engine.ingress(&mut context, &PACKET, &arrival(2, 60, 1), &mut bench.notes);
+    let queue = Departure { port: 1, now_us: 30, enqueued_us: 10, enqueued_depth: 3, dequeued_depth: 2 };
+    bench.engine.egress(&mut context, &PACKET, &queue, &mut bench.notes);
+    assert_eq!(bench.notes.logs, [("egress".to_string(), vec![3, 2, 20, 57, 1, 30])]);
+    assert_eq!(context.headers(), []);
+}
+
+#[test]
+fn a_truncation_holds_from_where_it_was_asked_for() {
+    let mut bench = bench(
+        |_, _, _, _| vec![Op::Set { to: 0, value: 60 }, Op::Truncate { bytes: 0 }],
+        |_, _, _| vec![Op::Set { to: 0, value: 40 }, Op::Truncate { bytes: 0 }],
+    );
+    let mut context = bench.engine.context();
+    let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    assert_eq!(decision.truncate_bytes, Some(60));
+    let emission = bench.engine.egress(&mut context, &PACKET, &departure(1, 2), &mut bench.notes);
+    assert_eq!(emission.truncate_bytes, Some(40));
+}
+
+#[test]
+fn a_loop_without_end_drops_its_packet_and_says_so() {
+    let mut build = Build::new();
+    build.standard();
+    let here = build.here();
+    let action = build.action("spin", &[], &[Op::Jump { to: here }]);
+    let end = build.code(&[Op::End]);
+    let table = build.table("t", &[], &[action], end);
+    build.program.entry.ingress = build.code(&[Op::Apply { table }, Op::End]);
+    let mut engine = Engine::load(build.program.clone()).unwrap();
+    let decision = engine.ingress(&mut engine.context(), &PACKET, &arrival(0, 6, 0), &mut Notes::default());
+    assert_eq!(decision.forward, Forward::Drop);
+    let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
+    assert_eq!(totals.drops, [("an action that looped too often".to_string(), 1)]);
+    // A parser's ends with an error, a control's is refused.
+    build.program.entry.parser = here;
+    let mut engine = Engine::load(build.program.clone()).unwrap();
+    engine.ingress(&mut engine.context(), &PACKET, &arrival(0, 6, 0), &mut Notes::default());
+    let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
+    assert_eq!(totals.parser_errors, 1);
+    build.program.entry.egress = here;
+    assert!(Engine::load(build.program).unwrap_err().0.contains("egress: step"));
+}
