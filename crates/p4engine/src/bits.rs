@@ -160,6 +160,12 @@ impl Place {
         bits.wrapping_sub(u32::from(self.before)).wrapping_sub(u32::from(self.behind))
     }
 
+    /// All of a window.
+    #[inline(always)]
+    pub fn of_window(window: Window, at: u32) -> Place {
+        Place { at, window, before: 0, behind: 0 }
+    }
+
     /// The value's low bits; what lies beside them stays.
     #[inline(always)]
     pub fn store(self, row: &mut [u8], value: u64) {

@@ -391,6 +391,12 @@ impl Program {
             Op::Store { field, from } => self.registers_fit([from]).and_then(|()| self.narrow(field)),
             Op::Argument { to, .. } => self.registers_fit([to]),
             Op::Unary { to, from, .. } | Op::Move { to, from } => self.registers_fit([to, from]),
+            Op::BinaryWith { to, left, .. } => self.registers_fit([to, left]),
+            Op::StoreConstant { field, .. } => self.narrow(field),
+            Op::Cut { to, from, bits } => {
+                must((1..=127).contains(&bits), "a cut to so many bits", bits)?;
+                self.registers_fit([to, from])
+            }
             Op::Binary { to, left, right, .. } => self.registers_fit([to, left, right]),
             Op::WideSet { to, constant } => self
                 .wides_fit([to])

@@ -105,6 +105,38 @@ pub(crate) enum Step {
         to: Reg,
         from: Reg,
     },
+    AddWith {
+        to: Reg,
+        left: Reg,
+        value: i64,
+    },
+    AndWith {
+        to: Reg,
+        left: Reg,
+        value: i64,
+    },
+    EqualWith {
+        to: Reg,
+        left: Reg,
+        value: i64,
+    },
+    BinaryWith {
+        op: Binary,
+        to: Reg,
+        left: Reg,
+        value: i64,
+    },
+    /// Of a whole window.
+    StoreConstant {
+        window: Window,
+        at: u32,
+        value: u64,
+    },
+    Cut {
+        to: Reg,
+        from: Reg,
+        bits: u16,
+    },
     /// Between fields of whole bytes.
     CopyBytes {
         to: u32,
@@ -489,6 +521,12 @@ impl Code {
             Op::Binary { op, to, left, right } => Step::Binary { op, to, left, right },
             Op::Unary { op, to, from } => Step::Unary { op, to, from },
             Op::Copy { to, from } => return self.copy(to, from),
+            Op::BinaryWith { op: Binary::Add, to, left, value } => Step::AddWith { to, left, value },
+            Op::BinaryWith { op: Binary::And, to, left, value } => Step::AndWith { to, left, value },
+            Op::BinaryWith { op: Binary::Equal, to, left, value } => Step::EqualWith { to, left, value },
+            Op::BinaryWith { op, to, left, value } => Step::BinaryWith { op, to, left, value },
+            Op::StoreConstant { field, value } => return self.store_constant(field, value),
+            Op::Cut { to, from, bits } => Step::Cut { to, from, bits },
             Op::Jump { to } => Step::Jump { to },
             Op::JumpIf { condition, to } => Step::JumpIf { condition, to },
             Op::JumpUnless { condition, to } => Step::JumpUnless { condition, to },
@@ -531,6 +569,13 @@ impl Code {
         let bytes = u16::try_from(target.width / 8).ok()?;
         let whole = (target.at | source.at | target.width) % 8 == 0;
         whole.then_some(Step::CopyBytes { to: target.at / 8, from: source.at / 8, bytes })
+    }
+
+    fn store_constant(&self, field: FieldId, value: i64) -> Option<Step> {
+        let place = self.place(field);
+        let (window, at) = (place.window, place.at);
+        let whole = place.whole() && window != Window::Double;
+        whole.then_some(Step::StoreConstant { window, at, value: value as u64 })
     }
 
     fn standard(&self, standard: &crate::program::Standard) -> Standard {

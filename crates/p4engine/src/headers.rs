@@ -501,6 +501,9 @@ impl<S: Shell> Run<'_, S> {
                 let value = constant(bytes).iter().fold(0i128, |value, byte| value << 8 | i128::from(*byte));
                 self.set(to, value);
             }
+            Op::StoreConstant { field, value } => {
+                code.place(field).store(&mut self.context.area, value as u64);
+            }
             Op::WideSet { to, constant: bytes } => {
                 self.set_wide(to, &Wide::from_bytes(constant(bytes), limbs))
             }

@@ -198,6 +198,23 @@ pub enum Op {
         to: Reg,
         from: Reg,
     },
+    /// `Binary` and `Store` with a number that is known: a step instead of two.
+    BinaryWith {
+        op: Binary,
+        to: Reg,
+        left: Reg,
+        value: i64,
+    },
+    StoreConstant {
+        field: FieldId,
+        value: i64,
+    },
+    /// The lowest 1 to 127 bits, unsigned.
+    Cut {
+        to: Reg,
+        from: Reg,
+        bits: u16,
+    },
 
     // Wide numbers.
     WideSet {

@@ -3,7 +3,7 @@
 //!
 //! `Program::check` has looked at every index; where one is wrong all the same, nothing happens or a zero is read.
 
-use crate::bits::{self, Place};
+use crate::bits::{self, Place, Window};
 use crate::code::{Code, Step};
 use crate::context::Context;
 use crate::externs;
@@ -141,38 +141,6 @@ impl<'a, S: Shell> Run<'a, S> {
         while let Some(step) = code.steps.get(pc as usize) {
             pc += 1;
             match *step {
-                Step::LoadByte { to, at } => self.load(to, bits::byte(&self.context.area, at)),
-                Step::LoadShort { to, at } => self.load(to, bits::short(&self.context.area, at)),
-                Step::LoadWord { to, at } => self.load(to, bits::word(&self.context.area, at)),
-                Step::LoadLong { to, at } => self.load(to, bits::long(&self.context.area, at)),
-                Step::LoadBits { to, place } => self.load(to, place.load(&self.context.area)),
-                Step::LoadSigned { to, place } => self.set(to, self.signed(place)),
-                Step::StoreByte { at, from } => self.put(from, |area, value| bits::put_byte(area, at, value)),
-                Step::StoreShort { at, from } => {
-                    self.put(from, |area, value| bits::put_short(area, at, value))
-                }
-                Step::StoreWord { at, from } => self.put(from, |area, value| bits::put_word(area, at, value)),
-                Step::StoreLong { at, from } => self.put(from, |area, value| bits::put_long(area, at, value)),
-                Step::StoreBits { place, from } => self.put(from, |area, value| place.store(area, value)),
-                Step::Set { to, value } => self.set(to, i128::from(value)),
-                Step::Move { to, from } => self.set(to, self.number(from)),
-                Step::Argument { to, argument } => self.load(to, self.argument(argument)),
-                Step::Add { to, left, right } => {
-                    self.set(to, self.number(left).wrapping_add(self.number(right)))
-                }
-                Step::Subtract { to, left, right } => {
-                    self.set(to, self.number(left).wrapping_sub(self.number(right)))
-                }
-                Step::And { to, left, right } => self.set(to, self.number(left) & self.number(right)),
-                Step::Or { to, left, right } => self.set(to, self.number(left) | self.number(right)),
-                Step::Equal { to, left, right } => {
-                    self.load(to, u64::from(self.number(left) == self.number(right)))
-                }
-                Step::Binary { op, to, left, right } => {
-                    self.set(to, number::binary(op, self.number(left), self.number(right)));
-                }
-                Step::Unary { op, to, from } => self.set(to, number::unary(op, self.number(from))),
-                Step::CopyBytes { to, from, bytes } => self.copy_bytes(to, from, bytes),
                 Step::Jump { to } => pc = self.jump(pc, to),
                 Step::JumpIf { condition, to } if self.number(condition) != 0 => pc = self.jump(pc, to),
                 Step::JumpUnless { condition, to } if self.number(condition) == 0 => pc = self.jump(pc, to),
@@ -181,15 +149,72 @@ impl<'a, S: Shell> Run<'a, S> {
                 Step::Apply { table } => pc = self.apply(table),
                 Step::Extract { header } if self.extract(header, 0) == Then::Stop => break,
                 Step::Extract { .. } => {}
-                Step::Emit { header } => self.emit(header),
-                Step::RegisterRead { to, array, index } => self.register_read(to, array, index),
-                Step::RegisterWrite { array, index, from } => self.register_write(array, index, from),
                 Step::End if self.back == NOWHERE => break,
                 Step::End => (pc, self.back, self.reason) = (self.back, NOWHERE, self.plain_reason),
                 Step::Rare { op } if self.rare(op) == Then::Stop => break,
                 Step::Rare { .. } => {}
+                step => self.compute(step),
             }
         }
+    }
+
+    /// A step that leads to the next.
+    #[inline(always)]
+    fn compute(&mut self, step: Step) {
+        match step {
+            Step::LoadByte { to, at } => self.load(to, bits::byte(&self.context.area, at)),
+            Step::LoadShort { to, at } => self.load(to, bits::short(&self.context.area, at)),
+            Step::LoadWord { to, at } => self.load(to, bits::word(&self.context.area, at)),
+            Step::LoadLong { to, at } => self.load(to, bits::long(&self.context.area, at)),
+            Step::LoadBits { to, place } => self.load(to, place.load(&self.context.area)),
+            Step::LoadSigned { to, place } => self.set(to, self.signed(place)),
+            Step::StoreByte { at, from } => self.put(from, |area, value| bits::put_byte(area, at, value)),
+            Step::StoreShort { at, from } => self.put(from, |area, value| bits::put_short(area, at, value)),
+            Step::StoreWord { at, from } => self.put(from, |area, value| bits::put_word(area, at, value)),
+            Step::StoreLong { at, from } => self.put(from, |area, value| bits::put_long(area, at, value)),
+            Step::StoreBits { place, from } => self.put(from, |area, value| place.store(area, value)),
+            Step::Set { to, value } => self.set(to, i128::from(value)),
+            Step::Move { to, from } => self.set(to, self.number(from)),
+            Step::Argument { to, argument } => self.load(to, self.argument(argument)),
+            Step::Add { to, left, right } => self.set(to, self.number(left).wrapping_add(self.number(right))),
+            Step::Subtract { to, left, right } => {
+                self.set(to, self.number(left).wrapping_sub(self.number(right)))
+            }
+            Step::And { to, left, right } => self.set(to, self.number(left) & self.number(right)),
+            Step::Or { to, left, right } => self.set(to, self.number(left) | self.number(right)),
+            Step::Equal { to, left, right } => {
+                self.load(to, u64::from(self.number(left) == self.number(right)))
+            }
+            Step::Binary { op, to, left, right } => {
+                self.set(to, number::binary(op, self.number(left), self.number(right)));
+            }
+            Step::Unary { op, to, from } => self.set(to, number::unary(op, self.number(from))),
+            Step::AddWith { to, left, value } => self.with(to, left, |left| left.wrapping_add(value.into())),
+            Step::AndWith { to, left, value } => self.with(to, left, |left| left & i128::from(value)),
+            Step::EqualWith { to, left, value } => self.with(to, left, |left| (left == value.into()).into()),
+            Step::BinaryWith { op, to, left, value } => {
+                self.with(to, left, |left| number::binary(op, left, value.into()));
+            }
+            Step::StoreConstant { window, at, value } => self.store_constant(window, at, value),
+            Step::Cut { to, from, bits } => {
+                self.with(to, from, |from| from & i128::MAX >> (127u16.wrapping_sub(bits) & 127))
+            }
+            Step::CopyBytes { to, from, bytes } => self.copy_bytes(to, from, bytes),
+            Step::Emit { header } => self.emit(header),
+            Step::RegisterRead { to, array, index } => self.register_read(to, array, index),
+            Step::RegisterWrite { array, index, from } => self.register_write(array, index, from),
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn with(&mut self, to: Reg, from: Reg, apply: impl FnOnce(i128) -> i128) {
+        self.set(to, apply(self.number(from)));
+    }
+
+    #[inline(always)]
+    fn store_constant(&mut self, window: Window, at: u32, value: u64) {
+        Place::of_window(window, at).store(&mut self.context.area, value);
     }
 
     #[inline(always)]
@@ -233,7 +258,8 @@ impl<'a, S: Shell> Run<'a, S> {
             | Op::WideLookahead { .. }
             | Op::LoadLast { .. }
             | Op::Advance { .. } => return self.parser_op(op),
-            Op::SetLong { .. }
+            Op::StoreConstant { .. }
+            | Op::SetLong { .. }
             | Op::WideSet { .. }
             | Op::WideLoad { .. }
             | Op::WideStore { .. }

@@ -21,7 +21,7 @@ pub(crate) const REGISTERS: usize = 1024;
 pub(crate) type Registers = Box<[i128; REGISTERS]>;
 
 /// What all arrays, counters and meters of a program may take together.
-const STATE_BYTES: u64 = 1 << 30;
+const STATE_BYTES: u64 = 1 << 28;
 
 /// Reasons to drop that are not an action's.
 pub(crate) const INGRESS: u32 = 0;

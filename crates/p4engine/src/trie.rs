@@ -25,6 +25,13 @@ pub(crate) struct Trie {
     values: Blocks<u32>,
 }
 
+/// To a prefix: the nodes above its own with the bits that lead on, its own, its bit there.
+struct Way {
+    above: Vec<(u32, u32)>,
+    own: u32,
+    bit: u32,
+}
+
 /// Arrays of up to 64 items, one behind the other.
 #[derive(Debug, Clone, Default)]
 struct Blocks<T> {
@@ -174,8 +181,8 @@ impl Trie {
         best.and_then(|(node, bit)| self.value(node, bit))
     }
 
-    /// The nodes on the way to a prefix's own with the way's bits, the own one, and its bit there; None: it has none.
-    fn way(&self, root: u32, key: &[u64], length: usize) -> Option<(Vec<(u32, u32)>, u32, u32)> {
+    /// None: the prefix has no node.
+    fn way(&self, root: u32, key: &[u64], length: usize) -> Option<Way> {
         let (mut way, mut at, mut next) = (Vec::new(), 0, root);
         while at + STRIDE <= length {
             let bits = six(key, at) as u32;
@@ -183,13 +190,13 @@ impl Trie {
             next = self.nodes.get(next)?.child(bits)?;
             at += STRIDE;
         }
-        Some((way, next, last_bit(key, at, length)))
+        Some(Way { above: way, own: next, bit: last_bit(key, at, length) })
     }
 
     pub fn get(&self, root: u32, key: &[u64], length: usize) -> Option<u32> {
-        let (_, node, bit) = self.way(root, key, length)?;
-        let node = self.nodes.get(node).filter(|node| node.has_value(bit))?;
-        self.value(node, bit)
+        let way = self.way(root, key, length)?;
+        let node = self.nodes.get(way.own).filter(|node| node.has_value(way.bit))?;
+        self.value(node, way.bit)
     }
 
     /// Inserts, or replaces.
@@ -232,10 +239,10 @@ impl Trie {
 
     /// Nodes that fall empty go, but for the root. Whether the root is empty now.
     pub fn remove(&mut self, root: u32, key: &[u64], length: usize) -> bool {
-        if let Some((mut way, own, bit)) = self.way(root, key, length) {
-            self.remove_value(own, bit);
-            let mut last = own;
-            while let Some((parent, bits)) = way.pop() {
+        if let Some(mut way) = self.way(root, key, length) {
+            self.remove_value(way.own, way.bit);
+            let mut last = way.own;
+            while let Some((parent, bits)) = way.above.pop() {
                 let Some(mut node) = self.nodes.get(parent).copied() else { break };
                 if !self.nodes.get(last).is_some_and(Node::is_empty) {
                     break;

@@ -244,3 +244,61 @@ fn a_loop_without_end_drops_its_packet_and_says_so() {
     build.program.entry.egress = here;
     assert!(Engine::load(build.program).unwrap_err().0.contains("egress: step"));
 }
+
+#[test]
+fn steps_with_a_number_are_the_two_steps_they_stand_for() {
+    let values = [0, 1, -1, 5, 63, i64::MAX, i64::MIN];
+    let ops = [
+        Binary::Add,
+        Binary::Subtract,
+        Binary::Multiply,
+        Binary::And,
+        Binary::ShiftLeft,
+        Binary::ShiftRight,
+        Binary::Equal,
+        Binary::Less,
+        Binary::SaturateSigned,
+    ];
+    let mut bench = bench(
+        |build, _, [byte, word, _], _| {
+            build.program.messages = vec!["two".into(), "one".into(), "stored".into(), "cut".into()];
+            let mut steps = Vec::new();
+            for (op, value, left) in ops
+                .into_iter()
+                .flat_map(|op| values.map(|value| (op, value)))
+                .flat_map(|(op, value)| values.map(|left| (op, value, left)))
+            {
+                steps.extend([
+                    Op::Set { to: 0, value: left },
+                    Op::Set { to: 1, value },
+                    Op::Binary { op, to: 2, left: 0, right: 1 },
+                    Op::Log { message: 0, first: 2, arguments: 1 },
+                    Op::BinaryWith { op, to: 2, left: 0, value },
+                    Op::Log { message: 1, first: 2, arguments: 1 },
+                ]);
+            }
+            steps.extend([
+                Op::StoreConstant { field: byte, value: 0x1ff },
+                Op::StoreConstant { field: word, value: -2 },
+                Op::Load { to: 0, field: byte },
+                Op::Load { to: 1, field: word },
+                Op::Log { message: 2, first: 0, arguments: 2 },
+                Op::Set { to: 0, value: -1 },
+                Op::Cut { to: 0, from: 0, bits: 127 },
+                Op::Cut { to: 1, from: 0, bits: 3 },
+                Op::Log { message: 3, first: 0, arguments: 2 },
+            ]);
+            steps
+        },
+        |_, _, _| vec![],
+    );
+    let mut context = bench.engine.context();
+    bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    let cut = bench.notes.logs.pop().unwrap();
+    assert_eq!(cut.1, [i128::MAX, 7]);
+    assert_eq!(bench.notes.logs.pop().unwrap().1, [0xff, 0xfffe]);
+    assert_eq!(bench.notes.logs.len(), 2 * ops.len() * values.len() * values.len());
+    for pair in bench.notes.logs.chunks(2) {
+        assert_eq!(pair[0].1, pair[1].1);
+    }
+}
