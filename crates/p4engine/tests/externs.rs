@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Registers, counters, meters, action profiles, idle entries and the program's own: from packets and from the control plane.
+
+mod build;
+
+use build::{arrival, departure, Build, Notes};
+use qbed_p4engine::control::{Answer, Count, Entry, Rates, Refusal, Request, Target};
+use qbed_p4engine::packet::Forward;
+use qbed_p4engine::program::*;
+use qbed_p4engine::{Context, Engine};
+
+/// A table by the packet's first byte, of the kind; action 0 drops, 1 sends to its argument.
+fn by_byte(kind: MatchKind, change: impl Fn(&mut Build, FieldId)) -> (Engine, Context) {
+    let mut build = Build::new();
+    let standard = build.standard();
+    let (header, first) = build.header("h", &[8, 8]);
+    build.program.entry.parser = build.code(&[Op::Extract { header }, Op::End]);
+    let drop = build.action("drop", &[], &[Op::MarkToDrop, Op::End]);
+    let store = Op::Store { field: standard.egress_spec.unwrap(), from: 0 };
+    let send = build.action("send", &[9], &[Op::Argument { to: 0, argument: 0 }, store, Op::End]);
+    let end = build.code(&[Op::End]);
+    let table = build.table("t", &[(first, kind)], &[drop, send], end);
+    build.program.entry.ingress = build.code(&[Op::Apply { table }, Op::End]);
+    build.program.entry.deparser = build.code(&[Op::Emit { header }, Op::End]);
+    change(&mut build, first);
+    let engine = Engine::load(build.program).unwrap();
+    let context = engine.context();
+    (engine, context)
+}
+
+fn send(port: u8) -> ActionCall {
+    ActionCall { action: 1, arguments: vec![vec![0, port]] }
+}
+
+fn exact(byte: u8, target: Target, idle_us: u64) -> Request {
+    Request::Insert {
+        table: 0,
+        entry: Entry { matches: vec![Match::Exact(vec![byte])], priority: 0, target, idle_us },
+    }
+}
+
+fn done(engine: &mut Engine, request: Request) {
+    assert_eq!(engine.control(&request), Answer::Done, "{request:?}");
+}
+
+fn refusal(engine: &mut Engine, request: Request) -> Refusal {
+    match engine.control(&request) {
+        Answer::Refused(refusal, _) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Where a packet of this first byte goes.
+fn port(engine: &mut Engine, context: &mut Context, byte: u8, now_us: u64) -> Option<u16> {
+    let decision = engine.ingress(context, &[byte, 0], &arrival(1, 100, now_us), &mut Notes::default());
+    match decision.forward {
+        Forward::Unicast { port, .. } => Some(port),
+        _ => None,
+    }
+}
+
+#[test]
+fn entries_count_are_metered_and_fall_idle() {
+    let (mut engine, mut context) = by_byte(MatchKind::Exact, |build, first| {
+        build.program.counters.push(Counter { name: "c".into(), table: Some(0), size: 0 });
+        let result = Some(first + 1);
+        build.program.meters.push(Meter { name: "m".into(), table: Some(0), size: 0, bytes: true, result });
+        let table = &mut build.program.tables[0];
+        (table.counter, table.meter, table.idle_timeout) = (Some(0), Some(0), true);
+    });
+    done(&mut engine, exact(7, Target::Call(send(3)), 1000));
+    let matches = vec![Match::Exact(vec![7])];
+    let rates = Some(Rates { committed: 1, committed_burst: 100, peak: 1, peak_burst: 200 });
+    let (table, priority) = (0, 0);
+    done(&mut engine, Request::SetDirectMeter { table, matches: matches.clone(), priority, rates });
+    let mut colors = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(port(&mut engine, &mut context, 7, 50), Some(3));
+        engine.egress(&mut context, &[7, 0], &departure(3, 50), &mut Notes::default());
+        colors.push(context.headers()[1]);
+    }
+    assert_eq!(colors, [0, 1, 2]);
+    let Answer::Entries(entries) =
+        engine.control(&Request::Entry { table, matches: matches.clone(), priority })
+    else {
+        panic!()
+    };
+    assert_eq!(entries[0].count, Some(Count { packets: 3, bytes: 300 }));
+    assert_eq!((entries[0].rates, entries[0].last_hit_us), (rates, 50));
+    let idle = |engine: &mut Engine, now_us| match engine.control(&Request::Idle { now_us, most: 9 }) {
+        Answer::Idle(idle) => idle.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([1049, 1050, 1051].map(|now_us| idle(&mut engine, now_us)), [0, 1, 0]);
+    port(&mut engine, &mut context, 7, 2000);
+    assert_eq!([2999, 3000].map(|now_us| idle(&mut engine, now_us)), [0, 1]);
+    // One that never matched: from when it was first asked for.
+    done(&mut engine, exact(8, Target::Call(send(3)), 1000));
+    assert_eq!([9000, 9999, 10_000].map(|now_us| idle(&mut engine, now_us)), [0, 0, 1]);
+}
+
+#[test]
+fn a_group_spreads_over_its_members_as_often_as_they_weigh() {
+    let (mut engine, mut context) = by_byte(MatchKind::Exact, |build, first| {
+        let hash = build.hash(HashKind::Identity, vec![HashInput::Field(first + 1)]);
+        build.program.hashes[usize::from(hash)].kind = HashKind::RoundRobin;
+        build.program.profiles.push(Profile { name: "p".into(), max_size: 2, selector: Some(hash) });
+        build.program.tables[0].profile = Some(0);
+    });
+    let profile = 0;
+    assert_eq!(refusal(&mut engine, exact(1, Target::Call(send(1)), 0)), Refusal::InvalidArgument);
+    assert_eq!(refusal(&mut engine, exact(1, Target::Group(1), 0)), Refusal::NotFound);
+    done(&mut engine, Request::InsertMember { profile, member: 10, call: send(1) });
+    done(&mut engine, Request::InsertMember { profile, member: 20, call: send(2) });
+    let third = Request::InsertMember { profile, member: 30, call: send(2) };
+    assert_eq!(refusal(&mut engine, third), Refusal::ResourceExhausted);
+    done(&mut engine, Request::SetGroup { profile, group: 5, members: vec![10, 20, 20] });
+    done(&mut engine, exact(1, Target::Group(5), 0));
+    done(&mut engine, exact(2, Target::Member(20), 0));
+    let ports: Vec<_> = (0..6).map(|_| port(&mut engine, &mut context, 1, 0).unwrap()).collect();
+    assert_eq!(ports, [1, 2, 2, 1, 2, 2]);
+    assert_eq!(
+        refusal(&mut engine, Request::DeleteMember { profile, member: 20 }),
+        Refusal::FailedPrecondition
+    );
+    assert_eq!(refusal(&mut engine, Request::DeleteGroup { profile, group: 5 }), Refusal::FailedPrecondition);
+    done(&mut engine, Request::ModifyMember { profile, member: 20, call: send(9) });
+    assert_eq!(port(&mut engine, &mut context, 2, 0), Some(9));
+    done(&mut engine, Request::SetGroup { profile, group: 5, members: vec![] });
+    assert_eq!(port(&mut engine, &mut context, 1, 0), Some(0)); // An empty group: no action.
+    let Answer::Profile { members, groups } = engine.control(&Request::Profile { profile }) else { panic!() };
+    assert_eq!((members, groups), (vec![(10, send(1)), (20, send(9))], vec![(5, vec![])]));
+}
+
+#[test]
+fn of_the_programs_own_entries_the_lowest_priority_wins_and_they_stay() {
+    let (mut engine, mut context) = by_byte(MatchKind::Ternary, |build, _| {
+        let one = |value, mask, priority, port| ConstEntry {
+            matches: vec![Match::Ternary { value: vec![value], mask: vec![mask] }],
+            priority,
+            call: send(port),
+        };
+        let table = &mut build.program.tables[0];
+        table.entries = vec![one(0, 0, 30, 3), one(0x10, 0xf0, 10, 1), one(0x11, 0xff, 20, 2)];
+        (table.constant_entries, table.constant_default) = (true, true);
+    });
+    assert_eq!(
+        [0x11, 0x1f, 0x20].map(|byte| port(&mut engine, &mut context, byte, 0)),
+        [Some(1), Some(1), Some(3)]
+    );
+    let matches = vec![Match::Ternary { value: vec![0], mask: vec![0] }];
+    let delete = Request::Delete { table: 0, matches, priority: 1 };
+    assert_eq!(refusal(&mut engine, delete), Refusal::PermissionDenied);
+    let default = Request::SetDefault { table: 0, target: Target::Call(send(1)) };
+    assert_eq!(refusal(&mut engine, default), Refusal::PermissionDenied);
+    let Answer::Entries(entries) = engine.control(&Request::Entries { table: 0, from: 1, most: 1 }) else {
+        panic!()
+    };
+    assert_eq!((entries.len(), entries[0].entry.priority), (1, 21));
+}
+
+#[test]
+fn a_default_changes_and_comes_back_and_a_table_gets_full() {
+    let (mut engine, mut context) =
+        by_byte(MatchKind::Exact, |build, _| build.program.tables[0].max_size = 1);
+    assert_eq!(port(&mut engine, &mut context, 1, 0), None);
+    done(&mut engine, Request::SetDefault { table: 0, target: Target::Call(send(4)) });
+    assert_eq!(port(&mut engine, &mut context, 1, 0), Some(4));
+    done(&mut engine, Request::ResetDefault { table: 0 });
+    assert_eq!(port(&mut engine, &mut context, 1, 0), None);
+    done(&mut engine, exact(1, Target::Call(send(1)), 0));
+    assert_eq!(refusal(&mut engine, exact(2, Target::Call(send(1)), 0)), Refusal::ResourceExhausted);
+}
+
+#[test]
+fn registers_counters_and_meters_by_index() {
+    let (mut engine, mut context) = by_byte(MatchKind::Exact, |build, first| {
+        let (narrow, wide) = (build.array(12, 4), build.array(100, 2));
+        build.program.arrays[usize::from(narrow)].signed = true;
+        build.program.counters.push(Counter { name: "c".into(), table: None, size: 2 });
+        build.program.meters.push(Meter {
+            name: "m".into(),
+            table: None,
+            size: 2,
+            bytes: false,
+            result: None,
+        });
+        let result = build.field("result", 32);
+        build.program.messages = vec!["read".into()];
+        build.program.entry.ingress = build.code(&[
+            Op::Load { to: 1, field: first },
+            Op::RegisterRead { to: result, array: narrow, index: 1 },
+            Op::Load { to: 2, field: result },
+            Op::BinaryWith { op: Binary::Add, to: 3, left: 2, value: 1 },
+            Op::RegisterWrite { array: narrow, index: 1, from: 3 },
+            Op::RegisterWrite { array: wide, index: 1, from: 3 },
+            Op::Count { counter: 0, index: 1 },
+            Op::Execute { meter: 0, index: 1, to: first + 1 },
+            Op::Load { to: 3, field: first + 1 },
+            Op::Log { message: 0, first: 2, arguments: 2 },
+            Op::End,
+        ]);
+    });
+    let value = vec![0x0f, 0xfe];
+    done(&mut engine, Request::WriteRegister { array: 0, index: 1, value });
+    let wrong = Request::WriteRegister { array: 0, index: 1, value: vec![0x10, 0] };
+    assert_eq!(refusal(&mut engine, wrong), Refusal::InvalidArgument);
+    let rates = Rates { committed: 1, committed_burst: 1, peak: 1, peak_burst: 2 };
+    done(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: Some(rates) });
+    let slow = Rates { peak: 0, ..rates };
+    assert_eq!(
+        refusal(&mut engine, Request::SetMeter { meter: 0, index: 1, rates: Some(slow) }),
+        Refusal::InvalidArgument
+    );
+    let mut notes = Notes::default();
+    for byte in [1, 1, 1, 200] {
+        engine.ingress(&mut context, &[byte, 9], &arrival(1, 100, 5), &mut notes);
+    }
+    // Signed: -2, -1, 0 as 32 bits; beyond the array nothing is read, written or metered.
+    let read: Vec<_> = notes.logs.into_iter().map(|(_, values)| values).collect();
+    assert_eq!(read, [[0xffff_fffe, 0], [0xffff_ffff, 1], [0, 2], [0, 9]]);
+    let values =
+        |engine: &mut Engine, array| engine.control(&Request::ReadRegister { array, from: 1, count: 1 });
+    assert_eq!(values(&mut engine, 0), Answer::Values(vec![vec![0, 1]]));
+    assert_eq!(values(&mut engine, 1), Answer::Values(vec![[vec![0; 12], vec![1]].concat()]));
+    assert_eq!(
+        refusal(&mut engine, Request::ReadRegister { array: 0, from: 4, count: 1 }),
+        Refusal::OutOfRange
+    );
+    let counts = engine.control(&Request::ReadCounter { counter: 0, from: 0, count: 2 });
+    assert_eq!(counts, Answer::Counts(vec![Count::default(), Count { packets: 3, bytes: 300 }]));
+    done(&mut engine, Request::WriteCounter { counter: 0, index: 0, value: Count { packets: 1, bytes: 2 } });
+    assert_eq!(engine.control(&Request::ReadMeter { meter: 0, index: 1 }), Answer::Meter(Some(rates)));
+    assert_eq!(engine.control(&Request::ReadMeter { meter: 0, index: 0 }), Answer::Meter(None));
+}
