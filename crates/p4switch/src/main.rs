@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use qbed_p4engine::program::Program;
 use qbed_p4engine::Engine;
 use qbed_p4switch::{check, load, replay, stf};
 
@@ -34,12 +36,21 @@ enum Command {
         #[arg(long)]
         log: bool,
     },
+    /// Measure how many packets a second one core takes: an STF file's commands, then its packets again and again.
+    Bench {
+        /// BMv2 JSON of p4c-bm2-ss (PROGRAM.json).
+        program: PathBuf,
+        stf: PathBuf,
+        #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+        seconds: f64,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check { program } => check_program(&program),
         Command::Test { program, stf, log } => test_program(&program, &stf, log),
+        Command::Bench { program, stf, seconds } => bench_program(&program, &stf, seconds),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -54,19 +65,32 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+fn read_program(path: &Path) -> Result<Program, String> {
+    load::load(&read(path)?).map_err(|refused| format!("{}: {refused}", path.display()))
+}
+
+fn read_stf(path: &Path) -> Result<Vec<stf::Line>, String> {
+    let text = String::from_utf8(read(path)?).map_err(|_| format!("{}: not a text", path.display()))?;
+    stf::parse(&text).map_err(|malformed| format!("{}: {malformed}", path.display()))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number from 0.01 to 3600".into())
+}
+
 fn check_program(path: &Path) -> Result<(), String> {
-    let program = load::load(&read(path)?).map_err(|refused| format!("{}: {refused}", path.display()))?;
+    let program = read_program(path)?;
     let engine = Engine::load(program).map_err(|unfit| format!("{}: {}", path.display(), unfit.0))?;
     print!("{}", check::summary(engine.program()));
     Ok(())
 }
 
 fn test_program(path: &Path, files: &[PathBuf], log: bool) -> Result<(), String> {
-    let program = load::load(&read(path)?).map_err(|refused| format!("{}: {refused}", path.display()))?;
+    let program = read_program(path)?;
     let mut failed = 0;
     for file in files {
-        let text = String::from_utf8(read(file)?).map_err(|_| format!("{}: not a text", file.display()))?;
-        let lines = stf::parse(&text).map_err(|malformed| format!("{}: {malformed}", file.display()))?;
+        let lines = read_stf(file)?;
         let report =
             replay::replay(program.clone(), &lines).map_err(|why| format!("{}: {why}", path.display()))?;
         if log {
@@ -85,4 +109,31 @@ fn test_program(path: &Path, files: &[PathBuf], log: bool) -> Result<(), String>
     } else {
         Ok(())
     }
+}
+
+fn bench_program(path: &Path, file: &Path, seconds: f64) -> Result<(), String> {
+    let program = read_program(path)?;
+    let prepared =
+        replay::prepare(program, &read_stf(file)?).map_err(|why| format!("{}: {why}", file.display()));
+    let (mut switch, packets) = prepared?;
+    if packets.is_empty() {
+        return Err(format!("{}: no packets", file.display()));
+    }
+    let bytes: usize = packets.iter().map(|(_, bytes)| bytes.len()).sum();
+    let (begin, mut taken, mut sent) = (Instant::now(), 0_u64, 0_u64);
+    while begin.elapsed().as_secs_f64() < seconds {
+        for (port, bytes) in &packets {
+            taken += 1;
+            sent += switch.receive(*port, bytes.clone(), taken).len() as u64;
+        }
+        switch.notes.clear();
+    }
+    let elapsed = begin.elapsed().as_secs_f64();
+    println!(
+        "{:.0} packets/s, {:.0} ns each; {taken} packets of {} bytes on average, {sent} came out",
+        taken as f64 / elapsed,
+        elapsed * 1e9 / taken as f64,
+        bytes / packets.len(),
+    );
+    Ok(())
 }

@@ -42,6 +42,23 @@ pub fn replay(program: Program, lines: &[Line]) -> Result<Report> {
     Ok(replay.judge(lines))
 }
 
+/// A packet and the port by which it comes.
+pub type Arrived = (u16, Vec<u8>);
+
+/// A switch as the file's commands leave it, and the file's packets with their ports: what a measurement sends again and again.
+pub fn prepare(program: Program, lines: &[Line]) -> Result<(Switch, Vec<Arrived>)> {
+    let mut replay = Replay::new(Switch::new(program, SEED).map_err(|unfit| unfit.0)?);
+    let mut packets = Vec::new();
+    for line in lines {
+        match &line.statement {
+            Statement::Packet { port, bytes } => packets.push((*port, bytes.clone())),
+            Statement::CheckCounter { .. } => {}
+            _ => replay.step(line).map_err(|why| format!("line {}: {why}", line.number))?,
+        }
+    }
+    Ok((replay.switch, packets))
+}
+
 struct Replay {
     switch: Switch,
     report: Report,

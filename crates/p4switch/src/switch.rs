@@ -71,6 +71,15 @@ struct Queued {
     rounds: u32,
 }
 
+impl Notes {
+    /// Forgets what was said so far.
+    pub fn clear(&mut self) {
+        self.digests.clear();
+        self.messages.clear();
+        self.failed.clear();
+    }
+}
+
 impl Shell for Notes {
     fn random(&mut self) -> u64 {
         self.random.next_u64()

@@ -163,7 +163,7 @@ fn odd_values() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn fuzz_broken_programs_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), odd_values()), 1..4)) {

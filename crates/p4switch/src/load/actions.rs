@@ -60,7 +60,7 @@ impl Loader<'_> {
         for (index, call) in calls.iter().enumerate() {
             begins.push(self.here());
             let jump = self.primitive(call, scope).at(|| format!("primitive {index} {}", call.op))?;
-            jumps.extend(jump.map(|(at, to)| (index, at, to)));
+            jumps.extend(jump.into_iter().map(|(at, to)| (index, at, to)));
         }
         begins.push(self.here());
         for (index, at, to) in jumps {
@@ -75,15 +75,16 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// A jump that it makes, and the primitive to which it goes.
-    pub(super) fn primitive(&mut self, call: &Call, scope: Scope) -> Result<Option<(usize, usize)>> {
+    /// The jumps that it makes, and the primitive to which each goes.
+    pub(super) fn primitive(&mut self, call: &Call, scope: Scope) -> Result<Vec<(usize, usize)>> {
         let arguments = Arguments { call, scope };
         self.scoped(|code| {
             match call.op.as_str() {
-                "_jump" => return Ok(Some((code.emit(Op::Jump { to: 0 }), arguments.constant(code, 0)?))),
+                "_jump" => return Ok(vec![(code.emit(Op::Jump { to: 0 }), arguments.constant(code, 0)?)]),
                 "_jump_if_zero" => {
                     let condition = arguments.value(code, 0)?;
-                    return Ok(Some((code.skip_unless(&condition)?, arguments.constant(code, 1)?)));
+                    let to = arguments.constant(code, 1)?;
+                    return Ok(code.skip_unless(&condition)?.into_iter().map(|at| (at, to)).collect());
                 }
                 _ => {}
             }
@@ -91,10 +92,10 @@ impl Loader<'_> {
                 || code.move_headers(&arguments)?
                 || code.call_extern(&arguments)?
             {
-                return Ok(None);
+                return Ok(Vec::new());
             }
             if code.steer(&arguments)? || code.tell(&arguments)? {
-                return Ok(None);
+                return Ok(Vec::new());
             }
             refuse("not a primitive of v1model")
         })

@@ -41,13 +41,13 @@ impl Loader<'_> {
         if let Some(condition) = &of.if_cond {
             match self.operand(condition, Scope::default()).at(|| "if_cond".into())? {
                 Expression::Constant(value) if value != 0.into() => {}
-                condition => skips.push(self.skip_unless(&condition)?),
+                condition => skips.extend(self.skip_unless(&condition)?),
             }
         }
         if side == Side::Verify {
             // BMv2 verifies nothing in a header that is not there.
             let valid = self.valid(self.header(&of.target.0)?);
-            skips.push(self.skip_unless(&valid)?);
+            skips.extend(self.skip_unless(&valid)?);
         }
         self.prepare_hash(hash)?;
         let to = self.registers.take()?;
@@ -57,7 +57,10 @@ impl Loader<'_> {
                 self.emit(Op::Store { field: target, from: to });
             }
             Side::Verify => {
-                let Some(error) = self.program.standard.checksum_error else { return self.land(skips) };
+                let Some(error) = self.program.standard.checksum_error else {
+                    self.land(skips);
+                    return Ok(());
+                };
                 let field = self.number(&Expression::Field(target))?;
                 let op = qbed_p4engine::program::Binary::NotEqual;
                 self.emit(Op::Binary { op, to, left: to, right: field });
@@ -66,12 +69,7 @@ impl Loader<'_> {
                 skips.push(same);
             }
         }
-        self.land(skips)
-    }
-
-    fn land(&mut self, skips: Vec<usize>) -> Result<()> {
-        let here = self.here();
-        skips.into_iter().for_each(|skip| self.aim(skip, here));
+        self.land(skips);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From expressions to steps: registers of 128 bits where all operands have at most 64, wide ones beyond.
 
-use num_traits::{Signed, ToPrimitive};
+use num_traits::{Signed, ToPrimitive, Zero};
 use qbed_p4engine::program::{
     ArrayId, Binary, FieldId, HeaderId, Op, Pc, Program, Reg, StackId, Unary, WideReg,
 };
@@ -256,27 +256,58 @@ impl Loader<'_> {
         let over = self.skip_unless(condition)?;
         then(self)?;
         let end = self.emit(Op::Jump { to: 0 });
-        let here = self.here();
-        self.aim(over, here);
+        self.land(over);
         otherwise(self)?;
-        let here = self.here();
-        self.aim(end, here);
+        self.land(vec![end]);
         Ok(())
     }
 
-    /// A jump, to be aimed, that is taken unless the condition holds.
-    pub(super) fn skip_unless(&mut self, condition: &Expression) -> Result<usize> {
-        self.scoped(|code| {
-            // One step less for `not`.
-            if let Expression::Unary(Unary::Not, of) = condition {
-                if !code.is_wide(of) {
-                    let condition = code.number(of)?;
-                    return Ok(code.emit(Op::JumpIf { condition, to: 0 }));
-                }
+    /// Jumps, to be aimed, of which one is taken unless the condition holds.
+    pub(super) fn skip_unless(&mut self, condition: &Expression) -> Result<Vec<usize>> {
+        self.scoped(|code| code.jumps(condition, false))
+    }
+
+    /// Jumps that are taken where the condition's truth is `when`; behind them goes on what is not. The right side of `and` and
+    /// `or` is looked at where the left one leaves it open: nothing that an expression does can be missed.
+    fn jumps(&mut self, condition: &Expression, when: bool) -> Result<Vec<usize>> {
+        let is_truth = |of: &Expression, code: &Self| of.bits(&code.program).is_some_and(|bits| bits <= 1);
+        match condition {
+            Expression::Constant(value) if value.is_zero() == when => Ok(Vec::new()),
+            Expression::Constant(_) => Ok(vec![self.emit(Op::Jump { to: 0 })]),
+            Expression::Unary(Unary::Not, of) if !self.is_wide(of) => self.jumps(of, !when),
+            Expression::Binary(op @ (Binary::Equal | Binary::NotEqual), of, zero)
+                if zero.constant().is_some_and(Zero::is_zero) && !self.is_wide(of) =>
+            {
+                self.jumps(of, when == (*op == Binary::NotEqual))
             }
-            let condition = code.number(condition)?;
-            Ok(code.emit(Op::JumpUnless { condition, to: 0 }))
-        })
+            Expression::Binary(op @ (Binary::And | Binary::Or), left, right)
+                if is_truth(left, self) && is_truth(right, self) =>
+            {
+                // The value of the left that decides alone.
+                let decides = *op == Binary::Or;
+                if decides == when {
+                    let mut taken = self.jumps(left, when)?;
+                    taken.extend(self.jumps(right, when)?);
+                    return Ok(taken);
+                }
+                let over = self.jumps(left, decides)?;
+                let taken = self.jumps(right, when)?;
+                self.land(over);
+                Ok(taken)
+            }
+            _ => {
+                let condition = self.number(condition)?;
+                let jump =
+                    if when { Op::JumpIf { condition, to: 0 } } else { Op::JumpUnless { condition, to: 0 } };
+                Ok(vec![self.emit(jump)])
+            }
+        }
+    }
+
+    /// Lets jumps end here.
+    pub(super) fn land(&mut self, jumps: Vec<usize>) {
+        let here = self.here();
+        jumps.into_iter().for_each(|jump| self.aim(jump, here));
     }
 
     pub(super) fn wide(&mut self, of: &Expression) -> Result<WideReg> {
@@ -419,11 +450,9 @@ impl Loader<'_> {
                 let over = code.emit(Op::JumpUnless { condition: is, to: 0 });
                 code.scoped(|code| steps(code, header))?;
                 ends.push(code.emit(Op::Jump { to: 0 }));
-                let here = code.here();
-                code.aim(over, here);
+                code.land(vec![over]);
             }
-            let here = code.here();
-            ends.into_iter().for_each(|end| code.aim(end, here));
+            code.land(ends);
             Ok(())
         })
     }
@@ -448,7 +477,7 @@ impl Loader<'_> {
 
     fn store(&mut self, field: FieldId, value: &Expression) -> Result<()> {
         let width = self.field_width(field);
-        let value = needless(value, width);
+        let value = &self.low(value, width);
         match value {
             Expression::Field(from) if *from == field => {}
             Expression::Field(from) if self.field_width(*from) == width => {
@@ -467,6 +496,41 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// What has the same low bits, without the cuts that do not touch them.
+    pub(super) fn low(&self, of: &Expression, width: u32) -> Expression {
+        // Wide registers are as long as what goes into them: there only the outermost cuts are needless.
+        let inner = !self.computed_wide(of);
+        match of {
+            Expression::Binary(Binary::And, value, mask) | Expression::Binary(Binary::And, mask, value)
+                if mask.constant().is_some_and(|mask| number::cut(mask, width) == number::mask(width)) =>
+            {
+                self.low(value, width)
+            }
+            Expression::Binary(Binary::Signed, value, bits)
+                if bits.constant().and_then(|bits| bits.to_u32()).is_some_and(|bits| bits >= width) =>
+            {
+                self.low(value, width)
+            }
+            Expression::Binary(op, left, right) if inner => {
+                use Binary::{Add, And, Multiply, Or, ShiftLeft, Subtract, Xor};
+                match op {
+                    Add | Subtract | Multiply | And | Or | Xor => {
+                        Expression::binary(*op, self.low(left, width), self.low(right, width))
+                    }
+                    ShiftLeft => Expression::binary(*op, self.low(left, width), right.as_ref().clone()),
+                    _ => of.clone(),
+                }
+            }
+            Expression::Unary(op @ (Unary::Invert | Unary::Negate), value) if inner => {
+                Expression::unary(*op, self.low(value, width))
+            }
+            Expression::Choice(condition, left, right) if inner => {
+                Expression::choice(condition.as_ref().clone(), self.low(left, width), self.low(right, width))
+            }
+            _ => of.clone(),
+        }
+    }
+
     pub(super) fn write_register(
         &mut self,
         array: ArrayId,
@@ -474,7 +538,7 @@ impl Loader<'_> {
         value: &Expression,
     ) -> Result<()> {
         let width = self.program.arrays[array as usize].width;
-        let value = needless(value, width);
+        let value = &self.low(value, width);
         self.scoped(|code| {
             let index = code.number(index)?;
             if width > NARROW_BITS {
@@ -519,22 +583,5 @@ impl Loader<'_> {
             }
             _ => refuse("not a header"),
         }
-    }
-}
-
-/// Without the cuts that a store into so many bits makes anyway.
-fn needless(of: &Expression, width: u32) -> &Expression {
-    match of {
-        Expression::Binary(Binary::And, value, mask) | Expression::Binary(Binary::And, mask, value)
-            if mask.constant().is_some_and(|mask| number::cut(mask, width) == number::mask(width)) =>
-        {
-            needless(value, width)
-        }
-        Expression::Binary(Binary::Signed, value, bits)
-            if bits.constant().and_then(|bits| bits.to_u32()).is_some_and(|bits| bits >= width) =>
-        {
-            needless(value, width)
-        }
-        _ => of,
     }
 }

@@ -87,8 +87,8 @@ impl<'a> Loader<'a> {
                 Node::Conditional(of) => {
                     let place = || format!("conditional {name}");
                     let condition = self.operand(&of.expression, Scope::default()).at(place)?;
-                    let at = self.skip_unless(&condition).at(place)?;
-                    patches.push((Patch::Jump(at), of.false_next.as_deref()));
+                    let jumps = self.skip_unless(&condition).at(place)?;
+                    patches.extend(jumps.into_iter().map(|at| (Patch::Jump(at), of.false_next.as_deref())));
                     self.go_on(of.true_next.as_deref(), following, &mut patches);
                 }
                 Node::Call(call) => {

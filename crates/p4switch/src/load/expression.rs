@@ -141,6 +141,14 @@ impl Expression {
         Self::Binary(op, Box::new(left), Box::new(right))
     }
 
+    pub fn choice(condition: Self, left: Self, right: Self) -> Self {
+        match condition.constant() {
+            Some(value) if value.is_zero() => right,
+            Some(_) => left,
+            None => Self::Choice(Box::new(condition), Box::new(left), Box::new(right)),
+        }
+    }
+
     pub fn and(left: Self, right: Self) -> Self {
         match (left.constant(), right.constant()) {
             (Some(one), _) if one.is_one() => right,
@@ -378,11 +386,7 @@ impl Loader<'_> {
             }
             "?" => {
                 let condition = self.expression(&of.cond, scope)?;
-                Ok(match condition.constant() {
-                    Some(value) if value.is_zero() => right()?,
-                    Some(_) => left()?,
-                    None => Expression::Choice(Box::new(condition), Box::new(left()?), Box::new(right()?)),
-                })
+                Ok(Expression::choice(condition, left()?, right()?))
             }
             "valid" | "valid_union" => self.validity(&self.object(&of.right, scope)?),
             "last_stack_index" => Ok(Expression::LastIndex(self.stack_operand(&of.right, scope)?)),
@@ -394,38 +398,45 @@ impl Loader<'_> {
             other => match BINARY.iter().find(|(name, _)| *name == other) {
                 Some((_, op)) => {
                     let (left, right) = (left()?, right()?);
-                    Ok(self
-                        .changes_nothing(*op, &left, &right)
-                        .cloned()
-                        .unwrap_or(Expression::binary(*op, left, right)))
+                    Ok(self.simpler(*op, &left, &right).unwrap_or(Expression::binary(*op, left, right)))
                 }
                 None => refuse("an operation that p4c does not emit for v1model"),
             },
         }
     }
 
-    /// What is left of p4c's cuts where the number fits anyway.
-    fn changes_nothing<'e>(
-        &self,
-        op: Binary,
-        left: &'e Expression,
-        right: &'e Expression,
-    ) -> Option<&'e Expression> {
-        let fits = |value: &Expression, mask: &Expression| {
-            let bits = value.bits(&self.program)?;
-            (number::cut(mask.constant()?, bits) == number::mask(bits)).then_some(())
-        };
-        match op {
-            Binary::And if right.constant().is_some() => fits(left, right).map(|()| left),
-            Binary::And if left.constant().is_some() => fits(right, left).map(|()| right),
-            Binary::Signed => {
+    /// Without cuts of numbers that fit anyway, and comparisons of a bit with a constant.
+    fn simpler(&self, op: Binary, left: &Expression, right: &Expression) -> Option<Expression> {
+        let program = &self.program;
+        match (op, left.constant(), right.constant()) {
+            (Binary::And, _, Some(mask)) => self.cut(left, mask),
+            (Binary::And, Some(mask), _) => self.cut(right, mask),
+            (Binary::Equal | Binary::NotEqual, _, Some(bit))
+                if left.bits(program)? <= 1 && bit.bits() <= 1 =>
+            {
+                let same = bit.is_one() == (op == Binary::Equal);
+                Some(if same { left.clone() } else { Expression::unary(Unary::Not, left.clone()) })
+            }
+            (Binary::Signed, _, Some(cut)) => {
                 let Expression::Field(field) = left else { return None };
-                let field = &self.program.fields[*field as usize];
+                let field = &program.fields[*field as usize];
                 let bits = field.width + u32::from(!field.signed);
-                right.constant()?.to_u32().filter(|cut| bits <= *cut).map(|_| left)
+                cut.to_u32().filter(|cut| bits <= *cut).map(|_| left.clone())
             }
             _ => None,
         }
+    }
+
+    fn cut(&self, value: &Expression, mask: &BigInt) -> Option<Expression> {
+        let fits =
+            value.bits(&self.program).is_some_and(|bits| number::cut(mask, bits) == number::mask(bits));
+        if fits {
+            return Some(value.clone());
+        }
+        let width = number::bits(mask);
+        (*mask == number::mask(width)).then(|| {
+            Expression::binary(Binary::And, self.low(value, width), Expression::Constant(mask.clone()))
+        })
     }
 
     fn access_field(&self, object: &Object, field: u16) -> Result<Expression> {

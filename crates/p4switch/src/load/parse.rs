@@ -180,7 +180,7 @@ impl Loader<'_> {
             }
             "primitive" => {
                 let call: Call = part(parameter(0)?)?;
-                if self.primitive(&call, Scope::default()).at(|| call.op.clone())?.is_some() {
+                if !self.primitive(&call, Scope::default()).at(|| call.op.clone())?.is_empty() {
                     return refuse(format!("{} in a parser", call.op));
                 }
             }
