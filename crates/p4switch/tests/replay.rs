@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use qbed_p4engine::program::Program;
-use qbed_p4switch::load::load;
+use qbed_p4switch::load::{load, load_untidy};
 use qbed_p4switch::replay::{replay, Report};
 use qbed_p4switch::stf;
 use qbed_p4switch::switch::Switch;
@@ -51,7 +51,11 @@ fn the_schemes_do_what_their_files_say() {
         let json = read(&scheme.join("p4").join(format!("{name}.json")));
         let stf = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "stf");
         for file in tests.map(|file| file.unwrap().path()).filter(stf) {
-            assert_eq!(failures(&json, &read(&file)), [""; 0], "{}", file.display());
+            let lines = stf::parse(&read(&file)).unwrap();
+            for program in [load(json.as_bytes()), load_untidy(json.as_bytes())] {
+                let report = replay(program.unwrap(), &lines).unwrap();
+                assert_eq!(report.failures, [""; 0], "{}", file.display());
+            }
             files += 1;
         }
     }
@@ -140,6 +144,22 @@ proptest! {
                 let endless = json == ROUNDS && bytes.first().is_some_and(|way| (4..=6).contains(way));
                 if !endless {
                     switch.receive(*port, bytes.clone(), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fuzz_needless_steps_change_no_packet(packets in prop::collection::vec((0_u8..10, prop::collection::vec(any::<u8>(), 0..80)), 1..20)) {
+        for json in [MIX, ROUNDS] {
+            let mut tidy = Switch::new(load(json.as_bytes()).unwrap(), 1).unwrap();
+            let mut untidy = Switch::new(load_untidy(json.as_bytes()).unwrap(), 1).unwrap();
+            prop_assert!(tidy.program().code.len() < untidy.program().code.len());
+            for (kind, rest) in &packets {
+                let bytes = [&[*kind], rest.as_slice()].concat();
+                let endless = json == ROUNDS && (4..=6).contains(kind);
+                if !endless {
+                    prop_assert_eq!(tidy.receive(0, bytes.clone(), 0), untidy.receive(0, bytes.clone(), 0));
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! From BMv2's JSON to the engine's program: every name resolved, every expression compiled, or a refusal that says where.
 //!
 //! The order is that of dependence: `layout` (headers, fields), `objects` (arrays, calculations, lists), `actions`,
-//! `control` (tables, conditionals), `parse`, `checksum`. `expression` and `code` serve them all.
+//! `control` (tables, conditionals), `parse`, `checksum`. `expression` and `code` serve them all, `tidy` comes last.
 
 mod actions;
 mod checksum;
@@ -13,6 +13,7 @@ mod layout;
 mod number;
 mod objects;
 mod parse;
+mod tidy;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -87,6 +88,13 @@ fn narrow<T: TryFrom<usize>>(count: usize, what: &str) -> Result<T> {
 ///
 /// In a thread with a stack for expressions that nest as deep as they may: long concatenations nest some hundred levels.
 pub fn load(text: &[u8]) -> Result<Program> {
+    let mut program = load_untidy(text)?;
+    tidy::tidy(&mut program);
+    Ok(program)
+}
+
+/// With the steps that nothing needs: what `load` is compared with.
+pub fn load_untidy(text: &[u8]) -> Result<Program> {
     let depth = depth(text);
     if depth > MOST_DEPTH {
         return refuse(format!("nested {depth} levels deep: at most {MOST_DEPTH} are possible"));

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps that nothing needs, taken out when all stand: p4c puts much into temporary variables that are read once or never.
+
+use std::collections::HashMap;
+
+use num_bigint::BigInt;
+use qbed_p4engine::program::{
+    Binary, FieldId, HashInput, HeaderId, Next, Op, Pc, Program, Reg, SelectKey, Standard,
+};
+
+use super::expression::is_comparison;
+use super::number;
+
+/// Each round finds what the one before made needless.
+const ROUNDS: usize = 4;
+
+pub fn tidy(program: &mut Program) {
+    idle_actions(program);
+    for _ in 0..ROUNDS {
+        thread_jumps(program);
+        let targets = targets(program);
+        let mut needed = reachable(program);
+        forward_loads(program, &targets, &mut needed);
+        drop_dead_stores(program, &mut needed);
+        drop_dead_numbers(program, &targets, &mut needed);
+        drop_short_jumps(program, &mut needed);
+        if needed.iter().all(|needed| *needed) {
+            return;
+        }
+        close_up(program, &needed);
+    }
+}
+
+/// Actions of tables that no control applies have nothing to do: their steps stand in the control itself.
+fn idle_actions(program: &mut Program) {
+    let mut runs = vec![false; program.actions.len()];
+    for op in &program.code {
+        if let Op::Apply { table } = op {
+            program.tables[*table as usize].actions.iter().for_each(|action| runs[*action as usize] = true);
+        }
+    }
+    let Some(end) = program.code.iter().position(|op| matches!(op, Op::End)) else { return };
+    for (action, runs) in program.actions.iter_mut().zip(runs) {
+        if !runs {
+            action.begin = end as Pc;
+        }
+    }
+}
+
+/// All places where a step is named.
+fn each_target(program: &mut Program, mut change: impl FnMut(&mut Pc)) {
+    for op in &mut program.code {
+        if let Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } = op {
+            change(to);
+        }
+    }
+    for select in &mut program.selects {
+        select.cases.iter_mut().for_each(|case| change(&mut case.next));
+        select.default.iter_mut().for_each(&mut change);
+    }
+    for table in &mut program.tables {
+        match &mut table.next {
+            Next::ByAction { to, none } => to.iter_mut().chain([none]).for_each(&mut change),
+            Next::ByHit { hit, miss } => [hit, miss].into_iter().for_each(&mut change),
+        }
+    }
+    program.actions.iter_mut().for_each(|action| change(&mut action.begin));
+    let entry = &mut program.entry;
+    let parts = [&mut entry.parser, &mut entry.verify, &mut entry.ingress, &mut entry.egress];
+    parts.into_iter().chain([&mut entry.update, &mut entry.deparser]).for_each(change);
+}
+
+/// A jump to a jump goes where that one goes.
+fn thread_jumps(program: &mut Program) {
+    let code = program.code.clone();
+    each_target(program, |target| {
+        // No more than so often: jumps may go round.
+        for _ in 0..8 {
+            match code.get(*target as usize) {
+                Some(Op::Jump { to }) => *target = *to,
+                _ => return,
+            }
+        }
+    });
+}
+
+fn targets(program: &mut Program) -> Vec<bool> {
+    let mut targets = vec![false; program.code.len()];
+    each_target(program, |target| targets[*target as usize] = true);
+    targets
+}
+
+/// Whether a packet can come there.
+fn reachable(program: &Program) -> Vec<bool> {
+    let entry = program.entry;
+    let mut open =
+        vec![entry.parser, entry.verify, entry.ingress, entry.egress, entry.update, entry.deparser];
+    open.extend(program.actions.iter().map(|action| action.begin));
+    let mut reached = vec![false; program.code.len()];
+    while let Some(pc) = open.pop() {
+        let pc = pc as usize;
+        if std::mem::replace(&mut reached[pc], true) {
+            continue;
+        }
+        let next = pc as Pc + 1;
+        match &program.code[pc] {
+            Op::End | Op::Exit | Op::Reject { .. } => {}
+            Op::Jump { to } => open.push(*to),
+            Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => open.extend([next, *to]),
+            Op::Select { select } => {
+                let select = &program.selects[*select as usize];
+                open.extend(select.cases.iter().map(|case| case.next).chain(select.default));
+            }
+            Op::Apply { table } => match &program.tables[*table as usize].next {
+                Next::ByAction { to, none } => open.extend(to.iter().copied().chain([*none])),
+                Next::ByHit { hit, miss } => open.extend([*hit, *miss]),
+            },
+            _ => open.push(next),
+        }
+    }
+    reached
+}
+
+/// A field that was stored by the step before is in its register still, where it was not cut.
+fn forward_loads(program: &mut Program, targets: &[bool], needed: &mut [bool]) {
+    let mut bits: HashMap<Reg, u32> = HashMap::new();
+    let mut stored: Option<(FieldId, Reg)> = None;
+    for pc in 0..program.code.len() {
+        if !needed[pc] {
+            continue;
+        }
+        if targets[pc] {
+            bits.clear();
+            stored = None;
+        }
+        let before = stored.take();
+        match program.code[pc] {
+            Op::Store { field, from } => {
+                let target = &program.fields[field as usize];
+                let whole = bits.get(&from).is_some_and(|bits| *bits <= target.width);
+                stored = (whole && !target.signed).then_some((field, from));
+            }
+            Op::Load { to, field } if before.is_some_and(|(same, _)| same == field) => {
+                let from = before.map_or(to, |(_, from)| from);
+                if from == to {
+                    needed[pc] = false;
+                } else {
+                    program.code[pc] = Op::Move { to, from };
+                }
+                let known = bits.get(&from).copied();
+                learn(&mut bits, to, known);
+            }
+            op => match written(&op) {
+                Some(to) => {
+                    let known = bits_of(program, &op, &bits);
+                    learn(&mut bits, to, known);
+                }
+                None if is_plain(&op) => {}
+                None => bits.clear(),
+            },
+        }
+    }
+}
+
+fn learn(bits: &mut HashMap<Reg, u32>, register: Reg, known: Option<u32>) {
+    match known {
+        Some(known) => bits.insert(register, known),
+        None => bits.remove(&register),
+    };
+}
+
+/// How many bits hold what the step computes, where that is known and never negative.
+fn bits_of(program: &Program, op: &Op, bits: &HashMap<Reg, u32>) -> Option<u32> {
+    let of = |register: &Reg| bits.get(register).copied();
+    match op {
+        Op::Set { value, .. } => u64::try_from(*value).ok().map(|value| number::bits(&BigInt::from(value))),
+        Op::Load { field, .. } => {
+            let field = &program.fields[*field as usize];
+            (!field.signed).then_some(field.width)
+        }
+        Op::Lookahead { width, .. } => Some(*width),
+        Op::Move { from, .. } => of(from),
+        Op::Unary { op: qbed_p4engine::program::Unary::Not, .. } => Some(1),
+        Op::Binary { op, .. } if is_comparison(*op) => Some(1),
+        Op::Binary { op: Binary::And, left, right, .. } => match (of(left), of(right)) {
+            (Some(left), Some(right)) => Some(left.min(right)),
+            (left, right) => left.or(right),
+        },
+        Op::Binary { op: Binary::Or | Binary::Xor, left, right, .. } => Some(of(left)?.max(of(right)?)),
+        Op::Binary { op: Binary::Add, left, right, .. } => Some(of(left)?.max(of(right)?) + 1),
+        Op::Binary { op: Binary::ShiftRight, left, .. } => of(left),
+        _ => None,
+    }
+}
+
+/// The register that a step writes, of those steps that do nothing else.
+fn written(op: &Op) -> Option<Reg> {
+    match op {
+        Op::Set { to, .. }
+        | Op::SetLong { to, .. }
+        | Op::Load { to, .. }
+        | Op::Argument { to, .. }
+        | Op::Unary { to, .. }
+        | Op::Binary { to, .. }
+        | Op::Move { to, .. } => Some(*to),
+        _ => None,
+    }
+}
+
+/// Whether it writes no register, and reads only those that `reads` tells.
+fn is_plain(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Store { .. }
+            | Op::Copy { .. }
+            | Op::Count { .. }
+            | Op::AddHeader { .. }
+            | Op::RemoveHeader { .. }
+    )
+}
+
+fn reads(op: &Op, register: Reg) -> bool {
+    match op {
+        Op::Unary { from, .. } | Op::Move { from, .. } | Op::Store { from, .. } => *from == register,
+        Op::Binary { left, right, .. } => *left == register || *right == register,
+        Op::Count { index, .. } => *index == register,
+        _ => false,
+    }
+}
+
+/// What is stored into fields of metadata that nothing reads.
+fn drop_dead_stores(program: &Program, needed: &mut [bool]) {
+    let read = read_fields(program, needed);
+    for (op, needed) in program.code.iter().zip(needed) {
+        if let Op::Store { field, .. } | Op::WideStore { field, .. } | Op::Copy { to: field, .. } = op {
+            *needed &= read[*field as usize];
+        }
+    }
+}
+
+fn read_fields(program: &Program, needed: &[bool]) -> Vec<bool> {
+    let mut read = vec![false; program.fields.len()];
+    let own = |id: HeaderId| {
+        let header = &program.headers[id as usize];
+        header.first_field..header.first_field + header.fields
+    };
+    let mut fields: Vec<FieldId> = Vec::new();
+    let hidden =
+        |header: &qbed_p4engine::program::Header| [Some(header.valid), header.varbit.map(|of| of.width)];
+    fields.extend(program.headers.iter().flat_map(hidden).flatten());
+    fields.extend(program.stacks.iter().map(|stack| stack.next));
+    fields.extend(
+        (0..).zip(&program.headers).filter(|(_, header)| !header.metadata).flat_map(|(id, _)| own(id)),
+    );
+    fields.extend(program.tables.iter().flat_map(|table| table.keys.iter().map(|key| key.field)));
+    fields.extend(
+        program.field_lists.iter().chain(program.digests.iter().map(|digest| &digest.fields)).flatten(),
+    );
+    for key in program.selects.iter().flat_map(|select| &select.keys) {
+        if let SelectKey::Field(field) = key {
+            fields.push(*field);
+        }
+    }
+    for input in program.hashes.iter().flat_map(|hash| &hash.input) {
+        match input {
+            HashInput::Field(field) => fields.push(*field),
+            HashInput::Header(header) => fields.extend(own(*header)),
+            _ => {}
+        }
+    }
+    for (op, _) in program.code.iter().zip(needed).filter(|(_, needed)| **needed) {
+        match op {
+            Op::Load { field, .. } | Op::WideLoad { field, .. } | Op::Copy { from: field, .. } => {
+                fields.push(*field)
+            }
+            Op::CopyHeader { to, from } | Op::CopyVarbit { to, from } => {
+                fields.extend(own(*to).chain(own(*from)))
+            }
+            _ => {}
+        }
+    }
+    fields.into_iter().for_each(|field| read[field as usize] = true);
+    standard_fields(&program.standard).for_each(|field| read[field as usize] = true);
+    read
+}
+
+/// What the switch looks at.
+fn standard_fields(of: &Standard) -> impl Iterator<Item = FieldId> {
+    let at_ingress =
+        [of.egress_spec, of.mcast_grp, of.priority, of.instance_type, of.ingress_port, of.packet_length];
+    let at_egress =
+        [of.egress_port, of.egress_rid, of.enq_timestamp, of.enq_qdepth, of.deq_timedelta, of.deq_qdepth];
+    let others =
+        [of.qid, of.parser_error, of.checksum_error, of.ingress_global_timestamp, of.egress_global_timestamp];
+    at_ingress.into_iter().chain(at_egress).chain(others).flatten()
+}
+
+/// Numbers that are overwritten, or end with an action or a control, before they are read.
+fn drop_dead_numbers(program: &Program, targets: &[bool], needed: &mut [bool]) {
+    for pc in 0..program.code.len() {
+        let Some(register) = written(&program.code[pc]).filter(|_| needed[pc]) else { continue };
+        let behind = (pc + 1..program.code.len()).filter(|behind| needed[*behind]);
+        for behind in behind {
+            let op = &program.code[behind];
+            if targets[behind] || reads(op, register) {
+                break;
+            }
+            if matches!(op, Op::End | Op::Exit) || written(op) == Some(register) {
+                needed[pc] = false;
+                break;
+            }
+            if written(op).is_none() && !is_plain(op) {
+                break;
+            }
+        }
+    }
+}
+
+/// Jumps to what follows anyway.
+fn drop_short_jumps(program: &Program, needed: &mut [bool]) {
+    for (pc, op) in program.code.iter().enumerate() {
+        if let Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } = op {
+            let to = *to as usize;
+            if needed[pc] && pc < to && needed[pc + 1..to].iter().all(|needed| !needed) {
+                needed[pc] = false;
+            }
+        }
+    }
+}
+
+fn close_up(program: &mut Program, needed: &[bool]) {
+    let mut places = Vec::with_capacity(needed.len());
+    let mut place = 0;
+    for needed in needed {
+        places.push(place);
+        place += Pc::from(*needed);
+    }
+    // A state that nothing reaches may name places that are gone.
+    let last = place.saturating_sub(1);
+    each_target(program, |target| *target = places[*target as usize].min(last));
+    let mut needed = needed.iter();
+    program.code.retain(|_| needed.next().is_some_and(|needed| *needed));
+}
