@@ -16,7 +16,8 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let Some(folder) = std::env::var_os("QBED_STF").map(PathBuf::from) else {
+    let Some(folder) = std::env::var_os("QBED_STF").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+    else {
         println!("stf: skipped: QBED_STF names no folder with p4c's STF files and their programs");
         return ExitCode::SUCCESS;
     };

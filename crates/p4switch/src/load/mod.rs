@@ -10,6 +10,7 @@ mod code;
 mod control;
 mod expression;
 mod layout;
+mod live;
 mod number;
 mod objects;
 mod parse;

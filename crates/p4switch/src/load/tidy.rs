@@ -3,16 +3,18 @@
 
 use std::collections::HashMap;
 
-use num_bigint::BigInt;
+use num_bigint::{BigInt, Sign};
+use num_traits::ToPrimitive;
 use qbed_p4engine::program::{
     Binary, FieldId, HashInput, HeaderId, Next, Op, Pc, Program, Reg, SelectKey, Standard,
 };
 
 use super::expression::is_comparison;
+use super::live::{follow, live_behind, register, result};
 use super::number;
 
 /// Each round finds what the one before made needless.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 6;
 
 pub fn tidy(program: &mut Program) {
     idle_actions(program);
@@ -21,8 +23,9 @@ pub fn tidy(program: &mut Program) {
         let targets = targets(program);
         let mut needed = reachable(program);
         forward_loads(program, &targets, &mut needed);
+        use_constants(program, &targets, &needed);
         drop_dead_stores(program, &mut needed);
-        drop_dead_numbers(program, &targets, &mut needed);
+        drop_dead_numbers(program, &mut needed);
         drop_short_jumps(program, &mut needed);
         if needed.iter().all(|needed| *needed) {
             return;
@@ -102,21 +105,7 @@ fn reachable(program: &Program) -> Vec<bool> {
         if std::mem::replace(&mut reached[pc], true) {
             continue;
         }
-        let next = pc as Pc + 1;
-        match &program.code[pc] {
-            Op::End | Op::Exit | Op::Reject { .. } => {}
-            Op::Jump { to } => open.push(*to),
-            Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => open.extend([next, *to]),
-            Op::Select { select } => {
-                let select = &program.selects[*select as usize];
-                open.extend(select.cases.iter().map(|case| case.next).chain(select.default));
-            }
-            Op::Apply { table } => match &program.tables[*table as usize].next {
-                Next::ByAction { to, none } => open.extend(to.iter().copied().chain([*none])),
-                Next::ByHit { hit, miss } => open.extend([*hit, *miss]),
-            },
-            _ => open.push(next),
-        }
+        open.extend(follow(program, pc as Pc));
     }
     reached
 }
@@ -150,7 +139,7 @@ fn forward_loads(program: &mut Program, targets: &[bool], needed: &mut [bool]) {
                 let known = bits.get(&from).copied();
                 learn(&mut bits, to, known);
             }
-            op => match written(&op) {
+            op => match result(&op) {
                 Some(to) => {
                     let known = bits_of(program, &op, &bits);
                     learn(&mut bits, to, known);
@@ -189,29 +178,78 @@ fn bits_of(program: &Program, op: &Op, bits: &HashMap<Reg, u32>) -> Option<u32> 
         Op::Binary { op: Binary::Or | Binary::Xor, left, right, .. } => Some(of(left)?.max(of(right)?)),
         Op::Binary { op: Binary::Add, left, right, .. } => Some(of(left)?.max(of(right)?) + 1),
         Op::Binary { op: Binary::ShiftRight, left, .. } => of(left),
+        Op::BinaryWith { op: Binary::ShiftRight | Binary::Remainder, left, .. } => of(left),
+        Op::BinaryWith { op, .. } if is_comparison(*op) => Some(1),
+        Op::BinaryWith { op: Binary::And, value, .. } => {
+            u64::try_from(*value).ok().map(|value| 64 - value.leading_zeros())
+        }
+        Op::BinaryWith { op: Binary::Add, left, value, .. } => {
+            let value = u64::try_from(*value).ok()?;
+            Some(of(left)?.max(64 - value.leading_zeros()) + 1)
+        }
+        Op::Cut { from, bits: cut, .. } => Some(of(from).unwrap_or(u32::MAX).min(u32::from(*cut))),
         _ => None,
     }
 }
 
-/// The register that a step writes, of those steps that do nothing else.
-fn written(op: &Op) -> Option<Reg> {
+/// A step whose right operand is known needs no register for it.
+fn use_constants(program: &mut Program, targets: &[bool], needed: &[bool]) {
+    let mut known: HashMap<Reg, BigInt> = HashMap::new();
+    for pc in 0..program.code.len() {
+        if !needed[pc] {
+            continue;
+        }
+        if targets[pc] {
+            known.clear();
+        }
+        program.code[pc] = with_constants(program.code[pc], &known);
+        let value = match program.code[pc] {
+            Op::Set { value, .. } => Some(BigInt::from(value)),
+            Op::SetLong { constant, .. } => {
+                Some(BigInt::from_bytes_be(Sign::Plus, &program.constants[constant as usize]))
+            }
+            _ => None,
+        };
+        match (result(&program.code[pc]), value) {
+            (Some(to), Some(value)) => {
+                known.insert(to, value);
+            }
+            (Some(to), None) => {
+                known.remove(&to);
+            }
+            (None, _) if is_plain(&program.code[pc]) => {}
+            (None, _) => known.clear(),
+        }
+    }
+}
+
+fn with_constants(op: Op, known: &HashMap<Reg, BigInt>) -> Op {
+    let small = |register: Reg| known.get(&register).and_then(ToPrimitive::to_i64);
     match op {
-        Op::Set { to, .. }
-        | Op::SetLong { to, .. }
-        | Op::Load { to, .. }
-        | Op::Argument { to, .. }
-        | Op::Unary { to, .. }
-        | Op::Binary { to, .. }
-        | Op::Move { to, .. } => Some(*to),
-        _ => None,
+        Op::Store { field, from } => small(from).map_or(op, |value| Op::StoreConstant { field, value }),
+        Op::Binary { op: of, to, left, right } => {
+            let turns = matches!(of, Binary::Add | Binary::Multiply | Binary::And | Binary::Or | Binary::Xor);
+            let turns = turns || matches!(of, Binary::Equal | Binary::NotEqual);
+            let (left, right) =
+                if turns && known.contains_key(&left) { (right, left) } else { (left, right) };
+            let mask = known.get(&right).filter(|_| of == Binary::And).map(|mask| (mask, mask.bits() as u32));
+            if let Some((_, bits)) =
+                mask.filter(|(mask, bits)| (1..=127).contains(bits) && **mask == number::mask(*bits))
+            {
+                return Op::Cut { to, from: left, bits: bits as u16 };
+            }
+            small(right).map_or(op, |value| Op::BinaryWith { op: of, to, left, value })
+        }
+        other => other,
     }
 }
 
-/// Whether it writes no register, and reads only those that `reads` tells.
+/// Whether it writes no register.
 fn is_plain(op: &Op) -> bool {
     matches!(
         op,
         Op::Store { .. }
+            | Op::StoreConstant { .. }
             | Op::Copy { .. }
             | Op::Count { .. }
             | Op::AddHeader { .. }
@@ -219,20 +257,15 @@ fn is_plain(op: &Op) -> bool {
     )
 }
 
-fn reads(op: &Op, register: Reg) -> bool {
-    match op {
-        Op::Unary { from, .. } | Op::Move { from, .. } | Op::Store { from, .. } => *from == register,
-        Op::Binary { left, right, .. } => *left == register || *right == register,
-        Op::Count { index, .. } => *index == register,
-        _ => false,
-    }
-}
-
 /// What is stored into fields of metadata that nothing reads.
 fn drop_dead_stores(program: &Program, needed: &mut [bool]) {
     let read = read_fields(program, needed);
     for (op, needed) in program.code.iter().zip(needed) {
-        if let Op::Store { field, .. } | Op::WideStore { field, .. } | Op::Copy { to: field, .. } = op {
+        if let Op::Store { field, .. }
+        | Op::StoreConstant { field, .. }
+        | Op::WideStore { field, .. }
+        | Op::Copy { to: field, .. } = op
+        {
             *needed &= read[*field as usize];
         }
     }
@@ -295,23 +328,17 @@ fn standard_fields(of: &Standard) -> impl Iterator<Item = FieldId> {
     at_ingress.into_iter().chain(at_egress).chain(others).flatten()
 }
 
-/// Numbers that are overwritten, or end with an action or a control, before they are read.
-fn drop_dead_numbers(program: &Program, targets: &[bool], needed: &mut [bool]) {
-    for pc in 0..program.code.len() {
-        let Some(register) = written(&program.code[pc]).filter(|_| needed[pc]) else { continue };
-        let behind = (pc + 1..program.code.len()).filter(|behind| needed[*behind]);
-        for behind in behind {
-            let op = &program.code[behind];
-            if targets[behind] || reads(op, register) {
-                break;
-            }
-            if matches!(op, Op::End | Op::Exit) || written(op) == Some(register) {
-                needed[pc] = false;
-                break;
-            }
-            if written(op).is_none() && !is_plain(op) {
-                break;
-            }
+/// Numbers that nothing reads.
+fn drop_dead_numbers(program: &mut Program, needed: &mut [bool]) {
+    // What is out already neither reads nor writes.
+    for (op, _) in program.code.iter_mut().zip(needed.iter()).filter(|(_, needed)| !**needed) {
+        *op = Op::None;
+    }
+    let live = live_behind(program);
+    for ((op, needed), live) in program.code.iter().zip(needed).zip(live) {
+        // Registers beyond those that `live` knows stay.
+        if let Some(to) = result(op).map(register).filter(|to| *to != 0) {
+            *needed &= live & to != 0;
         }
     }
 }
