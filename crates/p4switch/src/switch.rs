@@ -42,6 +42,8 @@ pub struct Switch {
     pub endless: u64,
     arrivals: VecDeque<Arriving>,
     queues: BTreeMap<u16, VecDeque<Queued>>,
+    /// Used again and again, as contexts are.
+    ports: Vec<u16>,
     spare: Vec<Context>,
     now_us: u64,
     /// Of the packets that one packet may become.
@@ -118,6 +120,7 @@ impl Switch {
             endless: 0,
             arrivals: VecDeque::new(),
             queues: BTreeMap::new(),
+            ports: Vec::new(),
             spare: Vec::new(),
             now_us: 0,
             left: 0,
@@ -142,12 +145,16 @@ impl Switch {
             while let Some(arriving) = self.arrivals.pop_front() {
                 self.ingress(arriving);
             }
-            let waiting: Vec<u16> = self.queues.keys().copied().collect();
-            if waiting.is_empty() {
-                return sent;
-            }
-            for port in waiting {
+            // One from each queue in turn, by port.
+            let mut ports = std::mem::take(&mut self.ports);
+            ports.extend(self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(port, _)| *port));
+            let is_quiet = ports.is_empty();
+            for port in ports.drain(..) {
                 sent.extend(self.egress(port));
+            }
+            self.ports = ports;
+            if is_quiet {
+                return sent;
             }
         }
     }
@@ -267,9 +274,6 @@ impl Switch {
             enqueued_depth: packet.depth,
             dequeued_depth: queue.len() as u32,
         };
-        if queue.is_empty() {
-            self.queues.remove(&port);
-        }
         let emission = self.engine.egress(&mut packet.context, &packet.bytes, &departure, &mut self.notes);
         if let Some(session) = emission.clone.and_then(|session| self.engine.session(session).cloned()) {
             let most_bytes = packet.most_bytes;
