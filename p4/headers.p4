@@ -150,7 +150,8 @@ header signal_t {
     bit<64> window;
     bit<64> time;
     bit<64> echo_time;
-    bit<128> signal;
+    bit<64> signal_high;	/* one number of 128 bits */
+    bit<64> signal_low;
     bit<128> echo_signal;
 }
 

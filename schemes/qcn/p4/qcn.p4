@@ -50,7 +50,8 @@ control MakeFeedback(inout headers hdr, inout metadata meta,
         hdr.signal.window = 0;
         hdr.signal.echo_time = hdr.signal.time;
         hdr.signal.time = (bit<64>)standard_metadata.egress_global_timestamp * 1000;
-        hdr.signal.signal = 0;
+        hdr.signal.signal_high = 0;
+        hdr.signal.signal_low = 0;
         hdr.signal.echo_signal = 0;
 
         hdr.udp.source_port = hdr.udp.destination_port;
@@ -122,7 +123,6 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
                      inout standard_metadata_t standard_metadata)
 {
     MakeFeedback() make_feedback;
-    ReadSignal() read_signal;
     UpdateUdpChecksum() update_udp_checksum;
     qcn_settings port;
 
@@ -179,7 +179,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<64> most;
         bit<64> other_most;
         bool worse;
-        signal_words before;
+        bit<64> change;
 
         if (standard_metadata.instance_type == INSTANCE_EGRESS_CLONE) {
             make_feedback.apply(hdr, meta, standard_metadata);
@@ -249,7 +249,8 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             worse = true;
         if (!worse)
             return;
-        read_signal.apply(hdr, before);
+        change = (bit<64>)(~hdr.signal.feedback) + (bit<64>)(~(hdr.signal.feedback_bits ++ 8w0)) +
+                 (bit<64>)(~(hdr.signal.flags ++ 8w0));
         hdr.signal.feedback = (bit<16>)quantized;
         hdr.signal.feedback_bits = port.bits;
         written.count(index);
@@ -260,7 +261,9 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             clone(CloneType.E2E, FEEDBACK_SESSION);
             reflected.count(index);
         }
-        update_udp_checksum.apply(hdr, before);
+        change = change + (bit<64>)hdr.signal.feedback + (bit<64>)(hdr.signal.feedback_bits ++ 8w0) +
+                 (bit<64>)(hdr.signal.flags ++ 8w0);
+        update_udp_checksum.apply(hdr, change);
     }
 }
 

@@ -71,9 +71,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
                      inout standard_metadata_t standard_metadata)
 {
     Quantize() quantize;
-    ReadSignal() read_signal;
     Fold() fold;
-    UpdateUdpChecksum() update_udp_checksum;
     stamp_settings port;
     bit<64> full;
     bit<64> inverse;
@@ -161,7 +159,6 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<64> depth;
         bit<64> own = 0;
         bit<64> most;
-        signal_words before;
 
         if (meta.form == FORM_NONE)
             return;
@@ -213,9 +210,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             if (!bins.apply().hit)
                 quantize.apply(hdr.signal.bits, full, inverse, port.middle, length);
         }
-        read_signal.apply(hdr, before);
         fold.apply(hdr, length);
-        update_udp_checksum.apply(hdr, before);
         stamped.count(index);
         largest.read(most, index);
         if (length > most)
