@@ -49,6 +49,7 @@ class Packet:
     extensions: tuple[tuple[int, bytes], ...] = ()
     vlans: tuple[int, ...] = ()
     fragment: int = 0
+    identification: int = 7
     damage: int = 0
     """Added to the checksum of IPv4."""
     ethernet: bytes = field(default=bytes(6) + bytes.fromhex("020000000a0a"))
@@ -59,7 +60,14 @@ class Packet:
             words = 5 + len(self.options) // 4
             total = 4 * words + len(self.transport)
             start = struct.pack(
-                "!BBHHHBB", 0x40 | words, self.dsfield, total, 7, self.fragment, self.hops, self.protocol
+                "!BBHHHBB",
+                0x40 | words,
+                self.dsfield,
+                total,
+                self.identification,
+                self.fragment,
+                self.hops,
+                self.protocol,
             )
             rest = source.packed + destination.packed + self.options
             check = 0xFFFF - wire.ones_sum(start + rest) + self.damage
@@ -214,12 +222,7 @@ def signal_packet(fields: dict[str, int], payload: bytes, family: int = 4, check
     whole = wire.packet(wire.header(fields) + payload, 4, checksum=checksum)
     transport = whole[20:]
     packet = Packet(A if family == 4 else A6, B if family == 4 else B6, transport=transport)
-    if checksum:
-        addresses = b"".join(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
-        pseudo = addresses + struct.pack("!HH", UDP, len(transport)) + transport[:6] + bytes(2) + transport[8:]
-        check = (0xFFFF - wire.ones_sum(pseudo)) or 0xFFFF
-        packet = replace(packet, transport=transport[:6] + struct.pack("!H", check) + transport[8:])
-    return packet
+    return rechecked(packet) if checksum else packet
 
 
 FOLDS: dict[int, Callable[[int, int], int]] = {
@@ -356,10 +359,62 @@ def stamp() -> Iterator[str]:
     yield from stamp_bins()
 
 
+def unknown(frame: bytes, *places: tuple[int, int]) -> str:
+    """In hex, with what nobody can know left open: so many bytes from a place on."""
+    text = frame.hex()
+    for at, size in places:
+        text = text[: 2 * at] + "*" * (2 * size) + text[2 * (at + size) :]
+    return text
+
+
+def reflected(packet: Packet, said: str) -> str:
+    """Data of which feedback is sent: both as they leave."""
+    fields = {**wire.DATA_FIELDS, "flags": 1, "feedback": 63, "feedback_bits": 6}
+    data = rechecked(replace(packet, transport=packet.transport[:8] + wire.header(fields) + b"payload"))
+    echoed = {name: fields[name] for name in ("version", "flow", "sequence", "feedback", "feedback_bits")}
+    header = wire.header(echoed | {"type": wire.FEEDBACK, "echo_time": fields["time"]})
+    ports = packet.transport[2:4] + packet.transport[:2]
+    feedback = replace(
+        packet.routed(1),
+        source=packet.destination, destination=packet.source, transport=ports + struct.pack("!HH", 96, 0) + header,
+        hops=64, dsfield=packet.dsfield & 0xFC, options=b"", extensions=(), identification=0, fragment=0x4000,
+    )  # fmt: skip
+    frame = feedback.frame()
+    udp_at = len(frame) - 96
+    wanted = unknown(frame, (udp_at + 6, 2), (udp_at + 8 + 40, 8))
+    return f"# {said}\npacket 1 {packet.frame().hex()}\nexpect 2 {data.routed(2).frame().hex()}$\nexpect 1 {wanted}$\n"
+
+
+def congestion_point() -> Iterator[str]:
+    yield LICENCE
+    yield "# Feedback: a clone that is recirculated. The equilibrium is -1, so that an empty queue is congestion.\n"
+    yield "# What is written, and when, is in crates/p4switch/tests/rules.\n\n"
+    yield from routes()
+    yield route("10.0.1.0/24", 1) + route("fd00:1::/64", 1) + next_hop(1)
+    yield "mirroring_add 1 510\n"
+    yield (
+        f"setdefault qcn settings(equilibrium:{NEVER}, weight:0, full_scale:1, inverse_scale:{2**48}, bits:6, "
+        f"sample_least:{NEVER}, sample_step:0, reflect:{NEVER}, reflect_step:0, between_samples:1, capped:0)\n\n"
+    )
+    packet = signal_packet(wire.DATA_FIELDS, b"payload")
+    six = signal_packet(wire.DATA_FIELDS, b"payload", family=6)
+    yield reflected(replace(packet, dsfield=0xB9), "IPv4: the DSCP stays, and it is not ECN-capable")
+    yield reflected(replace(six, dsfield=0xB9), "IPv6")
+    yield reflected(replace(packet, options=bytes([1, 1, 1, 0]), vlans=(5, 6)), "without options, with VLAN tags")
+    yield reflected(replace(six, extensions=((0, bytes(6)), (60, bytes(14)))), "without extension headers")
+    nobody = rechecked(replace(packet, source=ELSEWHERE))
+    fields = {**wire.DATA_FIELDS, "flags": 1, "feedback": 63, "feedback_bits": 6}
+    left = rechecked(replace(nobody, transport=nobody.transport[:8] + wire.header(fields) + b"payload"))
+    yield passes(nobody, 2, "there is no route to the source", transport=left.transport)
+    yield passes(signal_packet(wire.ACK_FIELDS, b""), 2, "acknowledgements are left alone")
+    yield "\ncheck_counter reflected(2) packets == 5\ncheck_counter routed(0) packets == 4\n"
+
+
 FILES = {
     "droptail/p4/tests/forwarding.stf": forwarding,
     "ecn/p4/tests/marking.stf": step_marking,
     "stamp/p4/tests/stamp.stf": stamp,
+    "qcn/p4/tests/feedback.stf": congestion_point,
 }
 
 
