@@ -3,7 +3,7 @@
 # Builds a crate of crates/ as one object that a kernel module links in (modules/Kbuild), into the cache under the hash of
 # its sources, and prints where it is.
 #
-#   kernel/rust-object.sh CRATE     a folder of crates/, a no_std library whose C functions begin with qp4_
+#   kernel/rust-object.sh CRATE     a folder of crates/: its feature `kernel` is a no_std library, whose C functions begin with qp4_
 #
 # With fat LTO, `core` is generated anew by the rules of a User-Mode Linux module: code anywhere in memory, no GOT, no red
 # zone. What the crate needs of its module is in the module's own C.
@@ -21,8 +21,8 @@ die() { say "$@"; exit 1; }
 
 cd "$root"
 [ -f "crates/$crate/Cargo.toml" ] || die "there is no crates/$crate"
-# The crate, and those of this repository that it names.
-mapfile -t crates < <(printf '%s\n' "$crate"; sed -n 's,.*path = "\.\./\([^"]*\)".*,\1,p' "crates/$crate/Cargo.toml")
+# The crate, and those of this repository that it needs.
+mapfile -t crates < <(printf '%s\n' "$crate"; sed -n '/^\[dependencies\]/,/^\[/s,.*path = "\.\./\([^"]*\)".*,\1,p' "crates/$crate/Cargo.toml")
 sources() { find "${crates[@]/#/crates/}" -type f -path '*/src/*' ! -name '.*' ! -name '*~' | sort; printf 'crates/%s/Cargo.toml\n' "${crates[@]}"; }
 cargo=$(tools/cargo --which)
 hash=$({ "$cargo" --version; echo "$flags"; sources | xargs sha256sum; sha256sum Cargo.toml Cargo.lock kernel/rust-object.sh; } | sha256sum | cut -c1-16)
@@ -41,7 +41,7 @@ trap 'exit 130' INT TERM HUP
 
 say "building crates/$crate for the kernel"
 name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$crate/Cargo.toml" | head -n 1)
-env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="$flags" "$cargo" rustc --quiet --locked --package "$name" --crate-type staticlib --profile kernel \
+env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="$flags" "$cargo" rustc --quiet --locked --package "$name" --features kernel --crate-type staticlib --profile kernel \
     --target "$target" --target-dir "$cache/rust/target" </dev/null || die "crates/$crate did not build"
 library=lib${name//-/_}.a
 (cd "$work" && ar x "$cache/rust/target/$target/kernel/$library")

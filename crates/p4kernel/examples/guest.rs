@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel's tests load into a guest (kernel/tests/guest/p4_scenarios.py), and what must come out there: a program by
-//! hand, its entries, packets, and what the same engine makes of them in this process.
+//! What the kernel's tests load into a guest (kernel/tests/guest/p4_scenarios.py), and what must come out there: a
+//! program by hand, its entries, packets, and what the same engine makes of them in this process.
 //!
 //!     cargo run --package qbed-p4kernel --example guest FOLDER
 //!
-//! `image` is the program; `requests`, `packets` and `sent` are lists of u32 length (little endian) and bytes; one of `sent` has
-//! the port before its bytes (u16), and none for a packet that was dropped.
+//! `image` is the program; `requests`, `packets` and `sent` are lists of u32 length (little endian) and bytes; one
+//! of `sent` has the port before its bytes (u16), and none for a packet that was dropped.
 
 #[path = "../../p4engine/tests/build/mod.rs"]
 mod build;
@@ -22,11 +22,12 @@ use qbed_p4engine::Engine;
 const PACKETS: u32 = 1000;
 const PORTS: u16 = 3;
 
-/// By destination (table 0, exact) one of: drop; forward(port); flood(group); mirror(port, session), at ingress; shadow(port,
-/// session), at egress; resubmit(port), once; recirculate(port), once; spin: resubmitted for ever; whirl(port): recirculated for
-/// ever; cut(port, bytes); report: a digest of the addresses, and dropped; swell(port): the same, with another header in front each time.
-/// At egress the source address becomes: 16 bits each of the queue's length when the packet came and when it left, 8 bits of the
-/// copy's number, 8 bits of the packet's kind (`instance_type`); the type becomes the time in the queue in us.
+/// By destination (table 0, exact) one of: drop; forward(port); flood(group); mirror(port, session), at ingress;
+/// shadow(port, session), at egress; resubmit(port), once; recirculate(port), once; spin: resubmitted for ever;
+/// whirl(port): recirculated for ever; cut(port, bytes); report: a digest of the addresses, and dropped;
+/// swell(port): the same, with another header in front each time. At egress the source address becomes: 16 bits
+/// each of the queue's length when the packet came and when it left, 8 bits of the copy's number, 8 bits of the
+/// packet's kind (`instance_type`); the type becomes the time in the queue in us.
 fn commands() -> Program {
     let mut build = Build::new();
     build.program.name = "commands".into();

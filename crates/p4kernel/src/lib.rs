@@ -2,17 +2,18 @@
 //! The P4 engine (crates/p4engine) as a module of the guest's kernel calls it: each function here is a line of
 //! kernel/modules/qp4/core.h. What is unsafe about it is here, and nowhere else.
 //!
-//! Built for the kernel by kernel/rust-object.sh, with `panic = "abort"` and without a standard library. Anywhere else it is
-//! a library like others, for its tests and clippy.
+//! Built for the kernel by kernel/rust-object.sh, with the feature `kernel`: without a standard library. Anywhere
+//! else it is a library like others, for its examples and clippy.
 //!
-//! What C promises, and each SAFETY comment means by *as core.h says*: pointers are of the type that they are declared with,
-//! not null unless it says so, valid during the call, and nobody else uses what they point to meanwhile (one CPU, bottom halves
-//! off); lengths are those of what stands before them; engines, contexts and bytes come from here and are given back once.
-#![cfg_attr(panic = "abort", no_std)]
+//! What C promises, and each SAFETY comment means by *as core.h says*: pointers are of the type that they are
+//! declared with, not null unless it says so, valid during the call, and nobody else uses what they point to
+//! meanwhile (one CPU, bottom halves off); lengths are those of what stands before them; engines, contexts and
+//! bytes come from here and are given back once.
+#![cfg_attr(feature = "kernel", no_std)]
 
 extern crate alloc;
 
-#[cfg(panic = "abort")]
+#[cfg(feature = "kernel")]
 mod kernel;
 mod shell;
 
@@ -119,7 +120,7 @@ unsafe fn running<'a>(engine: *mut Loaded) -> &'a mut Loaded {
 }
 
 /// The program's name that a fault is told with; no memory is asked for.
-#[cfg(panic = "abort")]
+#[cfg(feature = "kernel")]
 fn running_name() -> &'static str {
     // SAFETY: an engine is not given back while it runs, and qp4_engine_free forgets it.
     unsafe { RUNNING.load(Ordering::Relaxed).as_ref() }
