@@ -10,13 +10,14 @@ import contextlib
 import errno
 import os
 import random
+import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from netlab import Node, Tap, link, load, unload
 from p4_switch import Switch, Wire
-from scenarios import traffic
+from scenarios import background, chain, settle, traffic, udp_pair
 
 MS = 1_000_000
 GBIT = 10**9
@@ -24,6 +25,7 @@ DROP, FORWARD, FLOOD, MIRROR, SHADOW, RESUBMIT, RECIRCULATE, SPIN, WHIRL, CUT, R
 NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
 TO_PORT = 100
 DEQUEUED, DROPPED = 2, 3  # what a tap tells
+SENT = 10  # of a qlink
 
 
 def made(name: str) -> bytes:
@@ -315,3 +317,39 @@ def switches_gone() -> None:
     unload("qp4")
     load(os.environ["QBED_MODULES"] + "/qp4.ko")
     assert kinds(Lab().ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+
+
+def routed(program: int, packets: int, payload: int, megabytes: int) -> None:
+    """Datagrams, then a stream, through Linux's router or else a program (the example `routed`): bench/p4.py."""
+    nodes, addresses = chain(2, [10 * GBIT], 5_000)
+    for interface in ("left", "right"):
+        nodes[1].qdisc(interface, "pfifo", struct.pack("<I", 1000))
+    if program:
+        switch = Switch(nodes[1])
+        for port, interface in enumerate(("left", "right")):
+            switch.attach(port, interface)
+        switch.load(made("image"))
+        for request in items(made("requests")):
+            assert switch.control(request) == b"\0", request
+    settle()
+    source, sink = udp_pair(nodes, addresses)
+    assert traffic.blast(source.fileno(), packets, payload) == packets
+    wait(10)
+    sent = [nodes[hop].qlink("right")[SENT] for hop in (0, 1)]
+    assert sent == [packets, packets], sent
+    if megabytes:
+        stream(nodes, addresses, megabytes << 20)
+    sink.close()
+
+
+def stream(nodes: list[Node], addresses: list[str], total: int) -> None:
+    listener = nodes[2].socket(socket.SOCK_STREAM)
+    listener.bind((addresses[1], 5001))
+    listener.listen()
+    source = nodes[0].socket(socket.SOCK_STREAM)
+    source.bind((addresses[0], 0))
+    source.connect((addresses[1], 5001))
+    connection, _ = listener.accept()
+    thread = background(lambda: traffic.drain(connection.fileno(), total, 1 << 18))
+    assert traffic.pour(source.fileno(), total, 1 << 18) == total
+    thread.join()
