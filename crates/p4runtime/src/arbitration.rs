@@ -158,7 +158,10 @@ impl Clients {
         }
         let mut others = self.streams.iter().filter(|(other, _)| **other != id);
         if client.election.is_some() && others.any(|(_, other)| other.client.as_ref() == Some(&client)) {
-            return Err(invalid("another controller has this election id"));
+            return Err(invalid(format!(
+                "election id {} is used by another controller",
+                client.election.unwrap_or_default()
+            )));
         }
         let new_role = !self.roles.contains_key(&client.role);
         if client.role.len() > MOST_ROLE_BYTES || new_role && self.roles.len() >= MOST_ROLES {

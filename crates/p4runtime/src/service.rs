@@ -127,7 +127,7 @@ impl Service {
             Some(Received::Packet(packet)) => {
                 let done = match (primary, device.pipeline()) {
                     (false, _) => Err(denied("not the primary controller")),
-                    (true, None) => Err(invalid("there is no pipeline yet")),
+                    (true, None) => Err(invalid("no forwarding pipeline config is set")),
                     (true, Some(pipeline)) => packets::packet_out(&pipeline.packet_out, &packet),
                 };
                 let done = done.and_then(|bytes| device.inject(&bytes));
@@ -136,7 +136,7 @@ impl Service {
             Some(Received::DigestAck(ack)) => {
                 let done = match (primary, device.digests()) {
                     (false, _) => Err(denied("not the primary controller")),
-                    (true, None) => Err(invalid("there is no pipeline yet")),
+                    (true, None) => Err(invalid("no forwarding pipeline config is set")),
                     (true, Some((pipeline, digests))) => digests.acknowledge(pipeline, &ack),
                 };
                 (done, Details::DigestListAck(DigestListAckError { digest_list_ack: Some(ack) }))

@@ -126,7 +126,8 @@ impl Device {
         if self.saved.is_some() {
             return Err(precondition("the saved pipeline waits for its COMMIT"));
         }
-        let running = self.running.as_mut().ok_or_else(|| precondition("there is no pipeline yet"))?;
+        let running =
+            self.running.as_mut().ok_or_else(|| precondition("no forwarding pipeline config is set"))?;
         Ok(Session { pipeline: &running.pipeline, control: &mut *self.control, state: &mut running.state })
     }
 

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4Runtime server before a real controller (finsy), over a switch whose ports are loops.
+
+What is sent out of a port comes in there again, and what the program makes of it then reaches the controller or nobody
+(crates/p4runtime/examples/loopback). The program has one of everything that a controller can write, read or be told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+import pytest
+from finsy import GRPCStatusCode as Code
+from finsy import P4ClientError
+from finsy.p4client import P4Client
+from finsy.p4entity import P4Replica, P4ValueSetMember
+from finsy.pbutil import from_text
+from finsy.proto import p4i, p4r
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "crates" / "p4runtime" / "tests" / "programs"
+OPTIONS = fy.SwitchOptions(p4info=PROGRAMS / "everything.p4info.txtpb", p4blob=PROGRAMS / "everything.json")
+PROBE = 0x0101
+SOON_S = 5
+
+
+@pytest.fixture(scope="session")
+def loopback() -> Path:
+    """The server's executable."""
+    cargo = ["tools/cargo", "build", "--quiet", "--locked", "--package", "qbed-p4runtime", "--example", "loopback"]
+    built = subprocess.run(
+        [*cargo, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    )
+    made = [json.loads(line) for line in built.stdout.splitlines()]
+    return Path(next(one["executable"] for one in made if one.get("target", {}).get("name") == "loopback"))
+
+
+@pytest.fixture
+def address(loopback: Path) -> Iterator[str]:
+    with subprocess.Popen([loopback], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        yield server.stdout.readline().strip()
+        assert server.poll() is None, "the server has ended"
+        server.kill()
+
+
+@asynccontextmanager
+async def controller(address: str, **options: Any) -> AsyncIterator[fy.Switch]:
+    async with fy.Switch("switch", address, OPTIONS(**options)) as switch:
+        yield switch
+
+
+async def found(switch: fy.Switch, *wanted: Any) -> list[Any]:
+    read: Any = switch.read  # its overloads are typed as coroutines
+    return [entity async for entity in read(list(wanted))]
+
+
+def messages(switch: fy.Switch, entities: list[Any]) -> list[str]:
+    """As they are sent; a table's entries come in any order."""
+    return sorted(str(entity.encode(switch.p4info)) for entity in entities)
+
+
+async def first(told: AsyncIterator[Any]) -> Any:
+    return await asyncio.wait_for(anext(told), SOON_S)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def probe(port: int, address: int, flow: int = 0, kind: int = PROBE) -> fy.P4PacketOut:
+    """Out of a port, so that it comes in there."""
+    return fy.P4PacketOut(struct.pack("!HIHH", kind, address, 0, flow), egress_port=port, padding=0)
+
+
+async def parse_probes(switch: fy.Switch) -> None:
+    await switch.modify([fy.P4ValueSetEntry("probes", members=[P4ValueSetMember(PROBE)])])
+
+
+def test_what_a_controller_writes_it_reads(address: str) -> None:
+    def entry(table: str, match: dict[str, Any], action: Any, **rest: Any) -> fy.P4TableEntry:
+        return fy.P4TableEntry(table, match=fy.P4TableMatch(match), action=action, **rest)
+
+    do = fy.P4TableAction
+    rule = {"flags": "1/&3", "low": "0...16", "flow": 7}
+    paths = fy.P4IndirectAction([2 * do("forward", port=1), 1 * do("forward", port=2)])
+    tables = [
+        entry("hosts", {"address": 10}, do("host_forward", port=5)),
+        entry("routes", {"address": "10.0.0.0/8"}, do("multicast", group=7)),
+        entry("rules", rule, do("forward", port=300), priority=9, metadata=b"mine"),
+        entry("by_path", {"kind": 5}, paths),
+    ]
+    others = [
+        fy.P4MulticastGroupEntry(7, replicas=[P4Replica(1, instance=1), P4Replica(2, instance=1)]),
+        fy.P4CloneSessionEntry(5, replicas=[P4Replica(3)], packet_length_bytes=64),
+        fy.P4ActionProfileMember("hops", member_id=1, action=do("drop")),
+    ]
+
+    async def session() -> None:
+        async with controller(address) as switch:
+            await switch.delete_all()
+            await switch.insert([*tables, *others])
+            constant = [e for e in await found(switch, fy.P4TableEntry()) if e.table_id == "fixed"]
+            assert len(constant) == 2 and all(entry.is_const for entry in constant)
+            read = [e for e in await found(switch, fy.P4TableEntry()) if e.table_id != "fixed"]
+            assert messages(switch, read) == messages(switch, tables)
+            wildcards = [fy.P4MulticastGroupEntry(), fy.P4CloneSessionEntry(), fy.P4ActionProfileMember()]
+            assert messages(switch, await found(switch, *wildcards)) == messages(switch, others)
+            await switch.delete(others)
+            await switch.delete_all()
+            left = await found(switch, fy.P4TableEntry(), *wildcards)
+            assert [entity.table_id for entity in left] == ["fixed", "fixed"]
+
+    asyncio.run(session())
+
+
+def test_registers_counters_and_meters(address: str) -> None:
+    async def session() -> None:
+        async with controller(address) as switch:
+            await parse_probes(switch)
+            await switch.write([probe(3, 1, flow=2)])
+            seen = await found(switch, fy.P4RegisterEntry("last_seen", index=2))
+            assert seen[0].data > 0
+            await switch.modify([fy.P4RegisterEntry("balance", data=-739)])
+            assert [entry.data for entry in await found(switch, fy.P4RegisterEntry("balance"))] == [-739] * 4
+            counter = fy.P4CounterEntry("port_counter", index=3)
+            assert (await found(switch, counter))[0].data == fy.P4CounterData(byte_count=10, packet_count=1)
+            rates = fy.P4MeterConfig(cir=1000, cburst=100, pir=2000, pburst=200)
+            await switch.modify([fy.P4MeterEntry("port_meter", index=1, config=rates)])
+            read = await found(switch, fy.P4MeterEntry("port_meter"))
+            assert [entry.config for entry in read] == [None, rates, *[None] * 6]
+
+    asyncio.run(session())
+
+
+def test_digests_packets_and_idle_entries_are_told(address: str) -> None:
+    async def session() -> None:
+        async with controller(address) as switch:
+            await parse_probes(switch)
+            host = fy.P4TableMatch({"address": 10})
+            forward = fy.P4TableAction("host_forward", port=5)
+            times = {"max_timeout_ns": 50_000_000, "ack_timeout_ns": 10_000_000_000}
+            await switch.insert([fy.P4DigestEntry("learned_t", max_list_size=2, **times)])
+            await switch.insert([fy.P4TableEntry("hosts", match=host, action=forward, idle_timeout_ns=50_000_000)])
+            digests, idle, packets = (
+                switch.read_digests("learned_t"),
+                switch.read_idle_timeouts(),
+                switch.read_packets(),
+            )
+            waiting = [asyncio.ensure_future(first(one)) for one in (digests, idle, packets)]
+            await asyncio.sleep(0.01)  # until they listen
+            await switch.write([probe(4, 1), probe(4, 1), probe(6, 2), probe(9, 3, kind=0)])
+            learned, entries, packet = await asyncio.gather(*waiting)
+            assert list(learned.data) == [{"address": 1, "port": 4}, {"address": 2, "port": 6}]
+            assert [entry.match for entry in entries.table_entry] == [host]
+            assert packet.payload == struct.pack("!HIHH", 0, 3, 0, 0) and packet["ingress_port"] == 9
+
+            await switch.write([probe(4, 1), probe(4, 7)])  # 1 was told, and is not acknowledged
+            assert list((await first(digests)).data) == [{"address": 7, "port": 4}]
+            await switch.write([learned.ack()])
+            await switch.write([probe(4, 1)])
+            assert list((await first(digests)).data) == [{"address": 1, "port": 4}]
+
+    asyncio.run(session())
+
+
+def test_each_update_of_a_batch_has_its_own_error(address: str) -> None:
+    async def session() -> None:
+        async with controller(address) as switch:
+
+            def entry(address: int, **rest: Any) -> fy.P4TableEntry:
+                return fy.P4TableEntry("hosts", match=fy.P4TableMatch({"address": address}), **rest)
+
+            forward = fy.P4TableAction("host_forward", port=5)
+            batch = [entry(1, action=forward), entry(1, action=forward), entry(2), entry(3, action=forward)]
+            with pytest.raises(P4ClientError) as refused:
+                await switch.insert(batch)
+            assert refused.value.code == Code.UNKNOWN and refused.value.message == "2 of 4 updates failed"
+            codes = {place: error.canonical_code for place, error in refused.value.details.items()}
+            assert codes == {1: Code.ALREADY_EXISTS, 2: Code.INVALID_ARGUMENT}
+            assert len(await found(switch, fy.P4TableEntry("hosts"))) == 2, "the others are done"
+
+    asyncio.run(session())
+
+
+def test_the_primary_controller_writes_and_a_backup_takes_over(address: str) -> None:
+    async def session() -> None:
+        key = fy.P4TableMatch({"address": "10.0.0.0/8"})
+        route = fy.P4TableEntry("routes", match=key, action=fy.P4TableAction("drop"))
+        async with controller(address, initial_election_id=9) as backup_to_be:
+            assert backup_to_be.is_primary
+            async with controller(address, initial_election_id=20) as primary:
+                await until(lambda: not backup_to_be.is_primary)
+                with pytest.raises(P4ClientError) as refused:
+                    await backup_to_be.insert([route])
+                assert refused.value.code == Code.PERMISSION_DENIED
+                await primary.insert([route])
+        async with controller(address, initial_election_id=21) as next_one:
+            assert next_one.is_primary
+            await next_one.delete([route])
+
+    asyncio.run(session())
+
+
+def test_p4info_of_another_program_is_refused_and_the_old_pipeline_goes_on(address: str) -> None:
+    assert OPTIONS.p4info and isinstance(OPTIONS.p4blob, Path)
+    text, blob = OPTIONS.p4info.read_text(), OPTIONS.p4blob.read_bytes()
+    strangers = [
+        (text.replace("ProbeIngress.routes", "Other.routes"), blob, "the program has no table Other.routes"),
+        (text, blob[:5000], "EOF"),
+        (text, blob.replace(b'"Verify"', b'"Varify"').replace(b'"op" : "assign"', b'"op" : "entangle"'), "entangle"),
+    ]
+
+    async def session() -> None:
+        async with controller(address) as switch:
+            await parse_probes(switch)
+            client = P4Client(address, None)
+            async with client:
+                for info, program, why in strangers:
+                    p4info = from_text(info, p4i.P4Info)
+                    config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=program)
+                    request = p4r.SetForwardingPipelineConfigRequest(
+                        device_id=1,
+                        election_id=p4r.Uint128(low=switch.election_id),
+                        action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+                        config=config,
+                    )
+                    with pytest.raises(P4ClientError) as refused:
+                        await client.request(request)
+                    assert refused.value.code == Code.INVALID_ARGUMENT and why in refused.value.message
+            assert (await found(switch, fy.P4ValueSetEntry("probes", members=[])))[0].members, "it is as it was"
+
+    asyncio.run(session())
