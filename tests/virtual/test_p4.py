@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ SCENARIOS = (
     "replaced",
     "ports_come_and_go",
     "switches_gone",
+    "controlled",
 )
 
 
@@ -34,7 +37,27 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("p4")
     cargo = f"{ROOT}/tools/cargo run --quiet --locked --package qbed-p4kernel --example guest".split()
     subprocess.run([*cargo, folder], check=True)
+    (folder / "controller.json").write_text(json.dumps(controller()))
     return folder
+
+
+def controller() -> dict[str, list[str]]:
+    """What runs in the guest beside the switch: the P4Runtime server, and who controls it."""
+    cargo = f"{ROOT}/tools/cargo build --quiet --locked --package qbed-p4switch --message-format json".split()
+    built = subprocess.run(cargo, check=True, stdout=subprocess.PIPE, text=True)
+    made = [json.loads(line) for line in built.stdout.splitlines()]
+    server = next(one["executable"] for one in made if one.get("target", {}).get("name") == "p4switch")
+    programs = ROOT / "crates" / "p4runtime" / "tests" / "programs"
+    address = "127.0.0.1:9559"
+    script = [
+        f"{ROOT}/tests/p4/guest_controller.py",
+        f"{programs}/everything.p4info.txtpb",
+        f"{programs}/everything.json",
+    ]
+    return {
+        "server": [server, "serve", "--listen", address],
+        "controller": [sys.executable, *script, address],
+    }
 
 
 def run(scenario: str, made: Path) -> subprocess.CompletedProcess[str]:

@@ -8,5 +8,6 @@ pub mod bmv2;
 pub mod check;
 pub mod load;
 pub mod replay;
+pub mod serve;
 pub mod stf;
 pub mod switch;

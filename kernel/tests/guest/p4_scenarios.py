@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import random
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -287,6 +289,30 @@ def ports_come_and_go() -> None:
     wait(1)
     assert lab.switch.counters()["no_port"] == 3, lab.switch.counters()
     refused(errno.ENOENT, "no such port", lambda: lab.switch.detach(1))
+
+
+def controlled() -> None:
+    """A controller in the guest loads a program by P4Runtime, learns an address by a digest, says where it goes."""
+    lab = Lab(program=False)
+    lab.node.enter()
+    commands = json.loads(made("controller.json"))
+    with contextlib.ExitStack() as running:
+        for command in commands.values():
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            running.callback(process.kill)
+            wait(100)  # until the server listens
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        frame = struct.pack("!HIHH", 0x0101, 77, 0, 5) + bytes(50)
+        lab.wires[1].send(frame)
+        before_us = traffic.now_ns() // 1000
+        learned, address, port, seen_us = process.stdout.readline().split()
+        assert (learned, address, port) == ("learned", "77", "1")
+        assert before_us - 1000 < int(seen_us) < before_us + 1000, (before_us, seen_us)
+        assert lab.received() == [[frame], [], []], "nothing said where it goes: that is port 0"
+        lab.wires[1].send(frame)
+        wait(1)
+        assert lab.received() == [[], [], [frame]]
 
 
 def free_kb() -> int:

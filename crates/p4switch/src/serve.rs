@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! P4Runtime for the switch in the guest's kernel: /dev/qp4, which means the network namespace of who opens it
+//! (kernel/include/uapi/qbed/qp4.h).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::thread;
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::time::{clock_gettime, ClockId};
+use qbed_p4engine::control::{Answer, Refusal, Request};
+use qbed_p4engine::program::Program;
+use qbed_p4runtime::{Control, Event};
+use tokio::sync::mpsc;
+
+use crate::load;
+
+const LOAD: u32 = 1;
+const CONTROL: u32 = 4;
+const EVENTS: u32 = 6;
+const DIGEST: u32 = 1;
+
+/// Messages of the program that wait for the server; of more, the kernel counts those it drops.
+const MOST_EVENTS: usize = 1024;
+const EVENTS_AT_ONCE: u32 = 256;
+const EVENT_BYTES: usize = 24;
+
+/// Until it is killed, or the switch's device is gone.
+pub fn serve(listen: SocketAddr, device_id: u64, device: &Path) -> Result<(), String> {
+    let open = || Device::open(device).map_err(|error| format!("{}: {error}", device.display()));
+    let (switch, mut telling) = (open()?, open()?);
+    let listener = TcpListener::bind(listen).map_err(|error| format!("{listen}: {error}"))?;
+    let (told, events) = mpsc::channel(MOST_EVENTS);
+    thread::spawn(move || telling.tell(&told));
+    qbed_p4runtime::serve(listener, device_id, Box::new(switch), events).map_err(|error| error.to_string())
+}
+
+struct Device {
+    file: File,
+}
+
+impl Device {
+    fn open(path: &Path) -> io::Result<Device> {
+        Ok(Device { file: OpenOptions::new().read(true).write(true).open(path)? })
+    }
+
+    /// One request, whole, and its answer; a refusal says why in words.
+    fn ask(&mut self, command: u32, value: u32, data: &[u8]) -> io::Result<Vec<u8>> {
+        let request = [&command.to_ne_bytes()[..], &value.to_ne_bytes(), data].concat();
+        if self.file.write(&request)? != request.len() {
+            return Err(io::Error::other("the switch took a part of a request"));
+        }
+        let mut answer = vec![];
+        self.file.read_to_end(&mut answer)?;
+        let Some((&error, _)) = answer.split_first_chunk::<4>() else {
+            return Err(io::Error::other("the switch gave no answer"));
+        };
+        let rest = answer.split_off(answer.len().min(8));
+        match u32::from_ne_bytes(error) {
+            0 => Ok(rest),
+            error => {
+                let words = String::from_utf8_lossy(&rest).into_owned();
+                let error = io::Error::from_raw_os_error(error as i32);
+                Err(if words.is_empty() { error } else { io::Error::new(error.kind(), words) })
+            }
+        }
+    }
+
+    /// What the program says, as it says it, until nobody listens any longer.
+    fn tell(&mut self, told: &mpsc::Sender<Event>) {
+        loop {
+            let mut waited = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut waited, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
+                return;
+            }
+            let Ok(data) = self.ask(EVENTS, EVENTS_AT_ONCE, &[]) else { return };
+            for (kind, id, values) in events_of(&data) {
+                if kind == DIGEST
+                    && told.blocking_send(Event::Digest { id, values: values.to_vec() }).is_err()
+                {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Kind, id and bytes of each `struct qp4_event`.
+fn events_of(mut data: &[u8]) -> impl Iterator<Item = (u32, u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let (head, rest) = data.split_at_checked(EVENT_BYTES)?;
+        let number = |at: usize| head.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+        let bytes = number(16)? as usize;
+        let values = rest.get(..bytes)?;
+        data = rest.get(bytes.next_multiple_of(8)..).unwrap_or_default();
+        Some((number(0)?, number(4)?, values))
+    })
+}
+
+impl Control for Device {
+    fn request(&mut self, request: Request) -> Answer {
+        let asked = postcard::to_allocvec(&request).map_err(io::Error::other);
+        let answered = asked.and_then(|bytes| self.ask(CONTROL, 0, &bytes));
+        match answered.map(|bytes| postcard::from_bytes(&bytes)) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Answer::Refused(
+                Refusal::FailedPrecondition,
+                "the kernel's engine is of another version".into(),
+            ),
+            Err(error) => Answer::Refused(Refusal::FailedPrecondition, error.to_string()),
+        }
+    }
+
+    fn compile(&self, config: &[u8]) -> Result<Program, String> {
+        load::load(config).map_err(|refused| refused.to_string())
+    }
+
+    fn load(&mut self, program: &Program) -> Result<(), String> {
+        let image = postcard::to_allocvec(program).map_err(|error| error.to_string())?;
+        self.ask(LOAD, 0, &image).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The switch's ports are interfaces, and none of them is the controller's.
+    fn inject(&mut self, _: &[u8]) -> Result<(), String> {
+        Err("the switch in the kernel has no CPU port".into())
+    }
+
+    fn now_us(&self) -> u64 {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from);
+        now.map_or(0, |now| now.as_micros() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kernel writes it.
+    fn event(kind: u32, id: u32, values: &[u8]) -> Vec<u8> {
+        let mut bytes = [kind.to_ne_bytes(), id.to_ne_bytes()].concat();
+        bytes.extend(7u64.to_ne_bytes());
+        bytes.extend((values.len() as u32).to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(values);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
+    #[test]
+    fn events_come_one_behind_the_other() {
+        let data = [event(1, 5, b"abc"), event(2, 0, b""), event(1, 6, b"12345678")].concat();
+        let events: Vec<_> = events_of(&data).collect();
+        assert_eq!(events, [(1, 5, &b"abc"[..]), (2, 0, b""), (1, 6, b"12345678")]);
+        assert_eq!(events_of(&data[..30]).count(), 1, "the last is cut off");
+        assert_eq!(events_of(&data[..26]).count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_switch_is_named() {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let refused = serve(listen, 1, Path::new("/nowhere/qp4")).unwrap_err();
+        assert!(refused.starts_with("/nowhere/qp4: "), "{refused}");
+        let refused = serve("0.0.0.0:0".parse().unwrap(), 1, Path::new("/dev/null")).unwrap_err();
+        assert!(refused.contains("expected a loopback address"), "{refused}");
+    }
+}

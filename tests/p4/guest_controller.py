@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A controller in the guest (tests/virtual/test_p4.py).
+
+    guest_controller.py PROGRAM.p4info.txtpb PROGRAM.json ADDRESS:PORT
+
+It learns from the switch's digests where addresses are, and has what is for them sent to port 2. It says `ready`, then
+for each `learned ADDRESS PORT TIME`, the last by a register.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+from finsy.p4entity import P4ValueSetMember
+
+PROBE = 0x0101
+
+
+def say(*words: Any) -> None:
+    print(*words, flush=True)
+
+
+async def control(p4info: str, program: str, address: str) -> None:
+    options = fy.SwitchOptions(p4info=Path(p4info), p4blob=Path(program))
+    async with fy.Switch("switch", address, options) as switch:
+        await switch.modify([fy.P4ValueSetEntry("probes", members=[P4ValueSetMember(PROBE)])])
+        await switch.insert([fy.P4DigestEntry("learned_t", max_list_size=1, ack_timeout_ns=1_000_000_000)])
+        digests = switch.read_digests("learned_t")
+        learned = asyncio.ensure_future(anext(digests))
+        await asyncio.sleep(0.001)  # until it listens
+        say("ready")
+        while True:
+            message = await learned
+            learned = asyncio.ensure_future(anext(digests))
+            for one in message.data:
+                key = fy.P4TableMatch({"address": one["address"]})
+                await switch.insert(
+                    [fy.P4TableEntry("hosts", match=key, action=fy.P4TableAction("host_forward", port=2))]
+                )
+                read: Any = switch.read
+                seen = [entry.data async for entry in read([fy.P4RegisterEntry("last_seen", index=5)])]
+                say("learned", one["address"], one["port"], *seen)
+            await switch.write([message.ack()])
+
+
+asyncio.run(control(*sys.argv[1:]))
