@@ -106,8 +106,8 @@ fn egress(build: &mut Build, fields: &Fields) {
     }
     steps.push(Op::End);
     let none = build.action("none", &[], &[Op::End]);
-    // The jumps' places count from where the action begins.
-    let moved = build.here() - (none_begin(&build.program, none));
+    // Behind the steps of `none` now.
+    let moved = build.here() - build.program.actions[usize::from(none)].begin;
     for op in &mut steps {
         if let Op::JumpIf { to, .. } = op {
             *to += moved;
@@ -118,10 +118,6 @@ fn egress(build: &mut Build, fields: &Fields) {
     let port = fields.standard.egress_port.unwrap();
     let stamps = build.table("stamps", &[(port, MatchKind::Exact)], &[none, add], end);
     build.program.entry.egress = build.code(&[Op::Apply { table: stamps }]);
-}
-
-fn none_begin(program: &Program, action: ActionId) -> Pc {
-    program.actions[usize::from(action)].begin
 }
 
 fn program(route: MatchKind) -> Program {
@@ -216,7 +212,7 @@ fn with_routes(count: u32, length: usize) -> f64 {
     let mut destinations = Vec::new();
     let begin = Instant::now();
     for index in 0..count {
-        // All lengths from 8 to 32, mostly 24; every other index of `scatter` is another /32.
+        // Half of them /24, the others of all lengths from 8 to 32; what comes twice stays once.
         let length = if index % 2 == 0 { 24 } else { 8 + (index % 25) as u16 };
         let value = (scatter(index) >> (32 - length) << (32 - length)).to_be_bytes();
         let matches = Match::Lpm { value: value.to_vec(), length };
@@ -233,7 +229,7 @@ fn with_masks(count: u32, masks: u32) -> f64 {
     let mut engine = prepared(MatchKind::Ternary);
     let mut destinations = Vec::new();
     for index in 0..count {
-        // Masks of the upper half, by seven of its bits; each entry's lower half is its own.
+        // The low 24 bits, where each entry has its own value, and some of the upper eight.
         let mask = 0x00ff_ffff | (index % masks + 1) << 24;
         let value = (scatter(index) & 0xff00_0000 | index) & mask;
         let matches =

@@ -16,6 +16,18 @@
 //! Nothing is deparsed between ingress and egress: a `Context` holds the headers and the metadata meanwhile, and travels with
 //! the packet through the queue. What the parser did not take stays where it is: the emission says how many bytes of the
 //! packet's front are replaced by which. A packet allocates nothing: what it needs was made with the engine and the context.
+//!
+//! # Where it differs from BMv2
+//!
+//! BMv2 is followed where it says what happens: a resubmitted or recirculated packet has no ingress port, the last digest
+//! and the last clone count, a hash of size 0 is its base. Where it reads what is not there or gives up, this engine goes on:
+//!
+//! * a select that looks ahead of the packet's end: error PacketTooShort; an empty stack's last element: StackOutOfBounds
+//!   in the parser, 0 elsewhere; an index beyond a stack: 0;
+//! * a division by 0 is 0; a shift by a negative number shifts all bits out;
+//! * an assert that does not hold is counted and told to the shell;
+//! * a parser or an action that jumps backwards 65,536 times: error ParserTimeout, or the packet is dropped by that name;
+//! * `truncate` holds for what leaves (BMv2 cuts the payload of copies only), and not for egress clones.
 #![no_std]
 #![forbid(unsafe_code)]
 
