@@ -4,8 +4,9 @@
 //!
 //!     cargo run --package qbed-p4kernel --example guest FOLDER
 //!
-//! `image` is the program; `requests`, `packets` and `sent` are lists of u32 length (little endian) and bytes; one
-//! of `sent` has the port before its bytes (u16), and none for a packet that was dropped.
+//! `image` is the program, `large` one that wants 480 MB of registers; `requests`, `packets` and `sent` are lists of u32
+//! length (little endian) and bytes; one of `sent` has the port before its bytes (u16), and none for a packet that was
+//! dropped.
 
 #[path = "../../p4engine/tests/build/mod.rs"]
 mod build;
@@ -207,6 +208,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sent: Vec<Vec<u8>> =
         packets.iter().map(|packet| pass(&mut engine, packet).unwrap_or_default()).collect();
     let requests: Result<Vec<Vec<u8>>, _> = requests.iter().map(postcard::to_allocvec).collect();
+    // Less than the engine itself allows, more than the tests' guest has.
+    let mut large = program;
+    large.arrays.push(Array { name: "large".into(), width: 64, signed: false, size: 60_000_000 });
+    fs::write(folder.join("large"), postcard::to_allocvec(&large)?)?;
     fs::write(folder.join("image"), image)?;
     fs::write(folder.join("requests"), list(requests?))?;
     fs::write(folder.join("packets"), list(packets))?;

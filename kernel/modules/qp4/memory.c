@@ -73,8 +73,12 @@ void *qp4_allocate(size_t size, size_t align)
 	if (align > ARCH_KMALLOC_MINALIGN && size < PAGE_SIZE)
 		size = roundup_pow_of_two(max(size, align));
 	qp4_largest = max(qp4_largest, size);
-	if (!in_interrupt())
+	if (!in_interrupt()) {
+		/* A program that wants most of the guest's memory is refused, before the guest kills others for it. */
+		if (size >> PAGE_SHIFT > si_mem_available() / 2)
+			return NULL;
 		return kvmalloc(size, GFP_KERNEL | __GFP_NOWARN);
+	}
 	memory = size <= KMALLOC_MAX_SIZE ? kmalloc(size, GFP_ATOMIC | __GFP_NOWARN) : NULL;
 	return memory ?: qp4_take_spare(size);
 }

@@ -200,6 +200,8 @@ def asked_badly() -> None:
     refused(errno.EINVAL, "not a request to a program", lambda: switch.control(b"\xff\xff"))
     words = "its bytes are no program of this version"
     refused(errno.EINVAL, words, lambda: switch.load(made("image")[:100]))
+    words = "its registers, counters and meters take more memory than there is"
+    refused(errno.EINVAL, words, lambda: switch.load(made("large")))
     with contextlib.suppress(OSError):
         os.write(switch.device, b"1234567")
         raise AssertionError("a request without a head was taken")
