@@ -224,7 +224,8 @@ pub fn add_one_shot(
     use action_profile_action::WatchKind;
     let mut calls = vec![];
     let mut weights = vec![];
-    for one in &set.action_profile_actions {
+    let mut set = set.clone();
+    for one in &mut set.action_profile_actions {
         let watched = match &one.watch_kind {
             Some(WatchKind::Watch(port)) => *port != 0,
             Some(WatchKind::WatchPort(port)) => !port.is_empty(),
@@ -232,14 +233,16 @@ pub fn add_one_shot(
         };
         weights.push(weight(profile, one.weight, watched)?);
         let action = one.action.as_ref().ok_or_else(|| invalid("a set with no action in it"))?;
-        calls.push(decode_action(&profile.actions, &profile.name, action)?.0);
+        let (call, _) = decode_action(&profile.actions, &profile.name, action)?;
+        one.action = encode_action(&profile.actions, &call); // with values of the shortest form
+        calls.push(call);
     }
     fits(&Profile { by_weight, ..profile.clone() }, &weights, profile.most_in_group)?;
     let first = written.last.checked_add(1).filter(|first| u32::MAX - first > MOST_IN_GROUP);
     let first = first.ok_or_else(|| exhausted(format!("{}: too many sets of actions", profile.name)))?;
     let members: Vec<u32> = (first..).take(calls.len()).collect();
     written.last = first + members.len() as u32;
-    let mut one_shot = OneShot { profile: id, group: first, members: vec![], set: set.clone() };
+    let mut one_shot = OneShot { profile: id, group: first, members: vec![], set };
     let mut added = Ok(());
     for (&member, call) in members.iter().zip(calls) {
         added = session.done(Request::InsertMember { profile: profile.number, member, call });

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use qbed_p4engine::control::{CloneSession, Replica, Request};
 
 use super::{Found, Session};
-use crate::bytestring::decode;
+use crate::bytestring::{decode, encode};
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::packet_replication_engine_entry::Type as Replication;
 use crate::proto::p4::v1::replica::PortKind;
@@ -18,6 +18,8 @@ use crate::refused::{already_exists, exhausted, invalid, not_found, unimplemente
 const PORT_BITS: u32 = 9;
 const DROP_PORT: u16 = 511;
 const MOST_METADATA: usize = 4096;
+/// Of one group or session.
+const MOST_REPLICAS: usize = 4096;
 
 fn replica(given: &v1::Replica) -> Result<Replica> {
     if !given.backup_replicas.is_empty() {
@@ -38,12 +40,27 @@ fn replica(given: &v1::Replica) -> Result<Replica> {
 }
 
 fn replicas(given: &[v1::Replica]) -> Result<Vec<Replica>> {
+    if given.len() > MOST_REPLICAS {
+        return Err(exhausted(format!("{} replicas: {MOST_REPLICAS} at most", given.len())));
+    }
     let replicas = given.iter().map(replica).collect::<Result<Vec<_>>>()?;
     let mut seen = HashSet::new();
     match replicas.iter().find(|one| !seen.insert((one.port, one.instance))) {
         Some(Replica { port, instance }) => Err(invalid(format!("port {port}, instance {instance} twice"))),
         None => Ok(replicas),
     }
+}
+
+/// As they are read: with ports of the shortest form, in the field that the controller uses.
+fn canonical(given: &[v1::Replica], engine: &[Replica]) -> Vec<v1::Replica> {
+    let one = |(given, engine): (&v1::Replica, &Replica)| {
+        let port_kind = match &given.port_kind {
+            Some(PortKind::Port(_)) => Some(PortKind::Port(encode(&engine.port.to_be_bytes()))),
+            other => other.clone(),
+        };
+        v1::Replica { port_kind, ..given.clone() }
+    };
+    given.iter().zip(engine).map(one).collect()
 }
 
 /// The engine's number for it; whether it is there is as the kind of update needs it.
@@ -70,9 +87,10 @@ pub fn write_group(session: &mut Session, kind: Type, given: &MulticastGroupEntr
     if given.metadata.len() > MOST_METADATA {
         return Err(exhausted(format!("more than {MOST_METADATA} bytes of metadata")));
     }
-    let replicas = Some(replicas(&given.replicas)?);
-    session.done(Request::SetMulticastGroup { group, replicas })?;
-    session.state.multicast.insert(id, given.clone());
+    let engine = replicas(&given.replicas)?;
+    let read = MulticastGroupEntry { replicas: canonical(&given.replicas, &engine), ..given.clone() };
+    session.done(Request::SetMulticastGroup { group, replicas: Some(engine) })?;
+    session.state.multicast.insert(id, read);
     Ok(())
 }
 
@@ -89,9 +107,11 @@ pub fn write_clone(session: &mut Session, kind: Type, given: &CloneSessionEntry)
     }
     let bytes = given.packet_length_bytes;
     let truncate_bytes = bytes.try_into().map_err(|_| invalid(format!("packet_length_bytes is {bytes}")))?;
-    let clone = Some(CloneSession { replicas: replicas(&given.replicas)?, truncate_bytes });
+    let replicas = replicas(&given.replicas)?;
+    let read = CloneSessionEntry { replicas: canonical(&given.replicas, &replicas), ..*given };
+    let clone = Some(CloneSession { replicas, truncate_bytes });
     session.done(Request::SetCloneSession { session: number, clone })?;
-    session.state.clones.insert(id, given.clone());
+    session.state.clones.insert(id, read);
     Ok(())
 }
 

@@ -333,7 +333,7 @@ fn sets_of_actions_in_one_shot() {
         format!("action_profile_actions {{ weight: {weight} action {{ action_id: <forward> params {{ param_id: 1 value: '\\x{port:02x}' }} }} }}")
     };
     let (first, second) = (entry(1, &format!("{} {}", to(1, 2), to(1, 1))), entry(2, &to(3, 1)));
-    bench.insert(&first);
+    bench.insert(&first.replace("'\\x01'", "'\\0\\0\\x01'"));
     bench.insert(&second);
     bench.finds("table_entry { table_id: <by_path> }", &[&first, &second]);
     bench.finds("action_profile_member { }", &[]);
@@ -490,6 +490,9 @@ fn value_sets_groups_clones_and_digests() {
         bench.modify(&second);
         bench.finds(&one(""), &[&second]);
         bench.finds(&one("").replace('7', "0").replace("id: 5", "id: 0"), &[&second]);
+        bench.modify(&one(&replica("\\0\\0\\0\\x01", 3)));
+        bench.finds(&one(""), &[&one(&replica("\\x01", 3))]);
+        bench.refuses(Type::Modify, &one(&"replicas { }".repeat(4097)), Code::ResourceExhausted, "4097");
         bench.refuses(Type::Modify, &one(&replica("\\x01", 1).repeat(2)), Code::InvalidArgument, "twice");
         bench.refuses(Type::Modify, &one(&replica("\\x01\\xff", 1)), Code::InvalidArgument, "drops packets");
         bench.refuses(Type::Modify, &one(&replica("\\x02\\0", 1)), Code::OutOfRange, "bit<9>");
