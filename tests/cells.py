@@ -139,6 +139,12 @@ class Live:
         number = next(self._numbers)
         self._guest.send({"command": "exec", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"})
 
+    def stop(self) -> None:
+        """Take it down: its folder has the results then."""
+        self._guest.send({"command": "stop"})
+        while self._guest.wait(120):
+            pass
+
     def background(self, node: str, *argv: str) -> None:
         number = next(self._numbers)
         self._guest.send(

@@ -13,6 +13,7 @@
 //! | `gate` `plan` | what comes from the host: commands, `plan.json` and `place.json`, read and checked |
 //! | `scope` | what of the plan is this agent's, on which kernel, by which clock |
 //! | `netlink` | what is asked of the kernel: links, addresses, routes, qdiscs, taps |
+//! | `pipeline` | switches in P4: programs compiled, loaded, told their entries |
 //! | `lab` | the lab is built; what stands in it for other agents' nodes |
 //! | `workload` `results` | flows are drawn from the seed; files of results |
 //! | `world` | what all parts below share; topics are handed out |
@@ -33,6 +34,7 @@ mod lab;
 mod machine;
 mod netlink;
 mod observe;
+mod pipeline;
 mod plan;
 mod programs;
 mod results;

@@ -58,7 +58,7 @@ const ROOMS: &[&[&str]] = &[
     &["failure"],
     &["socket", "clock", "gate", "machine", "plan"],
     &["scope"],
-    &["netlink"],
+    &["netlink", "pipeline"],
     &["lab", "workload"],
     &["results", "world"],
     &["transport", "observe", "programs"],

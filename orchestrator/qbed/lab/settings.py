@@ -98,12 +98,21 @@ class QueueSettings(Strict):
 
     def given(self) -> dict[str, Any]:
         """The fields that the file gives, parameters included."""
-        own = {name: getattr(self, name) for name in ("scheme", "buffer", "qdisc")}
+        own = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in own.items() if value is not None} | (self.model_extra or {})
 
 
 class SwitchSettings(QueueSettings):
     """Settings of a switch, or of one of its ports: the queue towards the port's peer."""
+
+    kind: Literal["linux", "bmv2"] | None = None
+    """Of a switch as a whole: `linux`, the lab's kernel forwards and its queues have the scheme; `bmv2`, a program in
+    P4 does both (docs/p4.md): that of the scheme, or `program`. Without it, `bmv2` where there is a `program`.
+    """
+    program: str | None = None
+    """Of a switch as a whole: a scheme whose program in P4 it runs (`stamp`), or a path beside the lab file
+    (`./mine.p4`: what p4c makes of it, `mine.json` and `mine.p4info.txtpb`, stands beside it).
+    """
 
 
 def _queue(value: object) -> object:

@@ -9,13 +9,14 @@ from qbed.lab.model import Lab
 from qbed.lab.topology import Network, TopologyError
 from qbed.lab.workloads import Arrivals, Flows, Incast
 from qbed.language.problems import Problems
-from qbed.language.selectors import is_wide
+from qbed.language.selectors import is_wide, select
 from qbed.language.source import FieldPath
 from qbed.language.units import format_duration
 from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
 from qbed.schemes.declaration import controllers, registry
+from qbed.schemes.programs import DROP_PORT
 
 MOST_HOPS = 2_000_000
 """Of all routes together: a fat tree of 3,456 hosts has as many."""
@@ -56,6 +57,8 @@ def check(resolved: ResolvedLab) -> None:
     _ = resolved.links, resolved.hosts
     if not problems.errors:
         _ = resolved.host_queues, resolved.switch_queues, resolved.controllers
+    if not problems.errors:
+        _check_programs(resolved)
     _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
     _check_events(lab, resolved.network, problems)
@@ -75,6 +78,29 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
         problems.error(("frr", "hold"), text)
     if lab.routing == "static" and "frr" in lab.model_fields_set:
         problems.warn(("frr",), "has no effect: `routing` is `static`")
+
+
+def _check_programs(resolved: ResolvedLab) -> None:
+    """What switches in P4 are told, and what they cannot do."""
+    lab, problems, programs = resolved.lab, resolved.problems, resolved.programs
+    _ = resolved.told
+    if programs and lab.routing == "frr":
+        text = (
+            f"a switch in P4 has the routes that the compiler finds: expected `static`, since `{next(iter(programs))}`"
+        )
+        problems.error(("routing",), f"{text} is one")
+    for name in programs:
+        outs = resolved.routing.outs[resolved.index[name]]
+        if len(outs) >= DROP_PORT:
+            problems.error(("topology",), f"`{name}` has {len(outs)} links, but a switch in P4 {DROP_PORT - 1} at most")
+        if len({resolved.links[link].mtu for link, _ in outs}) > 1:
+            text = f"the links of `{name}` have different MTUs, but a switch in P4 tells no sender (no ICMP)"
+            problems.warn(("links",), text)
+    near = {link.name for link in resolved.network.links if {link.a, link.b} & programs.keys()}
+    for number, event in enumerate(lab.events):
+        if set(select(event.link, resolved.network.link_names)) & near:
+            text = "a switch in P4 goes on sending there: its routes stay as they are"
+            problems.warn(("events", number, "link"), text)
 
 
 def _check_rate_settings(resolved: ResolvedLab) -> None:

@@ -41,6 +41,11 @@ class QueueSpec:
         return buffer.in_bytes(frame_bytes)
 
 
+def plain(spec: QueueSpec) -> QueueSpec:
+    """What a queue is where a program in P4 does the rest: as long, and nothing else."""
+    return QueueSpec("droptail", {"buffer": spec.values["buffer"]})
+
+
 def rank(key: str) -> int:
     """The kind of a key under `switches` or `hosts`: default, glob or range, name, glob of ports, port."""
     if key == "default":

@@ -15,8 +15,10 @@ from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.links import LinkEnd, LinkState, Side
+from qbed.network.programs import Programs, below, check_port
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
+from qbed.schemes.programs import Entry, Port, Program, SettingError, port_settings, switch_settings
 
 _HOST_QUEUE: Origin = {"scheme": ("droptail", ("hosts",)), "buffer": (Amount(1000, "packets"), ("hosts",))}
 
@@ -83,8 +85,8 @@ class ResolvedLab:
         return links.directions(self.network, self.problems, path, key)
 
     @cached_property
-    def switch_queues(self) -> dict[LinkEnd, QueueSpec]:
-        """The queue of every link end at a switch."""
+    def _switch_settings(self) -> tuple[dict[str, Origin], dict[LinkEnd, Origin]]:
+        """What the file gives for every switch, and beyond that for its ports."""
         switches: dict[str, Origin] = {name: {} for name, kind in self.network.nodes.items() if kind == "switch"}
         ports: dict[LinkEnd, Origin] = {}
         for key, settings in sorted(self.lab.switches.items(), key=lambda item: rank(item[0])):
@@ -92,12 +94,62 @@ class ResolvedLab:
             check_names(settings, path, self.problems)
             given = origin(settings, path)
             if ">" in key:
+                check_port(settings, path, self.problems)
                 for end in self._switch_ports(path, key):
                     ports[end] = merge(ports.get(end, {}), given)
                 continue
             for name in self._named(path, key, switches, "switch"):
                 switches[name] = merge(switches[name], given)
-        return self._queues("switch", lambda end, node: merge(switches[node], ports.get(end, {})))
+        return switches, ports
+
+    @cached_property
+    def programs(self) -> dict[str, Program]:
+        """The program of every switch that runs one."""
+        chosen = Programs(self.problems)
+        found = ((name, chosen.of(settings)) for name, settings in self._switch_settings[0].items())
+        return {name: program for name, program in found if program is not None}
+
+    @cached_property
+    def switch_queues(self) -> dict[LinkEnd, QueueSpec]:
+        """The queue of every link end at a switch; at one that runs a program, whose parameters the queue has."""
+        switches, ports = self._switch_settings
+
+        def settings(end: LinkEnd, node: str) -> Origin:
+            given = merge(switches[node], ports.get(end, {}))
+            program = self.programs.get(node)
+            return given if program is None else below(program, given, self.problems)
+
+        return self._queues("switch", settings)
+
+    @cached_property
+    def told(self) -> dict[str, list[Entry]]:
+        """What the program of every switch that runs one is told of the scheme's parameters. Its ports have the numbers
+        of the switch's links, in the network's order.
+        """
+        found: dict[str, list[Entry]] = {}
+        for name, program in self.programs.items():
+            outs = self.routing.outs[self.index[name]]
+            ends: list[LinkEnd] = [(i, "b" if side else "a") for i, side in outs]
+            ports = [end for end in ends if end in self.switch_queues]
+            values = [self.switch_queues[end].values for end in ports]
+            entries = found[name] = []
+            scheme = program.scheme or ""
+            try:
+                entries.extend(switch_settings(scheme, values))
+                for number, end in enumerate(ports):
+                    link = self.links[end[0]]
+                    port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)
+                    entries.extend(port_settings(scheme, port, values[number]))
+            except SettingError as error:
+                self._refuse_setting(name, ports, error)
+        return found
+
+    def _refuse_setting(self, switch: str, ends: list[LinkEnd], error: SettingError) -> None:
+        """Where the file gives the parameter, to the switch or to a port, or else where it makes it run a program."""
+        settings, ports = self._switch_settings
+        given = [settings[switch], *(ports[end] for end in ends if end in ports)]
+        places = [one[name][1] for one in given for name in (error.parameter, "program", "kind") if name in one]
+        self.problems.error(next(iter(places), ("switches",)), f"`{error.parameter}`: {error}")
 
     def _switch_ports(self, path: FieldPath, key: str) -> list[LinkEnd]:
         ends = self._directions(path, key)

@@ -12,16 +12,18 @@ from qbed.language.selectors import select
 from qbed.language.units import LARGEST, format_duration
 from qbed.network.addresses import Addresses, Family, Number, Side
 from qbed.network.frames import ETHERNET_BYTES
-from qbed.network.queues import QueueSpec
+from qbed.network.links import LinkEnd
+from qbed.network.queues import QueueSpec, plain
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
-from qbed.plan import frr
+from qbed.plan import frr, pipelines
 from qbed.plan import model as p
 from qbed.plan.demand import Demand
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
 from qbed.schemes.declaration import registry
+from qbed.schemes.programs import Program
 
 _SIDES: tuple[Side, Side] = ("a", "b")
 _RATE_MODULE = "qrate"
@@ -73,6 +75,7 @@ class _Compiler:
             captures=self.captures(),
             events=self.events(),
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
+            p4=pipelines.programs(self.resolved.programs),
         )
 
     # --- links and queues --------------------------------------------------------------------------------------
@@ -104,6 +107,7 @@ class _Compiler:
         """Two queues for each link, in the links' order, that of end a first."""
         modes, specs = self.resolved.observed, self.resolved.queues
         qdiscs = {id(spec): _qdisc(spec) for spec in {id(spec): spec for spec in specs.values()}.values()}
+        programs = self.resolved.programs
         queues = []
         for i, pair in enumerate(self.routing.links):
             for side, node in enumerate(pair):
@@ -119,7 +123,7 @@ class _Compiler:
                         interface=interface,
                         scheme=spec.scheme,
                         role=role,
-                        qdisc=qdiscs[id(spec)],
+                        qdisc=qdiscs[id(spec)] if self.names[node] not in programs else _qdisc(plain(spec)),
                         observe=p.Observe(
                             interval_ns=mode if isinstance(mode, int) else 0,
                             bin_bytes=self.resolved.links[i].mtu + ETHERNET_BYTES,
@@ -131,10 +135,16 @@ class _Compiler:
 
     def modules(self) -> list[str]:
         """The kernel modules of the schemes in use, those of queues inside others too, and of the transport `rate`."""
-        specs = self.resolved.queues.values()
+        specs = (self.below(end, spec) for end, spec in self.resolved.queues.items())
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
         found = {module for module in map(_module, schemes) if module is not None}
+        found |= {pipelines.MODULE} if self.resolved.programs else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
+
+    def below(self, end: LinkEnd, spec: QueueSpec) -> QueueSpec:
+        """The queue that the kernel has there."""
+        node = getattr(self.network.links[end[0]], end[1])
+        return plain(spec) if node in self.resolved.programs else spec
 
     def captures(self) -> list[p.Capture]:
         found = []
@@ -220,6 +230,7 @@ class _Compiler:
                     yield self.route(f"{self.number(primary).text(family)}/{length + 1}", [out], family, metrics)
 
     def switch(self, node: int) -> p.Node:
+        program = self.resolved.programs.get(self.names[node])
         # Layers take turns: qbed.network.routes says why.
         hash_seed = zlib.crc32(f"{self.seed}/{self.routing.levels[node] % 2}".encode()) | 1
         return p.Node(
@@ -227,7 +238,30 @@ class _Compiler:
             kind="switch",
             addresses=self.node_addresses(node),
             sysctls=switch_sysctls(self.lab.addressing, hash_seed),
-            routes=[] if self.is_frr else list(self.switch_routes(node)),
+            routes=[] if self.is_frr or program else list(self.switch_routes(node)),
+            pipeline=self.pipeline(node, program) if program else None,
+        )
+
+    def pipeline(self, node: int, program: Program) -> p.Pipeline:
+        """What a switch in P4 runs, and where it sends: to its own hosts, and to every other edge switch's."""
+        routing, forwarding = self.routing, pipelines.Forwarding(self.routing.levels[node])
+        hops = {
+            out: pipelines.Hop(port, *(_mac(2 * out[0] + side) for side in (out[1], 1 - out[1])))
+            for port, out in enumerate(routing.outs[node])
+        }
+        if pipelines.forwards(program):
+            for out in (out for out in hops if routing.is_host[routing.peer(out)]):
+                for family in self.families:
+                    far = self.number((out[0], 1 - out[1])).text(family)
+                    forwarding.add(f"{far}/{32 if family == 4 else 128}", [hops[out]], family)
+            for edge in routing.edges:
+                outs = routing.next_hops(node, edge)
+                for family in self.families if outs else ():
+                    forwarding.add(self.prefix(edge, family), [hops[out] for out in outs], family)
+        return p.Pipeline(
+            program=program.name,
+            ports=[self.interfaces[out] for out in hops],
+            entries=[*forwarding.entries(), *map(pipelines.entry, self.resolved.told[self.names[node]])],
         )
 
     def router(self, node: int) -> p.Node:

@@ -6,7 +6,8 @@ from typing import Any
 from rich.table import Table
 
 from qbed.language.units import format_duration, format_rate, format_size
-from qbed.plan.model import Arrivals, Controller, Flows, Link, Plan, Queue
+from qbed.network.programs import FORWARDING
+from qbed.plan.model import Arrivals, Controller, Flows, Link, Node, Plan, Queue
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 Row = dict[str, Any]
@@ -60,8 +61,19 @@ def _node(plan: Plan, index: int) -> Row:
         "tcp": tcp,
         "routes": "; ".join(shown),
     }
+    if plan.p4:
+        row["program"] = _program(node)
     by_rate = any(workload.transport == "rate" for workload in plan.workloads)
     return row | {"controller": _controller(node.controller)} if by_rate else row
+
+
+def _program(node: Node) -> str:
+    """Of a switch in P4: its program, and what its tables are told beyond routes."""
+    if node.pipeline is None:
+        return ""
+    told = [entry for entry in node.pipeline.entries if entry.table not in FORWARDING]
+    shown = [f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in told]
+    return "; ".join([node.pipeline.program, *dict.fromkeys(shown)])
 
 
 def _controller(controller: Controller | None) -> str:
@@ -101,9 +113,10 @@ def _queue(queue: Queue, far: str) -> Row:
     qdisc = queue.qdisc
     parameters = ""
     if queue.scheme in registry():
-        parameters = _parameters(registry()[queue.scheme], qdisc)
+        scheme = registry()[queue.scheme]
+        parameters = _parameters(scheme if scheme.has_kind(qdisc["kind"]) else _of_kind(qdisc["kind"]), qdisc)
         if "child" in qdisc:
-            inside = next(scheme for scheme in registry().values() if scheme.has_kind(qdisc["child"]["kind"]))
+            inside = _of_kind(qdisc["child"]["kind"])
             parameters += f"; inside: {inside.name}, {_parameters(inside, qdisc['child'])}"
     return {
         "name": queue.name,
@@ -114,6 +127,10 @@ def _queue(queue: Queue, far: str) -> Row:
         "parameters": parameters,
         "observed": mode,
     }
+
+
+def _of_kind(kind: str) -> Scheme:
+    return next(scheme for scheme in registry().values() if scheme.has_kind(kind))
 
 
 def _parameters(scheme: Scheme, qdisc: dict[str, Any]) -> str:

@@ -71,13 +71,43 @@ class Controller(Part):
     forward: bool
 
 
+class Entry(Part):
+    """What a table of a program is told, by names: an entry, or without a key its default action. Values are numbers,
+    or text: an address with the length of its prefix, an Ethernet address.
+    """
+
+    table: str
+    key: dict[str, int | str] | None = None
+    action: str
+    arguments: dict[str, int | str]
+
+    @model_serializer(mode="wrap")
+    def _without_no_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+
+class Pipeline(Part):
+    """What a switch in P4 runs: one of the plan's `p4`, by name. Port N is the interface `ports[N]`."""
+
+    program: str
+    ports: list[str]
+    entries: list[Entry]
+
+
+class P4Program(Part):
+    """A program in P4: BMv2's JSON, as text."""
+
+    name: str
+    bmv2: str
+
+
 class Node(Part):
     """A network namespace. What programs need (`environment` and what follows it) is only there where it is used.
 
     `kernel`: in a container, the machine's own (`host`) or the lab's (`qbed`), where the lab file asks for one. Without
     it a switch runs on the lab's, and a host on the machine's where that can do the same. `controller` and `reflect`
     (the probability that it sends a data packet's QCN feedback back) are there where a workload has the transport
-    `rate`.
+    `rate`. `pipeline`: of a switch in P4, which forwards by it alone.
     """
 
     name: str
@@ -90,6 +120,7 @@ class Node(Part):
     routes: list[Route]
     controller: Controller | None = None
     reflect: float = 0.0
+    pipeline: Pipeline | None = None
     environment: dict[str, str] = {}
     folders: list[str] = []
     files: dict[str, str] = {}
@@ -254,6 +285,8 @@ class Plan(Part):
     captures: list[Capture]
     events: list[LinkEvent] = []
     flow_interval_ns: int
+    p4: list[P4Program] = []
+    """The programs of the nodes' pipelines; left out where there are none."""
 
     def dumps(self) -> str:
         """Canonical JSON."""
@@ -264,6 +297,8 @@ class Plan(Part):
         before = "{"
         for name in Plan.model_fields:
             value = getattr(self, name)
+            if name == "p4" and not value:
+                continue
             yield f'{before}\n "{name}": '
             if isinstance(value, list) and value:
                 yield "["
@@ -300,6 +335,15 @@ class Plan(Part):
         """
         there, back = self.path(source, destination), self.path(destination, source)
         return there.transit_ns(there.mtu + ETHERNET_BYTES) + back.transit_ns(ETHERNET_BYTES + 52)
+
+    @cached_property
+    def one_path(self) -> bool:
+        """Whether no packet has a choice of ways."""
+        ways = [len(route.via) for node in self.nodes for route in node.routes]
+        ways += [expected.hops for node in self.nodes for expected in node.expects]
+        told = [entry for node in self.nodes if node.pipeline is not None for entry in node.pipeline.entries]
+        ways += [int(entry.arguments["count"]) for entry in told if entry.action == "route"]
+        return all(count == 1 for count in ways)
 
     def node_index(self, name: str) -> int:
         """The index of a node. KeyError if there is none of that name."""

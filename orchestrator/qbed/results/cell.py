@@ -20,7 +20,7 @@ from qbed.results import tables
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
-from qbed.schemes.declaration import registry
+from qbed.results.statistics import statistics
 from qbed.substrates.console import complaints
 from qbed.telemetry.records import Counters, RecordError, Row, read_counters, read_done, read_rows
 from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, TapError, read_taps
@@ -141,8 +141,7 @@ class _Flows:
         self._end_ns = end_ns
         self._rounding_ns = rounding_ns
         self._paths: dict[tuple[int, int], Path] = {}
-        ways = [len(route.via) for node in plan.nodes for route in node.routes]
-        self.one_path = all(n == 1 for n in [*ways, *(e.hops for node in plan.nodes for e in node.expects)])
+        self.one_path = plan.one_path
         self._workloads = {workload.id: workload for workload in plan.workloads}
         self.contradictions: list[str] = []
         self.talks: dict[tuple[int, int], Talk] = {}
@@ -312,17 +311,10 @@ class _Taps:
                     "mean_packets": summary.packet_ns / time if time else None,
                     "bin_bytes": None if histogram is None else histogram.bin_bytes,
                     "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
-                    "xstats": _xstats(queue.scheme, counters, index),
+                    "xstats": list(statistics(self._plan, counters, index).items()) or None,
                 }
             )
         return _table_of(tables.QUEUES, rows, "taps.bin or counters.json")
-
-
-def _xstats(scheme: str, counters: Counters, index: int) -> list[tuple[str, float]] | None:
-    known = registry().get(scheme)
-    if known is None or index >= len(counters.queues) or not counters.queues[index].xstats:
-        return None
-    return list(known.decode(bytes.fromhex(counters.queues[index].xstats)).items())
 
 
 def _table(schema: Any, columns: dict[str, Any], records: Records) -> Any:

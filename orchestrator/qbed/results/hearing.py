@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from qbed.plan.model import Plan, Queue
 from qbed.plan.ports import port_names
+from qbed.results.statistics import statistics
 from qbed.schemes.declaration import registry
 from qbed.telemetry.records import Counters
 
@@ -66,7 +67,6 @@ def _instead(index: int, plan: Plan, counters: Counters) -> str:
     queue = plan.queues[index]
     if "tc" in queue.qdisc:
         return ": it can only drop"
-    scheme, own = registry()[queue.scheme], counters.queues[index]
-    values = scheme.decode(bytes.fromhex(own.xstats))
+    scheme, values = registry()[queue.scheme], statistics(plan, counters, index)
     lost = sum(values.get(one.name, 0) for one in scheme.statistics if one.unheard)
     return f": {lost} packets that it would have marked passed as they were" if lost else ": it marks nothing"

@@ -66,13 +66,28 @@ class QueueCounters(_Record):
     xstats: str = Field(default="", pattern="^([0-9a-f]{2})*$")
 
 
+class SwitchCounters(_Record):
+    """A switch in P4: packets by what the kernel's module did with them, and by what its program did; drops by reason;
+    the program's own counters and registers, by index. An absent number is 0.
+    """
+
+    shell: dict[str, int]
+    totals: dict[str, int]
+    drops: dict[str, int]
+    counters: dict[str, dict[int, int]]
+    registers: dict[str, dict[int, int]]
+
+
 class Counters(_Record):
-    """`counters.json`: every counter of the lab at one instant. `nodes` are SNMP groups; an absent counter is 0."""
+    """`counters.json`: every counter of the lab at one instant. `nodes` are SNMP groups; an absent counter is 0.
+    `switches`: those in P4, by name.
+    """
 
     time_ns: int
     links: list[LinkPair]
     queues: list[QueueCounters]
     nodes: list[dict[str, dict[str, int]]] = Field(default_factory=list)
+    switches: dict[str, SwitchCounters] = Field(default_factory=dict)
 
 
 def read_done(path: Path) -> Done | None:

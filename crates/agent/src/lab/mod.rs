@@ -14,6 +14,7 @@ use crate::lab::namespaces::{write_interface_sysctls, write_sysctls, Namespaces}
 use crate::lab::view::View;
 use crate::netlink::tap::Taps;
 use crate::netlink::{address, link, qdisc, route, Batch, Netlink};
+use crate::pipeline::Programs;
 use crate::plan::{End, Node, Plan, Route};
 use crate::scope::{Kernel, Presence, Scope};
 use std::collections::HashMap;
@@ -29,6 +30,8 @@ pub struct Lab {
     pub interfaces: Vec<Interfaces>,
     /// Of each node: what its programs see of the file system.
     pub views: Vec<View>,
+    /// Of switches in P4.
+    pub programs: Programs,
 }
 
 impl Lab {
@@ -37,8 +40,9 @@ impl Lab {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
         let namespaces = Namespaces::create(plan, scope)?;
         create_links(plan, scope, &namespaces)?;
-        let site =
-            Site { plan, ends: ends_by_node(plan), queues: queues_by_node(plan), taps: Taps::find(plan)? };
+        let programs = Programs::compile(&plan.p4)?;
+        let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
+        let site = Site { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
         let mut interfaces = Vec::with_capacity(plan.nodes.len());
         for node in 0..plan.nodes.len() {
             namespaces.enter(node)?;
@@ -48,7 +52,7 @@ impl Lab {
         if !scope.is_whole() {
             far::bridge(plan, scope)?;
         }
-        Ok(Self { namespaces, interfaces, views: views(plan, scope)? })
+        Ok(Self { namespaces, interfaces, views: views(plan, scope)?, programs })
     }
 
     /// On the host's kernel, in a container: the one node there has its interfaces already.
@@ -70,7 +74,7 @@ impl Lab {
             write_interface_sysctls(&plan.nodes[node])?;
             interfaces[node].clone_from(&found);
         }
-        Ok(Self { namespaces, interfaces, views: views(plan, scope)? })
+        Ok(Self { namespaces, interfaces, views: views(plan, scope)?, programs: Programs::default() })
     }
 }
 
@@ -93,6 +97,7 @@ struct Site<'a> {
     /// Of each node.
     queues: Vec<Vec<usize>>,
     taps: Taps<'a>,
+    programs: &'a Programs,
 }
 
 impl Site<'_> {
@@ -118,7 +123,10 @@ impl Site<'_> {
         netlink.run(batch)?;
         write_interface_sysctls(&self.plan.nodes[node])?;
         queues.iter().try_for_each(|queue| qdisc::run_tc(&self.plan.queues[*queue]))?;
-        self.taps.attach(queues, interfaces)
+        self.taps.attach(queues, interfaces)?;
+        let node = &self.plan.nodes[node];
+        let started = node.pipeline.as_ref().map_or(Ok(()), |pipeline| self.programs.start(pipeline));
+        started.of(|| format!("node {}", node.name))
     }
 
     /// Another agent's node has its queues here if it has no kernel of ours to have them.

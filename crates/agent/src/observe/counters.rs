@@ -5,6 +5,7 @@ use crate::failure::{Of, Result};
 use crate::netlink::link::{IFINFO, INFO_DATA};
 use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
+use crate::pipeline::Counted;
 use crate::plan::{End, Plan};
 use crate::results::files;
 use crate::world::World;
@@ -30,6 +31,9 @@ struct Counters {
     links: Vec<LinkCounters>,
     queues: Vec<QueueCounters>,
     nodes: Vec<Mib>,
+    /// Of switches in P4, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    switches: BTreeMap<String, Counted>,
 }
 
 #[derive(Serialize)]
@@ -78,7 +82,14 @@ pub fn write(world: &World<'_>) -> Result<()> {
     let mut text = vec![0; 64 * 1024];
     let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
     let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
-    let counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
+    let mut counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
+    for (index, node) in world.plan.nodes.iter().enumerate().filter(|(index, _)| world.scope.has(*index)) {
+        if let Some(pipeline) = &node.pipeline {
+            world.lab.namespaces.enter(index)?;
+            let counted = world.lab.programs.counted(pipeline).of(|| format!("node {}", node.name))?;
+            counters.switches.insert(node.name.clone(), counted);
+        }
+    }
     let mut file = files::create("counters.json")?;
     files::line(&mut file, &counters).and_then(|()| file.flush()).of(|| "out/counters.json".into())
 }
@@ -99,7 +110,7 @@ fn arrange(
         .map(|q| nodes[q.node].queues.remove(&index(q.node, &q.interface)).unwrap_or_default())
         .collect();
     let nodes = nodes.iter_mut().map(|node| std::mem::take(&mut node.mib)).collect();
-    Counters { time_ns, links, queues, nodes }
+    Counters { time_ns, links, queues, nodes, switches: BTreeMap::new() }
 }
 
 fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters> {

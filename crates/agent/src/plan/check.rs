@@ -3,7 +3,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::plan::workload::{Family, Interarrival, Pairs, Pattern, Size, Workload};
-use crate::plan::{Node, Plan, Sysctls};
+use crate::plan::{Node, NodeKind, Plan, Sysctls};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// IFNAMSIZ less the terminating zero.
@@ -13,6 +13,9 @@ const INTERFACE_NAME_MAX: usize = 15;
 const TIME_MAX_NS: u64 = 1 << 56;
 /// All of them are drawn before the first begins: more would not fit into any guest.
 const FLOWS_MAX: f64 = 100e6;
+
+/// QP4_DROP_PORT: the last number of nine bits means: drop.
+const PORTS_MAX: usize = 511;
 
 fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<()> {
     if holds {
@@ -36,6 +39,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     let interfaces = check_links(plan)?;
     check_nodes(plan, &interfaces)?;
     check_queues(plan, &interfaces)?;
+    check_pipelines(plan, &interfaces)?;
     for capture in &plan.captures {
         require(interfaces.contains(&(capture.node, capture.interface.as_str())), || {
             format!("capture {}: no interface {} on node {}", capture.name, capture.interface, capture.node)
@@ -168,6 +172,24 @@ fn check_sysctls(owner: &str, sysctls: &Sysctls) -> Result<()> {
         let inside = key.starts_with("net/") && !key.split('/').any(|part| ["", ".", ".."].contains(&part));
         require(inside, || format!("{owner}: sysctl {key:?} is not a path under /proc/sys/net"))
     })
+}
+
+fn check_pipelines(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let Some(pipeline) = &node.pipeline else { continue };
+        let known = plan.p4.iter().any(|program| program.name == pipeline.program);
+        require(known, || format!("node {}: the plan has no program {:?}", node.name, pipeline.program))?;
+        require(node.kind == NodeKind::Switch, || format!("node {}: a host has no pipeline", node.name))?;
+        require(pipeline.ports.len() <= PORTS_MAX, || {
+            format!("node {}: more than {PORTS_MAX} ports", node.name)
+        })?;
+        for port in &pipeline.ports {
+            require(interfaces.contains(&(index, port.as_str())), || {
+                format!("node {}: no interface {port} for a port", node.name)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn check_queues(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {

@@ -3,12 +3,14 @@
 
 mod check;
 pub mod controller;
+pub mod pipeline;
 pub mod place;
 pub mod text;
 pub mod workload;
 
 use crate::failure::{Failure, Of, Result};
 use crate::plan::controller::Controller;
+use crate::plan::pipeline::{P4Program, Pipeline};
 use crate::plan::text::{Hex, Mac, Prefix};
 use crate::plan::workload::{Family, Workload};
 use serde::{Deserialize, Serialize};
@@ -37,6 +39,9 @@ pub struct Plan {
     #[serde(default)]
     pub events: Vec<LinkEvent>,
     pub flow_interval_ns: u64,
+    /// The programs of the nodes' pipelines.
+    #[serde(default)]
+    pub p4: Vec<P4Program>,
 }
 
 /// The default congestion control of a node's sockets.
@@ -62,6 +67,9 @@ pub struct Node {
     /// Probability that it reflects a data packet of that transport to its sender.
     #[serde(default)]
     pub reflect: f64,
+    /// Of a switch in P4.
+    #[serde(default)]
+    pub pipeline: Option<Pipeline>,
     /// Environment variables of every program that runs in the node.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,

@@ -89,6 +89,7 @@ mod tests {
     use crate::clock::paper::Paper;
     use crate::lab::namespaces::Namespaces;
     use crate::lab::Lab;
+    use crate::pipeline::Programs;
     use crate::scope::Scope;
     use crate::testing::{dumbbell, place, refusal};
     use crate::workload::ports::{self, LocalFlow};
@@ -203,7 +204,8 @@ mod tests {
         KINDS.check(&plan).unwrap();
         let scope = Scope::new(&plan, Some(&place(0, &[0], 1)));
         let namespaces = Namespaces::create(&plan, &scope).unwrap();
-        let lab = Lab { namespaces, interfaces: Vec::new(), views: Vec::new() };
+        let lab =
+            Lab { namespaces, interfaces: Vec::new(), views: Vec::new(), programs: Programs::default() };
         let mut world = World::new(&plan, &scope, &lab, Paper::GUEST).unwrap();
         let mut transports = KINDS.open(&mut world).unwrap();
         let base_ns = world.now_ns();

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which switches run a program in P4, and which: `kind` and `program` under `switches`.
+
+`kind` can be an axis: with `bmv2` a switch runs the program of its scheme, with `linux` the scheme's qdisc. What only
+the other kind needs is not used, and warned about.
+"""
+
+from qbed.lab.settings import SwitchSettings
+from qbed.language.problems import Problems
+from qbed.language.reach import ReachError, beneath
+from qbed.language.source import FieldPath
+from qbed.network.queues import Origin
+from qbed.schemes.programs import RUNNABLE, Program, ProgramError, Table, load, scheme_program, with_programs
+
+_PLAIN = "droptail"
+FORWARDING = {
+    "ipv4_routes": Table(("destination",), {"route": ("first", "count", "shift_by")}),
+    "ipv6_routes": Table(("destination",), {"route": ("first", "count", "shift_by")}),
+    "next_hops": Table(("hop",), {"send": ("port", "source", "destination")}),
+}
+"""The tables by which a plan says where packets go (docs/p4.md)."""
+
+
+def check_port(settings: SwitchSettings, path: FieldPath, problems: Problems) -> None:
+    """A port has no program of its own."""
+    switch = str(path[-1]).partition(">")[0]
+    for name in ("kind", "program"):
+        if getattr(settings, name) is not None:
+            problems.error((*path, name), f"is of a switch as a whole: expected it under `{switch}`")
+
+
+class Programs:
+    """Finds switches' programs; each is read once."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self._read: dict[str, Program | None] = {}
+        self._named: dict[str, str] = {}
+
+    def of(self, settings: Origin) -> Program | None:
+        """The program of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
+        kind, path = settings.get("kind", ("bmv2" if "program" in settings else "linux", ()))
+        if kind == "linux":
+            if "program" in settings:
+                self.problems.warn(settings["program"][1], "the switch's kind is `linux`: not used")
+            return None
+        if "program" in settings:
+            name, path = settings["program"]
+        elif "scheme" in settings:
+            name = settings["scheme"][0]
+        else:
+            name = _PLAIN
+        if name not in self._read:
+            self._read[name] = self._load(name, path)
+        return self._read[name]
+
+    def _load(self, name: str, path: FieldPath) -> Program | None:
+        try:
+            if "/" in name or name.endswith(".p4"):
+                program = load(beneath(self.problems.source.folder, name))
+                check_forwarding(program)
+            else:
+                program = self._of_scheme(name)
+        except (ProgramError, ReachError) as error:
+            self.problems.error(path, str(error))
+            return None
+        other = self._named.setdefault(program.name, name)
+        if other != name:
+            self.problems.error(path, f"`{other}` is a program of the same name: expected another for one of them")
+        return program
+
+    def _of_scheme(self, name: str) -> Program:
+        known = [scheme for scheme in with_programs() if scheme in RUNNABLE]
+        if name in known:
+            return scheme_program(name)
+        listed = ", ".join(f"`{scheme}`" for scheme in known)
+        if name in with_programs():
+            raise ProgramError(f"the program of `{name}` needs a port by which packets come again, which labs have not"
+                               f" yet; expected one of {listed}")  # fmt: skip
+        raise ProgramError(f"no scheme `{name}` has a program in P4; expected one of {listed}, or a path: `./mine.p4`")
+
+
+def check_forwarding(program: Program) -> None:
+    """All tables of docs/p4.md's forwarding, as they are there, or none of them; ProgramError."""
+    found = {name: program.tables[name] for name in FORWARDING if name in program.tables}
+    if not found:
+        return  # it knows the way by itself
+    for name, expected in FORWARDING.items():
+        if name not in found:
+            raise ProgramError(f"the program has a table `{next(iter(found))}` but no `{name}` (docs/p4.md)")
+        ((action, parameters),) = expected.actions.items()
+        if found[name].keys != expected.keys or found[name].actions.get(action) != parameters:
+            shown = f"the key `{expected.keys[0]}` and the action `{action}({', '.join(parameters)})`"
+            raise ProgramError(f"the program's table `{name}` is not docs/p4.md's: expected {shown}")
+
+
+def below(program: Program, given: Origin, problems: Problems) -> Origin:
+    """The settings of a queue below a program, of what the file gives: the scheme is the program's."""
+    scheme = program.scheme or _PLAIN
+    if "qdisc" in given:
+        problems.error(given["qdisc"][1], "a switch that runs a program has plain queues: expected `buffer`")
+    if "scheme" in given and given["scheme"][0] != scheme:
+        name, path = given["scheme"]
+        if "program" in given:
+            problems.warn(path, f"the switch runs the program `{program.name}`: not used")
+        else:
+            problems.error(path, f"the switch runs one program, that of `{scheme}`; its ports cannot have `{name}`")
+    kept = {name: value for name, value in given.items() if name not in ("kind", "program", "qdisc")}
+    return kept | {"scheme": (scheme, ())}

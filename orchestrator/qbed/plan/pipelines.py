@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What switches in P4 run and are told: the tables of docs/p4.md's forwarding, filled from the compiler's routes."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from qbed.network.addresses import Family
+from qbed.network.programs import FORWARDING
+from qbed.plan import model as p
+from qbed.schemes.programs import Entry, Program
+
+MODULE = "qp4"
+_LAYER_SHIFT = 16
+
+
+class Hop(NamedTuple):
+    """A port, and the Ethernet addresses of what leaves by it."""
+
+    port: int
+    source: str
+    destination: str
+
+
+class Forwarding:
+    """Routes of one switch. Next hops of one route have consecutive numbers; equal groups share theirs.
+
+    As neighbouring layers of Linux switches have different hash seeds, theirs have different shifts.
+    """
+
+    def __init__(self, level: int) -> None:
+        self._shift = _LAYER_SHIFT * (level % 2)
+        self._groups: dict[tuple[Hop, ...], int] = {}
+        self._hops: list[Hop] = []
+        self._routes: list[p.Entry] = []
+
+    def add(self, to: str, hops: list[Hop], family: Family) -> None:
+        """A route."""
+        group = tuple(hops)
+        if group not in self._groups:
+            self._groups[group] = len(self._hops)
+            self._hops += group
+        arguments: dict[str, int | str] = {"first": self._groups[group], "count": len(group), "shift_by": self._shift}
+        key: dict[str, int | str] = {"destination": to}
+        self._routes.append(p.Entry(table=f"ipv{family}_routes", key=key, action="route", arguments=arguments))
+
+    def entries(self) -> Iterator[p.Entry]:
+        """Next hops first: no route leads to one that there is not."""
+        for number, hop in enumerate(self._hops):
+            yield p.Entry(table="next_hops", key={"hop": number}, action="send", arguments=hop._asdict())
+        yield from self._routes
+
+
+def forwards(program: Program) -> bool:
+    """Whether the plan says where packets go; other programs know by themselves."""
+    return FORWARDING.keys() <= program.tables.keys()
+
+
+def programs(found: Mapping[str, Program]) -> list[p.P4Program]:
+    """Each once, by name."""
+    by_name = {program.name: program for program in found.values()}
+    return [p.P4Program(name=name, bmv2=by_name[name].text) for name in sorted(by_name)]
+
+
+def entry(entry: Entry) -> p.Entry:
+    """As the plan has it."""
+    key = None if entry.key is None else dict(entry.key)
+    return p.Entry(table=entry.table, key=key, action=entry.action, arguments=dict(entry.arguments))

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switches in P4 as switches of a lab: what passes a Linux switch passes them, and their schemes do the same."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import shutil
+import struct
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from qbed.places import schemes_folder
+from qbed.substrates import CellError
+
+from cells import Live, Observed, plan_of, stored
+from pcap import read_pcap
+
+STAR = """
+name: star
+topology: {{star: {{hosts: 2}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 10 us}}}}
+switches: {{default: {{buffer: 100 packets, {switch}}}}}
+hosts: {{default: {{tcp: {tcp}}}}}
+addressing: {addressing}
+workload:
+  - flow: {{from: h1, to: h2, size: 1 MB, start: 1 ms, family: {family}}}
+  - udp: {{from: h2, to: h1, rate: 50 Mbit/s, packet: 500 B, start: 1 ms, stop: 10 ms, family: {family}}}
+duration: 50 ms
+"""
+
+
+def star(switch: str, addressing: str = "ipv4", tcp: str = "reno") -> str:
+    return STAR.format(switch=switch, addressing=addressing, tcp=tcp, family=6 if addressing == "ipv6" else 4)
+
+
+@pytest.mark.parametrize("addressing", ["ipv4", "ipv6", "both"])
+def test_tcp_and_udp_pass_and_every_packet_is_accounted_for(
+    run_cell: Callable[..., Observed], tmp_path: Path, addressing: str
+) -> None:
+    cell = run_cell(star("program: droptail", addressing))
+    assert [flow["status"] for flow in cell.flows()] == ["complete", "complete"]
+    row, table = stored(cell, tmp_path)
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    sent = {queue["port"]: queue["sent_packets"] for queue in table("queues")}
+    assert sent["s1>h2"] == sent["h1>s1"] > 690 and sent["s1>h1"] == sent["h2>s1"] > 110
+    counted = cell.counters().switches["s1"]
+    own = {"ipv4": 0, "ipv6": 2, "both": 2}[addressing]  # of each node's links: Linux says which groups it has joined
+    forwarded = sent["s1>h2"] + sent["s1>h1"] - 2 * own
+    assert counted.shell["foreign"] == 2 * own and counted.shell["sent"] == forwarded
+    assert counted.shell["received"] == counted.totals["ingress"] == forwarded + 2 * own
+    assert sum(counted.counters["forwarding_drops"].values()) == sum(counted.drops.values()) == 2 * own
+
+
+def test_hosts_ping_each_other_and_packets_without_a_way_are_dropped(
+    live_lab: Callable[[str], AbstractContextManager[Live]], tmp_path: Path
+) -> None:
+    with live_lab(star("program: droptail")) as lab:
+        status, said = lab.run("h1", "ping", "-c", "3", "-i", "0.01", "h2")
+        assert status == 0 and "3 received" in said and "ttl=63" in said, said
+        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "192.0.2.1")
+        assert status == 1 and "0 received" in said, said
+        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "-t", "1", "h2")
+        assert status == 1 and "0 received" in said, said
+        lab.stop()
+    (counted,) = json.loads((tmp_path / "live" / "out" / "counters.json").read_text())["switches"].values()
+    assert counted["counters"]["forwarding_drops"] == {"3": 2, "4": 2}
+    assert sum(counted["drops"].values()) == 4
+
+
+RATE = """
+name: rates
+topology: {topology}
+links: {{default: {{rate: 1 Gbit/s, delay: 10 us}}}}
+switches: {{default: {{kind: {kind}, scheme: stamp, buffer: {buffer}}}}}
+hosts: {{default: {{controller: {{name: timely, signal: {signal}, bits: 8}}}}}}
+addressing: {addressing}
+workload:
+  - incast: {{senders: 4, receiver: h6, size: 300 KB, start: 1 ms, transport: rate}}
+capture: [h6>*]
+duration: 40 ms
+"""
+
+
+@pytest.mark.parametrize(
+    ("signal", "buffer", "addressing"),
+    [
+        ("sum", "100 packets", "ipv4"),
+        ("sum_squ", "100 packets", "ipv4"),
+        ("max, unit: bytes", "150 KB", "ipv6"),
+        ("ind", "100 packets", "ipv4"),
+        ("sum, forward: on", "64 packets", "both"),
+    ],
+)
+@pytest.mark.parametrize("topology", ["{dumbbell: {left: 3, right: 3}}", "{parking-lot: {switches: 3, hosts: 2}}"])
+def test_stamp_writes_the_same_bytes_as_the_kernels_switch(
+    run_cell: Callable[..., Observed], topology: str, signal: str, buffer: str, addressing: str
+) -> None:
+    """Every captured byte of what the receiver sees and sends: addresses, hop limits, checksums, the congestion header;
+    and so the same rates, flows and queues.
+    """
+    settings = {"topology": topology, "signal": signal, "buffer": buffer, "addressing": addressing}
+    linux, bmv2 = (run_cell(RATE.format(kind=kind, **settings)) for kind in ("linux", "bmv2"))
+    assert bmv2.flows() == linux.flows()
+    assert len(list(read_pcap(linux.out / "h6-eth0.pcap"))) > 800
+    assert bmv2.digest()["h6-eth0.pcap"] == linux.digest()["h6-eth0.pcap"]
+    stamped = [sum(bmv2.counters().switches[name].counters["stamped"].values()) for name in bmv2.counters().switches]
+    assert all(stamped)
+
+
+def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Observed]) -> None:
+    """Two layers choose one after the other; all ways are used, each flow keeps to one; Linux racks below P4 spines."""
+    cell = run_cell("""
+name: ecmp
+topology: {clos: {hosts: 8, racks: 4, leaves: 2, pods: 2, spines: 4}}
+links: {default: {rate: 10 Gbit/s, delay: 1 us}}
+switches: {default: {program: droptail, buffer: 1 MB}}
+hosts: {default: {tcp: cubic}}
+workload:
+  - flows: {from: h1..h16, to: h17..h32, size: 20 KB, count: 4}
+capture: [spine1>*, spine2>*, spine3>*, spine4>*]
+duration: 20 ms
+""")
+    assert {flow["status"] for flow in cell.flows()} == {"complete"}
+    ways: dict[tuple[str, int], dict[bool, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for path in cell.out.glob("spine*.pcap"):
+        for packet in read_pcap(path):
+            source, destination = struct.unpack_from("!HH", packet.data, 34)
+            forward = destination < 10_000
+            key = (packet.data[26:30], source) if forward else (packet.data[30:34], destination)
+            ways[str(ipaddress.ip_address(key[0])), key[1]][forward].add(path.stem)
+    assert len(ways) == 64
+    for both in ways.values():
+        assert both[True] == both[False] and len({name.split("-")[0] for name in both[True]}) == 1, both
+    used = {name for both in ways.values() for name in both[True]}
+    assert len(used) == 16, "some link of a spine is never used"
+
+
+SCHEMES = [
+    ("ecn, threshold: 10 packets", "dctcp", "marked"),
+    ("codel, target: 100 us, interval: 1 ms", "cubic, ecn: on", "marked"),
+    ("codel, target: 100 us, interval: 1 ms", "cubic", "dropped"),
+    ("rpm, target: 100 us, interval: 1 ms", "cubic, ecn: on", "reverse_marks"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "tcp", "signal"), SCHEMES)
+def test_schemes_signal_about_as_often_as_the_kernels(
+    run_cell: Callable[..., Observed], tmp_path: Path, scheme: str, tcp: str, signal: str
+) -> None:
+    """And what they say of themselves stands where the kernel's statistics stand."""
+    found: dict[str, tuple[float, float]] = {}
+    for kind in ("linux", "bmv2"):
+        cell = run_cell(f"""
+name: signals
+topology: {{dumbbell: {{left: 4, right: 1}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 10 us}}}}
+switches: {{default: {{kind: {kind}, buffer: 200 packets, scheme: {scheme}}}}}
+hosts: {{default: {{tcp: {tcp}}}}}
+workload:
+  - flows: {{from: h1..h4, to: h5, start: 1 ms, spread: 5 ms}}
+duration: 300 ms
+""")
+        (tmp_path / kind).mkdir()
+        row, table = stored(cell, tmp_path / kind)
+        assert (row["status"], row["contradictions"]) == ("complete", [])
+        (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
+        assert queue["discipline"] == scheme.partition(",")[0]
+        found[kind] = (dict(queue["xstats"])[signal], queue["mean_packets"])
+    (signals, length), (signals4, length4) = found["linux"], found["bmv2"]
+    # TCP is chaotic: one acknowledgement more or less, and every window is another from there on.
+    assert signals > 20 and 2 / 3 < signals4 / signals < 3 / 2, found
+    assert 3 / 4 < length4 / length < 4 / 3, found
+
+
+def test_a_program_of_ones_own_runs_and_one_that_cannot_is_refused_by_name(tmp_path: Path) -> None:
+    from qbed.substrates.virtual.substrate import VirtualSubstrate
+
+    from cells import LIMITS
+
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for suffix in ("json", "p4info.txtpb"):
+        shutil.copy(schemes_folder() / "ecn" / "p4" / f"ecn.{suffix}", folder / f"mine.{suffix}")
+    plan = plan_of(folder, star("program: ./mine.p4"))
+    VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
+    cell = Observed(plan, folder)
+    assert [flow["status"] for flow in cell.flows()] == ["complete", "complete"]
+    assert cell.counters().switches["s1"].totals["sent"] > 800
+
+    text = (folder / "mine.json").read_text()
+    (folder / "mine.json").write_text(text.replace('"mark_to_drop"', '"mark_to_keep"'))
+    plan = plan_of(tmp_path / "own", star("program: ./mine.p4"))
+    shutil.rmtree(folder / "out")
+    with pytest.raises(CellError, match=r"program mine: .*mark_to_keep"):
+        VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
