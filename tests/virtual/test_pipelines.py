@@ -52,6 +52,9 @@ def test_tcp_and_udp_pass_and_every_packet_is_accounted_for(
     own = {"ipv4": 0, "ipv6": 2, "both": 2}[addressing]  # of each node's links: Linux says which groups it has joined
     forwarded = sent["s1>h2"] + sent["s1>h1"] - 2 * own
     assert counted.shell["foreign"] == 2 * own and counted.shell["sent"] == forwarded
+    (switch,) = table("switches")
+    assert (switch["node"], switch["p4_program"], switch["sent_packets"]) == ("s1", "droptail", forwarded)
+    assert sum(dict(switch["drops"]).values()) == 4 * own
     assert counted.shell["received"] == counted.totals["ingress"] == forwarded + 2 * own
     assert sum(counted.counters["forwarding_drops"].values()) == sum(counted.drops.values()) == 2 * own
 

@@ -22,7 +22,15 @@ from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.results.statistics import statistics
 from qbed.substrates.console import complaints
-from qbed.telemetry.records import Counters, RecordError, Row, read_counters, read_done, read_rows
+from qbed.telemetry.records import (
+    SHELL_DROPS,
+    Counters,
+    RecordError,
+    Row,
+    read_counters,
+    read_done,
+    read_rows,
+)
 from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, TapError, read_taps
 from qbed.telemetry.wall import read_wall
 
@@ -66,6 +74,8 @@ def _store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
         _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes.ndjson"))
+    if plan.p4:
+        _write(into, "switches", [_table_of(tables.SWITCHES, _switches(plan, counters, number), "counters.json")])
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
@@ -115,6 +125,26 @@ def _table_of(schema: Any, rows: Iterable[Row], file: str) -> Any:
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _switches(plan: Plan, counters: Counters, cell: int) -> Iterator[Row]:
+    """A row for each switch in P4; its drops by reason, those of its program and those of the module around it."""
+    counts = ("ingress", "egress", "cloned", "replicated", "resubmitted", "recirculated")
+    for node in plan.nodes:
+        counted = counters.switches.get(node.name)
+        if node.pipeline is None or counted is None:
+            continue
+        dropped = {name: packets for name, packets in counted.shell.items() if name in SHELL_DROPS and packets}
+        yield {
+            "cell": cell,
+            "node": node.name,
+            "p4_program": node.pipeline.program,
+            "received_packets": counted.shell.get("received", 0),
+            "sent_packets": counted.shell.get("sent", 0),
+            **{f"{name}_packets": counted.totals.get(name, 0) for name in counts},
+            **{name: counted.totals.get(name, 0) for name in ("parser_errors", "checksum_errors")},
+            "drops": sorted((dropped | counted.drops).items()),
+        }
 
 
 def _route_change(record: Row) -> Row:

@@ -151,6 +151,18 @@ ROUTES = _schema(
     },
 )
 
+SWITCHES = _schema(
+    "switches",
+    {
+        "node": pa.string(),
+        "p4_program": pa.string(),
+        **_ints("received_packets", "ingress_packets", "egress_packets", "sent_packets"),
+        **_ints("cloned_packets", "replicated_packets", "resubmitted_packets", "recirculated_packets"),
+        **_ints("parser_errors", "checksum_errors"),
+        "drops": pa.map_(pa.string(), pa.int64()),
+    },
+)
+
 _CELLS: dict[str, Any] = {
     "seed": pa.int64(),
     "status": pa.string(),
@@ -176,6 +188,7 @@ SCHEMAS: dict[str, Any] = {
     "tcp_info": TCP_INFO,
     "rates": RATES,
     "routes": ROUTES,
+    "switches": SWITCHES,
 }
 _TAKEN = {"cell", FILES, SEAL, *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}
 RESERVED_COLUMNS = frozenset(_TAKEN - {"seed"})

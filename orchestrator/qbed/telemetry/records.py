@@ -66,6 +66,10 @@ class QueueCounters(_Record):
     xstats: str = Field(default="", pattern="^([0-9a-f]{2})*$")
 
 
+SHELL_DROPS = frozenset({"no_program", "no_port", "too_many_rounds", "foreign", "runt", "no_memory", "no_group"})
+"""Of `struct qp4_counters`: packets that went nowhere (`refused` by a queue are that queue's drops)."""
+
+
 class SwitchCounters(_Record):
     """A switch in P4: packets by what the kernel's module did with them, and by what its program did; drops by reason;
     the program's own counters and registers, by index. An absent number is 0.
