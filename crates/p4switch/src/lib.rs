@@ -8,6 +8,7 @@ pub mod bmv2;
 pub mod check;
 pub mod load;
 pub mod replay;
+#[cfg(feature = "command")]
 pub mod serve;
 pub mod stf;
 pub mod switch;
