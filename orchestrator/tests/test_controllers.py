@@ -170,8 +170,12 @@ def test_what_the_module_is_made_of(mine: Path) -> None:
 def test_a_controller_changes_the_module_qrate_only(mine: Path, tmp_path: Path) -> None:
     """What make sees (kernel/modules.sh has a hash over each folder)."""
 
-    def staged(name: str) -> dict[str, str]:
+    def staged(name: str) -> dict[str, bytes]:
         copy = tmp_path / name
+        for part in ("crates", "tools"):
+            shutil.copytree(ROOT / part, copy / part)
+        for file in ("Cargo.toml", "Cargo.lock"):
+            shutil.copy2(ROOT / file, copy)
         shutil.copytree(ROOT / "kernel", copy / "kernel", ignore=shutil.ignore_patterns("tests"))
         shutil.copytree(schemes_folder(), copy / "schemes")
         if name == "changed":
@@ -180,7 +184,7 @@ def test_a_controller_changes_the_module_qrate_only(mine: Path, tmp_path: Path) 
         python = os.environ | {"QBED_PYTHON": str(ROOT / ".venv" / "bin" / "python")}
         subprocess.run(command, check=True, env=python)
         folder = tmp_path / f"{name}-staged"
-        return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     before, after = staged("as-is"), staged("changed")
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}

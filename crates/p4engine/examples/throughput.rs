@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! How many packets a second one core takes through a program like the stamp scheme's: two pipelines, three tables, some
 //! 150 steps; and what 100,000 routes, or 10,000 entries of 100 masks, cost over few.
 //!

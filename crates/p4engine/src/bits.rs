@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Numbers of up to 64 bits in a row of bytes, big endian, at any bit.
 //!
 //! Rows that are read by `Place` have `PADDING` bytes more than they need, so that a window of 16 bytes always lies within.

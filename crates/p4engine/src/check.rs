@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Looks at every index, bound, width and jump of a program before it runs.
 
 use alloc::format;

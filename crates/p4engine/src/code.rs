@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! A program as it runs: each field's place in its step, what belongs together in one piece. Made of what `check` passed.
 
 use alloc::string::String;

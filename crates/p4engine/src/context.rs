@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! A packet between parser and deparser: its headers and metadata, and what the program asked for.
 
 use alloc::vec;

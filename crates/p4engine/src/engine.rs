@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The engine: a program with its state, and the way of a packet through it as `simple_switch` has it.
 
 use alloc::vec::Vec;

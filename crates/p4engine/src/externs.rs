@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! What a program asks of v1model: registers, counters, meters, hashes, random numbers, clones and the like.
 
 use alloc::vec::Vec;

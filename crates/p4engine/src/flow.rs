@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Follows each part of a program from its beginning: every way ends, only the parser and actions loop
 //! (`run` says how often), and each step stands where it may.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Hashes and checksums as BMv2 has them, over bytes that come in parts.
 
 use crate::program::HashKind;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Headers, stacks and unions; the parser's and the deparser's steps; wide numbers.
 
 use alloc::vec::Vec;

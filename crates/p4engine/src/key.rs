@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! A table's key as words of 64 bits: how it is read from a packet's area, and how an entry's matches are written alike.
 //!
 //! Each field stands in whole bytes. The field of a longest prefix match and those of ranges begin a word: the trie walks

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The P4 engine: runs a `Program` over packets, by the semantics of BMv2's `simple_switch` (v1model).
 //!
 //! It knows packets, programs and tables; no kernel, no sockets, no clock. A *shell* (the guest's kernel, `p4switch`) brings

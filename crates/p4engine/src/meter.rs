@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The two rate three color marker of RFC 2698, color-blind, with time in us.
 
 use crate::control::Rates;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! For tests: the operations as BMv2 does them, over unlimited integers.
 
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Operations on numbers of 128 bits, signed: what BMv2 does with unlimited integers, modulo 2^128.
 //!
 //! Division by hand: that of i128 would be a call of compiler-builtins, which the guest's kernel does not have.

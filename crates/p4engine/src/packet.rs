@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! What a shell gives the engine with a packet, and what it is told to do with it.
 
 use alloc::string::String;

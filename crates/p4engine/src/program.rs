@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! A program as the engine runs it: no names to look up, every place and every jump resolved.
 //!
 //! The loader (`crates/p4switch`) makes it of BMv2's JSON; it travels to the guest's kernel as bytes (postcard). Whatever made

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Runs a part of a program: the loop over its steps, numbers, jumps and tables.
 //!
 //! `Program::check` has looked at every index; where one is wrong all the same, nothing happens or a zero is read.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! What a program keeps from packet to packet, and what it computes with.
 
 use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! A table as it runs: entries in slots, found by what fits the kinds of its keys.
 
 use alloc::boxed::Box;

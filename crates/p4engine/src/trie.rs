@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Longest prefix match: a trie of six bits a level, each node two bitmaps over packed arrays (Eatherton, Varghese and
 //! Dittia, "Tree bitmap", 2004). A node's children stand together, so that a level costs one access to memory: a look-up
 //! among 100,000 prefixes is to take little longer than among ten.

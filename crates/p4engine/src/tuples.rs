@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Ternary match by tuple space search (Srinivasan, Suri and Varghese, 1999): entries of one mask share a hash map; masks
 //! are tried by their best priority until none can be better than what was found.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Numbers of more than 128 bits: limbs of 64 bits, the lowest first, two's complement, all of one length.
 
 use core::cmp::Ordering;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! A hash map from keys of a fixed number of words to numbers: open addressing, linear probing, no gaps after a removal.
 
 use alloc::vec::Vec;

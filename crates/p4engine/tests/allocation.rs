@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Packets allocate nothing: neither forwarded nor cloned, resubmitted, recirculated, hashed or digested ones.
 
 mod build;

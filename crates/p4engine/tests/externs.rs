@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Registers, counters, meters, action profiles, idle entries and the program's own: from packets and from the control plane.
 
 mod build;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Packets through a small router: parser, longest prefix match, TTL, checksum, deparser.
 
 mod build;

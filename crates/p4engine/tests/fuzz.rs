@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Programs that nobody meant: what `check` lets through runs packets and requests without a panic and comes to an end.
 
 mod build;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! What happens behind ingress and egress, as BMv2's simple_switch has it: clones, multicast, resubmission, recirculation,
 //! truncation, lengths, times, drops.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Each kind of table against a list that is searched from end to end, under random inserts, changes and deletes.
 
 mod build;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! What the kernel's tests load into a guest (kernel/tests/guest/p4_scenarios.py), and what must come out there: a
 //! program by hand, its entries, packets, and what the same engine makes of them in this process.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! One of the repository's own programs (schemes/NAME/p4), ready to be loaded into a guest, with routes to two
 //! hosts: what bench/p4.py measures (kernel/tests/guest/p4_scenarios.py, `routed`).
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! What a standard library would have: memory, and an end, both of the module's C (kernel/modules/qp4/memory.c).
 
 use core::alloc::{GlobalAlloc, Layout};

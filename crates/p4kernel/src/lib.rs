@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The P4 engine (crates/p4engine) as a module of the guest's kernel calls it: each function here is a line of
 //! kernel/modules/qp4/core.h. What is unsafe about it is here, and nowhere else.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Programs by hand, for tests and measurements: what the loader makes of BMv2's JSON, in small.
 #![allow(dead_code)] // Each test uses a part of it.
 
