@@ -57,11 +57,11 @@ def check(resolved: ResolvedLab) -> None:
     _ = resolved.links, resolved.hosts
     if not problems.errors:
         _ = resolved.host_queues, resolved.switch_queues, resolved.controllers
-    if not problems.errors:
-        _check_programs(resolved)
     _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
     _check_events(lab, resolved.network, problems)
+    if not problems.errors and resolved.programs:
+        _check_programs(resolved)
     _check_rate_settings(resolved)
     workloads = _Workloads(resolved)
     for number, workload in enumerate(lab.workload):
@@ -84,7 +84,7 @@ def _check_programs(resolved: ResolvedLab) -> None:
     """What switches in P4 are told, and what they cannot do."""
     lab, problems, programs = resolved.lab, resolved.problems, resolved.programs
     _ = resolved.told
-    if programs and lab.routing == "frr":
+    if lab.routing == "frr":
         text = (
             f"a switch in P4 has the routes that the compiler finds: expected `static`, since `{next(iter(programs))}`"
         )

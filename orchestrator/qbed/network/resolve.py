@@ -60,7 +60,7 @@ class ResolvedLab:
         """The settings of every link, in the network's order."""
         return links.resolve_links(self.network, self.lab.links, self.problems)
 
-    @property
+    @cached_property
     def smallest_mtu(self) -> int:
         """Of all links: no packet that fits it is too large anywhere."""
         return min((link.mtu for link in self.links), default=1500)

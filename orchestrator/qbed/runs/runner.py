@@ -21,7 +21,7 @@ from typing import Protocol
 
 from qbed.errors import QbedError
 from qbed.results.folder import RunFolder
-from qbed.runs.worker import Outcome, Task, describe, serve
+from qbed.runs.worker import Outcome, Task, describe, heard, serve
 
 STOP_S = 15.0
 WALL_TIMES = "wall.ndjson"
@@ -162,7 +162,7 @@ def _died(worker: _Process, task: Task, number: int) -> Outcome:
 
 
 def _stop_all(workers: list[_Process]) -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient second Ctrl-C must not leave guests behind
+    before = signal.signal(signal.SIGINT, heard)  # an impatient second Ctrl-C must not leave guests behind
     try:
         for worker in workers:
             worker.stop()

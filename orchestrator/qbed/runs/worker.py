@@ -70,11 +70,15 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
         while True:
             pipe.send(worker.run(int(pipe.recv()), pipe))
     except EOFError:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing is left to tidy up
+        signal.signal(signal.SIGTERM, heard)  # nothing is left to tidy up
+
+
+def heard(*_: object) -> None:
+    """A signal that changes nothing any more. Were it ignored instead, Python would complain of one that came just before."""
 
 
 def _stop(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, heard)
     raise SystemExit(143)
 
 
