@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -69,12 +70,12 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
     try:
         while True:
             pipe.send(worker.run(int(pipe.recv()), pipe))
-    except EOFError:
+    except (EOFError, BrokenPipeError):
         signal.signal(signal.SIGTERM, heard)  # nothing is left to tidy up
 
 
 def heard(*_: object) -> None:
-    """A signal that changes nothing any more. Were it ignored instead, Python would complain of one that came just before."""
+    """Changes nothing any more. Were the signal ignored instead, Python would complain of one that came just before."""
 
 
 def _stop(*_: object) -> None:
@@ -91,7 +92,14 @@ class Worker:
         self._substrate = on or substrate(task.on)
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
-        """Run one cell; whatever goes wrong with it is its outcome."""
+        """Run one cell; whatever goes wrong with it is its outcome. Of one that is stopped nothing stays."""
+        try:
+            return self._outcome(number, pipe)
+        except SystemExit:
+            self._store.drop(number)
+            raise
+
+    def _outcome(self, number: int, pipe: Connection | None) -> Outcome:
         begun = time.monotonic()
         cell = self._task.matrix.cell(number)
         status, error, fatal = "failed", None, False
@@ -102,9 +110,6 @@ class Worker:
             status = str(row["status"])
             error = "; ".join(row["contradictions"]) or None
             self._store.commit(number, row, keep=self._task.keep or status == "invalid")
-        except SystemExit:
-            self._store.drop(number)
-            raise
         except SubstrateError as problem:
             error, fatal = str(problem), True
         except OSError as problem:
@@ -134,7 +139,8 @@ class Worker:
             nonlocal told
             if pipe is not None and time.monotonic() - told > PROGRESS_EVERY_S:
                 told = time.monotonic()
-                pipe.send(fraction)
+                with suppress(BrokenPipeError):  # the runner stops, and says so in a moment
+                    pipe.send(fraction)
 
         ready.run(self._task.limits, progress)
         return store_cell(work, plan, row, folder)
