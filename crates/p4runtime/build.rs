@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use protox::prost::Message;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // As it runs, not as it was compiled: clones share the target folder.
+    let root = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../..");
     let script = root.join("tools/protos");
     for source in [&script, &root.join("orchestrator/requirements.lock")] {
         println!("cargo:rerun-if-changed={}", source.display());

@@ -21,7 +21,7 @@ use crate::proto::p4::v1::stream_message_request::Update as Received;
 use crate::proto::p4::v1::table_action::Type as ActionType;
 use crate::proto::p4::v1::{self, *};
 use crate::service::Service;
-use crate::testing::everything;
+use crate::testing::{everything, preambles};
 
 /// A service with a pipeline, and the stream of its primary controller.
 fn service() -> (Service, u64, tokio::sync::mpsc::Receiver<Event>) {
@@ -50,16 +50,7 @@ fn service() -> (Service, u64, tokio::sync::mpsc::Receiver<Event>) {
 
 fn ids() -> impl Strategy<Value = u32> {
     let info = everything().p4info.unwrap();
-    let mut known: Vec<u32> = (info.tables.iter().map(|one| &one.preamble))
-        .chain(info.actions.iter().map(|one| &one.preamble))
-        .chain(info.action_profiles.iter().map(|one| &one.preamble))
-        .chain(info.counters.iter().map(|one| &one.preamble))
-        .chain(info.meters.iter().map(|one| &one.preamble))
-        .chain(info.value_sets.iter().map(|one| &one.preamble))
-        .chain(info.registers.iter().map(|one| &one.preamble))
-        .chain(info.digests.iter().map(|one| &one.preamble))
-        .map(|preamble| preamble.as_ref().unwrap().id)
-        .collect();
+    let mut known: Vec<u32> = preambles(&info).map(|preamble| preamble.id).collect();
     known.push(0);
     prop_oneof![9 => proptest::sample::select(known), 1 => any::<u32>()]
 }

@@ -10,6 +10,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 use crate::control::Event;
 use crate::device::Device;
 use crate::loopback::Loopback;
+use crate::proto::p4::config::v1::{P4Info, Preamble};
 use crate::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use crate::proto::p4::v1::ForwardingPipelineConfig;
 
@@ -41,24 +42,30 @@ pub fn config(folder: &Path, program: &str) -> ForwardingPipelineConfig {
 
 /// The one that has one of everything.
 pub fn everything() -> ForwardingPipelineConfig {
-    static EVERYTHING: LazyLock<ForwardingPipelineConfig> =
-        LazyLock::new(|| config(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs"), "everything"));
+    static EVERYTHING: LazyLock<ForwardingPipelineConfig> = LazyLock::new(|| {
+        config(&Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("tests/programs"), "everything")
+    });
     EVERYTHING.clone()
 }
 
-/// Names of everything's objects, `<hosts>`, as the ids of its P4Info.
-pub fn with_ids(text: &str) -> String {
-    let info = everything().p4info.unwrap();
-    let preambles = (info.tables.iter().map(|one| &one.preamble))
+/// What all objects of a P4Info begin with.
+pub fn preambles(info: &P4Info) -> impl Iterator<Item = &Preamble> {
+    (info.tables.iter().map(|one| &one.preamble))
         .chain(info.actions.iter().map(|one| &one.preamble))
         .chain(info.action_profiles.iter().map(|one| &one.preamble))
         .chain(info.counters.iter().map(|one| &one.preamble))
         .chain(info.meters.iter().map(|one| &one.preamble))
         .chain(info.value_sets.iter().map(|one| &one.preamble))
         .chain(info.registers.iter().map(|one| &one.preamble))
-        .chain(info.digests.iter().map(|one| &one.preamble));
+        .chain(info.digests.iter().map(|one| &one.preamble))
+        .flatten()
+}
+
+/// Names of everything's objects, `<hosts>`, as the ids of its P4Info.
+pub fn with_ids(text: &str) -> String {
+    let info = everything().p4info.unwrap();
     let mut text = text.to_owned();
-    for preamble in preambles.flatten() {
+    for preamble in preambles(&info) {
         text = text.replace(&format!("<{}>", preamble.alias), &preamble.id.to_string());
     }
     assert!(!text.contains('<'), "{text}");

@@ -3,7 +3,8 @@
 
 use std::fmt::{self, Display, Write};
 
-use qbed_p4engine::program::{MatchKind, Next, Op, Pc, Program, Table, TableId};
+use crate::load::live::follow;
+use qbed_p4engine::program::{MatchKind, Op, Pc, Program, Table, TableId};
 
 /// A program in a few lines: sizes, controls, tables with their keys, actions with their steps.
 pub fn summary(program: &Program) -> String {
@@ -120,32 +121,16 @@ fn extent(program: &Program, table: Option<u16>, size: u32) -> String {
 
 /// Steps on the longest way from `begin` to an end, tables counting as one; loops count once.
 fn longest(program: &Program, begin: Pc, known: &mut [Option<u32>]) -> u32 {
-    let ways = |pc: Pc| -> Vec<Pc> {
-        match &program.code[pc as usize] {
-            Op::End | Op::Exit | Op::Reject { .. } => vec![],
-            Op::Jump { to } => vec![*to],
-            Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => vec![pc + 1, *to],
-            Op::Select { select } => {
-                let select = &program.selects[*select as usize];
-                select.cases.iter().map(|case| case.next).chain(select.default).collect()
-            }
-            Op::Apply { table } => match &program.tables[*table as usize].next {
-                Next::ByAction { to, none } => to.iter().copied().chain([*none]).collect(),
-                Next::ByHit { hit, miss } => vec![*hit, *miss],
-            },
-            _ => vec![pc + 1],
-        }
-    };
     // Without recursion: each step is visited before and after those behind it.
     let mut open = vec![(begin, false)];
     while let Some((pc, behind)) = open.pop() {
         if behind {
-            let most = ways(pc).iter().filter_map(|way| known[*way as usize]).max().unwrap_or(0);
+            let most = follow(program, pc).iter().filter_map(|way| known[*way as usize]).max().unwrap_or(0);
             known[pc as usize] = Some(most + 1);
         } else if known[pc as usize].is_none() {
             known[pc as usize] = Some(0);
             open.push((pc, true));
-            open.extend(ways(pc).into_iter().map(|way| (way, false)));
+            open.extend(follow(program, pc).into_iter().map(|way| (way, false)));
         }
     }
     known[begin as usize].unwrap_or(0)

@@ -6,6 +6,7 @@
 
 pub mod bmv2;
 pub mod check;
+pub mod device;
 pub mod load;
 pub mod replay;
 #[cfg(feature = "command")]

@@ -2,8 +2,7 @@
 //! P4Runtime for the switch in the guest's kernel: /dev/qp4, which means the network namespace of who opens it
 //! (kernel/include/uapi/qbed/qp4.h).
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -16,11 +15,9 @@ use qbed_p4engine::program::Program;
 use qbed_p4runtime::{Control, Event};
 use tokio::sync::mpsc;
 
+use crate::device::{Command, Device};
 use crate::load;
 
-const LOAD: u32 = 1;
-const CONTROL: u32 = 4;
-const EVENTS: u32 = 6;
 const DIGEST: u32 = 1;
 
 /// Messages of the program that wait for the server; of more, the kernel counts those it drops.
@@ -34,55 +31,21 @@ pub fn serve(listen: SocketAddr, device_id: u64, device: &Path) -> Result<(), St
     let (switch, mut telling) = (open()?, open()?);
     let listener = TcpListener::bind(listen).map_err(|error| format!("{listen}: {error}"))?;
     let (told, events) = mpsc::channel(MOST_EVENTS);
-    thread::spawn(move || telling.tell(&told));
+    thread::spawn(move || tell(&mut telling, &told));
     qbed_p4runtime::serve(listener, device_id, Box::new(switch), events).map_err(|error| error.to_string())
 }
 
-struct Device {
-    file: File,
-}
-
-impl Device {
-    fn open(path: &Path) -> io::Result<Device> {
-        Ok(Device { file: OpenOptions::new().read(true).write(true).open(path)? })
-    }
-
-    /// One request, whole, and its answer; a refusal says why in words.
-    fn ask(&mut self, command: u32, value: u32, data: &[u8]) -> io::Result<Vec<u8>> {
-        let request = [&command.to_ne_bytes()[..], &value.to_ne_bytes(), data].concat();
-        if self.file.write(&request)? != request.len() {
-            return Err(io::Error::other("the switch took a part of a request"));
+/// What the program says, as it says it, until nobody listens any longer.
+fn tell(device: &mut Device, told: &mpsc::Sender<Event>) {
+    loop {
+        let mut waited = [PollFd::new(device.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut waited, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
+            return;
         }
-        let mut answer = vec![];
-        self.file.read_to_end(&mut answer)?;
-        let Some((&error, _)) = answer.split_first_chunk::<4>() else {
-            return Err(io::Error::other("the switch gave no answer"));
-        };
-        let rest = answer.split_off(answer.len().min(8));
-        match u32::from_ne_bytes(error) {
-            0 => Ok(rest),
-            error => {
-                let words = String::from_utf8_lossy(&rest).into_owned();
-                let error = io::Error::from_raw_os_error(error as i32);
-                Err(if words.is_empty() { error } else { io::Error::new(error.kind(), words) })
-            }
-        }
-    }
-
-    /// What the program says, as it says it, until nobody listens any longer.
-    fn tell(&mut self, told: &mpsc::Sender<Event>) {
-        loop {
-            let mut waited = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
-            if poll(&mut waited, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
+        let Ok(data) = device.ask(Command::Events, EVENTS_AT_ONCE, &[]) else { return };
+        for (kind, id, values) in events_of(&data) {
+            if kind == DIGEST && told.blocking_send(Event::Digest { id, values: values.to_vec() }).is_err() {
                 return;
-            }
-            let Ok(data) = self.ask(EVENTS, EVENTS_AT_ONCE, &[]) else { return };
-            for (kind, id, values) in events_of(&data) {
-                if kind == DIGEST
-                    && told.blocking_send(Event::Digest { id, values: values.to_vec() }).is_err()
-                {
-                    return;
-                }
             }
         }
     }
@@ -103,7 +66,7 @@ fn events_of(mut data: &[u8]) -> impl Iterator<Item = (u32, u32, &[u8])> {
 impl Control for Device {
     fn request(&mut self, request: Request) -> Answer {
         let asked = postcard::to_allocvec(&request).map_err(io::Error::other);
-        let answered = asked.and_then(|bytes| self.ask(CONTROL, 0, &bytes));
+        let answered = asked.and_then(|bytes| self.ask(Command::Control, 0, &bytes));
         match answered.map(|bytes| postcard::from_bytes(&bytes)) {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Answer::Refused(
@@ -120,7 +83,7 @@ impl Control for Device {
 
     fn load(&mut self, program: &Program) -> Result<(), String> {
         let image = postcard::to_allocvec(program).map_err(|error| error.to_string())?;
-        self.ask(LOAD, 0, &image).map(drop).map_err(|error| error.to_string())
+        self.ask(Command::Load, 0, &image).map(drop).map_err(|error| error.to_string())
     }
 
     /// The switch's ports are interfaces, and none of them is the controller's.

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Switches in P4: the plan's programs are compiled once, loaded where a node runs them, and told their entries.
 
-mod device;
 mod request;
 
 use crate::failure::{Failure, Of, Result};
-use crate::pipeline::device::{Command, Device};
 use crate::plan::pipeline::{P4Program, Pipeline};
 use qbed_p4engine::control::{Answer, Count, Request, Totals};
 use qbed_p4engine::program::Program;
+use qbed_p4switch::device::{Command, Device, DEVICE};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -41,7 +40,7 @@ impl Programs {
     pub fn start(&self, pipeline: &Pipeline) -> Result<()> {
         let here = || format!("program {}", pipeline.program);
         let Compiled { program, image } = self.of(pipeline)?;
-        let mut device = Device::open().of(|| "/dev/qp4".into())?;
+        let mut device = Device::open(DEVICE).of(|| DEVICE.into())?;
         device.ask(Command::Load, 0, image).of(here)?;
         for entry in &pipeline.entries {
             let asked = request::request(program, entry).of(here)?;
@@ -62,7 +61,7 @@ impl Programs {
     pub fn counted(&self, pipeline: &Pipeline) -> Result<Counted> {
         let here = || format!("program {}", pipeline.program);
         let program = &self.of(pipeline)?.program;
-        let mut device = Device::open().of(|| "/dev/qp4".into())?;
+        let mut device = Device::open(DEVICE).of(|| DEVICE.into())?;
         let shell = device.ask(Command::Counters, 0, &[]).of(here)?;
         let totals = match ask(&mut device, &Request::Totals).of(here)? {
             Answer::Totals(totals) => totals,

@@ -10,7 +10,7 @@ mod code;
 mod control;
 mod expression;
 mod layout;
-mod live;
+pub(crate) mod live;
 mod number;
 mod objects;
 mod parse;

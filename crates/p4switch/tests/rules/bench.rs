@@ -48,7 +48,10 @@ pub struct Bench {
 impl Bench {
     /// Of a scheme. IPv4's 10.0.N.0/24 is behind port N, which has no addresses of its own.
     pub fn new(scheme: &str) -> Self {
-        let path = format!("{}/../../schemes/{scheme}/p4/{scheme}.json", env!("CARGO_MANIFEST_DIR"));
+        let path = format!(
+            "{}/../../schemes/{scheme}/p4/{scheme}.json",
+            std::env::var("CARGO_MANIFEST_DIR").unwrap()
+        );
         let engine = Engine::load(load(&std::fs::read(path).unwrap()).unwrap()).unwrap();
         let context = engine.context();
         let mut bench = Self { engine, context, shell: Surroundings::default() };

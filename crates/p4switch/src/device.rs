@@ -3,8 +3,11 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
-const DEVICE: &str = "/dev/qp4";
+/// Of the network namespace of who opens it.
+pub const DEVICE: &str = "/dev/qp4";
 const HEADER: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
@@ -13,14 +16,15 @@ pub enum Command {
     Attach = 2,
     Control = 4,
     Counters = 5,
+    Events = 6,
 }
 
 /// The P4 switch of the network namespace in which it was opened.
 pub struct Device(File);
 
 impl Device {
-    pub fn open() -> io::Result<Self> {
-        File::options().read(true).write(true).open(DEVICE).map(Self)
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        File::options().read(true).write(true).open(path).map(Self)
     }
 
     /// The answer's bytes; an error has the module's own words.
@@ -40,8 +44,18 @@ impl Device {
         };
         match u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) {
             0 => Ok(rest.to_vec()),
-            _ if !rest.is_empty() => Err(io::Error::other(String::from_utf8_lossy(rest).into_owned())),
-            errno => Err(io::Error::from_raw_os_error(errno as i32)),
+            errno => {
+                let error = io::Error::from_raw_os_error(errno as i32);
+                let words = String::from_utf8_lossy(rest).into_owned();
+                Err(if words.is_empty() { error } else { io::Error::new(error.kind(), words) })
+            }
         }
+    }
+}
+
+/// Readable when the program has said something.
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
