@@ -7,7 +7,7 @@
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make bench  measures (bench/), writes JSON to bench/results/
-# make p4     compiles the schemes' P4 programs where p4c is installed (docs/p4.md)
+# make p4     compiles the P4 programs of schemes and labs where p4c is installed (docs/p4.md)
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
 # make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4 programs of the schemes: what was compiled is of the sources that stand here, and says so when it is not."""
+"""P4 programs of schemes and labs: what was compiled is of the sources that stand here, and says so when it is not."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from qbed.places import checkout
 
 ROOT = checkout()
 assert ROOT is not None
-PROGRAMS = sorted(path.stem for path in ROOT.glob("schemes/*/p4/*.json"))
+COMPILED = [path.relative_to(ROOT) for path in sorted((*ROOT.glob("schemes/*/p4/*.json"), *ROOT.glob("labs/*/*.json")))]
 
 
 def check(root: Path) -> str:
@@ -30,15 +30,15 @@ def copy(tmp_path: Path) -> Path:
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "p4", tmp_path / "tools")
     shutil.copytree(ROOT / "p4", tmp_path / "p4")
-    for name in PROGRAMS:
-        shutil.copytree(ROOT / "schemes" / name / "p4", tmp_path / "schemes" / name / "p4")
+    for folder in {path.parent for path in COMPILED}:
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     assert check(tmp_path) == ""
     return tmp_path
 
 
 def test_every_program_is_compiled_as_it_stands() -> None:
     assert ROOT is not None
-    assert "stamp" in PROGRAMS
+    assert Path("schemes/stamp/p4/stamp.json") in COMPILED
     assert check(ROOT) == ""
 
 
@@ -46,6 +46,14 @@ def append(name: str) -> Callable[[Path], None]:
     def change(root: Path) -> None:
         with (root / name).open("a") as file:
             file.write("\n")
+
+    return change
+
+
+def write(name: str) -> Callable[[Path], None]:
+    def change(root: Path) -> None:
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("")
 
     return change
 
@@ -63,6 +71,8 @@ def remove(name: str) -> Callable[[Path], None]:
         (remove("schemes/ecn/p4/ecn.p4info.txtpb"), "ecn: what was compiled is not what p4/lock.json has"),
         (remove("schemes/ecn/p4/ecn.p4"), "schemes/ecn/p4/ecn.json: it has no source"),
         (remove("p4/lock.json"), "ecn: not compiled yet"),
+        (write("labs/mine/mine.p4"), "labs/mine/mine: not compiled yet"),
+        (write("labs/mine/mine.json"), "labs/mine/mine.json: it has no source"),
     ],
 )
 def test_what_does_not_belong_together_is_named(copy: Path, change: Callable[[Path], None], said: str) -> None:
@@ -76,11 +86,11 @@ def test_a_change_touches_the_programs_that_include_it(copy: Path) -> None:
     assert changed == {"abq", "ecn"}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_compiled_program_has_no_places_of_the_machine_that_compiled_it(name: str) -> None:
+@pytest.mark.parametrize("path", COMPILED, ids=str)
+def test_a_compiled_program_has_no_places_of_the_machine_that_compiled_it(path: Path) -> None:
     assert ROOT is not None
-    text = (ROOT / "schemes" / name / "p4" / f"{name}.json").read_text()
-    assert json.loads(text)["program"] == f"{name}.p4"
+    text = (ROOT / path).read_text()
+    assert json.loads(text)["program"] == f"{path.stem}.p4"
     assert "source_info" not in text
     assert str(ROOT) not in text and "/tmp/" not in text
 
