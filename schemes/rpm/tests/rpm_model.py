@@ -93,12 +93,13 @@ def segments(packets: Iterable[Packet]) -> Iterator[Segment]:
 
 @dataclass
 class CoDel:
-    """RFC 8289 as Linux computes it. Times of its own are in units of 1024 ns."""
+    """RFC 8289 as Linux computes it. Times of its own are in units of its clock."""
 
     target_ns: int
     interval_ns: int
     epoch_ns: int
     """The captures' origin on the kernel's clock: rounding depends on it."""
+    unit_ns: int = 1024
     mtu: int = 1514
     first_above: int = 0
     dropping: bool = False
@@ -108,7 +109,7 @@ class CoDel:
     inverse_root: int = 0
 
     def _clock(self, time_ns: int) -> int:
-        return (self.epoch_ns + time_ns) >> 10
+        return (self.epoch_ns + time_ns) // self.unit_ns
 
     def _newton(self) -> None:
         root = self.inverse_root << 16
@@ -116,14 +117,14 @@ class CoDel:
         self.inverse_root = (value * root >> 31) >> 16
 
     def _law(self, time: int) -> int:
-        return time + ((self.interval_ns >> 10) * (self.inverse_root << 16) >> 32)
+        return time + (self.interval_ns // self.unit_ns * (self.inverse_root << 16) >> 32)
 
     def _above(self, waited: int, backlog: int, now: int) -> bool:
-        if waited < self.target_ns >> 10 or backlog <= self.mtu:
+        if waited < self.target_ns // self.unit_ns or backlog <= self.mtu:
             self.first_above = 0
             return False
         if not self.first_above:
-            self.first_above = now + (self.interval_ns >> 10)
+            self.first_above = now + self.interval_ns // self.unit_ns
             return False
         return now > self.first_above
 
@@ -144,7 +145,7 @@ class CoDel:
             return False
         self.dropping = True
         delta = self.count - self.last_count
-        if delta > 1 and now - self.drop_next < 16 * (self.interval_ns >> 10):
+        if delta > 1 and now - self.drop_next < 16 * (self.interval_ns // self.unit_ns):
             self.count = delta
             self._newton()
         else:
@@ -166,8 +167,10 @@ class Expected:
 
 
 def expect(codel: CoDel, arriving: Iterable[Segment], port: Iterable[Segment], *, per_port: bool = False) -> Expected:
-    """Replays a port. `arriving`: what enters its queue, in order; `port`: what leaves and comes in by it, in order."""
-    queue = deque(arriving)
+    """Replays a port. `arriving`: what enters its queue; `port`: what leaves and comes in by it, in order."""
+    port = list(port)
+    place = {segment.identity: number for number, segment in reversed(list(enumerate(port)))}
+    queue = deque(sorted(arriving, key=lambda segment: (segment.time_ns, place.get(segment.identity, len(port)))))
     expected = Expected()
     registers: dict[object, deque[int]] = defaultdict(deque)
     for segment in port:
