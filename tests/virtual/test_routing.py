@@ -76,7 +76,7 @@ def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Pat
     (cell.folder / "results").mkdir()
     row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, cell.folder / "results")
     assert (row["status"], row["contradictions"]) == ("complete", [])
-    routes = pa.concat_tables(read_cell(cell.folder / "results" / "routes.arrow"))  # noqa: F841 - the SQL's
+    routes = pa.concat_tables(read_cell(cell.folder / "results" / "routes.arrow", 0))  # noqa: F841 - the SQL's
     down = duckdb.sql(
         "SELECT max(time_ns) FROM routes WHERE protocol = $p AND time_ns BETWEEN 100000000 AND 999999999",
         params={"p": protocol},

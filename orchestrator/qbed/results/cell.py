@@ -43,7 +43,8 @@ ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lo
 def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     """Turn `folder/out` into the tables of one cell in `into`; returns its row of `cells`.
 
-    `cell` holds what is known of the cell before it ran: its number, the values of its axes, its seed.
+    `cell` holds what is known of the cell before it ran: its number, the values of its axes, its seed. None of that is in
+    the tables: equal cells of different campaigns have equal ones.
     Raises `TapError` or `RecordError` if the guest's files are not what they should be.
     """
     try:
@@ -56,26 +57,25 @@ def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
 
 def _store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     out = folder / "out"
-    number = int(cell["cell"])
     done = read_done(out / "done.json")
     if done is None or done.status != "complete" or done.end_ns is None:
         raise RecordError("the cell is not complete: out/done.json does not say so")
     counters = read_counters(out / "counters.json")
-    taps = _Taps(plan, number)
+    taps = _Taps(plan)
     taps.store(out / "taps.bin", into)
     wall = read_wall(out)
-    flows = _Flows(plan, number, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
+    flows = _Flows(plan, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
     _write(into, "flows", flows.batches(out / "flows.ndjson"))
     _write(into, "queues", [taps.queues(counters)])
     if plan.flow_interval_ns:
-        _write(into, "tcp_info", _batches(tables.TCP_INFO, number, read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
+        _write(into, "tcp_info", _batches("tcp_info", read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
     if (out / "rates.ndjson").exists():
-        _write(into, "rates", _batches(tables.RATES, number, read_rows(out / "rates.ndjson"), "rates.ndjson"))
+        _write(into, "rates", _batches("rates", read_rows(out / "rates.ndjson"), "rates.ndjson"))
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
-        _write(into, "routes", _batches(tables.ROUTES, number, changes, "routes.ndjson"))
+        _write(into, "routes", _batches("routes", changes, "routes.ndjson"))
     if plan.p4:
-        _write(into, "switches", [_table_of(tables.SWITCHES, _switches(plan, counters, number), "counters.json")])
+        _write(into, "switches", [_table_of("switches", _switches(plan, counters), "counters.json")])
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
@@ -87,7 +87,7 @@ def _store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
 
 
 def _write(into: File, table: str, batches: Iterable[Any]) -> None:
-    tables.write_table(into / f"{table}.arrow", tables.SCHEMAS[table], batches, tables.CellFile)
+    tables.write_table(into / f"{table}.arrow", tables.OF_CELL[table], batches, tables.CellFile)
 
 
 def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters: Counters, end_ns: int) -> Row:
@@ -108,17 +108,17 @@ def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters
     }
 
 
-def _batches(schema: Any, cell: int, rows: Iterator[Row], file: str) -> Iterator[Any]:
+def _batches(name: str, rows: Iterator[Row], file: str) -> Iterator[Any]:
     while True:
-        table = _table_of(schema, ({"cell": cell} | row for row in itertools.islice(rows, BATCH_ROWS)), file)
+        table = _table_of(name, itertools.islice(rows, BATCH_ROWS), file)
         if not table.num_rows:
             return
         yield table
 
 
-def _table_of(schema: Any, rows: Iterable[Row], file: str) -> Any:
+def _table_of(name: str, rows: Iterable[Row], file: str) -> Any:
     try:
-        return pa.Table.from_pylist(list(rows), schema=schema)
+        return pa.Table.from_pylist(list(rows), schema=tables.OF_CELL[name])
     except (pa.ArrowException, *_WRONG) as error:
         raise RecordError(f"{file}: a field is missing or has the wrong type: {_said(error)}") from error
 
@@ -127,7 +127,7 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _switches(plan: Plan, counters: Counters, cell: int) -> Iterator[Row]:
+def _switches(plan: Plan, counters: Counters) -> Iterator[Row]:
     """A row for each switch in P4; its drops by reason, those of its program and those of the module around it."""
     counts = ("ingress", "egress", "cloned", "replicated", "resubmitted", "recirculated")
     for node in plan.nodes:
@@ -136,7 +136,6 @@ def _switches(plan: Plan, counters: Counters, cell: int) -> Iterator[Row]:
             continue
         dropped = {name: packets for name, packets in counted.shell.items() if name in SHELL_DROPS and packets}
         yield {
-            "cell": cell,
             "node": node.name,
             "p4_program": node.pipeline.program,
             "received_packets": counted.shell.get("received", 0),
@@ -165,9 +164,8 @@ def _route_change(record: Row) -> Row:
 class _Flows:
     """The flow records with what follows from them."""
 
-    def __init__(self, plan: Plan, cell: int, end_ns: int, rounding_ns: int = ROUNDING_NS) -> None:
+    def __init__(self, plan: Plan, end_ns: int, rounding_ns: int = ROUNDING_NS) -> None:
         self._plan = plan
-        self._cell = cell
         self._end_ns = end_ns
         self._rounding_ns = rounding_ns
         self._paths: dict[tuple[int, int], Path] = {}
@@ -187,7 +185,7 @@ class _Flows:
         return self.totals["received_bytes"] * 8e9 / (self._active[1] - self._active[0])
 
     def batches(self, path: File) -> Iterator[Any]:
-        return _batches(tables.FLOWS, self._cell, map(self._row, read_rows(path)), path.name)
+        return _batches("flows", map(self._row, read_rows(path)), path.name)
 
     def _row(self, record: Row) -> Row:
         try:
@@ -262,9 +260,8 @@ class _Flows:
 class _Taps:
     """The tap stream of one cell, split into its tables in one pass."""
 
-    def __init__(self, plan: Plan, cell: int) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._cell = cell
         self._ports = port_names(plan)
         self.summaries: dict[int, QueueSummary] = {}
         self.histograms: dict[int, Histogram] = {}
@@ -290,11 +287,10 @@ class _Taps:
 
     @staticmethod
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
-        return tables.CellFile(into / f"{table}.arrow", tables.SCHEMAS[table], wanted=wanted)
+        return tables.CellFile(into / f"{table}.arrow", tables.OF_CELL[table], wanted=wanted)
 
     def _columns(self, records: Records) -> dict[str, Any]:
         return {
-            "cell": np.full(len(records), self._cell, np.int32),
             "queue": records["id"].astype(np.int32),
             "port": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(self._ports)),
             "time_ns": records["time_ns"].astype(np.int64),
@@ -307,7 +303,7 @@ class _Taps:
         for unit in ("byte", "packet"):
             means = records[f"{unit}_ns"] / np.where(empty, 1, interval)
             columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
-        return _table(tables.QUEUE_SERIES, columns, records)
+        return _table("queue_series", columns, records)
 
     def _events(self, records: Records) -> Any:
         columns = self._columns(records)
@@ -315,7 +311,7 @@ class _Taps:
         for name in ("saddr", "daddr"):
             data = pa.py_buffer(np.ascontiguousarray(records[name]).tobytes())
             columns[name] = pa.Array.from_buffers(pa.binary(16), len(records), [None, data])
-        return _table(tables.QUEUE_EVENTS, columns, records)
+        return _table("queue_events", columns, records)
 
     def queues(self, counters: Counters) -> Any:
         """One row a queue: the tap's summary and histogram, and the scheme's own statistics."""
@@ -327,7 +323,6 @@ class _Taps:
             time = summary.duration_ns
             rows.append(
                 {
-                    "cell": self._cell,
                     "queue": index,
                     "port": self._ports[index],
                     "name": queue.name,
@@ -344,11 +339,11 @@ class _Taps:
                     "xstats": list(statistics(self._plan, counters, index).items()) or None,
                 }
             )
-        return _table_of(tables.QUEUES, rows, "taps.bin or counters.json")
+        return _table_of("queues", rows, "taps.bin or counters.json")
 
 
-def _table(schema: Any, columns: dict[str, Any], records: Records) -> Any:
-    arrays = []
+def _table(name: str, columns: dict[str, Any], records: Records) -> Any:
+    arrays, schema = [], tables.OF_CELL[name]
     for item in schema:
         column = columns[item.name] if item.name in columns else records[item.name]
         arrays.append(

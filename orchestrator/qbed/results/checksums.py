@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qbed.json_files import LARGEST, sealed, unsealed, write_sealed
-from qbed.results.identity import CELL_FORM, StoreError, any_identity
+from qbed.results.identity import StoreError, any_identity, with_checksums
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
 PIECE_BYTES = 1 << 20
@@ -117,7 +117,7 @@ def check_merged(run: Path, names: Iterable[str]) -> None:
 
 def has_checksums(run: Path) -> bool:
     """Whether a run is of a time when there were checksums."""
-    return (run / MERGED).exists() or any_identity(run).get("cells") == CELL_FORM
+    return (run / MERGED).exists() or with_checksums(any_identity(run))
 
 
 def _read_record(path: str) -> dict[str, Any]:

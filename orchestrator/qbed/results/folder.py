@@ -225,7 +225,7 @@ class RunFolder:
                 for damage in damages(folder, {file: row[FILES][file]}):
                     raise damage
                 with _of_our_form(folder / file):
-                    for table in tables.read_cell(folder / file):
+                    for table in tables.read_cell(folder / file, number):
                         files[name].add(table)
         return row
 

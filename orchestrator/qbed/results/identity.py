@@ -18,7 +18,8 @@ from qbed.language.reach import ReachError, beneath
 from qbed.substrates import DEFAULT
 
 IDENTITY = "campaign.json"
-CELL_FORM = "arrow, with checksums"
+_WITH_CHECKSUMS = "arrow, with checksums"
+CELL_FORM = f"{_WITH_CHECKSUMS}, without numbers"
 COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 """The name of an axis' column."""
 
@@ -55,11 +56,16 @@ def any_identity(run: Path) -> dict[str, Any]:
         raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
     try:
         value = json.loads(content)
-        if isinstance(value, dict) and SEAL not in value and value.get("cells") != CELL_FORM:
+        if isinstance(value, dict) and SEAL not in value and not with_checksums(value):
             return value  # of a run from before there were checksums
         return unsealed(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{run / IDENTITY} is damaged: it is not what was written") from error
+
+
+def with_checksums(identity: dict[str, Any]) -> bool:
+    """Whether a run is of a time when there were checksums."""
+    return str(identity.get("cells")).startswith(_WITH_CHECKSUMS)
 
 
 def _wrong(value: dict[str, Any]) -> str | None:

@@ -190,6 +190,8 @@ SCHEMAS: dict[str, Any] = {
     "routes": ROUTES,
     "switches": SWITCHES,
 }
+OF_CELL: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
+"""The same in the files of one cell, which do not have its number: equal cells have equal files."""
 _TAKEN = {"cell", FILES, SEAL, *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}
 RESERVED_COLUMNS = frozenset(_TAKEN - {"seed"})
 
@@ -284,8 +286,10 @@ def write_table(path: Path, schema: Any, batches: Iterable[Any], kind: type[Tabl
             file.add(batch)
 
 
-def read_cell(path: Path) -> Iterator[Any]:
-    """What a `CellFile` holds, in Arrow tables; nothing if there is no such file."""
+def read_cell(path: Path, number: int) -> Iterator[Any]:
+    """What a `CellFile` holds, as rows of the cell of that number, in Arrow tables; nothing if there is no such file."""
+    schema = SCHEMAS[path.stem]
     with contextlib.suppress(FileNotFoundError), pa.memory_map(str(path)) as file:
         for batch in pa.ipc.open_stream(file):
-            yield pa.Table.from_batches([batch])
+            cell = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
+            yield pa.Table.from_arrays([cell, *batch.columns], schema=schema)
