@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from qbed.substrates.virtual.substrate import VirtualSubstrate
 from cells import LIMITS, Live, Observed, plan_of
 
 ROOT = Path(__file__).parent
+os.environ.setdefault("QBED_STORE", "off")  # a test runs what it tests
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what we start would inherit that it is ignored, as by nohup
 
 

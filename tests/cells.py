@@ -71,7 +71,7 @@ class Observed:
 
 def stored(cell: Observed, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
     """The cell's row, and its tables."""
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
+    row = store_cell(cell.folder, cell.plan, folder)
 
     def table(name: str) -> list[dict[str, Any]]:
         with pa.memory_map(str(folder / f"{name}.arrow")) as file:

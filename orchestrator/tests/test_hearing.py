@@ -31,7 +31,7 @@ def warnings(folder: Path, queue: str, hearing: list[bool], unmarked: int = 0) -
         if described.role == "switch":
             own["xstats"] = (bytes(8) + unmarked.to_bytes(8, "little") + bytes(8)).hex()
     (folder / "out" / "counters.json").write_text(json.dumps(counters))
-    row = store_cell(folder, plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
+    row = store_cell(folder, plan, folder)
     assert row["contradictions"] == []
     found: list[str] = row["warnings"]
     return [text for text in found if "ECN" in text]

@@ -81,7 +81,7 @@ class Cell:
         for name, content in (self.files | changed).items():
             (self.folder / "out" / name).write_bytes(content)
         try:
-            store_cell(self.folder, self.plan, {"cell": 0, "seed": 1, "settings": "{}"}, into)
+            store_cell(self.folder, self.plan, into)
             return "stored"
         except (QbedError, pa.ArrowException) as error:  # what a worker makes the cell's error
             assert str(error)

@@ -28,7 +28,7 @@ def test_a_signal_that_nobody_hears_is_warned_of(
 ) -> None:
     cell = run_cell(LAB.replace("TCP", tcp))
     (tmp_path / "results").mkdir()
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, tmp_path / "results")
+    row = store_cell(cell.folder, cell.plan, tmp_path / "results")
     assert (row["status"], row["contradictions"]) == ("complete", [])
     found = [
         text for text in row["warnings"] if text.startswith("s1>s2 signals by ECN (scheme ecn), but none of the 2")

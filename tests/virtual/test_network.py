@@ -86,7 +86,7 @@ def test_every_packet_is_accounted_for(run_cell: Callable[..., Any], addressing:
     assert (":" in flow["src_address"]) == (addressing == "ipv6")
     counters = read_counters(cell.out / "counters.json")
     (cell.folder / "results").mkdir()
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, cell.folder / "results")
+    row = store_cell(cell.folder, cell.plan, cell.folder / "results")
     assert (row["status"], row["contradictions"]) == ("complete", [])
     assert sum(end.lost for link in counters.links for end in (link.a, link.b)) > 0
 

@@ -74,7 +74,7 @@ def test_a_link_fails_and_comes_back(run_cell: Callable[..., Any], tmp_path: Pat
         assert left in remote(node, 900 * ms) and up not in remote(node, 900 * ms)
         assert up in remote(node, 5900 * ms)
     (cell.folder / "results").mkdir()
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, cell.folder / "results")
+    row = store_cell(cell.folder, cell.plan, cell.folder / "results")
     assert (row["status"], row["contradictions"]) == ("complete", [])
     routes = pa.concat_tables(read_cell(cell.folder / "results" / "routes.arrow", 0))  # noqa: F841 - the SQL's
     down = duckdb.sql(

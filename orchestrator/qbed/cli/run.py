@@ -73,6 +73,9 @@ def run(
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what the guests wrote (plans, tap streams).")] = False,
     images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+    store: Annotated[
+        bool, typer.Option(help="Take cells that are finished anywhere from the store (`qbed store`).")
+    ] = True,
     on: Annotated[
         str, typer.Option("--on", help="`virtual`, `containerlab`, or `virtual,containerlab` to compare the two.")
     ] = DEFAULT,
@@ -94,6 +97,7 @@ def run(
     wishes = Wishes(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
+        store=store,
     )  # fmt: skip
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
@@ -264,5 +268,6 @@ def _tell(outcome: Conclusion, console: Console) -> None:
     bad = "".join(
         f", {count} {name}" for name, count in (("failed", totals.failed), ("invalid", totals.invalid)) if count
     )
-    console.print(f"{totals.complete} of {totals.cells} cells complete{bad}, in {outcome.wall_s:.1f} s")
+    stored = f" ({totals.stored} from the store)" if totals.stored else ""
+    console.print(f"{totals.complete} of {totals.cells} cells complete{stored}{bad}, in {outcome.wall_s:.1f} s")
     terminal.say(outcome.report)

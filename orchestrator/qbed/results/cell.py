@@ -40,22 +40,21 @@ _WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
 
 
-def store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
-    """Turn `folder/out` into the tables of one cell in `into`; returns its row of `cells`.
+def store_cell(folder: File, plan: Plan, into: File) -> Row:
+    """Turn `folder/out` into the tables of one cell in `into`; returns what its row of `cells` has of it.
 
-    `cell` holds what is known of the cell before it ran: its number, the values of its axes, its seed. None of that is in
-    the tables: equal cells of different campaigns have equal ones.
+    Its number and the values of its axes are in neither: equal cells of different campaigns have equal ones.
     Raises `TapError` or `RecordError` if the guest's files are not what they should be.
     """
     try:
-        return _store_cell(folder, plan, cell, into)
+        return _store_cell(folder, plan, into)
     except (RecordError, TapError):
         raise
     except _WRONG as error:
         raise RecordError(f"the guest's records do not fit together: {_said(error)}") from error
 
 
-def _store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
+def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     out = folder / "out"
     done = read_done(out / "done.json")
     if done is None or done.status != "complete" or done.end_ns is None:
@@ -81,7 +80,7 @@ def _store_cell(folder: File, plan: Plan, cell: Row, into: File) -> Row:
     evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
     if not evidence.contradictions:  # only counters that agree with the plan have something to say
         evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
-    row = cell | _totals(plan, taps, flows, evidence, counters, done.end_ns)
+    row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
     with open_regular(folder / "plan.json") as plan_file:
         return row | {"plan_sha256": hashlib.file_digest(plan_file, "sha256").hexdigest()}
 

@@ -146,8 +146,11 @@ class RunFolder:
         (folder / "work").mkdir(parents=True)
         return folder
 
-    def commit(self, cell: int, row: dict[str, Any], *, keep: bool) -> None:
-        """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote."""
+    def commit(self, cell: int, row: dict[str, Any], *, keep: bool) -> Path:
+        """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote.
+
+        Returns its folder from now on.
+        """
         folder = self._of(cell, ".tmp")
         if not keep:
             for capture in (folder / "work" / "out").glob("*.pcap"):
@@ -155,6 +158,7 @@ class RunFolder:
             shutil.rmtree(folder / "work")
         (folder / CELL_ROW).write_bytes(cell_record(folder, row))
         move(folder, self._of(cell))
+        return self._of(cell)
 
     def fail(self, cell: int, row: dict[str, Any]) -> Path:
         """The cell is broken: keep what there is, and no table; returns the folder."""

@@ -287,7 +287,7 @@ def write_table(path: Path, schema: Any, batches: Iterable[Any], kind: type[Tabl
 
 
 def read_cell(path: Path, number: int) -> Iterator[Any]:
-    """What a `CellFile` holds, as rows of the cell of that number, in Arrow tables; nothing if there is no such file."""
+    """What a `CellFile` holds, as rows of the cell of that number, in Arrow tables; nothing if there is no file."""
     schema = SCHEMAS[path.stem]
     with contextlib.suppress(FileNotFoundError), pa.memory_map(str(path)) as file:
         for batch in pa.ipc.open_stream(file):

@@ -80,7 +80,7 @@ def _attempt(on: Substrate, plan: Plan, dilation: int) -> str | None:
         tables.mkdir()
         (folder / "plan.json").write_text(short.dumps())
         on.cell(folder, short, dilation).run(Limits(), lambda fraction: None)
-        row = store_cell(folder, short, {"cell": 0}, tables)
+        row = store_cell(folder, short, tables)
         wall = read_wall(folder / "out")
     wrong: list[str] = row["contradictions"]
     unfaithful = examine_wall(short, wall)[0] if wall is not None else []

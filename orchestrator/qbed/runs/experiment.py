@@ -29,6 +29,7 @@ from qbed.plan.compile import compile_lab
 from qbed.results.checksums import vouch
 from qbed.results.folder import CLAIMS, RunFolder
 from qbed.results.identity import CELL_FORM, StoreError, ran_on
+from qbed.results.store import usual_store
 from qbed.results.tables import VERSION
 from qbed.runs.calibrate import calibrated
 from qbed.runs.rehearsal import rehearse
@@ -88,7 +89,7 @@ class Wishes:
     """What the user asks of a campaign beyond its files.
 
     `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
-    campaign runs on several substrates, each in a folder of its own within `out`.
+    campaign runs on several substrates, each in a folder of its own within `out`. `store`: what that has is taken.
     """
 
     profile: str | None = None
@@ -100,6 +101,7 @@ class Wishes:
     on: str = DEFAULT
     dilation: int | None = None
     several: bool = False
+    store: bool = True
 
 
 def prepare(path: Path, wishes: Wishes) -> Experiment:
@@ -128,7 +130,7 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
     dilation = _dilation(on, wishes.dilation, lab, matrix, out)
     if on.name != DEFAULT:
         identity["substrate"] = {"name": on.name, "dilation": dilation}
-    task = Task(lab.resolve(), out.resolve(), matrix, wishes.limits, wishes.keep, on.name, dilation)
+    task = Task(lab.resolve(), out.resolve(), matrix, wishes.limits, wishes.keep, on.name, dilation, wishes.store)
     return Experiment(campaign, profile, task, identity, found.warnings)
 
 
@@ -204,6 +206,8 @@ def conduct(
         screen.damaged([str(error) for error in damaged])
         screen.skipped(len(task.matrix) - len(to_run))
         totals = run_cells(task, to_run, cores, screen)
+        if task.store and (cells := usual_store()):
+            cells.shrink()
         try:
             screen.phase("merging")
             store.merge(len(task.matrix), task.matrix.columns)

@@ -54,6 +54,8 @@ class Totals:
     cells: int
     skipped: int
     complete: int = 0
+    stored: int = 0
+    """Of these, how many came from the store."""
     failed: int = 0
     invalid: int = 0
 
@@ -106,6 +108,7 @@ def run_cells(task: Task, open_cells: list[int], cores: list[int], watcher: Watc
                 for outcome in _next(workers, task, todo):
                     done += 1
                     setattr(totals, outcome.status, getattr(totals, outcome.status) + 1)
+                    totals.stored += outcome.stored
                     times.write(json.dumps({"cell": outcome.cell, "wall_s": round(outcome.wall_s, 3)}) + "\n")
                     times.flush()
                     watcher.outcome(outcome)

@@ -178,6 +178,10 @@ class Substrate(Protocol):
     def cells_at_once(self) -> int | None:
         """None: as many as there are cores, each cell on its own."""
 
+    @property
+    def provenance(self) -> dict[str, Any] | None:
+        """What a cell's results follow from besides its plan; None: from the moment, too."""
+
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:
         """Put into `folder`, which holds `plan.json`, what the cell needs besides; raises `QbedError` if it cannot run
         here.

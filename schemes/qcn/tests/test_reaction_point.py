@@ -30,7 +30,7 @@ def test_two_flows_fill_a_link_with_a_queue_around_its_equilibrium(
     run_cell: Callable[..., Any], tmp_path: Path
 ) -> None:
     cell = run_cell(LAB)
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, tmp_path)
+    row = store_cell(cell.folder, cell.plan, tmp_path)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     with pa.memory_map(str(tmp_path / "rates.arrow")) as file:
         samples: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()

@@ -30,7 +30,7 @@ duration: 60 ms
 
 
 def rates(cell: Any, folder: Path) -> list[dict[str, Any]]:
-    row = store_cell(cell.folder, cell.plan, {"cell": 0, "seed": 1, "settings": "{}"}, folder)
+    row = store_cell(cell.folder, cell.plan, folder)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     with pa.memory_map(str(folder / "rates.arrow")) as file:
         found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()

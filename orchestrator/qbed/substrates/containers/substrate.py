@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from qbed.errors import QbedError
 from qbed.places import checkout
@@ -29,6 +30,7 @@ class ContainersSubstrate:
     name: str = NAME
     clock: Clock = "wall"
     cells_at_once: int | None = 1
+    provenance: dict[str, Any] | None = None
     _images: dict[str, str] = field(default_factory=dict)
 
     def _images_of(self, plan: Plan) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from qbed.plan.model import Plan
 from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Limits, Samples
@@ -31,6 +32,10 @@ class VirtualSubstrate:
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> VirtualCell:
         return VirtualCell(self._tools, folder, plan)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        return self._tools.manifest.model_dump()
 
     def refuse_second(self, name: str) -> None:
         session.refuse_second(name)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qbed.plan.model import Plan
 from qbed.substrates import (
@@ -44,6 +45,7 @@ class Replay:
     name: str = "replay"
     clock: Clock = "virtual"
     cells_at_once: int | None = None
+    provenance: dict[str, Any] | None = None
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Recorded:
         for work in sorted(self.recorded.glob("cells/*/work")):

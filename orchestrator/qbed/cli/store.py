@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed store`: the finished cells that no run runs again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.filesize import decimal
+
+from qbed import terminal
+from qbed.cli.run import parse_space
+
+if TYPE_CHECKING:  # loading it takes longer than most commands
+    from qbed.results.store import CellStore
+
+commands = typer.Typer(help="The finished cells that no run runs again.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(commands, name="store")
+
+
+def _store() -> CellStore:
+    from qbed.errors import QbedError
+    from qbed.results.store import usual_store
+
+    found = usual_store()
+    if found is None:
+        raise QbedError("QBED_STORE is `off`: there is no store")
+    return found
+
+
+@commands.command()
+def ls() -> None:
+    """List the cells by when they were used last, and what they take."""
+    store = _store()
+    cells = sorted(store.cells(), key=lambda cell: cell.used_s, reverse=True)
+    for cell in cells:
+        used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.used_s))
+        terminal.say(f"{cell.key[:16]}  {used}  {decimal(cell.size_bytes)}")
+    total = decimal(sum(cell.size_bytes for cell in cells))
+    terminal.tell(f"{len(cells)} cells, {total} of at most {decimal(store.most_bytes)}, in {store.folder}")
+
+
+@commands.command()
+def gc(
+    size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="What may stay; what QBED_STORE says without it.")
+    ] = None,
+) -> None:
+    """Throw away the cells that were not used for longest. Runs do so by themselves when they end."""
+    gone = _store().shrink(None if size is None else parse_space(size))
+    terminal.tell(f"thrown away: {len(gone)} cells, {decimal(sum(cell.size_bytes for cell in gone))}")
+
+
+@commands.command()
+def verify() -> None:
+    """Check every file of every cell against its checksum; damaged cells are thrown away.
+
+    Exit status: 0, all is as it was written; 1, it is not.
+    """
+    damaged = 0
+    for error in _store().verify():
+        terminal.say(f"{error.file} {error.what}")
+        damaged += 1
+    if damaged:
+        terminal.tell(f"damaged files: {damaged}; their cells are thrown away")
+        raise typer.Exit(1)
+    terminal.tell("all is as it was written")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished cell is not run again, in whichever campaign it appears; and nobody can tell by the results."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbed.substrates.toolchain import ToolchainError, find_toolchain
+
+try:
+    find_toolchain()
+    BUILT = True
+except ToolchainError:
+    BUILT = False
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not BUILT, reason="the toolchain is not built: make setup")]
+LAB = """\
+name: stored
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+capture: [h1>s1]
+workload: [{flows: {pairs: [[h1, h3], [h2, h4]], size: 200 KB, spread: 50 us}}]
+observe: {queues: every packet, flows: 1 ms}
+duration: 10 ms
+"""
+CAMPAIGN = """\
+question: Is it the same?
+axes:
+  buffer: {field: switches.default.buffer, values: [32 KB, 64 KB]}
+  seed: SEEDS
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "lab.yml").write_text(LAB)
+    return tmp_path
+
+
+def run(folder: Path, out: str, *arguments: str, seeds: str = "[1]") -> str:
+    """What `qbed run` says of a campaign."""
+    (folder / "campaign.yml").write_text(CAMPAIGN.replace("SEEDS", seeds))
+    return qbed(folder, "run", ".", "--out", out, "--no-images", *arguments)
+
+
+def qbed(folder: Path, *arguments: str, size: str = "1 GB", status: int = 0) -> str:
+    environment = {**os.environ, "QBED_STORE": size, "QBED_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "qbed", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def results(folder: Path, run: str) -> dict[str, str]:
+    files = [*(folder / run).glob("*.parquet"), *(folder / run).glob("cells/*/*.pcap")]
+    assert len(files) > 5
+    return {str(path.relative_to(folder / run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_a_cell_is_run_once(folder: Path) -> None:
+    assert "2 of 2 cells complete, in" in run(folder, "one")
+    assert "2 of 2 cells complete (2 from the store), in" in run(folder, "two")
+    assert "2 of 2 cells complete, in" in run(folder, "three", "--no-store")
+    assert results(folder, "one") == results(folder, "two") == results(folder, "three")
+    assert "all is as it was written" in qbed(folder, "verify", "two")
+
+    # In another campaign it has another number, and other neighbours.
+    assert "4 of 4 cells complete (2 from the store), in" in run(folder, "more", seeds="[2, 1]")
+    assert "4 of 4 cells complete, in" in run(folder, "anew", "--no-store", seeds="[2, 1]")
+    assert results(folder, "more") == results(folder, "anew")
+
+
+def test_what_differs_is_another_cell(folder: Path) -> None:
+    run(folder, "one")
+    assert "from the store" not in run(folder, "lab", "--set", "duration=11 ms")
+    assert "2 of 2 cells complete, in" in run(folder, "kept", "--keep")  # it has what the guest wrote
+    assert (folder / "kept" / "cells" / "000000" / "work" / "out" / "taps.bin").exists()
+
+
+def test_what_is_damaged_is_run(folder: Path) -> None:
+    run(folder, "one")
+    victim = next(folder.glob("cache/cells/??/*/flows.arrow"))
+    content = victim.read_bytes()
+    victim.unlink()
+    victim.write_bytes(content + b"!")
+    assert "damaged files: 1" in qbed(folder, "store", "verify", status=1)
+    assert "2 of 2 cells complete (1 from the store), in" in run(folder, "two")
+    assert results(folder, "one") == results(folder, "two")
+
+
+def test_it_stays_small(folder: Path) -> None:
+    run(folder, "one")
+    listed = qbed(folder, "store", "ls")
+    assert "2 cells," in listed and listed.count("kB") >= 2
+    assert "thrown away: 2 cells" in qbed(folder, "store", "gc", "--size", "1 KB")
+    assert "2 of 2 cells complete, in" in run(folder, "two")
+    assert "QBED_STORE: expected `off` or a size" in qbed(folder, "store", "ls", size="much", status=2)
+    assert "there is no store" in qbed(folder, "store", "ls", size="off", status=1)
