@@ -22,6 +22,8 @@ from qbed.plan.inspect import summary
 from qbed.plan.model import Pipeline, Plan
 from qbed.schemes.declaration import registry
 from qbed.schemes.programs import RUNNABLE, Port, port_settings, scheme_program, switch_settings
+from qbed.substrates.containers.folder import topology
+from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
 
 LAB = """\
@@ -145,9 +147,24 @@ def test_warnings(overrides: dict[str, Any], warning: str) -> None:
     assert any(warning in one for one in found), found
 
 
-def test_containers_have_no_switch_in_p4() -> None:
-    with pytest.raises(LabError, match=r"lab small: s2: a switch in P4 runs in virtual time only, not in containers"):
-        place(compiled({"switches.s2.kind": "bmv2"}), Machine())
+def test_a_switch_in_p4_is_in_containers_on_the_labs_kernel_as_any_switch(tmp_path: Path) -> None:
+    plan = compiled({"switches.s2.kind": "bmv2"})
+    place_of = place(plan, Machine(tmp_path))
+    assert not {plan.node_index("s1"), plan.node_index("s2")} & set(place_of.host_kernel)
+    made = topology(plan, {"host": "a", "linux-switch": "b"}, plan.lab)["topology"]["nodes"]
+    assert made["s1"]["image"] == made["s2"]["image"] == "b"
+
+
+def test_counters_of_switches_are_gathered_from_the_nodes_that_are_them() -> None:
+    plan = compiled({"switches.default.kind": "bmv2"})
+    parts: list[dict[str, Any]] = [
+        {"links": [{"a": {}, "b": {}} for _ in plan.links], "queues": [{}] * len(plan.queues), "nodes": [{}] * 6}
+        for _ in plan.nodes
+    ]
+    for name in ("s1", "s2"):
+        parts[plan.node_index(name)]["switches"] = {name: {"shell": {"received": len(name)}}}
+    merged = merged_counters(plan, [*parts[:-1], {}], ())  # the last node has left none
+    assert set(merged["switches"]) == {node.name for node in plan.nodes[:-1] if node.pipeline}
 
 
 # --- somebody's own program -----------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ pub struct Running {
     gate: UnixStream,
     received: Vec<u8>,
     pub start: Start,
+    pub is_cell: bool,
 }
 
 impl AsFd for Running {
@@ -119,7 +120,8 @@ impl Running {
         unsafe { command.pre_exec(move || settle(descriptor, core)) };
         let start = Start::now();
         let child = command.spawn().of(|| "starting the node".into())?;
-        Ok(Self { pid: Pid::from_raw(child.id() as i32), gate, received: Vec::new(), start })
+        let pid = Pid::from_raw(child.id() as i32);
+        Ok(Self { pid, gate, received: Vec::new(), start, is_cell: mode == "cell" })
     }
 
     pub fn is(&self, pid: Option<Pid>) -> bool {
@@ -150,8 +152,13 @@ impl Running {
         let _ = fs::remove_dir_all(Path::new(folder()).join(UML));
     }
 
-    pub fn kill(&self) {
+    /// Ends it: SIGCHLD tells when it has gone.
+    pub fn end(&self) {
         let _ = killpg(self.pid, Signal::SIGKILL);
+    }
+
+    pub fn kill(&self) {
+        self.end();
         let _ = waitpid(self.pid, None);
     }
 }

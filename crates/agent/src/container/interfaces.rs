@@ -3,8 +3,10 @@
 
 use crate::failure::{Of, Result};
 use crate::machine;
+use crate::netlink::{attributes, Subscription};
 use serde_json::{json, Value};
 use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,6 +18,41 @@ const OFFLOADS: [&str; 5] = [
     "generic-receive-offload",
     "large-receive-offload",
 ];
+
+/// linux/rtnetlink.h: RTNLGRP_LINK; what stands before a link's attributes.
+const GROUP: u32 = 1;
+const IFINFOMSG_LEN: usize = 16;
+
+/// Hears of interfaces that go.
+pub struct Watch(Subscription);
+
+impl Watch {
+    pub fn open() -> Result<Self> {
+        Subscription::open(libc::NETLINK_ROUTE, &[GROUP]).map(Self).of(|| "watching interfaces".into())
+    }
+
+    /// The names of those that have gone since it was asked last.
+    pub fn gone(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        let heard = self.0.drain(|kind, payload| {
+            if kind == libc::RTM_DELLINK {
+                names.extend(name(payload.get(IFINFOMSG_LEN..).unwrap_or_default()));
+            }
+        });
+        heard.of(|| "watching interfaces".into()).map(|()| names)
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn name(link: &[u8]) -> Option<String> {
+    let (_, text) = attributes(link).find(|(kind, _)| *kind == libc::IFLA_IFNAME)?;
+    Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
+}
 
 pub fn is_there(interface: &str) -> bool {
     Path::new("/sys/class/net").join(interface).exists()
@@ -60,7 +97,16 @@ fn offloads_on(features: &str) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::offloads_on;
+    use super::{name, offloads_on};
+    use crate::netlink::Batch;
+
+    #[test]
+    fn a_link_is_known_by_its_name() {
+        let mut link = Batch::default();
+        link.request(libc::RTM_DELLINK, 0, &[], "").u32(libc::IFLA_MTU, 1500).text(libc::IFLA_IFNAME, "eth7");
+        assert_eq!(name(link.body()).as_deref(), Some("eth7"));
+        assert_eq!(name(&[]), None);
+    }
 
     #[test]
     fn offloads_that_are_on_are_named() {

@@ -5,6 +5,7 @@
 
 use crate::container::clients::Clients;
 use crate::container::guest::{Node, Running};
+use crate::container::interfaces::Watch;
 use crate::container::relay::Client;
 use crate::container::{evidence, interfaces, origin, SOCKET};
 use crate::failure::{Failure, Of, Result};
@@ -62,6 +63,7 @@ enum Source {
     Client,
     Signals,
     Gate,
+    Interfaces,
 }
 
 struct Supervisor {
@@ -72,8 +74,11 @@ struct Supervisor {
     client_lines: Topic,
     gate: Token,
     signals: SignalFd,
+    interfaces: Watch,
     clients: Clients,
     running: Option<Running>,
+    /// Why what runs was ended before its time.
+    fault: Option<String>,
     state: State,
     error: Option<String>,
 }
@@ -91,6 +96,9 @@ impl Supervisor {
         let mut sources = Topics::default();
         watch(&epoll, &clients, sources.hand_out(Source::NewClient).only()).of(|| SOCKET.into())?;
         watch(&epoll, &signals, sources.hand_out(Source::Signals).only()).of(|| "signals".into())?;
+        let interfaces = Watch::open()?;
+        let token = sources.hand_out(Source::Interfaces).only();
+        watch(&epoll, &interfaces, token).of(|| "watching interfaces".into())?;
         Ok(Self {
             node,
             epoll,
@@ -98,8 +106,10 @@ impl Supervisor {
             gate: sources.hand_out(Source::Gate).only(),
             sources,
             signals,
+            interfaces,
             clients,
             running: None,
+            fault: None,
             state: State::Preparing,
             error: None,
         })
@@ -128,6 +138,7 @@ impl Supervisor {
                     Source::Gate => {
                         self.on_gate();
                     }
+                    Source::Interfaces => self.on_interfaces()?,
                     Source::Signals => {
                         if self.on_signal()? {
                             self.running.iter().for_each(Running::kill);
@@ -248,6 +259,24 @@ impl Supervisor {
         true
     }
 
+    /// A cell without one of its links would measure another lab than the plan's. A lab that is up goes on, as with a
+    /// cable that is pulled.
+    fn on_interfaces(&mut self) -> Result<()> {
+        let gone = self.interfaces.gone()?;
+        let mut links = self.node.plan.links.iter();
+        let lost = links.find_map(|link| {
+            let mut ends = link.ends().into_iter();
+            let end = ends.find(|end| end.node == self.node.place.node && gone.contains(&end.interface))?;
+            Some(format!("interface {} of the link {} has gone", end.interface, link.name))
+        });
+        let Some(lost) = lost else { return Ok(()) };
+        if let Some(running) = self.running.as_ref().filter(|running| running.is_cell) {
+            running.end();
+            self.fault.get_or_insert(lost);
+        }
+        Ok(())
+    }
+
     /// Returns whether to end.
     fn on_signal(&mut self) -> Result<bool> {
         let mut end = false;
@@ -271,7 +300,7 @@ impl Supervisor {
         self.running.iter_mut().for_each(Running::clean_up);
         while self.on_gate() {}
         let Some(running) = self.running.take() else { return };
-        let mut error = evidence::failure();
+        let mut error = self.fault.take().or_else(evidence::failure);
         let interfaces = self.node.ends().map(|(end, _)| end.interface.as_str());
         if let Err(failure) = running.start.write(interfaces) {
             error.get_or_insert(failure.to_string());

@@ -40,7 +40,7 @@ impl Lab {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
         let namespaces = Namespaces::create(plan, scope)?;
         create_links(plan, scope, &namespaces)?;
-        let programs = Programs::compile(&plan.p4)?;
+        let programs = Programs::compile(plan, scope)?;
         let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
         let site = Site { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
         let mut interfaces = Vec::with_capacity(plan.nodes.len());

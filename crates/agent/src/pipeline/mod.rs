@@ -5,11 +5,13 @@ mod request;
 
 use crate::failure::{Failure, Of, Result};
 use crate::plan::pipeline::{P4Program, Pipeline};
+use crate::plan::Plan;
+use crate::scope::Scope;
 use qbed_p4engine::control::{Answer, Count, Request, Totals};
 use qbed_p4engine::program::Program;
 use qbed_p4switch::device::{Command, Device, DEVICE};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of a register array that is told at the end: no longer, and its values no wider.
 const MOST_VALUES: u32 = 512;
@@ -26,14 +28,18 @@ struct Compiled {
 }
 
 impl Programs {
-    pub fn compile(programs: &[P4Program]) -> Result<Self> {
+    /// Those that the nodes here run.
+    pub fn compile(plan: &Plan, scope: &Scope) -> Result<Self> {
+        let here = scope.nodes().filter_map(|node| plan.nodes[node].pipeline.as_ref());
+        let names: BTreeSet<&str> = here.map(|pipeline| pipeline.program.as_str()).collect();
         let compile = |given: &P4Program| {
             let here = || format!("program {}", given.name);
             let program = qbed_p4switch::load::load(given.bmv2.as_bytes()).of(here)?;
             let image = postcard::to_allocvec(&program).of(here)?;
             Ok((given.name.clone(), Compiled { program, image }))
         };
-        programs.iter().map(compile).collect::<Result<_>>().map(Self)
+        let run = plan.p4.iter().filter(|program| names.contains(program.name.as_str()));
+        run.map(compile).collect::<Result<_>>().map(Self)
     }
 
     /// Makes the namespace in which the thread is a switch; its interfaces are there, and up.

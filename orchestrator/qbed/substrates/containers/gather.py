@@ -132,6 +132,7 @@ def merged_counters(plan: Plan, parts: list[dict[str, Any]], host_kernel: Collec
         "links": links,
         "queues": queues,
         "nodes": [part["nodes"][index] if part else {} for index, part in enumerate(parts)],
+        "switches": {name: counted for part in parts for name, counted in part.get("switches", {}).items()},
     }
 
 

@@ -133,8 +133,8 @@ class Nodes:
             node.close()
             if node.state not in states:
                 raise CellError(self._trouble() or f"node {node.name} has gone (its control socket was closed)")
-        if node.error is not None:
-            raise CellError(f"node {node.name}: {node.error}")
+        if node.error is not None:  # which may come of another node's container that has ended
+            raise CellError(self._trouble() or f"node {node.name}: {node.error}")
         if node.state == "ended" and "ended" not in states:
             raise CellError(f"node {node.name} has ended before the lab began")
 

@@ -45,12 +45,7 @@ class Placement:
 
 
 def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
-    """Put every host on a kernel; `LabError` where the lab asks for the machine's kernel and that cannot do it, or for
-    switches in P4, which containers have not.
-    """
-    if programmed := [node.name for node in plan.nodes if node.pipeline is not None]:
-        text = f"{shorten(programmed)}: a switch in P4 runs in virtual time only, not in containers yet"
-        raise LabError([f"lab {plan.lab}: {text}; expected `kind: linux`"])
+    """Put every host on a kernel; `LabError` where the lab asks for the machine's kernel and that cannot do it."""
     return _Placer(plan, machine, dilation).place()
 
 

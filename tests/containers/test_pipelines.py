@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switches in P4 in real containers: the module and the plan of virtual time, and what goes wrong under them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from qbed.places import schemes_folder
+
+from real_labs import STAR, docker, environment, left_of, qbed, write
+
+NAME = "qbed-t-p4"
+MIXED = """\
+name: NAME
+topology: {dumbbell: {left: 2, right: 1}}
+links: {default: {rate: 20 Mbit/s, delay: 2 ms}}
+switches:
+  default: {scheme: stamp, buffer: 100 packets}
+  s1: {kind: bmv2}
+hosts: {default: {controller: {name: timely, signal: sum, bits: 8}}}
+workload:
+  - incast: {senders: 2, receiver: h3, size: 40 KB, transport: rate}
+observe: {queues: 10 ms, flows: 10 ms}
+duration: 150 ms
+"""
+CAMPAIGN = """\
+question: Does a switch in P4 do the same on the wall clock, beside one of Linux?
+axes: {seed: [1]}
+claims:
+  - name: complete
+    paper: Every flow completes.
+    sql: SELECT bool_and(status = 'complete') AS holds, count(*) AS flows FROM flows
+  - name: stamped
+    paper: Both kinds of switch say that they stamped all 58 packets of data on their way to the receiver.
+    sql: |
+      SELECT bool_and(xstats['stamped'] = 58) AS holds, list(xstats['stamped']) AS stamped FROM queues
+      WHERE port IN ('s1>s2', 's2>h3')
+gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0, queue_mean_packets: 15 % or 0.5, dropped_packets: 0}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
+    folder = write(tmp_path, NAME, MIXED)
+    (folder / "campaign.yml").write_text(CAMPAIGN)
+    return folder
+
+
+def test_a_p4_switch_is_in_containers_what_it_is_in_virtual_time(lab: Path, tmp_path: Path) -> None:
+    arguments = ("--on", "virtual,containerlab", "--dilate", "20", "--out", "out", "--no-images")
+    done = qbed(tmp_path, "run", str(lab), *arguments)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
+    columns = "node, p4_program, sent_packets, parser_errors, drops"
+    virtual, contained = (
+        duckdb.sql(f"SELECT {columns} FROM '{tmp_path}/out/{one}/switches.parquet'").fetchall()
+        for one in ("virtual", "containerlab")
+    )
+    assert virtual == contained and [row[:2] for row in virtual] == [("s1", "stamp")]
+    assert virtual[0][2] > 100
+    waited = duckdb.sql(
+        f"SELECT max(max_packets) FROM '{tmp_path}/out/containerlab/queue_series.parquet' WHERE port = 's1>s2'"
+    ).fetchone()
+    assert waited is not None and waited[0] > 5
+    assert left_of(NAME, tmp_path) == []
+
+
+def test_a_cell_whose_switch_loses_an_interface_ends_at_once_and_says_which(lab: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "qbed", "run", str(lab), "--on", "containerlab", "--dilate", "200", "--no-images"]
+    with subprocess.Popen(
+        [*command, "--out", "out"], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
+    ) as run:
+        until = time.monotonic() + 60
+        while not list(tmp_path.glob("out/**/nodes/s1/console.log")):
+            assert time.monotonic() < until and run.poll() is None
+            time.sleep(0.1)
+        (container,) = docker("ps", "--filter", "label=clab-node-name=s1", "--format", "{{.Names}}").split()
+        docker("exec", container, "ip", "link", "delete", "eth1")
+        assert run.stderr is not None
+        said = run.stderr.read()
+        assert run.wait(60) == 1, said
+    # Whichever end of the link says it first.
+    assert " of the link h2-s1 has gone" in said and "Traceback" not in said, said
+    assert left_of(NAME, tmp_path) == []
+
+
+def test_a_program_that_the_engine_refuses_is_named_by_its_switch(lab: Path, tmp_path: Path) -> None:
+    for suffix in ("json", "p4info.txtpb"):
+        shutil.copy(schemes_folder() / "droptail" / "p4" / f"droptail.{suffix}", lab / f"mine.{suffix}")
+    text = (lab / "mine.json").read_text()
+    (lab / "mine.json").write_text(text.replace('"mark_to_drop"', '"mark_to_keep"'))
+    (lab / "lab.yml").write_text(STAR.replace("NAME", NAME).replace("scheme: droptail", "program: ./mine.p4"))
+    done = qbed(tmp_path, "up", str(lab), "--on", "containerlab", "--dilate", "5")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "node s1: program mine: " in done.stderr and "mark_to_keep" in done.stderr, done.stderr
+    assert left_of(NAME, tmp_path) == []
