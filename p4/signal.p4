@@ -14,33 +14,31 @@
 control UpdateUdpChecksum(inout headers hdr, in bit<64> change)
 {
     apply {
-        bit<64> sum = change + (bit<64>)(~hdr.udp.checksum);
+        bit<16> check = ~hdr.udp.checksum;
 
         if (hdr.udp.checksum != 0) {
-            sum = (sum & 0xffffffff) + (sum >> 32);
-            sum = (sum & 0xffff) + (sum >> 16);
-            sum = (sum & 0xffff) + (sum >> 16);
-            sum = (sum & 0xffff) + (sum >> 16);
-            hdr.udp.checksum = ~(bit<16>)sum;
+            hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, { check, change }, 17w0x10000);
             if (hdr.udp.checksum == 0)
                 hdr.udp.checksum = 0xffff;
         }
     }
 }
 
-/* What a number of 64 bits adds to `change`, in 33. */
-#define FOLDED(number) (((number) & 0xffffffff) + ((number) >> 32))
-
-/* One more queue: `part` is its length, of IND whether it is above the threshold. */
+/*
+ * One more queue: `part` is its length, of IND whether it is above the threshold.
+ * The checksum is changed by one hash over what was there and what is there: p4c
+ * would write out a sum that is folded step by step again and again.
+ */
 control Fold(inout headers hdr, in bit<64> part)
 {
-    UpdateUdpChecksum() update_udp_checksum;
-
     apply {
         bit<64> high = hdr.signal.signal_high;
         bit<64> low = hdr.signal.signal_low;
         bit<64> more = part;
-        bit<64> change = 0;
+        bit<16> check = ~hdr.udp.checksum;
+        bit<16> old_hops = ~(hdr.signal.hops ++ hdr.signal.echo_hops);
+        bit<64> old_high = ~hdr.signal.signal_high;
+        bit<64> old_low = ~hdr.signal.signal_low;
 
         if (hdr.signal.kind == SIGNAL_SUM || hdr.signal.kind == SIGNAL_SUM_SQU) {
             if (hdr.signal.kind == SIGNAL_SUM_SQU)
@@ -52,19 +50,22 @@ control Fold(inout headers hdr, in bit<64> part)
                     high = ~64w0;
                     low = ~64w0;
                 }
-                change = FOLDED(high) + FOLDED(~hdr.signal.signal_high);
                 hdr.signal.signal_high = high;
             }
         } else if (high == 0 && more > low) {
             low = more;
         }
-        change = change + FOLDED(low) + FOLDED(~hdr.signal.signal_low);
         hdr.signal.signal_low = low;
-        if (hdr.signal.hops != 255) {
+        if (hdr.signal.hops != 255)
             hdr.signal.hops = hdr.signal.hops + 1;
-            change = change + 0x100;
+        if (hdr.udp.checksum != 0) {
+            hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, {
+                check, old_hops, old_high, old_low, hdr.signal.hops, hdr.signal.echo_hops,
+                hdr.signal.signal_high, hdr.signal.signal_low
+            }, 17w0x10000);
+            if (hdr.udp.checksum == 0)
+                hdr.udp.checksum = 0xffff;
         }
-        update_udp_checksum.apply(hdr, change);
     }
 }
 

@@ -160,18 +160,13 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<64> own = 0;
         bit<64> most;
 
-        if (meta.form == FORM_NONE)
-            return;
-        if (meta.form == FORM_UNKNOWN_VERSION) {
-            unknown_version.count(index);
-            return;
-        }
-        if (meta.form == FORM_TOO_SHORT) {
-            too_short.count(index);
-            return;
-        }
-        if (meta.form == FORM_MALFORMED) {
-            malformed.count(index);
+        if (meta.form != FORM_HEADER) {
+            if (meta.form == FORM_UNKNOWN_VERSION)
+                unknown_version.count(index);
+            else if (meta.form == FORM_TOO_SHORT)
+                too_short.count(index);
+            else if (meta.form == FORM_MALFORMED)
+                malformed.count(index);
             return;
         }
         stamp.apply();
