@@ -144,11 +144,12 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
     state signal {
         packet.extract(hdr.signal);
         meta.form = FORM_MALFORMED;
-        transition select(hdr.signal.type, hdr.signal.kind, hdr.signal.unit, hdr.signal.bits) {
-            (SIGNAL_DATA .. SIGNAL_FEEDBACK, SIGNAL_NONE,
-             SIGNAL_PACKETS .. SIGNAL_NS, _): well_formed;
-            (SIGNAL_DATA .. SIGNAL_FEEDBACK, SIGNAL_SUM .. SIGNAL_IND,
-             SIGNAL_PACKETS .. SIGNAL_NS, 1 .. 32): well_formed;
+        /* one condition: ranges over four fields would be 76 cases */
+        transition select(hdr.signal.type >= SIGNAL_DATA && hdr.signal.type <= SIGNAL_FEEDBACK &&
+                          hdr.signal.kind <= SIGNAL_IND && hdr.signal.unit <= SIGNAL_NS &&
+                          (hdr.signal.kind == SIGNAL_NONE ||
+                           (hdr.signal.bits >= 1 && hdr.signal.bits <= 32))) {
+            true: well_formed;
             default: accept;
         }
     }

@@ -8,8 +8,8 @@ pub(crate) const PADDING: usize = 16;
 /// Where the bits lie, and in which window they are read and written: the smallest, for the processor's sake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The window's first byte.
-    pub at: u32,
+    /// The window's first byte: an area has at most 2^16 (`check`).
+    pub at: u16,
     pub window: Window,
     /// Bits of the window before and behind the number.
     pub before: u8,
@@ -21,15 +21,18 @@ pub(crate) enum Window {
     Byte,
     Short,
     Word,
+    /// Six whole bytes, as of an Ethernet address: a window of eight would take the neighbours' bytes with it.
+    Six,
     Long,
     Double,
 }
 
 impl Window {
-    const ALL: [(Window, u8); 5] = [
+    const ALL: [(Window, u8); 6] = [
         (Window::Byte, 8),
         (Window::Short, 16),
         (Window::Word, 32),
+        (Window::Six, 48),
         (Window::Long, 64),
         (Window::Double, 128),
     ];
@@ -37,12 +40,12 @@ impl Window {
 
 /// Bytes as an array; zeroes where there are none, which `Program::check` rules out.
 #[inline(always)]
-fn window<const N: usize>(row: &[u8], at: u32) -> [u8; N] {
+fn window<const N: usize>(row: &[u8], at: u16) -> [u8; N] {
     row.get(at as usize..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
 }
 
 #[inline(always)]
-fn window_mut<const N: usize>(row: &mut [u8], at: u32) -> Option<&mut [u8; N]> {
+fn window_mut<const N: usize>(row: &mut [u8], at: u16) -> Option<&mut [u8; N]> {
     row.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<N>())
 }
 
@@ -57,48 +60,64 @@ pub(crate) fn ones(width: u32) -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn byte(row: &[u8], at: u32) -> u64 {
+pub(crate) fn byte(row: &[u8], at: u16) -> u64 {
     u64::from(row.get(at as usize).copied().unwrap_or(0))
 }
 
 #[inline(always)]
-pub(crate) fn short(row: &[u8], at: u32) -> u64 {
+pub(crate) fn short(row: &[u8], at: u16) -> u64 {
     u64::from(u16::from_be_bytes(window(row, at)))
 }
 
 #[inline(always)]
-pub(crate) fn word(row: &[u8], at: u32) -> u64 {
+pub(crate) fn word(row: &[u8], at: u16) -> u64 {
     u64::from(u32::from_be_bytes(window(row, at)))
 }
 
 #[inline(always)]
-pub(crate) fn long(row: &[u8], at: u32) -> u64 {
+pub(crate) fn six(row: &[u8], at: u16) -> u64 {
+    match row.get(usize::from(at)..).and_then(|rest| rest.first_chunk()) {
+        Some([a, b, c, d, e, f]) => {
+            u64::from(u32::from_be_bytes([*a, *b, *c, *d])) << 16 | u64::from(u16::from_be_bytes([*e, *f]))
+        }
+        None => 0,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn put_six(row: &mut [u8], at: u16, value: u64) {
+    put_word(row, at, value >> 16);
+    put_short(row, at.saturating_add(4), value);
+}
+
+#[inline(always)]
+pub(crate) fn long(row: &[u8], at: u16) -> u64 {
     u64::from_be_bytes(window(row, at))
 }
 
 #[inline(always)]
-pub(crate) fn put_byte(row: &mut [u8], at: u32, value: u64) {
+pub(crate) fn put_byte(row: &mut [u8], at: u16, value: u64) {
     if let Some(byte) = row.get_mut(at as usize) {
         *byte = value as u8;
     }
 }
 
 #[inline(always)]
-pub(crate) fn put_short(row: &mut [u8], at: u32, value: u64) {
+pub(crate) fn put_short(row: &mut [u8], at: u16, value: u64) {
     if let Some(bytes) = window_mut(row, at) {
         *bytes = (value as u16).to_be_bytes();
     }
 }
 
 #[inline(always)]
-pub(crate) fn put_word(row: &mut [u8], at: u32, value: u64) {
+pub(crate) fn put_word(row: &mut [u8], at: u16, value: u64) {
     if let Some(bytes) = window_mut(row, at) {
         *bytes = (value as u32).to_be_bytes();
     }
 }
 
 #[inline(always)]
-pub(crate) fn put_long(row: &mut [u8], at: u32, value: u64) {
+pub(crate) fn put_long(row: &mut [u8], at: u16, value: u64) {
     if let Some(bytes) = window_mut(row, at) {
         *bytes = value.to_be_bytes();
     }
@@ -110,10 +129,14 @@ impl Place {
         let before = at % 8;
         let (window, bits) = Window::ALL
             .into_iter()
-            .find(|(_, bits)| before + width <= u32::from(*bits))
+            .find(|(window, bits)| match window {
+                Window::Six => before == 0 && width == 48,
+                _ => before + width <= u32::from(*bits),
+            })
             .unwrap_or((Window::Double, 128));
         let behind = u32::from(bits).saturating_sub(before + width);
-        Place { at: at / 8, window, before: before as u8, behind: behind as u8 }
+        let at = u16::try_from(at / 8).unwrap_or(u16::MAX);
+        Place { at, window, before: before as u8, behind: behind as u8 }
     }
 
     pub fn width(self) -> u32 {
@@ -129,15 +152,17 @@ impl Place {
 
     #[inline(always)]
     pub fn load(self, row: &[u8]) -> u64 {
+        let at = self.at;
         let wide = match self.window {
             Window::Double => {
-                let value = u128::from_be_bytes(window(row, self.at));
+                let value = u128::from_be_bytes(window(row, at));
                 return (value << (self.before & 127) >> ((self.before + self.behind) & 127)) as u64;
             }
-            Window::Byte => byte(row, self.at) << 56,
-            Window::Short => short(row, self.at) << 48,
-            Window::Word => word(row, self.at) << 32,
-            Window::Long => long(row, self.at),
+            Window::Byte => byte(row, at) << 56,
+            Window::Short => short(row, at) << 48,
+            Window::Word => word(row, at) << 32,
+            Window::Six => six(row, at) << 16,
+            Window::Long => long(row, at),
         };
         self.cut(wide)
     }
@@ -154,6 +179,7 @@ impl Place {
             Window::Byte => 8,
             Window::Short => 16,
             Window::Word => 32,
+            Window::Six => 48,
             Window::Long => 64,
             Window::Double => 128,
         };
@@ -162,7 +188,7 @@ impl Place {
 
     /// All of a window.
     #[inline(always)]
-    pub fn of_window(window: Window, at: u32) -> Place {
+    pub fn of_window(window: Window, at: u16) -> Place {
         Place { at, window, before: 0, behind: 0 }
     }
 
@@ -171,15 +197,16 @@ impl Place {
     pub fn store(self, row: &mut [u8], value: u64) {
         let mask = ones(self.width_fast());
         let (value, behind) = (value & mask, u32::from(self.behind) & 63);
-        let (ones, bits) = (mask << behind, value << behind);
+        let (ones, bits, at) = (mask << behind, value << behind, self.at);
         match self.window {
-            Window::Byte => put_byte(row, self.at, byte(row, self.at) & !ones | bits),
-            Window::Short => put_short(row, self.at, short(row, self.at) & !ones | bits),
-            Window::Word => put_word(row, self.at, word(row, self.at) & !ones | bits),
-            Window::Long => put_long(row, self.at, long(row, self.at) & !ones | bits),
+            Window::Byte => put_byte(row, at, byte(row, at) & !ones | bits),
+            Window::Short => put_short(row, at, short(row, at) & !ones | bits),
+            Window::Word => put_word(row, at, word(row, at) & !ones | bits),
+            Window::Six => put_six(row, at, value),
+            Window::Long => put_long(row, at, long(row, at) & !ones | bits),
             Window::Double => {
                 let behind = u32::from(self.behind) & 127;
-                if let Some(bytes) = window_mut::<16>(row, self.at) {
+                if let Some(bytes) = window_mut::<16>(row, at) {
                     let rest = u128::from_be_bytes(*bytes) & !(u128::from(mask) << behind);
                     *bytes = (rest | u128::from(value) << behind).to_be_bytes();
                 }

@@ -6,184 +6,9 @@ use alloc::vec::Vec;
 
 use crate::bits::{peek, Place, Window};
 use crate::program::{
-    ArrayId, Binary, Entry, FieldId, HashInput, HashKind, HeaderId, Op, Pc, Program, Reg, SelectKey,
-    SelectOn, TableId, Unary,
+    Binary, Entry, FieldId, HashInput, HashKind, HeaderId, Op, Pc, Program, Reg, SelectKey, SelectOn, Unary,
 };
-
-/// Steps in the order of how often they run; the rest are as the program has them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
-    LoadByte {
-        to: Reg,
-        at: u32,
-    },
-    LoadShort {
-        to: Reg,
-        at: u32,
-    },
-    LoadWord {
-        to: Reg,
-        at: u32,
-    },
-    LoadLong {
-        to: Reg,
-        at: u32,
-    },
-    LoadBits {
-        to: Reg,
-        place: Place,
-    },
-    LoadSigned {
-        to: Reg,
-        place: Place,
-    },
-    StoreByte {
-        at: u32,
-        from: Reg,
-    },
-    StoreShort {
-        at: u32,
-        from: Reg,
-    },
-    StoreWord {
-        at: u32,
-        from: Reg,
-    },
-    StoreLong {
-        at: u32,
-        from: Reg,
-    },
-    StoreBits {
-        place: Place,
-        from: Reg,
-    },
-    Set {
-        to: Reg,
-        value: i64,
-    },
-    Move {
-        to: Reg,
-        from: Reg,
-    },
-    Argument {
-        to: Reg,
-        argument: u16,
-    },
-    Add {
-        to: Reg,
-        left: Reg,
-        right: Reg,
-    },
-    Subtract {
-        to: Reg,
-        left: Reg,
-        right: Reg,
-    },
-    And {
-        to: Reg,
-        left: Reg,
-        right: Reg,
-    },
-    Or {
-        to: Reg,
-        left: Reg,
-        right: Reg,
-    },
-    Equal {
-        to: Reg,
-        left: Reg,
-        right: Reg,
-    },
-    Binary {
-        op: Binary,
-        to: Reg,
-        left: Reg,
-        right: Reg,
-    },
-    Unary {
-        op: Unary,
-        to: Reg,
-        from: Reg,
-    },
-    AddWith {
-        to: Reg,
-        left: Reg,
-        value: i64,
-    },
-    AndWith {
-        to: Reg,
-        left: Reg,
-        value: i64,
-    },
-    EqualWith {
-        to: Reg,
-        left: Reg,
-        value: i64,
-    },
-    BinaryWith {
-        op: Binary,
-        to: Reg,
-        left: Reg,
-        value: i64,
-    },
-    /// Of a whole window.
-    StoreConstant {
-        window: Window,
-        at: u32,
-        value: u64,
-    },
-    Cut {
-        to: Reg,
-        from: Reg,
-        bits: u16,
-    },
-    /// Between fields of whole bytes.
-    CopyBytes {
-        to: u32,
-        from: u32,
-        bytes: u16,
-    },
-    Jump {
-        to: Pc,
-    },
-    JumpIf {
-        condition: Reg,
-        to: Pc,
-    },
-    JumpUnless {
-        condition: Reg,
-        to: Pc,
-    },
-    Select {
-        select: u16,
-    },
-    Apply {
-        table: TableId,
-    },
-    Extract {
-        header: HeaderId,
-    },
-    Emit {
-        header: HeaderId,
-    },
-    RegisterRead {
-        to: FieldId,
-        array: ArrayId,
-        index: Reg,
-    },
-    RegisterWrite {
-        array: ArrayId,
-        index: Reg,
-        from: Reg,
-    },
-    End,
-    /// Of `Code::rare`: so that a step stays within 16 bytes.
-    Rare {
-        op: u32,
-    },
-}
-
-const _: () = assert!(size_of::<Step>() == 16);
+use crate::steps::{join, Runs, Step, Test};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
@@ -326,6 +151,7 @@ pub(crate) struct Standard {
 #[derive(Debug, Clone)]
 pub(crate) struct Code {
     pub steps: Vec<Step>,
+    pub runs: Runs,
     pub rare: Vec<Op>,
     pub entry: Entry,
     pub area_bytes: usize,
@@ -355,6 +181,7 @@ impl Code {
         });
         let mut code = Code {
             steps: Vec::new(),
+            runs: Runs::default(),
             rare: Vec::new(),
             entry: program.entry,
             area_bytes: program.area_bytes as usize,
@@ -391,6 +218,7 @@ impl Code {
             });
             code.steps.push(step);
         }
+        code.runs = join(&mut code.steps);
         code.standard = code.standard(&program.standard);
         code
     }
@@ -517,15 +345,26 @@ impl Code {
             Op::Binary { op: Binary::Subtract, to, left, right } => Step::Subtract { to, left, right },
             Op::Binary { op: Binary::And, to, left, right } => Step::And { to, left, right },
             Op::Binary { op: Binary::Or, to, left, right } => Step::Or { to, left, right },
-            Op::Binary { op: Binary::Equal, to, left, right } => Step::Equal { to, left, right },
-            Op::Binary { op, to, left, right } => Step::Binary { op, to, left, right },
+            Op::Binary { op: Binary::Multiply, to, left, right } => Step::Multiply { to, left, right },
+            Op::Binary { op, to, left, right } => match Test::of(op) {
+                Some(test) => Step::Compare { test, to, left, right },
+                None => Step::Binary { op, to, left, right },
+            },
+            Op::Unary { op: Unary::Invert, to, from } => Step::Invert { to, from },
             Op::Unary { op, to, from } => Step::Unary { op, to, from },
             Op::Copy { to, from } => return self.copy(to, from),
             Op::BinaryWith { op: Binary::Add, to, left, value } => Step::AddWith { to, left, value },
             Op::BinaryWith { op: Binary::And, to, left, value } => Step::AndWith { to, left, value },
-            Op::BinaryWith { op: Binary::Equal, to, left, value } => Step::EqualWith { to, left, value },
-            Op::BinaryWith { op, to, left, value } => Step::BinaryWith { op, to, left, value },
-            Op::StoreConstant { field, value } => return self.store_constant(field, value),
+            Op::BinaryWith { op, to, left, value } => match (op, Test::of(op), value) {
+                (_, Some(test), _) => Step::CompareWith { test, to, left, value },
+                (Binary::ShiftLeft, _, 0..128) => Step::ShiftLeftWith { to, left, bits: value as u8 },
+                (Binary::ShiftRight, _, 0..128) => Step::ShiftRightWith { to, left, bits: value as u8 },
+                _ => Step::BinaryWith { op, to, left, value },
+            },
+            Op::StoreConstant { field, value } if self.field(field).width <= 64 => {
+                Step::StoreConstant { place: self.place(field), value: value as u64 }
+            }
+            Op::Lookahead { to, at, width } => Step::Lookahead { to, at, width },
             Op::Cut { to, from, bits } => Step::Cut { to, from, bits },
             Op::Jump { to } => Step::Jump { to },
             Op::JumpIf { condition, to } => Step::JumpIf { condition, to },
@@ -533,7 +372,10 @@ impl Code {
             Op::Select { select } => Step::Select { select },
             Op::Apply { table } => Step::Apply { table },
             Op::Extract { header } => Step::Extract { header },
+            Op::Verify { condition, error } => Step::Verify { condition, error },
             Op::Emit { header } => Step::Emit { header },
+            Op::Checksum { to, hash } => Step::Checksum { to, hash },
+            Op::Count { counter, index } => Step::Count { counter, index },
             Op::RegisterRead { to, array, index } => Step::RegisterRead { to, array, index },
             Op::RegisterWrite { array, index, from } => Step::RegisterWrite { array, index, from },
             Op::End => Step::End,
@@ -566,16 +408,17 @@ impl Code {
 
     fn copy(&self, to: FieldId, from: FieldId) -> Option<Step> {
         let (target, source) = (self.field(to), self.field(from));
-        let bytes = u16::try_from(target.width / 8).ok()?;
-        let whole = (target.at | source.at | target.width) % 8 == 0;
-        whole.then_some(Step::CopyBytes { to: target.at / 8, from: source.at / 8, bytes })
-    }
-
-    fn store_constant(&self, field: FieldId, value: i64) -> Option<Step> {
-        let place = self.place(field);
-        let (window, at) = (place.window, place.at);
-        let whole = place.whole() && window != Window::Double;
-        whole.then_some(Step::StoreConstant { window, at, value: value as u64 })
+        if (target.at | source.at | target.width) % 8 != 0 {
+            return None;
+        }
+        let (to, from) = (u16::try_from(target.at / 8).ok()?, u16::try_from(source.at / 8).ok()?);
+        Some(match u16::try_from(target.width / 8).ok()? {
+            1 => Step::CopyByte { to, from },
+            2 => Step::CopyShort { to, from },
+            4 => Step::CopyWord { to, from },
+            8 => Step::CopyLong { to, from },
+            bytes => Step::CopyBytes { to: to.into(), from: from.into(), bytes },
+        })
     }
 
     fn standard(&self, standard: &crate::program::Standard) -> Standard {

@@ -65,13 +65,8 @@ impl<S: Shell> Run<'_, S> {
     pub fn extern_op(&mut self, op: Op) {
         match op {
             Op::WideRegisterWrite { array, index, from } => self.wide_register_write(array, index, from),
-            Op::Count { counter, index } => self.count(counter, index),
             Op::Execute { meter, index, to } => self.execute(meter, index, to),
             Op::ExecuteDirect { meter, to } => self.execute_direct(meter, to),
-            Op::Checksum { to, hash } => {
-                let value = self.hash(hash);
-                self.set(to, i128::from(value));
-            }
             Op::HashTo { field, hash, base, size } => {
                 let (value, size) = (self.hash(hash), self.number(size) as u64);
                 // BMv2 takes a size of 0 for 1.
@@ -114,7 +109,8 @@ impl<S: Shell> Run<'_, S> {
         bits::store_limbs(&mut self.context.area, field.at, field.width, &[value]);
     }
 
-    fn count(&mut self, counter: u16, index: Reg) {
+    #[inline]
+    pub fn count(&mut self, counter: u16, index: Reg) {
         let Ok(index) = usize::try_from(self.number(index)) else { return };
         let counters = self.state.counters.get_mut(usize::from(counter));
         if let Some(count) = counters.and_then(|counts| counts.get_mut(index)) {
@@ -157,7 +153,7 @@ impl<S: Shell> Run<'_, S> {
         self.store(field, value);
     }
 
-    fn hash(&mut self, number: u16) -> u64 {
+    pub fn hash(&mut self, number: u16) -> u64 {
         let rest = self.packet.get(self.context.parsed as usize..).unwrap_or(&[]);
         let input = Input { area: &self.context.area, rest, registers: &self.state.registers };
         hash(self.code, number, &input, &mut self.state.buffer, &mut self.state.turns)

@@ -7,7 +7,7 @@ use crate::bits::{self, peek, Place};
 use crate::code::{Header, Part, Stack};
 use crate::context::push_bytes;
 use crate::packet::Shell;
-use crate::program::{HeaderId, Op, Pc, SelectKey, SelectOn, StackId};
+use crate::program::{HeaderId, Op, Pc, Reg, SelectKey, SelectOn, StackId};
 use crate::run::{Run, Then, NOWHERE};
 use crate::wide::{self, Wide};
 
@@ -142,17 +142,11 @@ impl<S: Shell> Run<'_, S> {
     pub fn parser_op(&mut self, op: Op) -> Then {
         match op {
             Op::Reject { error } => return self.fail(error),
-            Op::Verify { condition, .. } if self.number(condition) != 0 => {}
-            Op::Verify { error, .. } => return self.fail(self.number(error) as u32),
             Op::ExtractNext { stack, member } => return self.extract_next(stack, member, 0),
             Op::ExtractNextVarbit { stack, member, width } => {
                 return self.extract_next(stack, member, self.number(width));
             }
             Op::ExtractVarbit { header, width } => return self.extract(header, self.number(width)),
-            Op::Lookahead { to, at, width } => match self.look(at, width) {
-                Some(value) => self.set(to, i128::from(value)),
-                None => return self.fail(self.code.errors.packet_too_short),
-            },
             Op::WideLookahead { to, at, width } => {
                 if self.look(at.saturating_add(width), 0).is_none() {
                     return self.fail(self.code.errors.packet_too_short);
@@ -174,6 +168,16 @@ impl<S: Shell> Run<'_, S> {
             _ => {}
         }
         Then::On
+    }
+
+    #[inline]
+    pub fn lookahead(&mut self, pc: Pc, to: Reg, at: u32, width: u32) -> Pc {
+        let Some(value) = self.look(at, width) else {
+            self.error = Some(self.code.errors.packet_too_short);
+            return NOWHERE;
+        };
+        self.set(to, i128::from(value));
+        pc
     }
 
     fn advance(&mut self, bits: i128) -> Then {

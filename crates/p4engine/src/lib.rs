@@ -55,6 +55,7 @@ pub mod packet;
 pub mod program;
 mod run;
 mod state;
+mod steps;
 mod table;
 mod trie;
 mod tuples;

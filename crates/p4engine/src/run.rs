@@ -3,14 +3,15 @@
 //!
 //! `Program::check` has looked at every index; where one is wrong all the same, nothing happens or a zero is read.
 
-use crate::bits::{self, Place, Window};
-use crate::code::{Code, Step};
+use crate::bits::{self, Place};
+use crate::code::Code;
 use crate::context::Context;
 use crate::externs;
 use crate::number;
 use crate::packet::Shell;
 use crate::program::{Op, Pc, Reg, TableId, WideReg};
 use crate::state::{Meters, State, ENDLESS, REGISTERS};
+use crate::steps::{Piece, Step, Test};
 use crate::table::{Call, Reaction, Table};
 use crate::wide::Wide;
 
@@ -36,6 +37,12 @@ pub(crate) struct Run<'a, S> {
     pub error: Option<u32>,
     pub parsing: bool,
     patience: u32,
+}
+
+/// So many ones: 1 to 127.
+#[inline(always)]
+fn ones(bits: u16) -> i128 {
+    i128::MAX >> (127u16.wrapping_sub(bits) & 127)
 }
 
 /// Whether the part goes on.
@@ -93,12 +100,6 @@ impl<'a, S: Shell> Run<'a, S> {
         self.set(register, i128::from(value));
     }
 
-    #[inline(always)]
-    fn put(&mut self, from: Reg, store: impl FnOnce(&mut [u8], u64)) {
-        let value = self.number(from) as u64;
-        store(&mut self.context.area, value);
-    }
-
     pub fn wide(&self, register: WideReg) -> Wide {
         let (first, limbs) = (usize::from(register) * self.code.limbs, self.code.limbs);
         self.state.wide.get(first..first + limbs).map_or(Wide::zero(limbs), Wide::of)
@@ -134,6 +135,8 @@ impl<'a, S: Shell> Run<'a, S> {
     }
 
     /// From `begin` to the end of the part; `reason` is that of drops outside of tables.
+    ///
+    /// The steps that run most, each of them one jump away.
     pub fn run(&mut self, begin: Pc, reason: u32) {
         (self.back, self.reason, self.plain_reason, self.patience) = (NOWHERE, reason, reason, PATIENCE);
         let code = self.code;
@@ -141,80 +144,233 @@ impl<'a, S: Shell> Run<'a, S> {
         while let Some(step) = code.steps.get(pc as usize) {
             pc += 1;
             match *step {
+                Step::LoadByte { to, at } => self.fetch(to, at, bits::byte),
+                Step::LoadShort { to, at } => self.fetch(to, at, bits::short),
+                Step::LoadWord { to, at } => self.fetch(to, at, bits::word),
+                Step::LoadLong { to, at } => self.fetch(to, at, bits::long),
+                Step::LoadBits { to, place } => self.load(to, place.load(&self.context.area)),
+                Step::StoreByte { at, from } => self.put(at, from, bits::put_byte),
+                Step::StoreShort { at, from } => self.put(at, from, bits::put_short),
+                Step::StoreWord { at, from } => self.put(at, from, bits::put_word),
+                Step::StoreLong { at, from } => self.put(at, from, bits::put_long),
+                Step::StoreBits { place, from } => self.store_into(place, from),
+                Step::CopyByte { to, from } => self.copy(to, from, bits::byte, bits::put_byte),
+                Step::CopyShort { to, from } => self.copy(to, from, bits::short, bits::put_short),
+                Step::CopyWord { to, from } => self.copy(to, from, bits::word, bits::put_word),
+                Step::CopyLong { to, from } => self.copy(to, from, bits::long, bits::put_long),
+                Step::Set { to, value } => self.set(to, i128::from(value)),
+                Step::Move { to, from } => self.set(to, self.number(from)),
+                Step::Add { to, left, right } => self.of_two(to, left, right, i128::wrapping_add),
+                Step::Subtract { to, left, right } => self.of_two(to, left, right, i128::wrapping_sub),
+                Step::And { to, left, right } => self.of_two(to, left, right, |left, right| left & right),
+                Step::Invert { to, from } => self.of_one(to, from, |from| !from),
+                Step::AddWith { to, left, value } => {
+                    self.of_one(to, left, |left| left.wrapping_add(value.into()))
+                }
+                Step::AndWith { to, left, value } => self.of_one(to, left, |left| left & i128::from(value)),
+                Step::ShiftLeftWith { to, left, bits } => self.of_one(to, left, |left| left << (bits & 127)),
+                Step::ShiftRightWith { to, left, bits } => self.of_one(to, left, |left| left >> (bits & 127)),
+                Step::Cut { to, from, bits } => self.of_one(to, from, |from| from & ones(bits)),
                 Step::Jump { to } => pc = self.jump(pc, to),
-                Step::JumpIf { condition, to } if self.number(condition) != 0 => pc = self.jump(pc, to),
-                Step::JumpUnless { condition, to } if self.number(condition) == 0 => pc = self.jump(pc, to),
-                Step::JumpIf { .. } | Step::JumpUnless { .. } => {}
-                Step::Select { select } => pc = self.select(pc, select),
-                Step::Apply { table } => pc = self.apply(table),
-                Step::Extract { header } if self.extract(header, 0) == Then::Stop => break,
-                Step::Extract { .. } => {}
-                Step::End if self.back == NOWHERE => break,
-                Step::End => (pc, self.back, self.reason) = (self.back, NOWHERE, self.plain_reason),
-                Step::Rare { op } if self.rare(op) == Then::Stop => break,
-                Step::Rare { .. } => {}
-                step => self.compute(step),
+                Step::JumpIf { condition, to } => pc = self.jump_when(self.number(condition) != 0, pc, to),
+                Step::JumpUnless { condition, to } => {
+                    pc = self.jump_when(self.number(condition) == 0, pc, to)
+                }
+                Step::JumpByte { when, to, piece, jump } => pc = self.jump_byte(pc, when, (to, piece), jump),
+                Step::TestByte { test, to, piece, value, jump } => {
+                    let holds = test.holds(piece.load(&self.context.area), value.into());
+                    pc = self.branch(test, to, holds, pc + 2, jump);
+                }
+                Step::TestWith { test, to, left, value, jump } => {
+                    let holds = test.holds(self.number(left), value.into());
+                    pc = self.branch(test, to, holds, pc + 1, jump);
+                }
+                Step::Test { test, to, left, right, jump } => {
+                    let holds = test.holds(self.number(left), self.number(right));
+                    pc = self.branch(test, to, holds, pc + 1, jump);
+                }
+                Step::StoreConstants { count, first } => pc = self.store_constants(pc, first, count),
+                Step::StoreArguments { count, to, first } => pc = self.store_arguments(pc, to, first, count),
+                Step::LoadLongs { first, second } => pc = self.load_longs(pc, first, second),
+                Step::Transfer { to, from, into } => pc = self.transfer(pc, to, from, into),
+                Step::AddStore { to, left, right, into } => {
+                    self.of_two(to, left, right, i128::wrapping_add);
+                    pc = self.store_behind(pc, into, to);
+                }
+                Step::InvertStore { to, from, into } => {
+                    self.of_one(to, from, |from| !from);
+                    pc = self.store_behind(pc, into, to);
+                }
+                Step::AddByte { to, at, value } => pc = self.add_byte(pc, to, at, value),
+                Step::End => pc = self.end(),
+                Step::Emit { header } => self.emit(header),
+                step => pc = self.other(step, pc),
             }
         }
     }
 
-    /// A step that leads to the next.
-    #[inline(always)]
-    fn compute(&mut self, step: Step) {
+    /// The rest of the steps; where to go on.
+    #[inline]
+    fn other(&mut self, step: Step, pc: Pc) -> Pc {
         match step {
-            Step::LoadByte { to, at } => self.load(to, bits::byte(&self.context.area, at)),
-            Step::LoadShort { to, at } => self.load(to, bits::short(&self.context.area, at)),
-            Step::LoadWord { to, at } => self.load(to, bits::word(&self.context.area, at)),
-            Step::LoadLong { to, at } => self.load(to, bits::long(&self.context.area, at)),
-            Step::LoadBits { to, place } => self.load(to, place.load(&self.context.area)),
             Step::LoadSigned { to, place } => self.set(to, self.signed(place)),
-            Step::StoreByte { at, from } => self.put(from, |area, value| bits::put_byte(area, at, value)),
-            Step::StoreShort { at, from } => self.put(from, |area, value| bits::put_short(area, at, value)),
-            Step::StoreWord { at, from } => self.put(from, |area, value| bits::put_word(area, at, value)),
-            Step::StoreLong { at, from } => self.put(from, |area, value| bits::put_long(area, at, value)),
-            Step::StoreBits { place, from } => self.put(from, |area, value| place.store(area, value)),
-            Step::Set { to, value } => self.set(to, i128::from(value)),
-            Step::Move { to, from } => self.set(to, self.number(from)),
             Step::Argument { to, argument } => self.load(to, self.argument(argument)),
-            Step::Add { to, left, right } => self.set(to, self.number(left).wrapping_add(self.number(right))),
-            Step::Subtract { to, left, right } => {
-                self.set(to, self.number(left).wrapping_sub(self.number(right)))
+            Step::Multiply { to, left, right } => self.of_two(to, left, right, i128::wrapping_mul),
+            Step::Or { to, left, right } => self.of_two(to, left, right, |left, right| left | right),
+            Step::Compare { test, to, left, right } => {
+                self.of_two(to, left, right, |left, right| test.holds(left, right).into());
             }
-            Step::And { to, left, right } => self.set(to, self.number(left) & self.number(right)),
-            Step::Or { to, left, right } => self.set(to, self.number(left) | self.number(right)),
-            Step::Equal { to, left, right } => {
-                self.load(to, u64::from(self.number(left) == self.number(right)))
+            Step::CompareWith { test, to, left, value } => {
+                self.of_one(to, left, |left| test.holds(left, value.into()).into());
             }
             Step::Binary { op, to, left, right } => {
-                self.set(to, number::binary(op, self.number(left), self.number(right)));
+                self.of_two(to, left, right, |left, right| number::binary(op, left, right));
             }
-            Step::Unary { op, to, from } => self.set(to, number::unary(op, self.number(from))),
-            Step::AddWith { to, left, value } => self.with(to, left, |left| left.wrapping_add(value.into())),
-            Step::AndWith { to, left, value } => self.with(to, left, |left| left & i128::from(value)),
-            Step::EqualWith { to, left, value } => self.with(to, left, |left| (left == value.into()).into()),
             Step::BinaryWith { op, to, left, value } => {
-                self.with(to, left, |left| number::binary(op, left, value.into()));
+                self.of_one(to, left, |left| number::binary(op, left, value.into()));
             }
-            Step::StoreConstant { window, at, value } => self.store_constant(window, at, value),
-            Step::Cut { to, from, bits } => {
-                self.with(to, from, |from| from & i128::MAX >> (127u16.wrapping_sub(bits) & 127))
-            }
+            Step::Unary { op, to, from } => self.of_one(to, from, |from| number::unary(op, from)),
+            Step::StoreConstant { place, value } => place.store(&mut self.context.area, value),
+            Step::Lookahead { to, at, width } => return self.lookahead(pc, to, at, width),
             Step::CopyBytes { to, from, bytes } => self.copy_bytes(to, from, bytes),
-            Step::Emit { header } => self.emit(header),
+            Step::Count { counter, index } => self.count(counter, index),
             Step::RegisterRead { to, array, index } => self.register_read(to, array, index),
             Step::RegisterWrite { array, index, from } => self.register_write(array, index, from),
+            Step::Checksum { to, hash } => {
+                let value = self.hash(hash);
+                self.load(to, value);
+            }
+            Step::Select { select } => return self.select(pc, select),
+            Step::Apply { table } => return self.apply(table),
+            Step::Extract { header } if self.extract(header, 0) == Then::Stop => return NOWHERE,
+            Step::Verify { condition, error } if self.number(condition) == 0 => {
+                self.error = Some(self.number(error) as u32);
+                return NOWHERE;
+            }
+            Step::Rare { op } if self.rare(op) == Then::Stop => return NOWHERE,
             _ => {}
         }
+        pc
+    }
+
+    /// Behind an action the control goes on.
+    #[inline(always)]
+    fn end(&mut self) -> Pc {
+        let back = self.back;
+        (self.back, self.reason) = (NOWHERE, self.plain_reason);
+        back
     }
 
     #[inline(always)]
-    fn with(&mut self, to: Reg, from: Reg, apply: impl FnOnce(i128) -> i128) {
+    fn of_one(&mut self, to: Reg, from: Reg, apply: impl FnOnce(i128) -> i128) {
         self.set(to, apply(self.number(from)));
     }
 
     #[inline(always)]
-    fn store_constant(&mut self, window: Window, at: u32, value: u64) {
-        Place::of_window(window, at).store(&mut self.context.area, value);
+    fn of_two(&mut self, to: Reg, left: Reg, right: Reg, apply: impl FnOnce(i128, i128) -> i128) {
+        self.set(to, apply(self.number(left), self.number(right)));
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self, to: Reg, at: u16, get: impl FnOnce(&[u8], u16) -> u64) {
+        self.load(to, get(&self.context.area, at));
+    }
+
+    #[inline(always)]
+    fn put(&mut self, at: u16, from: Reg, put: impl FnOnce(&mut [u8], u16, u64)) {
+        let value = self.number(from) as u64;
+        put(&mut self.context.area, at, value);
+    }
+
+    #[inline(always)]
+    fn copy(
+        &mut self,
+        to: u16,
+        from: u16,
+        get: impl FnOnce(&[u8], u16) -> u64,
+        put: impl FnOnce(&mut [u8], u16, u64),
+    ) {
+        let value = get(&self.context.area, from);
+        put(&mut self.context.area, to, value);
+    }
+
+    #[inline(always)]
+    fn store_into(&mut self, place: Place, from: Reg) {
+        let value = self.number(from) as u64;
+        place.store(&mut self.context.area, value);
+    }
+
+    #[inline(always)]
+    fn store_behind(&mut self, pc: Pc, place: Place, from: Reg) -> Pc {
+        self.store_into(place, from);
+        pc + 1
+    }
+
+    #[inline(always)]
+    fn transfer(&mut self, pc: Pc, to: Reg, from: Place, into: Place) -> Pc {
+        let value = from.load(&self.context.area);
+        self.load(to, value);
+        into.store(&mut self.context.area, value);
+        pc + 1
+    }
+
+    #[inline(always)]
+    fn add_byte(&mut self, pc: Pc, to: Reg, at: u16, value: i64) -> Pc {
+        let sum = i128::from(bits::byte(&self.context.area, at)).wrapping_add(value.into());
+        self.set(to, sum);
+        bits::put_byte(&mut self.context.area, at, sum as u64);
+        pc + 2
+    }
+
+    #[inline(always)]
+    fn load_longs(&mut self, pc: Pc, first: (Reg, u16), second: (Reg, u16)) -> Pc {
+        self.fetch(first.0, first.1, bits::long);
+        self.fetch(second.0, second.1, bits::long);
+        pc + 1
+    }
+
+    #[inline(always)]
+    fn jump_when(&mut self, taken: bool, next: Pc, jump: Pc) -> Pc {
+        if taken {
+            self.jump(next, jump)
+        } else {
+            next
+        }
+    }
+
+    #[inline(always)]
+    fn jump_byte(&mut self, pc: Pc, when: bool, (to, piece): (Reg, Piece), jump: Pc) -> Pc {
+        let value = piece.load(&self.context.area);
+        self.load(to, value);
+        self.jump_when((value != 0) == when, pc + 1, jump)
+    }
+
+    /// Behind a comparison: on to `next`, or the jump that it decides.
+    #[inline(always)]
+    fn branch(&mut self, test: Test, to: Reg, holds: bool, next: Pc, jump: Pc) -> Pc {
+        self.load(to, holds.into());
+        self.jump_when(test.taken(holds), next, jump)
+    }
+
+    #[inline(always)]
+    fn store_arguments(&mut self, pc: Pc, to: Reg, first: u32, count: u16) -> Pc {
+        let (code, first) = (self.code, first as usize);
+        let mut last = 0;
+        for (argument, place) in code.runs.arguments.get(first..first + usize::from(count)).unwrap_or(&[]) {
+            last = self.argument(*argument);
+            place.store(&mut self.context.area, last);
+        }
+        self.load(to, last);
+        pc + 2 * Pc::from(count) - 1
+    }
+
+    #[inline(always)]
+    fn store_constants(&mut self, pc: Pc, first: u32, count: u16) -> Pc {
+        let (code, first) = (self.code, first as usize);
+        for (value, place) in code.runs.constants.get(first..first + usize::from(count)).unwrap_or(&[]) {
+            place.store(&mut self.context.area, *value);
+        }
+        pc + Pc::from(count) - 1
     }
 
     #[inline(always)]
@@ -250,11 +406,9 @@ impl<'a, S: Shell> Run<'a, S> {
         match op {
             Op::Exit => return Then::Stop,
             Op::Reject { .. }
-            | Op::Verify { .. }
             | Op::ExtractNext { .. }
             | Op::ExtractVarbit { .. }
             | Op::ExtractNextVarbit { .. }
-            | Op::Lookahead { .. }
             | Op::WideLookahead { .. }
             | Op::LoadLast { .. }
             | Op::Advance { .. } => return self.parser_op(op),

@@ -284,8 +284,11 @@ impl Switch {
             packet.most_bytes = most_bytes;
         }
         let sent = (!emission.drop).then(|| {
-            let mut bytes = packet.context.headers().to_vec();
-            bytes.extend_from_slice(packet.bytes.get(emission.replaced as usize..).unwrap_or_default());
+            let headers = packet.context.headers();
+            let rest = packet.bytes.get(emission.replaced as usize..).unwrap_or_default();
+            let mut bytes = Vec::with_capacity(headers.len() + rest.len());
+            bytes.extend_from_slice(headers);
+            bytes.extend_from_slice(rest);
             let most = [emission.truncate_bytes, packet.most_bytes].into_iter().flatten().min();
             bytes.truncate(most.map_or(usize::MAX, |most| most as usize));
             bytes
