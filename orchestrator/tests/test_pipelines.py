@@ -4,6 +4,7 @@
 import ipaddress
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.inspect import summary
 from qbed.plan.model import Pipeline, Plan
 from qbed.schemes.declaration import registry
-from qbed.schemes.programs import RUNNABLE, Port, port_settings, scheme_program, switch_settings
+from qbed.schemes.programs import scheme_program
+from qbed.schemes.told import RUNNABLE, Port, default_parking, port_settings, switch_settings
 from qbed.substrates.containers.folder import topology
 from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
@@ -99,17 +101,49 @@ def test_ports_have_their_own_parameters() -> None:
     assert shown["program"] == "ecn; mark_above(packets 20); mark_above(packets 7)"
 
 
+def test_qcn_and_abq_have_a_port_without_a_link() -> None:
+    plan = compiled({"switches.default.kind": "bmv2", "switches.default.scheme": "qcn"})
+    (parking,) = pipeline(plan, "s1").parking
+    assert (parking.port, parking.interface, parking.rate_bps) == (510, "parked510", None)
+    assert parking.qdisc == {"kind": "pfifo", "options": "e8030000"}
+    assert [(s.session, s.ports) for s in pipeline(plan, "s1").sessions] == [(1, [510])]
+    assert Plan.loads(plan.dumps()) == plan
+
+    own = {"switches.s2.parking": {"port": 7, "rate": "40 Gbit/s", "buffer": "100 packets"}}
+    plan = compiled({"switches.default.kind": "bmv2", "switches.default.scheme": "abq"} | own)
+    assert [pipeline(plan, name).parking[0].rate_bps for name in ("s1", "s2")] == [10 * 10**9, 40 * 10**9]
+    assert [pipeline(plan, name).parking[0].port for name in ("s1", "s2")] == [510, 7]
+    assert pipeline(plan, "s1").sessions == []
+    # a struct tc_tbf_qopt: Ethernet with 24 bytes more and 84 at least, bytes a second, and all three ports' 1000 held
+    spec = struct.pack("=BBHhHI", 0, 1, 24, 0, 84, 1_250_000_000) + bytes(12) + struct.pack("=III", 3000 * 1514, 0, 0)
+    burst = struct.pack("=HHI", 8, 6, 2 * (1514 + 24))
+    assert pipeline(plan, "s1").parking[0].qdisc == {
+        "kind": "tbf",
+        "options": (struct.pack("=HH", 40, 1) + spec + burst).hex(),
+    }
+    assert "0400" in pipeline(plan, "s2").parking[0].qdisc["options"]  # 5 GB/s is beyond 32 bits: TCA_TBF_RATE64
+    told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_parking"]
+    assert [(entry.key, entry.arguments) for entry in told] == [(None, {"port": 7, "limit": 1000})]
+    shown = next(row for row in summary(plan)["nodes"] if row["name"] == "s2")
+    assert shown["program"].endswith("port 7 without a link, at 40 Gbit/s")
+
+
 # Each row: what a lab says of its switches, and the message.
 REFUSED = [
-    ("default: {program: stamq}", "no scheme `stamq` has a program in P4; expected one of `codel`, `droptail`, `ecn`, `rpm`, `stamp`, or a path: `./mine.p4`"),
-    ("default: {kind: bmv2, scheme: qcn}", "the program of `qcn` needs a port by which packets come again, which labs have not yet"),
+    ("default: {program: stamq}", "no scheme `stamq` has a program in P4; expected one of `abq`, `codel`, `droptail`, `ecn`, `qcn`, `rpm`, `stamp`, or a path: `./mine.p4`"),
+    ("default: {kind: bmv2, scheme: qcn, parking: {port: 2}}", "switches.default.parking.port: the switch's 3 links have the ports 0 to 2: expected another than 2"),
+    ("default: {kind: bmv2, scheme: qcn, parking: {port: 511}}", "switches.default.parking.port: expected at most 510"),
+    ("s1>h1: {scheme: qcn, parking: {port: 9}}", "switches.s1>h1.parking: is of a switch as a whole: expected it under `s1`"),
+    ("default: {kind: bmv2, scheme: abq, above: codel}", "switches.default.above: `above`: in P4 it is `ecn` or `droptail`, got `codel`"),
+    ("default: {kind: bmv2, scheme: abq, threshold: 30 KB}", "`threshold`: in P4 a queue's length is a number of packets"),
+    ("default: {kind: bmv2, scheme: abq}\n  s1>h1: {hold_limit: 3 packets}", "in P4 a switch has the same limit of what is held for all its ports"),
+    ("default: {kind: bmv2, scheme: qcn, sample_least: 50 %}", "switches.default.sample_least: `sample_least`: it is more than `sample_most`"),
     ("default: {kind: bmw2}", "expected `linux` or `bmv2`, got `bmw2`"),
     ("default: {kind: bmv2, qdisc: fq_codel}", "a switch that runs a program has plain queues: expected `buffer`"),
     ("s1>h1: {program: stamp}", "lab.yml:6:20: switches.s1>h1.program: is of a switch as a whole: expected it under `s1`"),
     ("default: {kind: bmv2, scheme: ecn}\n  s1>h1: {scheme: codel}", "switches.s1>h1.scheme: the switch runs one program, that of `ecn`; its ports cannot have `codel`"),
     ("default: {program: ecn, threshold: 30 KB}", "switches.default.threshold: `threshold`: in P4 a queue's length is a number of packets: expected such as `20 packets`, got `30 KB`"),
-    ("default: {program: stamp, exponent: 2}", "switches.default.exponent: `exponent`: in P4 all bins are equal"),
-    ("default: {program: rpm, registers: 131072}", "switches.default.registers: `registers`: in P4 there are at most 65536, got `131072`"),
+    ("default: {program: rpm, registers: 131072}", "switches.default.registers: `registers`: in P4 there are at most 65536 (a flow's is found by CRC-16), got `131072`"),
     ("default: {program: rpm}\n  s1>h1: {registers: 1024}", "in P4 a switch has the same registers for all its ports"),
     ("default: {program: ./mine.p4}", "switches.default.program: there is no mine.json, the program's JSON: `p4c-bm2-ss -o mine.json"),
     ("default: {program: ../mine.p4}", "`../mine.p4` leads out of the folder"),
@@ -133,7 +167,12 @@ def test_routes_are_the_compilers() -> None:
 @pytest.mark.parametrize(
     ("overrides", "warning"),
     [
-        ({"switches.default.program": "stamp", "switches.default.kind": "linux"}, "the switch's kind is `linux`: not used"),
+        ({"switches.default.program": "stamp", "switches.default.kind": "linux"}, "switches.default.program: the switch runs no program in P4 (`kind: bmv2`): not used"),
+        ({"switches.default.parking": {"rate": "1 Gbit/s"}}, "switches.default.parking: the switch runs no program in P4"),
+        (
+            {"switches.default.kind": "bmv2", "switches.default.parking": {"rate": "1 Gbit/s"}},
+            "parking: the program of `ecn` has no use for a port without a link: not used",
+        ),
         ({"switches.default.program": "codel"}, "scheme: the switch runs the program `codel`: not used"),
         ({"switches.default.kind": "bmv2", "links.s1-s2.mtu": "9000 B"}, "have different MTUs, but a switch in P4 tells no sender"),
         (
@@ -298,7 +337,8 @@ def test_what_a_scheme_says_is_what_its_program_takes(name: str) -> None:
         (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
     }
     defaults = registry()[name].defaults()
-    told = [*switch_settings(name, [defaults]), *port_settings(name, Port(510, 10**12, 9014), defaults)]
+    parking = default_parking(name, [defaults], 10**12)
+    told = [*switch_settings(name, [defaults], parking), *port_settings(name, Port(510, 10**12, 9014), defaults)]
     own = {t for t in program.tables if not t.startswith("tbl_")} - {"ipv4_routes", "ipv6_routes", "next_hops", "bins"}
     assert {entry.table for entry in told} == own
     for entry in told:

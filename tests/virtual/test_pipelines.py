@@ -148,6 +148,8 @@ SCHEMES = [
     ("codel, target: 100 us, interval: 1 ms", "cubic, ecn: on", "marked"),
     ("codel, target: 100 us, interval: 1 ms", "cubic", "dropped"),
     ("rpm, target: 100 us, interval: 1 ms", "cubic, ecn: on", "reverse_marks"),
+    ("abq, threshold: 20 packets", "dctcp", "holds"),
+    ("abq, threshold: 20 packets", "dctcp", "entries_us"),
 ]
 
 
@@ -173,7 +175,9 @@ duration: 300 ms
         assert (row["status"], row["contradictions"]) == ("complete", [])
         (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
         assert queue["discipline"] == scheme.partition(",")[0]
-        found[kind] = (dict(queue["xstats"])[signal], queue["mean_packets"])
+        stats = dict(queue["xstats"])
+        found[kind] = (stats[signal], queue["mean_packets"])
+        assert stats.get("held_ipv4", 0) + stats.get("released", 0) == stats.get("holds", 0)
     (signals, length), (signals4, length4) = found["linux"], found["bmv2"]
     # TCP is chaotic: one acknowledgement more or less, and every window is another from there on.
     assert signals > 20 and 2 / 3 < signals4 / signals < 3 / 2, found
@@ -201,3 +205,66 @@ def test_a_program_of_ones_own_runs_and_one_that_cannot_is_refused_by_name(tmp_p
     shutil.rmtree(folder / "out")
     with pytest.raises(CellError, match=r"program mine: .*mark_to_keep"):
         VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
+
+
+CONGESTION_POINT = """
+name: congestion-point
+topology: {{dumbbell: {{left: 3, right: 1}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 10 us}}}}
+switches: {{default: {{kind: {kind}, scheme: qcn, buffer: 100 packets, {more}}}}}
+hosts: {{default: {{controller: {controller}}}}}
+addressing: {addressing}
+workload:
+  - flow: {{from: h1, to: h4, transport: rate, stop: {stop}}}
+  - flow: {{from: h2, to: h4, transport: rate, start: 2 ms, stop: {stop}}}
+  - flow: {{from: h3, to: h4, transport: rate, start: 4 ms, stop: 20 ms}}
+capture: [h4>*]
+duration: {duration}
+"""
+
+
+@pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
+@pytest.mark.parametrize("more", ["between_samples: on", "between_samples: off, capped: on, weight: 5, bits: 12"])
+def test_qcn_writes_the_same_bytes_as_the_kernels_switch(
+    run_cell: Callable[..., Observed], tmp_path: Path, more: str, addressing: str
+) -> None:
+    """Of every packet, where each is sampled and nothing is sent back at once: senders go by round-trip times."""
+    always = f"sample_least: 100 %, sample_most: 100 %, reflect: 0 %, equilibrium: 5 packets, {more}"
+    given = {"more": always, "controller": "timely", "addressing": addressing, "stop": "35 ms", "duration": "40 ms"}
+    linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **given)) for kind in ("linux", "bmv2"))
+    assert bmv2.flows() == linux.flows()
+    type_at = 14 + (20 if addressing == "ipv4" else 40) + 8 + 1  # the receiver's own feedback is left to chance
+    seen = [[one for one in read_pcap(cell.out / "h4-eth0.pcap") if one.data[type_at] != 3] for cell in (linux, bmv2)]
+    assert len(seen[0]) > 4500 and seen[1] == seen[0]
+    found = {}
+    for cell, kind in ((linux, "linux"), (bmv2, "bmv2")):
+        (tmp_path / kind).mkdir()
+        row, table = stored(cell, tmp_path / kind)
+        assert (row["status"], row["contradictions"]) == ("complete", [])
+        (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
+        found[kind] = {name: dict(queue["xstats"])[name] for name in ("sampled", "congested", "written", "largest")}
+    assert found["bmv2"] == found["linux"] and found["linux"]["written"] > 400, found
+
+
+def test_qcns_feedback_steers_the_queue_as_the_kernels(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+    """It comes by way of a port without a link, a queueing time later."""
+    found: dict[str, dict[str, float]] = {}
+    for kind in ("linux", "bmv2"):
+        given = {"more": "equilibrium: 25 packets", "controller": "reaction_point", "addressing": "ipv4"}
+        cell = run_cell(CONGESTION_POINT.format(kind=kind, stop="195 ms", duration="200 ms", **given))
+        (tmp_path / kind).mkdir()
+        row, table = stored(cell, tmp_path / kind)
+        assert (row["status"], row["contradictions"]) == ("complete", [])
+        (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
+        stats = dict(queue["xstats"])
+        found[kind] = {"queue": queue["mean_packets"], **{name: stats[name] for name in ("sampled", "reflected")}}
+        if kind == "bmv2":
+            counted = cell.counters().switches["s1"]
+            parking = counted.parking[510]
+            assert counted.counters["routed"] == {0: stats["reflected"]}
+            assert (parking.sent, parking.queue.drops) == (0, 0)
+            assert (
+                counted.totals["recirculated"] == parking.queue.packets == sum(counted.counters["reflected"].values())
+            )
+    for name, value in found["linux"].items():
+        assert value > 10 and 2 / 3 < found["bmv2"][name] / value < 3 / 2, (name, found)

@@ -102,6 +102,23 @@ class QueueSettings(Strict):
         return {name: value for name, value in own.items() if value is not None} | (self.model_extra or {})
 
 
+class ParkingSettings(Strict):
+    """A port without a link: what a switch's program in P4 sends there it takes out again, by recirculation."""
+
+    port: Annotated[int | None, Field(ge=0, le=510)] = None
+    """Its number, which no link has; 510 without it."""
+    rate: PositiveRate | None = None
+    """At which packets leave it, each with the 24 bytes that Ethernet adds and 84 at least; without it, `abq` takes
+    that of the switch's fastest link, and for others packets leave at once.
+    """
+    buffer: Amount | None = None
+    """Its longest queue; without it, as long as all that `abq` may hold, and 1000 packets for others."""
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the file gives."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+
+
 class SwitchSettings(QueueSettings):
     """Settings of a switch, or of one of its ports: the queue towards the port's peer."""
 
@@ -113,6 +130,8 @@ class SwitchSettings(QueueSettings):
     """Of a switch as a whole: a scheme whose program in P4 it runs (`stamp`), or a path beside the lab file
     (`./mine.p4`: what p4c makes of it, `mine.json` and `mine.p4info.txtpb`, stands beside it).
     """
+    parking: ParkingSettings | None = None
+    """Of a switch as a whole that runs a program in P4: its port without a link. `qcn` and `abq` have one anyway."""
 
 
 def _queue(value: object) -> object:

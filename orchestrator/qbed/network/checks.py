@@ -83,7 +83,7 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
 def _check_programs(resolved: ResolvedLab) -> None:
     """What switches in P4 are told, and what they cannot do."""
     lab, problems, programs = resolved.lab, resolved.problems, resolved.programs
-    _ = resolved.told
+    _ = resolved.parking, resolved.told
     if lab.routing == "frr":
         text = (
             f"a switch in P4 has the routes that the compiler finds: expected `static`, since `{next(iter(programs))}`"

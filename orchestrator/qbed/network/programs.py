@@ -9,8 +9,10 @@ from qbed.lab.settings import SwitchSettings
 from qbed.language.problems import Problems
 from qbed.language.reach import ReachError, beneath
 from qbed.language.source import FieldPath
+from qbed.language.units import Amount
 from qbed.network.queues import Origin
-from qbed.schemes.programs import RUNNABLE, Program, ProgramError, Table, load, scheme_program, with_programs
+from qbed.schemes.programs import Program, ProgramError, Table, load, scheme_program, with_programs
+from qbed.schemes.told import PARKING_PORT, RUNNABLE, Parking
 
 _PLAIN = "droptail"
 FORWARDING = {
@@ -21,10 +23,14 @@ FORWARDING = {
 """The tables by which a plan says where packets go (docs/p4.md)."""
 
 
+WHOLE = ("kind", "program", "parking")
+"""What is said of a switch as a whole."""
+
+
 def check_port(settings: SwitchSettings, path: FieldPath, problems: Problems) -> None:
     """A port has no program of its own."""
     switch = str(path[-1]).partition(">")[0]
-    for name in ("kind", "program"):
+    for name in WHOLE:
         if getattr(settings, name) is not None:
             problems.error((*path, name), f"is of a switch as a whole: expected it under `{switch}`")
 
@@ -41,8 +47,8 @@ class Programs:
         """The program of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
         kind, path = settings.get("kind", ("bmv2" if "program" in settings else "linux", ()))
         if kind == "linux":
-            if "program" in settings:
-                self.problems.warn(settings["program"][1], "the switch's kind is `linux`: not used")
+            for name in (name for name in WHOLE[1:] if name in settings):
+                self.problems.warn(settings[name][1], "the switch runs no program in P4 (`kind: bmv2`): not used")
             return None
         if "program" in settings:
             name, path = settings["program"]
@@ -74,9 +80,6 @@ class Programs:
         if name in known:
             return scheme_program(name)
         listed = ", ".join(f"`{scheme}`" for scheme in known)
-        if name in with_programs():
-            raise ProgramError(f"the program of `{name}` needs a port by which packets come again, which labs have not"
-                               f" yet; expected one of {listed}")  # fmt: skip
         raise ProgramError(f"no scheme `{name}` has a program in P4; expected one of {listed}, or a path: `./mine.p4`")
 
 
@@ -94,16 +97,38 @@ def check_forwarding(program: Program) -> None:
             raise ProgramError(f"the program's table `{name}` is not docs/p4.md's: expected {shown}")
 
 
-def below(program: Program, given: Origin, problems: Problems) -> Origin:
-    """The settings of a queue below a program, of what the file gives: the scheme is the program's."""
+def below(program: Program, given: Origin, named: bool, problems: Problems) -> Origin:
+    """The settings of a queue below a program, of what the file gives: the scheme is the program's. `named`: the file
+    says which program.
+    """
     scheme = program.scheme or _PLAIN
     if "qdisc" in given:
         problems.error(given["qdisc"][1], "a switch that runs a program has plain queues: expected `buffer`")
     if "scheme" in given and given["scheme"][0] != scheme:
         name, path = given["scheme"]
-        if "program" in given:
+        if named:
             problems.warn(path, f"the switch runs the program `{program.name}`: not used")
         else:
             problems.error(path, f"the switch runs one program, that of `{scheme}`; its ports cannot have `{name}`")
-    kept = {name: value for name, value in given.items() if name not in ("kind", "program", "qdisc")}
-    return kept | {"scheme": (scheme, ())}
+    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, ())}
+
+
+def parking_of(
+    given: Origin, default: Parking | None, links: int, program: Program, problems: Problems
+) -> Parking | None:
+    """A switch's port without a link: what the file says, beyond what its program needs."""
+    setting = given.get("parking")
+    if setting is not None and default is None:
+        if program.scheme is not None:
+            text = f"the program of `{program.scheme}` has no use for a port without a link: not used"
+            problems.warn(setting[1], text)
+            return None
+        default = Parking(PARKING_PORT, None, Amount(1000, "packets"))
+    if default is None:
+        return None
+    settings = setting[0].given() if setting is not None else {}
+    port = settings.get("port", default.port)
+    if port < links:
+        text = f"the switch's {links} links have the ports 0 to {links - 1}: expected another than {port}"
+        problems.error((*setting[1], "port") if setting is not None else ("topology",), text)
+    return Parking(port, settings.get("rate", default.rate_bps), settings.get("buffer", default.buffer))

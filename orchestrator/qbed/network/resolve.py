@@ -15,10 +15,19 @@ from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.links import LinkEnd, LinkState, Side
-from qbed.network.programs import Programs, below, check_port
+from qbed.network.programs import WHOLE, Programs, below, check_port, parking_of
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
-from qbed.schemes.programs import Entry, Port, Program, SettingError, port_settings, switch_settings
+from qbed.schemes.programs import Program
+from qbed.schemes.told import (
+    Entry,
+    Parking,
+    Port,
+    SettingError,
+    default_parking,
+    port_settings,
+    switch_settings,
+)
 
 _HOST_QUEUE: Origin = {"scheme": ("droptail", ("hosts",)), "buffer": (Amount(1000, "packets"), ("hosts",))}
 
@@ -114,28 +123,44 @@ class ResolvedLab:
         """The queue of every link end at a switch; at one that runs a program, whose parameters the queue has."""
         switches, ports = self._switch_settings
 
+        of_ports = {name: {k: v for k, v in given.items() if k not in WHOLE} for name, given in switches.items()}
+
         def settings(end: LinkEnd, node: str) -> Origin:
-            given = merge(switches[node], ports.get(end, {}))
+            given = merge(of_ports[node], ports.get(end, {}))
             program = self.programs.get(node)
-            return given if program is None else below(program, given, self.problems)
+            return given if program is None else below(program, given, "program" in switches[node], self.problems)
 
         return self._queues("switch", settings)
 
+    def program_ports(self, name: str) -> list[LinkEnd]:
+        """The link ends of a switch that runs a program, by port number: in the network's order."""
+        return [(i, "b" if side else "a") for i, side in self.routing.outs[self.index[name]]]
+
+    @cached_property
+    def parking(self) -> dict[str, Parking]:
+        """The port without a link of every switch that runs a program and has one."""
+        found = {}
+        for name, program in self.programs.items():
+            ends = self.program_ports(name)
+            values = [self.switch_queues[end].values for end in ends if end in self.switch_queues]
+            fastest = max((getattr(self.links[i], side).rate_bps for i, side in ends), default=1)
+            default = default_parking(program.scheme or "", values, fastest)
+            parking = parking_of(self._switch_settings[0][name], default, len(ends), program, self.problems)
+            if parking is not None:
+                found[name] = parking
+        return found
+
     @cached_property
     def told(self) -> dict[str, list[Entry]]:
-        """What the program of every switch that runs one is told of the scheme's parameters. Its ports have the numbers
-        of the switch's links, in the network's order.
-        """
+        """What the program of every switch that runs one is told of the scheme's parameters."""
         found: dict[str, list[Entry]] = {}
         for name, program in self.programs.items():
-            outs = self.routing.outs[self.index[name]]
-            ends: list[LinkEnd] = [(i, "b" if side else "a") for i, side in outs]
-            ports = [end for end in ends if end in self.switch_queues]
+            ports = [end for end in self.program_ports(name) if end in self.switch_queues]
             values = [self.switch_queues[end].values for end in ports]
             entries = found[name] = []
             scheme = program.scheme or ""
             try:
-                entries.extend(switch_settings(scheme, values))
+                entries.extend(switch_settings(scheme, values, self.parking.get(name)))
                 for number, end in enumerate(ports):
                     link = self.links[end[0]]
                     port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)

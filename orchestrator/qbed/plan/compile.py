@@ -24,6 +24,7 @@ from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch
 from qbed.plan.workloads import compile_workloads
 from qbed.schemes.declaration import registry
 from qbed.schemes.programs import Program
+from qbed.schemes.told import Parking
 
 _SIDES: tuple[Side, Side] = ("a", "b")
 _RATE_MODULE = "qrate"
@@ -245,6 +246,7 @@ class _Compiler:
     def pipeline(self, node: int, program: Program) -> p.Pipeline:
         """What a switch in P4 runs, and where it sends: to its own hosts, and to every other edge switch's."""
         routing, forwarding = self.routing, pipelines.Forwarding(self.routing.levels[node])
+        parking = self.resolved.parking.get(self.names[node])
         hops = {
             out: pipelines.Hop(port, *(_mac(2 * out[0] + side) for side in (out[1], 1 - out[1])))
             for port, out in enumerate(routing.outs[node])
@@ -262,7 +264,18 @@ class _Compiler:
             program=program.name,
             ports=[self.interfaces[out] for out in hops],
             entries=[*forwarding.entries(), *map(pipelines.entry, self.resolved.told[self.names[node]])],
+            parking=[self.parking(node, parking)] if parking else [],
+            sessions=pipelines.sessions(program, parking),
         )
+
+    def parking(self, node: int, parking: Parking) -> p.Parking:
+        """A port without a link, and the queue there."""
+        frame = max((self.resolved.links[out[0]].mtu for out in self.routing.outs[node]), default=1500) + ETHERNET_BYTES
+        qdisc = _qdisc(QueueSpec("droptail", {"buffer": parking.buffer}))
+        if parking.rate_bps:
+            qdisc = pipelines.shaper(parking.rate_bps, parking.buffer.in_bytes(frame), frame)
+        name = f"parked{parking.port}"
+        return p.Parking(port=parking.port, interface=name, rate_bps=parking.rate_bps, qdisc=qdisc)
 
     def router(self, node: int) -> p.Node:
         """A switch whose routes FRR finds."""

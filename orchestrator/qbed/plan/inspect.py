@@ -7,7 +7,7 @@ from rich.table import Table
 
 from qbed.language.units import format_duration, format_rate, format_size
 from qbed.network.programs import FORWARDING
-from qbed.plan.model import Arrivals, Controller, Flows, Link, Node, Plan, Queue
+from qbed.plan.model import Arrivals, Controller, Flows, Link, Node, Parking, Plan, Queue
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 Row = dict[str, Any]
@@ -73,7 +73,12 @@ def _program(node: Node) -> str:
         return ""
     told = [entry for entry in node.pipeline.entries if entry.table not in FORWARDING]
     shown = [f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in told]
-    return "; ".join([node.pipeline.program, *dict.fromkeys(shown)])
+    return "; ".join([node.pipeline.program, *dict.fromkeys(shown), *map(_parking, node.pipeline.parking)])
+
+
+def _parking(parking: Parking) -> str:
+    rate = "at once" if parking.rate_bps is None else f"at {format_rate(parking.rate_bps)}"
+    return f"port {parking.port} without a link, {rate}"
 
 
 def _controller(controller: Controller | None) -> str:

@@ -73,17 +73,38 @@ class Controller(Part):
 
 class Entry(Part):
     """What a table of a program is told, by names: an entry, or without a key its default action. Values are numbers,
-    or text: an address with the length of its prefix, an Ethernet address.
+    or text: an address, an Ethernet address, `0x...`; in a key with the length of a prefix (`10.0.0.0/8`), a mask
+    (`0x10&&&0xf0`), or from one to another (`5..9`).
     """
 
     table: str
     key: dict[str, int | str] | None = None
     action: str
     arguments: dict[str, int | str]
+    priority: int = 0
 
     @model_serializer(mode="wrap")
-    def _without_no_key(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
+    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value not in (None, 0)}
+
+
+class Parking(Part):
+    """A port without a link, from which packets come again by recirculation: what stands in for one in the switch's
+    namespace. `rate_bps` says for people what its queue does; without it, packets leave at once.
+    """
+
+    port: int
+    interface: str
+    rate_bps: int | None = None
+    qdisc: dict[str, Any]
+
+
+class Session(Part):
+    """Where the clones of a session go; 0 bytes: whole."""
+
+    session: int
+    ports: list[int]
+    truncate_bytes: int = 0
 
 
 class Pipeline(Part):
@@ -92,6 +113,13 @@ class Pipeline(Part):
     program: str
     ports: list[str]
     entries: list[Entry]
+    parking: list[Parking] = []
+    sessions: list[Session] = []
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        required = {name for name, field in Pipeline.model_fields.items() if field.is_required()}
+        return {name: value for name, value in handler(self).items() if value or name in required}
 
 
 class P4Program(Part):

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What switches in P4 run and are told: the tables of docs/p4.md's forwarding, filled from the compiler's routes."""
 
+import struct
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qbed.network.addresses import Family
 from qbed.network.programs import FORWARDING
 from qbed.plan import model as p
-from qbed.schemes.programs import Entry, Program
+from qbed.schemes.programs import Program
+from qbed.schemes.told import Entry, Parking, clone_sessions
 
 MODULE = "qp4"
 _LAYER_SHIFT = 16
+_OVERHEAD_BYTES, _LEAST_BYTES = 24, 84  # of a frame on Ethernet: preamble, checksum, gap; and all of it
+_ETHERNET = 1  # TC_LINKLAYER_ETHERNET
+_TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 
 
 class Hop(NamedTuple):
@@ -64,4 +69,28 @@ def programs(found: Mapping[str, Program]) -> list[p.P4Program]:
 def entry(entry: Entry) -> p.Entry:
     """As the plan has it."""
     key = None if entry.key is None else dict(entry.key)
-    return p.Entry(table=entry.table, key=key, action=entry.action, arguments=dict(entry.arguments))
+    arguments = dict(entry.arguments)
+    return p.Entry(table=entry.table, key=key, action=entry.action, arguments=arguments, priority=entry.priority)
+
+
+def sessions(program: Program, parking: Parking | None) -> list[p.Session]:
+    """The clone sessions that a scheme's program needs."""
+    found = clone_sessions(program.scheme or "", parking)
+    return [p.Session(session=number, ports=ports) for number, ports in found.items()]
+
+
+def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> dict[str, Any]:
+    """A queue that lets packets go at a rate (Linux's tbf), each as long as on Ethernet: the link's own rate does not
+    hold for what the program takes back.
+    """
+    most = (1 << 32) - 1
+    rate = -(-rate_bps // 8)
+    spec = struct.pack("=BBHhHI", 0, _ETHERNET, _OVERHEAD_BYTES, 0, _LEAST_BYTES, min(rate, most))
+    options = _attribute(_TBF_PARMS, spec + bytes(len(spec)) + struct.pack("=III", min(buffer_bytes, most), 0, 0))
+    options += _attribute(_TBF_RATE64, struct.pack("=Q", rate)) if rate > most else b""
+    options += _attribute(_TBF_BURST, struct.pack("=I", 2 * (frame_bytes + _OVERHEAD_BYTES)))
+    return {"kind": "tbf", "options": options.hex()}
+
+
+def _attribute(number: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), number) + value + bytes(-len(value) % 4)

@@ -279,6 +279,8 @@ class Books:
                     if end.node == node:
                         received, sent = received + here.rx_packets, sent + here.sent
                         left += self.summaries[end.queue].sent_packets
+            sent += sum(port.sent for port in counted.parking.values())
+            left += sum(port.queue.packets for port in counted.parking.values())
             shell, totals = Counter(counted.shell), Counter(counted.totals)
             for what, seen, told in (
                 ("frames received", received, shell["received"]),

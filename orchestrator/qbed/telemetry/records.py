@@ -70,6 +70,13 @@ SHELL_DROPS = frozenset({"no_program", "no_port", "too_many_rounds", "foreign", 
 """Of `struct qp4_counters`: packets that went nowhere (`refused` by a queue are that queue's drops)."""
 
 
+class ParkingCounters(_Record):
+    """A port of a switch in P4 that has no link: frames that left it all the same, and its queue."""
+
+    sent: int
+    queue: QueueCounters
+
+
 class SwitchCounters(_Record):
     """A switch in P4: packets by what the kernel's module did with them, and by what its program did; drops by reason;
     the program's own counters and registers, by index. An absent number is 0.
@@ -80,6 +87,7 @@ class SwitchCounters(_Record):
     drops: dict[str, int]
     counters: dict[str, dict[int, int]]
     registers: dict[str, dict[int, int]]
+    parking: dict[int, ParkingCounters] = Field(default_factory=dict)
 
 
 class Counters(_Record):

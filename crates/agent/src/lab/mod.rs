@@ -7,6 +7,7 @@ mod far;
 pub mod linkstate;
 pub mod names;
 pub mod namespaces;
+mod parking;
 pub mod view;
 
 use crate::failure::{Failure, Of, Result};
@@ -40,6 +41,7 @@ impl Lab {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
         let namespaces = Namespaces::create(plan, scope)?;
         create_links(plan, scope, &namespaces)?;
+        parking::create(plan, scope, &namespaces)?;
         let programs = Programs::compile(plan, scope)?;
         let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
         let site = Site { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
@@ -119,6 +121,7 @@ impl Site<'_> {
         let mut batch = Batch::default();
         let queues = &self.queues[node];
         self.request_queues(&mut batch, queues, interfaces);
+        parking::bring_up(&mut batch, &self.plan.nodes[node], interfaces);
         configure(&mut batch, &self.plan.nodes[node], &self.ends[node], interfaces)?;
         netlink.run(batch)?;
         write_interface_sysctls(&self.plan.nodes[node])?;
@@ -148,7 +151,7 @@ impl Site<'_> {
 
     fn request_queues(&self, batch: &mut Batch, queues: &[usize], interfaces: &Interfaces) {
         for queue in queues.iter().map(|queue| &self.plan.queues[*queue]) {
-            qdisc::request(batch, queue, interfaces[&queue.interface]);
+            qdisc::request(batch, &queue.name, &queue.qdisc, interfaces[&queue.interface]);
         }
     }
 }

@@ -20,11 +20,10 @@ const CLASS: u32 = 0x1_0001;
 const CHILD_HANDLE: u32 = 0x2_0000;
 
 /// Asks for a queue's qdisc, and the one inside it, where the plan gives their options as bytes.
-pub fn request(batch: &mut Batch, queue: &Queue, ifindex: u32) {
-    let Qdisc::Raw { kind, options, child } = &queue.qdisc else {
+pub fn request(batch: &mut Batch, name: &str, qdisc: &Qdisc, ifindex: u32) {
+    let Qdisc::Raw { kind, options, child } = qdisc else {
         return;
     };
-    let name = &queue.name;
     create(batch, [ifindex, HANDLE, ROOT], kind, options, format!("queue {name} (qdisc {kind})"));
     if let Some(child) = child {
         let object = format!("queue {name} (qdisc {} in {kind})", child.kind);

@@ -33,7 +33,23 @@ struct Counters {
     nodes: Vec<Mib>,
     /// Of switches in P4, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    switches: BTreeMap<String, Counted>,
+    switches: BTreeMap<String, SwitchCounters>,
+}
+
+#[derive(Serialize)]
+struct SwitchCounters {
+    #[serde(flatten)]
+    program: Counted,
+    /// By port.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    parking: BTreeMap<usize, ParkingCounters>,
+}
+
+/// A port without a link: what it has put on its wire all the same, and its queue.
+#[derive(Serialize)]
+struct ParkingCounters {
+    sent: u64,
+    queue: QueueCounters,
 }
 
 #[derive(Serialize)]
@@ -86,8 +102,15 @@ pub fn write(world: &World<'_>) -> Result<()> {
     for (index, node) in world.plan.nodes.iter().enumerate().filter(|(index, _)| world.scope.has(*index)) {
         if let Some(pipeline) = &node.pipeline {
             world.lab.namespaces.enter(index)?;
-            let counted = world.lab.programs.counted(pipeline).of(|| format!("node {}", node.name))?;
-            counters.switches.insert(node.name.clone(), counted);
+            let program = world.lab.programs.counted(pipeline).of(|| format!("node {}", node.name))?;
+            let parking = pipeline.parking.iter().filter_map(|parking| {
+                let ifindex = world.lab.interfaces[index].get(&parking.interface)?;
+                let sent = nodes[index].ends.remove(ifindex)?.sent;
+                let queue = nodes[index].queues.remove(ifindex)?;
+                Some((parking.port, ParkingCounters { sent, queue }))
+            });
+            let parking = parking.collect();
+            counters.switches.insert(node.name.clone(), SwitchCounters { program, parking });
         }
     }
     let mut file = files::create("counters.json")?;

@@ -50,12 +50,15 @@ impl Programs {
         device.ask(Command::Load, 0, image).of(here)?;
         for entry in &pipeline.entries {
             let asked = request::request(program, entry).of(here)?;
-            match ask(&mut device, &asked).of(here)? {
-                Answer::Done => {}
-                answer => return Err(Failure::new(format!("{}: {}: {answer:?}", here(), entry.table))),
-            }
+            tell(&mut device, &asked).of(|| format!("{}: {}", here(), entry.table))?;
         }
-        for (port, interface) in (0..).zip(&pipeline.ports) {
+        for session in &pipeline.sessions {
+            let asked = request::session(session);
+            tell(&mut device, &asked).of(|| format!("{}: clone session {}", here(), session.session))?;
+        }
+        let ports = (0..).zip(&pipeline.ports);
+        let parking = pipeline.parking.iter().map(|parking| (parking.port as u32, &parking.interface));
+        for (port, interface) in ports.chain(parking) {
             device
                 .ask(Command::Attach, port, interface.as_bytes())
                 .of(|| format!("port {port}, {interface}"))?;
@@ -121,6 +124,13 @@ pub struct Counted {
 
 fn as_map<S: serde::Serializer>(pairs: &[(String, u64)], to: S) -> std::result::Result<S::Ok, S::Error> {
     to.collect_map(pairs.iter().map(|(name, count)| (name, count)))
+}
+
+fn tell(device: &mut Device, request: &Request) -> std::result::Result<(), String> {
+    match ask(device, request)? {
+        Answer::Done => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    }
 }
 
 fn ask(device: &mut Device, request: &Request) -> std::result::Result<Answer, String> {

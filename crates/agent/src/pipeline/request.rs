@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the plan tells a table by names, as the engine is asked: by numbers and bytes.
 
-use crate::plan::pipeline::{Entry, Value, Values};
+use crate::plan::pipeline::{Entry, Session, Value, Values};
 use crate::plan::text::Mac;
-use qbed_p4engine::control::{self, Request, Target};
+use qbed_p4engine::control::{self, CloneSession, Replica, Request, Target};
 use qbed_p4engine::program::{ActionCall, Key, Match, MatchKind, Program, Table};
 use std::net::IpAddr;
 
@@ -20,6 +20,12 @@ pub fn request(program: &Program, entry: &Entry) -> Made<Request> {
     };
     let matches = matches(program, declared, values)?;
     Ok(Request::Insert { table, entry: control::Entry { matches, priority: 0, target, idle_us: 0 } })
+}
+
+pub fn session(session: &Session) -> Request {
+    let replicas = session.ports.iter().map(|port| Replica { port: *port, instance: 0 }).collect();
+    let clone = CloneSession { replicas, truncate_bytes: session.truncate_bytes };
+    Request::SetCloneSession { session: session.session, clone: Some(clone) }
 }
 
 fn call(program: &Program, table: &Table, entry: &Entry) -> Made<ActionCall> {

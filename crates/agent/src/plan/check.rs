@@ -2,8 +2,9 @@
 //! What a plan promises beyond its types. Every refusal names the object.
 
 use crate::failure::{Failure, Result};
+use crate::plan::pipeline::Pipeline;
 use crate::plan::workload::{Family, Interarrival, Pairs, Pattern, Size, Workload};
-use crate::plan::{Node, NodeKind, Plan, Sysctls};
+use crate::plan::{Node, NodeKind, Plan, Qdisc, Sysctls};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// IFNAMSIZ less the terminating zero.
@@ -27,6 +28,10 @@ fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<()> {
 
 fn is_file_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
+}
+
+fn is_interface(name: &str) -> bool {
+    is_file_name(name) && name.len() <= INTERFACE_NAME_MAX
 }
 
 pub fn check(plan: &Plan) -> Result<()> {
@@ -97,9 +102,7 @@ fn check_links(plan: &Plan) -> Result<Interfaces<'_>> {
         for end in link.ends() {
             let here = || format!("link {}: interface {} of node {}", link.name, end.interface, end.node);
             require(end.node < plan.nodes.len(), || format!("{}: no such node", here()))?;
-            require(is_file_name(&end.interface) && end.interface.len() <= INTERFACE_NAME_MAX, || {
-                format!("{}: not a name for an interface", here())
-            })?;
+            require(is_interface(&end.interface), || format!("{}: not a name for an interface", here()))?;
             require(end.interface != "lo" && interfaces.insert((end.node, end.interface.as_str())), || {
                 format!("{}: the name is taken", here())
             })?;
@@ -188,6 +191,28 @@ fn check_pipelines(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
                 format!("node {}: no interface {port} for a port", node.name)
             })?;
         }
+        check_parking(index, node, pipeline, interfaces)?;
+    }
+    Ok(())
+}
+
+fn check_parking(index: usize, node: &Node, pipeline: &Pipeline, interfaces: &Interfaces<'_>) -> Result<()> {
+    let mut taken = BTreeSet::new();
+    for parking in &pipeline.parking {
+        let here = || format!("node {}: the port {} without a link", node.name, parking.port);
+        let (number, far) = (parking.port, parking.far());
+        let free = number >= pipeline.ports.len() && number < PORTS_MAX && taken.insert(far.clone());
+        require(free, || format!("{}: the number is taken or too large", here()))?;
+        for name in [&parking.interface, &far] {
+            require(is_interface(name), || format!("{}: {name:?} is not a name for an interface", here()))?;
+            let unknown = !interfaces.contains(&(index, name.as_str()));
+            require(unknown && (*name == far || taken.insert(name.clone())), || {
+                format!("{}: the name {name} is taken", here())
+            })?;
+        }
+        require(matches!(parking.qdisc, Qdisc::Raw { .. }), || {
+            format!("{}: its queue is in tc's words", here())
+        })?;
     }
     Ok(())
 }

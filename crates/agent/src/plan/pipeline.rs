@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a switch in P4 runs and is told.
 
+use crate::plan::Qdisc;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -21,6 +22,40 @@ pub struct Pipeline {
     pub ports: Vec<String>,
     /// In the order in which the tables are told.
     pub entries: Vec<Entry>,
+    #[serde(default)]
+    pub parking: Vec<Parking>,
+    #[serde(default)]
+    pub sessions: Vec<Session>,
+}
+
+/// A port without a link: what the program sends there it takes out again, by recirculation.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parking {
+    pub port: usize,
+    pub interface: String,
+    /// For people: the queue has it. None: at once.
+    #[serde(default, rename = "rate_bps")]
+    pub _rate_bps: Option<u64>,
+    pub qdisc: Qdisc,
+}
+
+impl Parking {
+    /// The other end of what is a link to the kernel: never up, so that it loses, and counts, what is put on the wire.
+    pub fn far(&self) -> String {
+        format!("far{}", self.port)
+    }
+}
+
+/// Where the clones of a session go.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Session {
+    pub session: u16,
+    pub ports: Vec<u16>,
+    /// 0: whole.
+    #[serde(default)]
+    pub truncate_bytes: u32,
 }
 
 /// An entry of a table, or without a key its default action.
