@@ -8,6 +8,7 @@
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make bench  measures (bench/), writes JSON to bench/results/
 # make p4     compiles the P4 programs of schemes and labs where p4c is installed (docs/p4.md)
+# make p4-campaigns  runs the profile `switch` of every campaign that has one: the kernel's switches against those in P4
 # make setup  only the set-up: leaves .venv/bin/qbed
 # make wheel  writes dist/qbed-*.whl, which any x86-64 Linux can install with pip; make wheel-test tries it in bare roots of Debian
 # make machine         prepares this machine for containers too, by the playbook (Docker, Containerlab, sysctls)
@@ -16,7 +17,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench fuzz generate p4 clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo test test-kernels check lint unit e2e e2e-containers headers bench fuzz generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
     wheel wheel-test
 
 setup:
@@ -96,6 +97,13 @@ generate: setup
 
 p4:
 	@tools/p4
+
+p4-campaigns: setup
+	@failed=0; \
+	for file in $$(grep -l '^  switch:' labs/*/*.yml); do \
+	    $(QBED) run $$file --profile switch || failed=1; \
+	done; \
+	exit $$failed
 
 machine:
 	tools/ansible ansible-playbook -i localhost, -c local playbooks/prepare.yml -e toolchain_folder=$(CURDIR) $(if $(VARS),-e '$(VARS)')

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from received import LAB, qbed
 
-from qbed.campaign.file import Claim
+from qbed.campaign.file import Campaign, Claim
 from qbed.claims import sql
 from qbed.claims.judge import Verdict, connect, judge_all
 from qbed.json_files import sealed, unsealed
@@ -54,7 +54,7 @@ def judge(folder: Path, *queries: str) -> list[Verdict]:
     claims = [Claim(name=f"claim-{number}", paper="-", sql=query) for number, query in enumerate(queries)]
     connection = connect(folder / "run")
     try:
-        return judge_all(connection, claims, None)
+        return judge_all(connection, Campaign(question="?", claims=claims), None)
     finally:
         connection.close()
 

@@ -313,13 +313,13 @@ ODD_SQL = (
 @pytest.mark.parametrize("chunk", range(4))
 def test_odd_sql_in_a_received_run_folder(run: Path, chunk: int) -> None:
     """In claims it is judged, in views and figures it is run by `report`."""
-    from qbed.campaign.file import Claim
+    from qbed.campaign.file import Campaign, Claim
     from qbed.claims.judge import connect, judge_all
 
     texts = ODD_SQL[chunk::4]
     connection = connect(run)
     claims = [Claim(name=f"c{number}", paper="", sql=sql) for number, sql in enumerate(texts)]
-    verdicts = judge_all(connection, claims, None)
+    verdicts = judge_all(connection, Campaign(question="?", claims=claims), None)
     json.loads(json.dumps([verdict.model_dump() for verdict in verdicts], allow_nan=False))
     identity = read_identity(run)
     identity["figures"] = [

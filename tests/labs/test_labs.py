@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,13 +22,17 @@ def test_there_are_labs() -> None:
     assert "incast/sizes.yml" in CAMPAIGNS
 
 
+def run(campaign: str, profile: str, out: Path) -> None:
+    qbed = str(Path(sys.executable).parent / "qbed")
+    command = [qbed, "run", f"labs/{campaign}", "--profile", profile, "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_the_quick_profile_of(campaign: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    qbed = str(Path(sys.executable).parent / "qbed")
-    command = [qbed, "run", f"labs/{campaign}", "--profile", "quick", "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run(campaign, "quick", out)
     cells = duckdb.sql(f"SELECT status, contradictions FROM '{out}/cells.parquet'").fetchall()
     assert cells
     assert all(status == "complete" and contradictions == [] for status, contradictions in cells), cells
@@ -37,3 +42,13 @@ def test_the_quick_profile_of(campaign: str, tmp_path: Path) -> None:
     assert offered == accounted > 0
     assert (out / "report.html").stat().st_size > 10_000
     assert list((out / "figures").glob("*.png"))
+
+
+def test_a_profile_compares_the_kernels_switches_with_those_in_p4(tmp_path: Path) -> None:
+    """One lab; `make p4-campaigns` runs the profile of all."""
+    out = tmp_path / "run"
+    run("dumbbell/campaign.yml", "switch", out)
+    verdicts = json.loads((out / "claims.json").read_text())
+    assert len(verdicts) == 4 and all(len(both) == 2 for one in verdicts for both in one["measured"].values())
+    drawn = {path.stem for path in (out / "figures").glob("*.png")}
+    assert {"queue-linux", "queue-bmv2", "marks-linux", "marks-bmv2"} <= drawn

@@ -83,12 +83,18 @@ def alternatives(entry: FieldAxis | list[Alternative] | list[Value]) -> list[Alt
     return [one for one in entry if isinstance(one, Alternative)] if isinstance(entry, list) else []
 
 
-def check_axes(axes: Mapping[str, AxisEntry], everywhere: Everywhere, source: Source) -> list[str]:
-    """What is no field, and what undoes an axis."""
+def check_axes(
+    axes: Mapping[str, AxisEntry],
+    everywhere: Everywhere,
+    source: Source,
+    places: Mapping[str, FieldPath] | None = None,
+) -> list[str]:
+    """What is no field, and what undoes an axis. `places`: of axes that are not among the campaign's."""
     varying = {name: entry for name, entry in axes.items() if name != "seed"}
+    at = {name: ("axes", name) for name in varying} | dict(places or {})
     given = [
         *(((*place, text), text) for place, settings in everywhere.items() for text in settings),
-        *((place, text) for name, entry in varying.items() for place, text, _ in _settings(name, entry)),
+        *((place, text) for name, entry in varying.items() for place, text, _ in _settings(at[name], name, entry)),
     ]
     wrong: list[str] = []
     spelled: dict[tuple[FieldPath, FieldPath], str] = {}
@@ -110,25 +116,27 @@ def check_axes(axes: Mapping[str, AxisEntry], everywhere: Everywhere, source: So
             for name in varying:
                 lost = lose[name].lost(parse_path(text), value)
                 if lost is not None:
-                    where = f"the axis `{name}` varies ({source.where(('axes', name))}): {shown(lost)}"
+                    where = f"the axis `{name}` varies ({source.where(at[name])}): {shown(lost)}"
                     wrong.append(source.message((*place, text), f"would undo what {where}", at_key=True))
-    return wrong + list(_clashes(varying, source))
+    return wrong + list(_clashes(varying, at, source))
 
 
-def _settings(name: str, entry: AxisEntry) -> Iterator[tuple[FieldPath, str, Any]]:
+def _settings(place: FieldPath, name: str, entry: AxisEntry) -> Iterator[tuple[FieldPath, str, Any]]:
     """What an axis sets: where that stands, the field, and an alternative's value."""
     field = axis_field(name, entry)
     if field is not None:
-        yield ("axes", name, "field") if isinstance(entry, FieldAxis) else ("axes", name), field, MISSING
+        yield (*place, "field") if isinstance(entry, FieldAxis) else place, field, MISSING
     for number, one in enumerate(alternatives(entry)):
-        yield from ((("axes", name, number, "set", text), text, value) for text, value in one.set.items())
+        yield from (((*place, number, "set", text), text, value) for text, value in one.set.items())
 
 
-def _clashes(axes: Mapping[str, AxisEntry], source: Source) -> Iterator[str]:
+def _clashes(axes: Mapping[str, AxisEntry], at: Mapping[str, FieldPath], source: Source) -> Iterator[str]:
     """Axes that undo each other."""
     known: list[Setting] = []
     for name, entry in axes.items():
-        found = [Setting(name, place, parse_path(text), value) for place, text, value in _settings(name, entry)]
+        found = [
+            Setting(name, place, parse_path(text), value) for place, text, value in _settings(at[name], name, entry)
+        ]
         for one in found:
             other = next((other for other in known if clash(one, other)), None)
             if other is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +19,7 @@ from pydantic import Field, PlainValidator, ValidationError, field_validator, mo
 
 from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
-from qbed.campaign.overlaps import count_fields
+from qbed.campaign.overlaps import count_fields, fields, without
 from qbed.errors import LabError, nearest
 from qbed.language.messages import MOST_ERRORS, explain
 from qbed.language.source import FieldPath, Source, read
@@ -96,10 +96,18 @@ class Figure(Part):
 class Profile(Part):
     """Other values for some axes, and fields of the lab."""
 
+    like: str | None = None
+    """The profile whose axes, fields and claims are this one's, too, where it gives no others."""
     axes: dict[str, list[Value]] = Field(default_factory=dict)
     """By the axis' name: its values, or the names of its alternatives."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Fields of the lab."""
+    compare: dict[str, AxisEntry] = Field(default_factory=dict, max_length=1)
+    """One more axis: each claim is judged for each of its values alone, and holds if it comes out as for the first."""
+    within: dict[str, Annotated[Band, PlainValidator(parse_band)]] = Field(default_factory=dict)
+    """How far a claim's numbers may then be from the first value's, by patterns of CLAIM.NUMBER: the last that fits."""
+    differs: dict[str, str] = Field(default_factory=dict)
+    """By claim: why it is known not to come out as for the first value."""
 
 
 class Campaign(Part):
@@ -131,6 +139,22 @@ class Campaign(Part):
         if twice:
             raise ValueError(f"two claims are called `{min(twice)}`")
         return claims
+
+    def profile(self, name: str | None) -> Profile:
+        """A profile with what it has of the one that it is like; None: an empty one."""
+        if name is None:
+            return Profile()
+        own = self.profiles[name]
+        if own.like is None:
+            return own
+        other = self.profiles[own.like]
+        given = without(other.set, fields(own.set)) | own.set
+        return own.model_copy(update={"axes": other.axes | own.axes, "set": given})
+
+    def asks(self, claim: Claim, profile: str | None) -> bool:
+        """Whether a claim is one that a profile's cells can tell."""
+        names = {profile, self.profiles[profile].like} if profile is not None else set()
+        return claim.profiles is None or not names.isdisjoint(claim.profiles)
 
 
 def load_campaign(path: Path) -> tuple[Campaign, Source]:
@@ -164,19 +188,13 @@ def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
 
 
 def _wrong(campaign: Campaign, source: Source) -> Iterator[str]:
-    for name in campaign.axes:
-        column = column_name(name)
-        if not COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
-            text = f"`{column}` is no name for a column; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
-            yield source.message(("axes", name), text, at_key=True)
-    columns = Counter(column_name(name) for name in campaign.axes)
-    for column in sorted(column for column, count in columns.items() if count > 1):
-        yield source.message(("axes",), f"two axes have the column `{column}`")
+    yield from _wrong_columns(campaign.axes, ("axes",), source)
     everywhere: dict[FieldPath, dict[str, Any]] = {("set",): campaign.set} | {
         ("profiles", name, "set"): profile.set for name, profile in campaign.profiles.items()
     }
     yield from check_axes(campaign.axes, everywhere, source)
     yield from _wrong_profiles(campaign, source)
+    yield from _wrong_comparisons(campaign, everywhere, source)
     for name in campaign.gap:
         if name not in METRICS:
             yield source.message(("gap", name), f"no metric is called `{name}`{nearest(name, METRICS)}", at_key=True)
@@ -185,6 +203,44 @@ def _wrong(campaign: Campaign, source: Source) -> Iterator[str]:
             if name not in campaign.profiles:
                 text = f"no profile `{name}`{nearest(name, campaign.profiles)}"
                 yield source.message(("claims", index, "profiles"), text)
+
+
+def _wrong_columns(axes: Iterable[str], place: FieldPath, source: Source) -> Iterator[str]:
+    for name in axes:
+        column = column_name(name)
+        if not COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
+            text = f"`{column}` is no name for a column; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
+            yield source.message((*place, name), text, at_key=True)
+    columns = Counter(map(column_name, axes))
+    for column in sorted(column for column, count in columns.items() if count > 1):
+        yield source.message(place, f"two axes have the column `{column}`")
+
+
+def _wrong_comparisons(
+    campaign: Campaign, everywhere: dict[FieldPath, dict[str, Any]], source: Source
+) -> Iterator[str]:
+    claims = [claim.name for claim in campaign.claims]
+    for name, profile in campaign.profiles.items():
+        place = ("profiles", name)
+        if profile.like is not None and (profile.like not in campaign.profiles or campaign.profiles[profile.like].like):
+            known = [other for other, one in campaign.profiles.items() if one.like is None]
+            yield source.message((*place, "like"), f"expected a profile by itself{nearest(profile.like, known)}")
+        for claim in profile.differs:
+            if claim not in claims:
+                text = f"no claim is called `{claim}`{nearest(claim, claims)}"
+                yield source.message((*place, "differs", claim), text, at_key=True)
+        for unused in ("within", "differs") if not profile.compare else ():
+            if getattr(profile, unused):
+                yield source.message((*place, unused), "is of a profile with `compare`", at_key=True)
+        for axis, entry in profile.compare.items():
+            values = entry.values if isinstance(entry, FieldAxis) else entry
+            if axis == "seed" or axis in campaign.axes or len(values) < 2:
+                text = "expected an axis that the campaign does not have, with two values or more"
+                yield source.message((*place, "compare", axis), text, at_key=True)
+                continue
+            together = {**campaign.axes, axis: entry}
+            yield from _wrong_columns(together, (*place, "compare"), source)
+            yield from check_axes(together, everywhere, source, {axis: (*place, "compare", axis)})
 
 
 def _wrong_profiles(campaign: Campaign, source: Source) -> Iterator[str]:

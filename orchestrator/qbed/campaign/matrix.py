@@ -174,17 +174,15 @@ def build_matrix(
     """
     if profile is not None and profile not in campaign.profiles:
         raise MatrixError(f"the campaign has no profile `{profile}`{nearest(profile, campaign.profiles)}")
-    chosen = campaign.profiles.get(profile) if profile is not None else None
-    other = chosen.axes if chosen is not None else {}
+    chosen = campaign.profile(profile)
+    varied_axes, other = campaign.axes | chosen.compare, chosen.axes
     fixed = _fixed(settings or {})
     if ("seed",) in fixed:
         if seeds is not None:
             raise MatrixError("expected --seeds or `--set seed=N`, not both")
         seeds = [fixed.pop(("seed",))]
-    plain = {path for name, entry in campaign.axes.items() if (path := _field(name, entry)) is not None}
-    axes = [
-        _axis(name, entry, other.get(name), fixed, plain) for name, entry in campaign.axes.items() if name != "seed"
-    ]
+    plain = {path for name, entry in varied_axes.items() if (path := _field(name, entry)) is not None}
+    axes = [_axis(name, entry, other.get(name), fixed, plain) for name, entry in varied_axes.items() if name != "seed"]
     own_seeds = campaign.axes.get("seed", [1])
     numbers = seeds or other.get("seed") or (own_seeds if isinstance(own_seeds, list) else own_seeds.values)
     if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in numbers):
@@ -195,7 +193,7 @@ def build_matrix(
     if cells > MOST_CELLS:
         counts = " x ".join(str(len(axis.values)) for axis in axes)
         raise MatrixError(f"the axes make {counts} = {cells} cells; expected at most {MOST_CELLS}")
-    common = without(campaign.set, fields(chosen.set)) | chosen.set if chosen is not None else campaign.set
+    common = without(campaign.set, fields(chosen.set)) | chosen.set
     return Matrix(tuple(axes), without(common, fixed), {show_path(path): value for path, value in fixed.items()})
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 from pydantic import BaseModel, ConfigDict
 
-from qbed.campaign.file import Claim
+from qbed.campaign.file import Campaign, Claim
 from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, quoted, said, text
 from qbed.errors import QbedError
 from qbed.json_files import read_json
@@ -76,11 +76,15 @@ class Verdict(BaseModel):
         return self.verdict in (self.expect, "not asked")
 
 
-def connect(run: Path) -> Connection:
-    """DuckDB with the macros and views of a merged run folder; `QbedError` if a view of the campaign's own fails."""
+def connect(run: Path, only: tuple[str, Any] | None = None) -> Connection:
+    """DuckDB with the macros and views of a merged run folder; `QbedError` if a view of the campaign's own fails.
+
+    `only`: an axis and one of its values: as if the run had no other cells.
+    """
     store = RunFolder(run)
     files, identity = store.tables(), store.identity()
-    connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files, spill=run)
+    where = "" if only is None else f" WHERE {quoted(only[0])} = {text(only[1])}"
+    connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files, spill=run, where=where)
     for view in identity.get("views", ()):
         try:
             define(connection, view["name"], view["sql"])
@@ -94,8 +98,10 @@ def connect_empty(columns: dict[str, str]) -> Connection:
     return _connect(list(columns), {}, tables.cells_schema(columns))
 
 
-def _connect(axes: list[str], files: dict[str, Path], cells: Any = None, spill: Path | None = None) -> Connection:
-    """Macros and views; tables that have no file are empty."""
+def _connect(
+    axes: list[str], files: dict[str, Path], cells: Any = None, spill: Path | None = None, where: str = ""
+) -> Connection:
+    """Macros and views of those cells; tables that have no file are empty."""
     connection = confined(files.values(), spill)
     source = {name: f"read_parquet({text(file)})" for name, file in files.items()}
     for macro in MACROS:
@@ -103,7 +109,7 @@ def _connect(axes: list[str], files: dict[str, Path], cells: Any = None, spill: 
     for name, schema in {"cells": cells, **tables.SCHEMAS}.items():
         if name not in files:
             connection.register(f"empty_{name}", schema.empty_table())
-    define(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}")
+    define(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}{where}")
     define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
     columns = ", ".join(f"c.{quoted(axis)}" for axis in axes)
     for name in tables.SCHEMAS:
@@ -120,16 +126,17 @@ def define(connection: Connection, name: str, sql: str) -> None:
         connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")
 
 
-def judge_all(connection: Connection, claims: list[Claim], profile: str | None) -> list[Verdict]:
+def judge_all(connection: Connection, campaign: Campaign, profile: str | None) -> list[Verdict]:
     """The verdict of each claim. With failed or invalid cells none is decided: a part proves nothing of the whole."""
     rows = connection.execute(
         "SELECT status, count(*) FROM all_cells WHERE status <> 'complete' GROUP BY 1 ORDER BY 1"
     ).fetchall()
     gaps = " and ".join(f"{count} {status}" for status, count in rows)
     verdicts = []
-    for claim in claims:
-        if claim.profiles is not None and profile not in claim.profiles:
-            outcome: dict[str, Any] = {"verdict": "not asked", "reason": f"only in {', '.join(claim.profiles)}"}
+    for claim in campaign.claims:
+        if not campaign.asks(claim, profile):
+            only = ", ".join(claim.profiles or ())
+            outcome: dict[str, Any] = {"verdict": "not asked", "reason": f"only in {only}"}
         else:
             outcome = _ask(connection, claim)
             if gaps:

@@ -249,15 +249,18 @@ class _Screen:
         self.bar.update(self._cells, description=name)
 
 
+def _number(value: object) -> str:
+    if isinstance(value, list):
+        return " | ".join(map(_number, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _tell(outcome: Conclusion, console: Console) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for verdict in outcome.verdicts:
         style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"
         expected = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
-        numbers = ", ".join(
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in verdict.measured.items()
-        )
+        numbers = ", ".join(f"{name} {_number(value)}" for name, value in verdict.measured.items())
         said = terminal.shorten(verdict.reason or numbers)
         table.add_row(Text(verdict.verdict + expected, style), verdict.name, said)
     if outcome.verdicts:

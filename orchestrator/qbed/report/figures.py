@@ -67,12 +67,12 @@ class Artist:
         except Exception as error:  # its rows may be anything, but of what is drawn here
             return Drawing(name, spec.title or spec.kind, missing=f"it cannot be drawn: {brief(error)}")
         if figure is None:
-            return Drawing(name, spec.title or _TITLES.get(spec.kind, spec.kind), missing="this run has no data for it")
+            return Drawing(name, spec.title or TITLES.get(spec.kind, spec.kind), missing="this run has no data for it")
         if spec.log_x:
             figure.update_xaxes(type="log")
         if spec.log_y:
             figure.update_yaxes(type="log")
-        return Drawing(name, spec.title or _TITLES.get(spec.kind, spec.kind), figure)
+        return Drawing(name, spec.title or TITLES.get(spec.kind, spec.kind), figure)
 
     # --- what the axes give ---
 
@@ -115,7 +115,7 @@ class Artist:
                 continue
             if figure is None:
                 subtitle = self._constant(cells, spec)
-                figure = new_figure(spec.title or _TITLES["queue"], subtitle, "time (ms)", "queue (packets)")
+                figure = new_figure(spec.title or TITLES["queue"], subtitle, "time (ms)", "queue (packets)")
             times, means, lows, highs = zip(*points, strict=True)
             colour, name = self.colours[label], str(label) or (spec.queue or bottleneck)
             figure.add_scatter(
@@ -172,7 +172,7 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(spec.title or _TITLES[spec.kind], said(spec.where), title, "share of flows")
+        figure = new_figure(spec.title or TITLES[spec.kind], said(spec.where), title, "share of flows")
         largest = max(row[1][-1] for row in rows)
         smallest = min(row[1][0] for row in rows)
         for label, quantiles, count in rows:
@@ -198,7 +198,7 @@ class Artist:
         if not rows:
             return None
         figure = new_figure(
-            spec.title or _TITLES[spec.kind], "; ".join(filter(None, (_PERCENTILES, said(spec.where)))), words(x), title
+            spec.title or TITLES[spec.kind], "; ".join(filter(None, (_PERCENTILES, said(spec.where)))), words(x), title
         )
         for label in dict.fromkeys(row[0] for row in rows):
             mine = sorted(((row[1], row[2]) for row in rows if row[0] == label), key=lambda row: self.place(x, row[0]))
@@ -235,7 +235,7 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(spec.title or _TITLES[spec.kind], said(spec.where), words(x or series), title)
+        figure = new_figure(spec.title or TITLES[spec.kind], said(spec.where), words(x or series), title)
         for label in dict.fromkeys(row[0] for row in rows):
             mine = [row for row in rows if row[0] == label]
             mine.sort(key=lambda row: self.place(x, row[1]))
@@ -321,7 +321,7 @@ def said(where: str | None) -> str:
 
 _EQUALS = re.compile(r"(\w+) = '?([^']*)'?")
 _PERCENTILES = "1st (dotted), 50th (solid), 99th (dashed) percentile"
-_TITLES = {
+TITLES = {
     "queue": "Queue over time",
     "fct": "Flow completion time",
     "slowdown": "Slowdown",
@@ -330,7 +330,7 @@ _TITLES = {
     "marks": "ECN marks",
 }
 _KINDS: dict[str, Any] = {
-    **{kind: getattr(Artist, kind) for kind in _TITLES},
+    **{kind: getattr(Artist, kind) for kind in TITLES},
     **dict.fromkeys(("line", "bar", "scatter"), Artist.own),
 }
 USUAL = [Figure(kind=kind) for kind in ("queue", "fct", "goodput", "drops", "marks")]

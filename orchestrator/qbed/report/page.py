@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from plotly.offline import get_plotlyjs
 from pydantic import ValidationError
 
 from qbed.campaign.file import Figure
+from qbed.claims.alike import compared
 from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection, said
 from qbed.durable import move
 from qbed.faults import brief
 from qbed.json_files import read_json
-from qbed.report.figures import USUAL, Artist, Drawing
+from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.style import HEIGHT, WIDTH
 from qbed.results.checksums import UNKNOWN, has_checksums
 from qbed.results.folder import RunFolder
@@ -67,7 +69,7 @@ def _make(run: Path, identity: dict[str, Any], images: bool, advance: Callable[[
     except ValidationError as error:
         raise StoreError(f"{run / IDENTITY} is damaged: its figures are none: {error.errors()[0]['msg']}") from None
     advance("figures")
-    drawings = [artist.draw(spec) for spec in specs or USUAL]
+    drawings = _draw_each(run, identity, axes, specs or USUAL) or [artist.draw(spec) for spec in specs or USUAL]
     if not specs:
         drawings = [drawing for drawing in drawings if drawing.figure is not None]
     _rename(drawings)
@@ -79,6 +81,22 @@ def _make(run: Path, identity: dict[str, Any], images: bool, advance: Callable[[
     if images:
         _draw_images(run / "figures", drawings, made, advance)
     return made
+
+
+def _draw_each(
+    run: Path, identity: dict[str, Any], axes: dict[str, list[Any]], specs: Sequence[Figure]
+) -> list[Drawing]:
+    """Each figure for each value of the axis along which the run compares; none if there is no such axis."""
+    compare, values = compared(identity)
+    others = {name: shown for name, shown in axes.items() if name != compare}
+    drawings: list[Drawing] = []
+    for value in values:
+        artist = Artist(connect(run, (compare, value)), others)
+        for spec in specs:
+            name = f"{spec.name or spec.kind}-{re.sub('[^A-Za-z0-9]+', '-', str(value))}"
+            title = f"{spec.title or TITLES.get(spec.kind, spec.kind)} ({value})"
+            drawings.append(artist.draw(spec.model_copy(update={"name": name, "title": title})))
+    return drawings
 
 
 def _rename(drawings: list[Drawing]) -> None:

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from qbed import __version__
+from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
-from qbed.claims.judge import Verdict, connect, judge_all
+from qbed.claims.alike import judge_run
+from qbed.claims.judge import Verdict, connect
 from qbed.errors import LabError
 from qbed.json_files import write_json
 from qbed.language.reach import ReachError, beneath
@@ -125,6 +127,8 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
         "claims": [claim.model_dump() for claim in campaign.claims],
         "figures": [figure.model_dump() for figure in campaign.figures],
     }
+    if compared := campaign.profile(profile).compare:
+        identity["compare"] = column_name(*compared)
     out = wishes.out or _usual_folder(identity, wishes)
     out = out / on.name if wishes.several else out
     dilation = _dilation(on, wishes.dilation, lab, matrix, out)
@@ -225,8 +229,8 @@ def _conclude(experiment: Experiment, totals: Totals, begun: float, screen: Scre
 
     out = experiment.task.out
     screen.phase("claims")
+    verdicts = judge_run(out, experiment.campaign, experiment.profile)
     connection = connect(out)
-    verdicts = judge_all(connection, experiment.campaign.claims, experiment.profile)
     counted = dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1").fetchall())
     connection.close()
     for status in ("complete", "failed", "invalid"):

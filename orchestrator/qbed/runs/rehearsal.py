@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -183,11 +184,20 @@ def _wrong_sql(
             except duckdb.Error as error:
                 yield source.message(("views", name), f"the SQL is wrong: {said(error)}")
                 return  # what builds on it would be called wrong, too
+        wrong = False
         for number, claim in enumerate(campaign.claims):
-            if claim.profiles is None or profile in claim.profiles:
+            if campaign.asks(claim, profile):
                 text = _wrong_claim(connection, claim)
                 if text is not None:
+                    wrong = True
                     yield source.message(("claims", number, "sql"), text)
+        if profile is not None and not wrong:
+            asked = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
+            known = [f"{claim.name}.{name}" for claim in asked for name in _columns(connection, claim.sql)]
+            for pattern in campaign.profiles[profile].within:
+                if not any(fnmatchcase(name, pattern) for name in known):
+                    text = "fits no number of a claim of this profile; expected CLAIM.NUMBER, with `*` for any part"
+                    yield source.message(("profiles", profile, "within", pattern), text, at_key=True)
         for number, figure in enumerate(campaign.figures):
             for name, text in _wrong_figure(connection, figure, matrix, ports):
                 yield source.message(("figures", number, name), text)
