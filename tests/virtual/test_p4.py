@@ -24,6 +24,7 @@ SCENARIOS = (
     "asked_badly",
     "hostile,1000",
     "reported",
+    "packets_in_and_out",
     "replaced",
     "ports_come_and_go",
     "switches_gone",

@@ -115,6 +115,41 @@ def test_stamp_writes_the_same_bytes_as_the_kernels_switch(
     assert all(stamped)
 
 
+TCP = """
+name: same
+topology: {topology}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{kind: {kind}, scheme: droptail, buffer: 100 packets}}}}
+hosts: {{default: {{tcp: {tcp}}}}}
+addressing: {addressing}
+workload:
+  - flows: {{from: h1..h2, to: h3..h4, size: 3 MB, start: 1 ms}}
+  - udp: {{from: h4, to: h1, rate: 50 Mbit/s, packet: 500 B, start: 1 ms, stop: 10 ms}}
+capture: [h3>*]
+duration: 100 ms
+"""
+
+
+@pytest.mark.parametrize(
+    ("topology", "tcp", "addressing"),
+    [
+        ("{dumbbell: {left: 2, right: 2}}", "cubic", "ipv4"),
+        ("{dumbbell: {left: 2, right: 2}}", "dctcp", "ipv6"),
+        ("{star: {hosts: 4}}", "reno", "both"),
+    ],
+)
+def test_tcp_behind_drop_tail_is_the_same_as_behind_linux(
+    run_cell: Callable[..., Observed], topology: str, tcp: str, addressing: str
+) -> None:
+    """To the byte and the nanosecond: every queue, every captured packet; so receivers reckon in the same memory."""
+    settings = {"topology": topology, "tcp": tcp, "addressing": addressing}
+    linux, bmv2 = (run_cell(TCP.format(kind=kind, **settings)) for kind in ("linux", "bmv2"))
+    assert {flow["status"] for flow in linux.flows()} == {"complete"}
+    assert bmv2.flows() == linux.flows()
+    assert bmv2.digest()["h3-eth0.pcap"] == linux.digest()["h3-eth0.pcap"]
+    assert bmv2.digest()["taps.bin"] == linux.digest()["taps.bin"]
+
+
 def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Observed]) -> None:
     """Two layers choose one after the other; all ways are used, each flow keeps to one; Linux racks below P4 spines."""
     cell = run_cell("""

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::context::{self, Asked, Context};
 use crate::control::{CloneSession, Replica};
 use crate::packet::{Arrival, Decision, Departure, Emission, Forward, Instance, Shell, Unfit};
-use crate::program::{HashInput, Program};
+use crate::program::Program;
 use crate::run::Run;
 use crate::state::{self, State};
 
@@ -22,6 +22,7 @@ pub struct Engine {
     /// The most bytes that a deparser emits, and that a list of fields keeps.
     emitted: usize,
     kept: usize,
+    reach: Option<u32>,
 }
 
 impl Engine {
@@ -30,7 +31,8 @@ impl Engine {
         let sizes = program.checked()?;
         let code = Code::new(&program);
         let state = State::new(&program, &code, sizes.buffer)?;
-        let mut engine = Engine { program, code, state, emitted: sizes.emitted, kept: sizes.kept };
+        let reach = program.reach();
+        let mut engine = Engine { program, code, state, emitted: sizes.emitted, kept: sizes.kept, reach };
         engine.insert_own_entries()?;
         Ok(engine)
     }
@@ -46,9 +48,9 @@ impl Engine {
         &self.program
     }
 
-    /// Whether packets must be shown whole: a checksum goes over the payload.
-    pub fn needs_payload(&self) -> bool {
-        self.program.hashes.iter().any(|hash| hash.input.contains(&HashInput::Payload))
+    /// How many bytes of a packet's front must be shown; none: all of it, since no fewer are known to do.
+    pub fn reach(&self) -> Option<u32> {
+        self.reach
     }
 
     /// Allocates; the shell pools them.

@@ -60,8 +60,8 @@ impl Walk<'_> {
         while let Some((pc, next)) = way.last_mut() {
             let (pc, index) = (*pc, *next);
             *next += 1;
-            let Some(to) = self.program.code.get(pc as usize).and_then(|op| self.successor(pc, op, index))
-            else {
+            let op = self.program.code.get(pc as usize);
+            let Some(to) = op.and_then(|op| successor(self.program, pc, op, index)) else {
                 self.seen.get_mut(pc as usize).into_iter().for_each(|seen| *seen = done);
                 way.pop();
                 continue;
@@ -119,30 +119,35 @@ impl Walk<'_> {
         let Part::Action(action) = part else { return false };
         action.parameters.get(usize::from(argument)).is_some_and(|parameter| parameter.width <= most)
     }
+}
 
-    /// The next step but `index`.
-    fn successor(&self, pc: Pc, op: &Op, index: usize) -> Option<Pc> {
-        match *op {
-            Op::End | Op::Exit | Op::Reject { .. } => None,
-            Op::Jump { to } => [to].get(index).copied(),
-            Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => [pc + 1, to].get(index).copied(),
-            Op::Select { select } => {
-                let select = self.program.selects.get(usize::from(select))?;
-                let cases = select.cases.len();
-                if index == cases {
-                    select.default
-                } else {
-                    select.cases.get(index).map(|case| case.next)
-                }
+/// The steps that may come behind this one.
+pub(crate) fn successors<'a>(program: &'a Program, pc: Pc, op: &'a Op) -> impl Iterator<Item = Pc> + 'a {
+    (0..).map_while(move |index| successor(program, pc, op, index))
+}
+
+/// The next step but `index`.
+fn successor(program: &Program, pc: Pc, op: &Op, index: usize) -> Option<Pc> {
+    match *op {
+        Op::End | Op::Exit | Op::Reject { .. } => None,
+        Op::Jump { to } => [to].get(index).copied(),
+        Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } => [pc + 1, to].get(index).copied(),
+        Op::Select { select } => {
+            let select = program.selects.get(usize::from(select))?;
+            let cases = select.cases.len();
+            if index == cases {
+                select.default
+            } else {
+                select.cases.get(index).map(|case| case.next)
             }
-            Op::Apply { table } => {
-                let table = self.program.tables.get(usize::from(table))?;
-                match &table.next {
-                    Next::ByHit { hit, miss } => [*hit, *miss].get(index).copied(),
-                    Next::ByAction { to, none } => to.iter().chain([none]).nth(index).copied(),
-                }
-            }
-            _ => [pc + 1].get(index).copied(),
         }
+        Op::Apply { table } => {
+            let table = program.tables.get(usize::from(table))?;
+            match &table.next {
+                Next::ByHit { hit, miss } => [*hit, *miss].get(index).copied(),
+                Next::ByAction { to, none } => to.iter().chain([none]).nth(index).copied(),
+            }
+        }
+        _ => [pc + 1].get(index).copied(),
     }
 }

@@ -94,7 +94,9 @@ impl<S: Shell> Run<'_, S> {
             return self.fail(errors.parser_invalid_argument);
         }
         let (bytes, fixed) = (bits / 8, header.bytes - varbit.bytes);
-        if self.rest().len() < (fixed as usize).saturating_add(bytes as usize) {
+        // Of the packet itself, of which less may be shown.
+        let rest = self.context.arrived.saturating_sub(self.context.parsed);
+        if rest < fixed.saturating_add(bytes) {
             return self.fail(errors.packet_too_short);
         }
         if bytes > varbit.bytes {

@@ -53,6 +53,7 @@ mod model;
 mod number;
 pub mod packet;
 pub mod program;
+mod reach;
 mod run;
 mod state;
 mod steps;

@@ -190,3 +190,54 @@ fn a_value_set_leads_where_its_members_say() {
     ));
     assert_eq!(error(&mut engine, &[0xf3, 9]), 22);
 }
+
+/// What a parser of these steps, and a deparser of those, needs to be shown.
+fn reach(parser: impl Fn(&mut Build) -> Vec<Op>) -> Option<u32> {
+    let mut build = Build::new();
+    build.standard();
+    let steps = parser(&mut build);
+    build.program.entry.parser = build.code(&steps);
+    Engine::load(build.program).unwrap().reach()
+}
+
+#[test]
+fn a_program_looks_no_further_than_its_headers() {
+    assert_eq!(reach(|_| vec![Op::End]), Some(0));
+    assert_eq!(Engine::load(labels(|_, _| vec![])).unwrap().reach(), Some(3), "a stack, whole");
+    assert_eq!(Engine::load(options(&[])).unwrap().reach(), Some(1 + 6), "a byte ahead, the longest varbit");
+    let ahead = |build: &mut Build| {
+        let (header, _) = build.header("h", &[16]);
+        vec![Op::Extract { header }, Op::Lookahead { to: 0, at: 4, width: 13 }, Op::End]
+    };
+    assert_eq!(reach(ahead), Some(2 + 3));
+    let other = |build: &mut Build| {
+        let (header, _) = build.header("h", &[16]);
+        let begin = build.here();
+        vec![
+            Op::Set { to: 0, value: 1 },
+            Op::JumpIf { condition: 0, to: begin + 3 },
+            Op::Extract { header },
+            Op::End,
+            Op::Extract { header },
+        ]
+    };
+    assert_eq!(reach(other), Some(2), "what is never reached does not count");
+}
+
+#[test]
+fn of_a_program_that_may_look_anywhere_all_must_be_shown() {
+    let round = |build: &mut Build| {
+        let (header, _) = build.header("h", &[16]);
+        let begin = build.here();
+        vec![Op::Extract { header }, Op::Jump { to: begin }]
+    };
+    assert_eq!(reach(round), None, "a header again and again");
+    let further = |_: &mut Build| vec![Op::Set { to: 0, value: 80 }, Op::Advance { bits: 0 }, Op::End];
+    assert_eq!(reach(further), None);
+    let payload = |build: &mut Build| {
+        let input = vec![HashInput::Payload];
+        build.program.hashes = vec![Hash { name: "sum".into(), kind: HashKind::Csum16, input }];
+        vec![Op::End]
+    };
+    assert_eq!(reach(payload), None);
+}

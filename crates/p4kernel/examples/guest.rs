@@ -22,11 +22,12 @@ use qbed_p4engine::Engine;
 
 const PACKETS: u32 = 1000;
 const PORTS: u16 = 3;
+const CPU_PORT: u16 = 510;
 
 /// By destination (table 0, exact) one of: drop; forward(port); flood(group); mirror(port, session), at ingress;
 /// shadow(port, session), at egress; resubmit(port), once; recirculate(port), once; spin: resubmitted for ever;
 /// whirl(port): recirculated for ever; cut(port, bytes); report: a digest of the addresses, and dropped;
-/// swell(port): the same, with another header in front each time. At egress the source address becomes: 16 bits
+/// swell(port): the same, with another header in front each time; bounce: back to where it came from. At egress the source address becomes: 16 bits
 /// each of the queue's length when the packet came and when it left, 8 bits of the copy's number, 8 bits of the
 /// packet's kind (`instance_type`); the type becomes the time in the queue in us.
 fn commands() -> Program {
@@ -77,8 +78,11 @@ fn commands() -> Program {
     );
     let report = build.action("report", &[], &[Op::Digest { digest: 0 }, Op::MarkToDrop, Op::End]);
     let swells = build.action("swell", &[9], &with(&[&port, &set(1, recirculate), &set(1, swell)]));
+    let back = copy(standard.ingress_port, of(standard.egress_spec));
+    let bounce = build.action("bounce", &[], &with(&[&back]));
     let end = build.code(&[Op::End]);
-    let actions = [drop, forward, flood, mirror, shadow, resubmit, round, spin, whirl, cut, report, swells];
+    let actions =
+        [drop, forward, flood, mirror, shadow, resubmit, round, spin, whirl, cut, report, swells, bounce];
     let table = build.table("commands", &[(mac, MatchKind::Exact)], &actions, end);
     build.program.entry.ingress = build.code(&[Op::Apply { table }]);
     build.code(&[Op::End]);
@@ -88,6 +92,10 @@ fn commands() -> Program {
     build.program
 }
 
+fn copy(from: Option<FieldId>, to: FieldId) -> [Op; 2] {
+    [Op::Load { to: 0, field: from.unwrap_or_default() }, Op::Store { field: to, from: 0 }]
+}
+
 fn egress(
     build: &mut Build,
     mac: FieldId,
@@ -95,10 +103,6 @@ fn egress(
     (swelling, front): (HeaderId, FieldId),
 ) {
     let standard = build.program.standard;
-    let of = |field: Option<FieldId>| field.unwrap_or_default();
-    let copy = |from: Option<FieldId>, to: FieldId| {
-        [Op::Load { to: 0, field: of(from) }, Op::Store { field: to, from: 0 }]
-    };
     let mut steps = [
         copy(standard.enq_qdepth, mac + 1),
         copy(standard.deq_qdepth, mac + 2),
@@ -136,7 +140,7 @@ fn entry(destination: u8, action: ActionId, arguments: &[u16]) -> Request {
     Request::Insert { table: 0, entry: Entry { matches, priority: 0, target, idle_us: 0 } }
 }
 
-/// Destination N is of action N; from 100 on forwarded to port N - 100.
+/// Destination N is of action N; from 100 on forwarded to port N - 100. 20 to 22: to the CPU port, also with others.
 fn requests() -> Vec<Request> {
     let copies =
         |ports: &[u16]| ports.iter().map(|port| Replica { port: *port, instance: port + 40 }).collect();
@@ -158,6 +162,15 @@ fn requests() -> Vec<Request> {
         entry(9, 9, &[1, 64]),
         entry(10, 10, &[]),
         entry(11, 11, &[1]),
+        entry(12, 12, &[]),
+        Request::SetMulticastGroup { group: 6, replicas: Some(copies(&[1, CPU_PORT])) },
+        Request::SetCloneSession {
+            session: 10,
+            clone: Some(CloneSession { replicas: copies(&[CPU_PORT]), truncate_bytes: 0 }),
+        },
+        entry(20, 1, &[CPU_PORT]),
+        entry(21, 2, &[6]),
+        entry(22, 3, &[1, 10]),
     ];
     requests.extend((0..PORTS).map(|port| entry(100 + port as u8, 1, &[port])));
     requests

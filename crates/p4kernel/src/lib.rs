@@ -181,6 +181,14 @@ pub unsafe extern "C" fn qp4_engine_free(engine: *mut Loaded) {
 /// # Safety
 /// As core.h says.
 #[no_mangle]
+pub unsafe extern "C" fn qp4_engine_reach(engine: *const Loaded) -> u32 {
+    // SAFETY: as core.h says.
+    unsafe { &*engine }.engine.reach().unwrap_or(u32::MAX)
+}
+
+/// # Safety
+/// As core.h says.
+#[no_mangle]
 pub unsafe extern "C" fn qp4_context_new(engine: *const Loaded) -> *mut Context {
     // SAFETY: as core.h says.
     Box::into_raw(Box::new(unsafe { &*engine }.engine.context()))

@@ -15,15 +15,12 @@ use qbed_p4engine::program::Program;
 use qbed_p4runtime::{Control, Event};
 use tokio::sync::mpsc;
 
-use crate::device::{Command, Device};
+use crate::device::{self, Command, Device, DIGEST, PACKET};
 use crate::load;
-
-const DIGEST: u32 = 1;
 
 /// Messages of the program that wait for the server; of more, the kernel counts those it drops.
 const MOST_EVENTS: usize = 1024;
 const EVENTS_AT_ONCE: u32 = 256;
-const EVENT_BYTES: usize = 24;
 
 /// Until it is killed, or the switch's device is gone.
 pub fn serve(listen: SocketAddr, device_id: u64, device: &Path) -> Result<(), String> {
@@ -43,24 +40,17 @@ fn tell(device: &mut Device, told: &mpsc::Sender<Event>) {
             return;
         }
         let Ok(data) = device.ask(Command::Events, EVENTS_AT_ONCE, &[]) else { return };
-        for (kind, id, values) in events_of(&data) {
-            if kind == DIGEST && told.blocking_send(Event::Digest { id, values: values.to_vec() }).is_err() {
+        for said in device::events(&data) {
+            let event = match said.kind {
+                DIGEST => Event::Digest { id: said.id, values: said.bytes.to_vec() },
+                PACKET => Event::PacketIn(said.bytes.to_vec()),
+                _ => continue,
+            };
+            if told.blocking_send(event).is_err() {
                 return;
             }
         }
     }
-}
-
-/// Kind, id and bytes of each `struct qp4_event`.
-fn events_of(mut data: &[u8]) -> impl Iterator<Item = (u32, u32, &[u8])> {
-    std::iter::from_fn(move || {
-        let (head, rest) = data.split_at_checked(EVENT_BYTES)?;
-        let number = |at: usize| head.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        let bytes = number(16)? as usize;
-        let values = rest.get(..bytes)?;
-        data = rest.get(bytes.next_multiple_of(8)..).unwrap_or_default();
-        Some((number(0)?, number(4)?, values))
-    })
 }
 
 impl Control for Device {
@@ -86,9 +76,8 @@ impl Control for Device {
         self.ask(Command::Load, 0, &image).map(drop).map_err(|error| error.to_string())
     }
 
-    /// The switch's ports are interfaces, and none of them is the controller's.
-    fn inject(&mut self, _: &[u8]) -> Result<(), String> {
-        Err("the switch in the kernel has no CPU port".into())
+    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
+        self.ask(Command::PacketOut, 0, packet).map(drop).map_err(|error| error.to_string())
     }
 
     fn now_us(&self) -> u64 {
@@ -100,26 +89,6 @@ impl Control for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// As the kernel writes it.
-    fn event(kind: u32, id: u32, values: &[u8]) -> Vec<u8> {
-        let mut bytes = [kind.to_ne_bytes(), id.to_ne_bytes()].concat();
-        bytes.extend(7u64.to_ne_bytes());
-        bytes.extend((values.len() as u32).to_ne_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend(values);
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        bytes
-    }
-
-    #[test]
-    fn events_come_one_behind_the_other() {
-        let data = [event(1, 5, b"abc"), event(2, 0, b""), event(1, 6, b"12345678")].concat();
-        let events: Vec<_> = events_of(&data).collect();
-        assert_eq!(events, [(1, 5, &b"abc"[..]), (2, 0, b""), (1, 6, b"12345678")]);
-        assert_eq!(events_of(&data[..30]).count(), 1, "the last is cut off");
-        assert_eq!(events_of(&data[..26]).count(), 0);
-    }
 
     #[test]
     fn what_is_no_switch_is_named() {

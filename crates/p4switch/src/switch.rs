@@ -188,7 +188,8 @@ impl Switch {
             instance: packet.instance,
             kept: packet.kept.as_ref(),
         };
-        let decision = self.engine.ingress(&mut context, &packet.bytes, &arrival, &mut self.notes);
+        let front = front(&self.engine, &packet.bytes);
+        let decision = self.engine.ingress(&mut context, front, &arrival, &mut self.notes);
         if let Some(session) = decision.clone {
             self.clone_ingress(session, &context, &packet);
         }
@@ -229,7 +230,8 @@ impl Switch {
             instance: Instance::IngressClone,
             kept: Some(original.clone_kept()),
         };
-        self.engine.parse_clone(&mut context, &packet.bytes, &arrival, &mut self.notes);
+        let front = front(&self.engine, &packet.bytes);
+        self.engine.parse_clone(&mut context, front, &arrival, &mut self.notes);
         let most_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
         let queued = Queued {
             came: packet.port,
@@ -274,7 +276,8 @@ impl Switch {
             enqueued_depth: packet.depth,
             dequeued_depth: queue.len() as u32,
         };
-        let emission = self.engine.egress(&mut packet.context, &packet.bytes, &departure, &mut self.notes);
+        let front = front(&self.engine, &packet.bytes);
+        let emission = self.engine.egress(&mut packet.context, front, &departure, &mut self.notes);
         if let Some(session) = emission.clone.and_then(|session| self.engine.session(session).cloned()) {
             let most_bytes = packet.most_bytes;
             packet.most_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
@@ -310,4 +313,10 @@ impl Switch {
             (sent, _) => sent.map(|bytes| Sent { port, bytes }),
         }
     }
+}
+
+/// What the engine is shown of a packet: no more than it asks for, as in the kernel.
+fn front<'a>(engine: &Engine, bytes: &'a [u8]) -> &'a [u8] {
+    let reach = engine.reach().map_or(usize::MAX, |reach| reach as usize);
+    bytes.get(..reach).unwrap_or(bytes)
 }

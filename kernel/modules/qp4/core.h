@@ -80,6 +80,8 @@ struct qp4_bytes {
 struct qp4_engine *qp4_engine_load(const u8 *image, size_t length, void *owner,
 				   struct qp4_bytes *why);
 void qp4_engine_free(struct qp4_engine *engine);
+/* Bytes of a packet's front that the program may look at; U32_MAX: all of it. */
+u32 qp4_engine_reach(const struct qp4_engine *engine);
 struct qp4_context *qp4_context_new(const struct qp4_engine *engine);
 void qp4_context_free(struct qp4_context *context);
 u32 qp4_context_parsed(const struct qp4_context *context);	/* bytes of its packet */

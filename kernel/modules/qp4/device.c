@@ -2,7 +2,6 @@
 /* /dev/qp4: include/uapi/qbed/qp4.h */
 #include <linux/capability.h>
 #include <linux/fs.h>
-#include <linux/ktime.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -10,12 +9,9 @@
 #include <linux/poll.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
-#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 
 #include "qp4.h"
-
-#define QP4_MOST_EVENTS 4096u
 
 /* One that asks. */
 struct qp4_asker {
@@ -58,31 +54,7 @@ static int qp4_answer_bytes(struct qp4_asker *asker, int err, struct qp4_bytes *
 	return failed;
 }
 
-/* What the program says of itself */
-
-void qp4_event(void *owner, u32 kind, u32 id, const u8 *bytes, size_t length)
-{
-	struct qp4_switch *sw = owner;
-	struct qp4_event event = {
-		.kind = kind,
-		.id = id,
-		.time_ns = ktime_get_ns(),
-		.bytes = length,
-	};
-	struct sk_buff *skb = NULL;
-
-	if (skb_queue_len(&sw->events) < QP4_MOST_EVENTS && length <= U16_MAX)
-		skb = alloc_skb(sizeof(event) + ALIGN(length, 8), GFP_ATOMIC);
-	if (!skb) {
-		sw->counters.events_lost++;
-		return;
-	}
-	skb_put_data(skb, &event, sizeof(event));
-	skb_put_data(skb, bytes, length);
-	skb_put_zero(skb, ALIGN(length, 8) - length);
-	skb_queue_tail(&sw->events, skb);
-	wake_up_interruptible(&sw->events_wait);
-}
+/* Requests */
 
 static int qp4_do_events(struct qp4_asker *asker, u32 most)
 {
@@ -93,7 +65,7 @@ static int qp4_do_events(struct qp4_asker *asker, u32 most)
 	int err;
 
 	__skb_queue_head_init(&taken);
-	while (most-- && (skb = skb_dequeue(&asker->sw->events))) {
+	while (most-- && (skb = qp4_event_take(asker->sw))) {
 		length += skb->len;
 		__skb_queue_tail(&taken, skb);
 	}
@@ -113,8 +85,6 @@ static int qp4_do_events(struct qp4_asker *asker, u32 most)
 	kvfree(bytes);
 	return err;
 }
-
-/* Requests */
 
 static int qp4_do_load(struct qp4_asker *asker, const u8 *bytes, size_t length)
 {
@@ -145,6 +115,42 @@ static int qp4_do_detach(struct qp4_asker *asker, u32 number)
 	int err = number < QP4_MOST_PORTS ? qp4_detach(asker->sw, number) : -ENOENT;
 
 	return qp4_refuse(asker, err, err ? "no such port" : NULL);
+}
+
+static int qp4_do_cpu_port(struct qp4_asker *asker, u32 number)
+{
+	const char *why = NULL;
+	int err;
+
+	if (number > QP4_DROP_PORT)
+		return qp4_refuse(asker, -ERANGE, "ports are 0 to 510, and 511 is none");
+	err = qp4_set_cpu_port(asker->sw, number, &why);
+	return qp4_refuse(asker, err, why);
+}
+
+static int qp4_do_packet_out(struct qp4_asker *asker, const u8 *bytes, size_t length)
+{
+	struct qp4_switch *sw = asker->sw;
+	struct sk_buff *skb;
+
+	if (sw->cpu_port == QP4_NO_PORT)
+		return qp4_refuse(asker, -ENOENT, "the switch has no CPU port");
+	if (!sw->pipeline)
+		return qp4_refuse(asker, -ENOENT, "no program is loaded");
+	if (!length || length > QP4_MOST_PACKET)
+		return qp4_refuse(asker, -EMSGSIZE, "a packet has 1 to 65535 bytes");
+	skb = alloc_skb(NET_SKB_PAD + length, GFP_KERNEL);
+	if (!skb)
+		return -ENOMEM;
+	skb_reserve(skb, NET_SKB_PAD);
+	skb_put_data(skb, bytes, length);
+	local_bh_disable();
+	rcu_read_lock();
+	sw->counters.packets_out++;
+	qp4_ingress(sw, skb, sw->cpu_port, QP4_NORMAL, NULL);
+	rcu_read_unlock();
+	local_bh_enable();
+	return qp4_answer(asker, 0, NULL, 0);
 }
 
 static int qp4_do_control(struct qp4_asker *asker, const u8 *bytes, size_t length)
@@ -182,6 +188,10 @@ static int qp4_do(struct qp4_asker *asker, const struct qp4_request *request, si
 		return qp4_answer(asker, 0, &asker->sw->counters, sizeof(asker->sw->counters));
 	case QP4_EVENTS:
 		return qp4_do_events(asker, request->value);
+	case QP4_CPU_PORT:
+		return qp4_do_cpu_port(asker, request->value);
+	case QP4_PACKET_OUT:
+		return qp4_do_packet_out(asker, bytes, length);
 	}
 	return qp4_refuse(asker, -EOPNOTSUPP, "no such command");
 }
@@ -235,7 +245,7 @@ static __poll_t qp4_poll(struct file *file, poll_table *wait)
 
 	poll_wait(file, &asker->sw->events_wait, wait);
 	return EPOLLOUT | EPOLLWRNORM |
-	       (skb_queue_empty_lockless(&asker->sw->events) ? 0 : EPOLLIN | EPOLLRDNORM);
+	       (qp4_events_wait(asker->sw) ? EPOLLIN | EPOLLRDNORM : 0);
 }
 
 static int qp4_open(struct inode *inode, struct file *file)

@@ -5,38 +5,40 @@
 #include "qp4.h"
 
 /*
- * A packet that nobody else reads, with room in front. Never pskb_expand_head(),
- * which doubles the memory of a packet that comes by again and again. Takes it;
- * NULL: no memory.
+ * A head that nobody else reads, with room in front; the payload stays shared.
+ * A packet that keeps its size gets another head where Linux's router gives it
+ * one (skb_cow()); one that comes by again and again and grows gives up the room
+ * behind its head, or that would double each time. False: no memory.
  */
-static struct sk_buff *qp4_own(struct sk_buff *skb, u32 room)
+static bool qp4_own_head(struct sk_buff *skb, u32 room)
 {
-	struct sk_buff *own;
+	u32 headroom = skb_headroom(skb);
 
-	if (likely(!skb_cloned(skb) && !skb_is_nonlinear(skb) && skb_headroom(skb) >= room))
-		return skb;
-	own = skb_copy_expand(skb, room + NET_SKB_PAD, 0, GFP_ATOMIC);
-	consume_skb(skb);
-	return own;
+	if (unlikely(headroom < room))
+		return !pskb_expand_head(skb, ALIGN(room - headroom, NET_SKB_PAD),
+					 skb_tail_pointer(skb) - skb_end_pointer(skb), GFP_ATOMIC);
+	return likely(!skb_cloned(skb)) || !pskb_expand_head(skb, 0, 0, GFP_ATOMIC);
 }
 
-/* The program's headers take the place of the packet's front. Takes it; NULL: no memory. */
-static struct sk_buff *qp4_replace(struct sk_buff *skb, const struct qp4_node *node,
-				   const struct qp4_emission *emission)
+/* The program's headers take the place of the packet's front. False: no memory. */
+static bool qp4_replace(struct sk_buff *skb, const struct qp4_node *node,
+			const struct qp4_emission *emission)
 {
 	u32 replaced = min(emission->replaced, skb->len);
 	u32 length = emission->headers_bytes;
 
-	skb = qp4_own(skb, length > replaced ? length - replaced : 0);
-	if (unlikely(!skb))
-		return NULL;
-	if (length > replaced)
-		skb_push(skb, length - replaced);
-	else
-		skb_pull(skb, replaced - length);
-	memcpy(skb->data, emission->headers, length);
-	qp4_truncate(skb, min(emission->truncate_bytes, node->truncate_bytes));
-	return skb;
+	if (length != replaced || length > skb_headlen(skb) ||
+	    memcmp(skb->data, emission->headers, length)) {
+		if (!pskb_may_pull(skb, replaced) ||
+		    !qp4_own_head(skb, length > replaced ? length - replaced : 0))
+			return false;
+		if (length > replaced)
+			skb_push(skb, length - replaced);
+		else
+			skb_pull(skb, replaced - length);
+		memcpy(skb->data, emission->headers, length);
+	}
+	return qp4_truncate(skb, min(emission->truncate_bytes, node->truncate_bytes));
 }
 
 /* The packet as it was in the queue, with what the program has made of its headers, to a clone session. */
@@ -84,30 +86,50 @@ static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, stru
 		kfree_skb(skb);
 		return NULL;
 	}
-	skb = qp4_replace(skb, node, emission);
-	if (unlikely(!skb))
+	if (unlikely(!qp4_replace(skb, node, emission)))
 		trouble = &sw->counters.no_memory;
 	else if (unlikely(emission->recirculate))
 		return qp4_recirculate(sw, skb, node);
-	else if (unlikely(skb->len < ETH_HLEN))
-		trouble = &sw->counters.runt;
 	qp4_node_free(node);
 	if (unlikely(trouble)) {
 		qp4_drop(skb, trouble);
 		return NULL;
 	}
-	skb_reset_mac_header(skb);
-	skb_set_network_header(skb, ETH_HLEN);
-	skb->protocol = eth_hdr(skb)->h_proto;
-	sw->counters.sent++;
 	return skb;
+}
+
+static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb,
+				      struct qp4_node *node,
+				      const struct qp4_departure *departure)
+{
+	struct qp4_emission emission;
+
+	/* a program that looks at payload has the packet in one piece; others look at none of it */
+	qp4_engine_egress(node->pipeline->engine, node->context, skb->data, skb_headlen(skb),
+			  departure, &emission);
+	return qp4_emit(sw, skb, node, &emission);
+}
+
+/* By the CPU port, which has no queue, to whoever asks. Takes packet and node. */
+void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node)
+{
+	u64 now_us = qp4_now_us();
+	struct qp4_departure departure = {
+		.now_us = now_us,
+		.enqueued_us = now_us,
+		.port = sw->cpu_port,
+	};
+
+	sw->counters.packets_in++;
+	skb = qp4_run_egress(sw, skb, node, &departure);
+	if (skb)
+		qp4_packet_in(sw, skb);
 }
 
 struct sk_buff *qp4_egress(struct qbed_egress *egress, struct sk_buff *skb)
 {
 	struct qp4_port *port = container_of(egress, struct qp4_port, egress);
 	struct qp4_node *node = qp4_node_take(skb);
-	struct qp4_emission emission;
 	struct qp4_departure departure;
 
 	if (unlikely(!node)) {
@@ -122,8 +144,17 @@ struct sk_buff *qp4_egress(struct qbed_egress *egress, struct sk_buff *skb)
 		.dequeued_depth = qp4_depth(port->dev),
 		.port = port->number,
 	};
-	qp4_engine_egress(node->pipeline->engine, node->context, skb->data, skb_headlen(skb),
-			  &departure, &emission);
-	return qp4_emit(port->sw, skb, node, &emission);
+	skb = qp4_run_egress(port->sw, skb, node, &departure);
+	if (unlikely(!skb))
+		return NULL;
+	if (unlikely(skb->len < ETH_HLEN)) {
+		qp4_drop(skb, &port->sw->counters.runt);
+		return NULL;
+	}
+	skb_reset_mac_header(skb);
+	skb_set_network_header(skb, ETH_HLEN);
+	skb->protocol = eth_hdr(skb)->h_proto;
+	port->sw->counters.sent++;
+	return skb;
 }
 

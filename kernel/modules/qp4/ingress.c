@@ -6,6 +6,22 @@
 
 #include "qp4.h"
 
+/*
+ * As much of a packet as the program may look at. Its payload stays where it is
+ * (skb frags), as in Linux's router, so that what receivers reckon in memory is
+ * the same behind both.
+ */
+static struct qp4_front qp4_front(const struct qp4_pipeline *pipeline, const struct sk_buff *skb)
+{
+	static u8 copied[QP4_MOST_FRONT];
+	u32 length = min(pipeline->reach, skb->len);
+
+	if (likely(skb_headlen(skb) >= length))
+		return (struct qp4_front) { skb->data, skb_headlen(skb) };
+	skb_copy_bits(skb, 0, copied, length);
+	return (struct qp4_front) { copied, length };
+}
+
 /* A copy to each port of a group: @node's, as @instance. Takes neither packet nor node. */
 static void qp4_multicast(struct qp4_switch *sw, struct sk_buff *skb, const struct qp4_node *node,
 			  u16 group)
@@ -40,6 +56,7 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_node *from
 	};
 	struct qp4_engine *engine = from->pipeline->engine;
 	struct qp4_node *node = qp4_node_new(from->pipeline, from->ingress_port), *copied;
+	struct qp4_front front = qp4_front(from->pipeline, skb);
 	struct qp4_replica replica;
 	struct sk_buff *copy;
 	u32 truncate_bytes, i;
@@ -48,7 +65,7 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_node *from
 		sw->counters.no_memory++;
 		return;
 	}
-	qp4_engine_parse_clone(engine, node->context, skb->data, skb->len, &arrival,
+	qp4_engine_parse_clone(engine, node->context, front.bytes, front.length, &arrival,
 			       from->context);
 	for (i = 0; qp4_engine_session(engine, session, i, &replica, &truncate_bytes); i++) {
 		copy = qp4_clone_one(sw, skb, node, &replica, QP4_INGRESS_CLONE, truncate_bytes,
@@ -71,25 +88,36 @@ static void qp4_decide(struct qp4_switch *sw, struct qp4_node *node, struct sk_b
 	};
 	/* what another program kept means nothing to this one */
 	bool known = again && again->pipeline == node->pipeline;
+	struct qp4_front front = qp4_front(node->pipeline, skb);
 
-	qp4_engine_ingress(node->pipeline->engine, node->context, skb->data, skb->len, &arrival,
-			   known ? again->context : NULL, decision);
+	qp4_engine_ingress(node->pipeline->engine, node->context, front.bytes, front.length,
+			   &arrival, known ? again->context : NULL, decision);
 	if (again)
 		qp4_node_free(again);
 	if (unlikely(decision->clone))
 		qp4_clone_ingress(sw, node, skb, decision->session);
 }
 
-/* Takes the packet (whole, linear, from its Ethernet header on) and @again. */
+/* For a packet in front of the program that runs; NULL: there is none, or no memory. */
+static struct qp4_node *qp4_begin(struct qp4_switch *sw, struct sk_buff *skb, u16 port)
+{
+	struct qp4_pipeline *pipeline = sw->pipeline;
+
+	if (unlikely(!pipeline || (pipeline->reach == U32_MAX && skb_linearize(skb))))
+		return NULL;
+	return qp4_node_new(pipeline, port);
+}
+
+/* Takes the packet (from its Ethernet header on) and @again. */
 void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instance,
-			struct qp4_node *again)
+		 struct qp4_node *again)
 {
 	struct qp4_decision decision;
 	struct qp4_node *node;
 	u64 *trouble = NULL;
 
 	for (;;) {
-		node = sw->pipeline ? qp4_node_new(sw->pipeline, port) : NULL;
+		node = qp4_begin(sw, skb, port);
 		if (unlikely(!node)) {
 			trouble = sw->pipeline ? &sw->counters.no_memory : &sw->counters.no_program;
 			break;
@@ -111,7 +139,11 @@ void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instan
 		qp4_drop(skb, trouble);
 		return;
 	}
-	qp4_truncate_queued(skb, node, decision.truncate_bytes);
+	if (unlikely(!qp4_truncate_queued(skb, node, decision.truncate_bytes))) {
+		qp4_node_free(node);
+		qp4_drop(skb, &sw->counters.no_memory);
+		return;
+	}
 	if (likely(decision.forward == QP4_UNICAST)) {
 		qp4_enqueue(sw, skb, node, decision.to, decision.priority);
 		return;
@@ -122,8 +154,11 @@ void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instan
 	kfree_skb(skb);
 }
 
-/* The packet as a wire has it, for a program that may look at any of its bytes; NULL: no memory. */
-static struct sk_buff *qp4_whole(struct sk_buff *skb)
+/*
+ * The packet as a wire has it: with its tag, and with its checksum, which a
+ * program may look at or make anew. NULL: no memory.
+ */
+static struct sk_buff *qp4_from_wire(struct sk_buff *skb)
 {
 	skb_push(skb, skb->data - skb_mac_header(skb));
 	if (skb_vlan_tag_present(skb)) {
@@ -131,7 +166,7 @@ static struct sk_buff *qp4_whole(struct sk_buff *skb)
 		if (!skb)
 			return NULL;
 	}
-	if ((skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb)) || skb_linearize(skb)) {
+	if (unlikely(skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb))) {
 		kfree_skb(skb);
 		return NULL;
 	}
@@ -142,7 +177,7 @@ static struct sk_buff *qp4_whole(struct sk_buff *skb)
 static void qp4_receive_one(struct qp4_port *port, struct sk_buff *skb)
 {
 	port->sw->counters.received++;
-	skb = qp4_whole(skb);
+	skb = qp4_from_wire(skb);
 	if (likely(skb))
 		qp4_ingress(port->sw, skb, port->number, QP4_NORMAL, NULL);
 	else

@@ -2,11 +2,12 @@
 /*
  * qp4: a network namespace as a P4 switch, as include/uapi/qbed/qp4.h says.
  *
- *   device.c     what is asked of it, and what it tells
+ *   device.c     what is asked of it
  *   ingress.c    from a port through the program's ingress
  *   queue.c      from there into a port's queue
  *   egress.c     between queue and wire, the program's egress
  *   node.c       what goes with a packet through the queue
+ *   events.c     what it tells whoever asks
  *   memory.c     what the engine needs of a kernel
  *   core.o       the engine, Rust: core.h
  *
@@ -33,8 +34,7 @@ void qp4_pipeline_put(struct qp4_pipeline *pipeline)
 {
 	if (!refcount_dec_and_test(&pipeline->references))
 		return;
-	while (pipeline->pooled)
-		qp4_context_free(pipeline->pool[--pipeline->pooled]);
+	qp4_nodes_free(pipeline);
 	qp4_engine_free(pipeline->engine);
 	kfree(pipeline);
 }
@@ -60,6 +60,9 @@ int qp4_load(struct qp4_switch *sw, const u8 *image, size_t length, struct qp4_b
 		kfree(pipeline);
 		return -EINVAL;
 	}
+	pipeline->reach = qp4_engine_reach(pipeline->engine);
+	if (pipeline->reach > QP4_MOST_FRONT)
+		pipeline->reach = U32_MAX;
 	qp4_run(sw, pipeline);
 	return 0;
 }
@@ -119,8 +122,8 @@ int qp4_attach(struct qp4_switch *sw, u16 number, const char *name, const char *
 		err = -ENODEV;
 	} else if (!qbed_link(dev)) {
 		*why = "the interface is no qlink";
-	} else if (sw->ports[number]) {
-		*why = "the port has an interface";
+	} else if (sw->ports[number] || number == sw->cpu_port) {
+		*why = sw->ports[number] ? "the port has an interface" : "the port is the CPU's";
 		err = -EEXIST;
 	} else {
 		err = qp4_port_new(sw, number, dev);
@@ -141,6 +144,21 @@ int qp4_detach(struct qp4_switch *sw, u16 number)
 		qp4_port_free(sw->ports[number]);
 		dev_set_promiscuity(dev, -1);
 		err = 0;
+	}
+	rtnl_unlock();
+	return err;
+}
+
+int qp4_set_cpu_port(struct qp4_switch *sw, u32 number, const char **why)
+{
+	int err = 0;
+
+	rtnl_lock();
+	if (number != QP4_DROP_PORT && sw->ports[number]) {
+		*why = "the port has an interface";
+		err = -EEXIST;
+	} else {
+		sw->cpu_port = number == QP4_DROP_PORT ? QP4_NO_PORT : number;
 	}
 	rtnl_unlock();
 	return err;
@@ -170,7 +188,9 @@ static struct qp4_switch *qp4_switch_new(struct net *net)
 	sw->net = net;
 	mutex_init(&sw->lock);
 	__skb_queue_head_init(&sw->again);
+	sw->cpu_port = QP4_NO_PORT;
 	skb_queue_head_init(&sw->events);
+	skb_queue_head_init(&sw->packets_in);
 	init_waitqueue_head(&sw->events_wait);
 	tasklet_setup(&sw->tasklet, qp4_again);
 	return sw;
@@ -208,6 +228,7 @@ static void __net_exit qp4_net_exit(struct net *net)
 	qp4_purge(sw);
 	qp4_run(sw, NULL);
 	skb_queue_purge(&sw->events);
+	skb_queue_purge(&sw->packets_in);
 	kfree(sw);
 }
 

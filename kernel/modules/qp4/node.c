@@ -12,10 +12,16 @@
 
 static struct kmem_cache *qp4_nodes;
 
+static struct qp4_context *qp4_context_get(struct qp4_pipeline *pipeline)
+{
+	return pipeline->contexts ? pipeline->context[--pipeline->contexts] :
+				    qp4_context_new(pipeline->engine);
+}
+
 static void qp4_context_put(struct qp4_pipeline *pipeline, struct qp4_context *context)
 {
-	if (pipeline->pooled < QP4_POOL)
-		pipeline->pool[pipeline->pooled++] = context;
+	if (pipeline->contexts < QP4_POOL)
+		pipeline->context[pipeline->contexts++] = context;
 	else
 		qp4_context_free(context);
 }
@@ -40,31 +46,57 @@ static struct dst_ops qp4_node_ops = {
 	.mtu = qp4_node_mtu,
 };
 
+static struct qp4_node *qp4_node_make(struct qp4_pipeline *pipeline)
+{
+	struct qp4_node *node = dst_alloc(&qp4_node_ops, NULL, DST_OBSOLETE_NONE, DST_NOCOUNT);
+
+	if (node) {
+		node->pipeline = pipeline;
+		node->context = qp4_context_get(pipeline);
+	}
+	return node;
+}
+
+/* NULL: no memory */
 struct qp4_node *qp4_node_new(struct qp4_pipeline *pipeline, u16 ingress_port)
 {
-	struct qp4_context *context;
-	struct qp4_node *node;
+	struct qp4_node *node = pipeline->nodes ? pipeline->node[--pipeline->nodes] :
+						  qp4_node_make(pipeline);
 
-	context = pipeline->pooled ? pipeline->pool[--pipeline->pooled] :
-				     qp4_context_new(pipeline->engine);
-	node = dst_alloc(&qp4_node_ops, NULL, DST_OBSOLETE_NONE, DST_NOCOUNT);
-	if (!node) {
-		qp4_context_put(pipeline, context);
+	if (unlikely(!node))
 		return NULL;
-	}
 	refcount_inc(&pipeline->references);
-	node->pipeline = pipeline;
-	node->context = context;
 	node->truncate_bytes = U32_MAX;
 	node->ingress_port = ingress_port;
 	return node;
 }
 
-/* Of a node that nobody else has seen, or let go. */
+/* Of a node that nobody else has seen, or that all others let go: it is the next packet's. */
 void qp4_node_free(struct qp4_node *node)
 {
-	qp4_node_destroy(&node->dst);
-	kmem_cache_free(qp4_nodes, node);
+	struct qp4_pipeline *pipeline = node->pipeline;
+
+	if (likely(pipeline->nodes < QP4_POOL)) {
+		pipeline->node[pipeline->nodes++] = node;
+	} else {
+		qp4_context_put(pipeline, node->context);
+		kmem_cache_free(qp4_nodes, node);
+	}
+	qp4_pipeline_put(pipeline);
+}
+
+/* Those that wait for a packet. */
+void qp4_nodes_free(struct qp4_pipeline *pipeline)
+{
+	struct qp4_node *node;
+
+	while (pipeline->nodes) {
+		node = pipeline->node[--pipeline->nodes];
+		qp4_context_free(node->context);
+		kmem_cache_free(qp4_nodes, node);
+	}
+	while (pipeline->contexts)
+		qp4_context_free(pipeline->context[--pipeline->contexts]);
 }
 
 /* As @from, for a copy of its packet. */

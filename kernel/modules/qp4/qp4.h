@@ -17,8 +17,12 @@
 
 #include "core.h"
 
-/* Contexts that wait for a packet; a burst needs more of them for a while. */
+#define QP4_NO_PORT U32_MAX
+
+/* Nodes and contexts that wait for a packet; a burst needs more of them for a while. */
 #define QP4_POOL 256u
+/* A program that may look further into a packet gets it in one piece. */
+#define QP4_MOST_FRONT 2048u
 
 /*
  * A loaded program. Packets in the queues hold it, and leave by it when another
@@ -27,8 +31,17 @@
 struct qp4_pipeline {
 	refcount_t references;
 	struct qp4_engine *engine;
-	u32 pooled;
-	struct qp4_context *pool[QP4_POOL];
+	u32 reach;			/* bytes of a packet's front; U32_MAX: all of it */
+	u32 nodes;			/* that wait, with their contexts */
+	u32 contexts;			/* of nodes that went with a dropped packet */
+	struct qp4_node *node[QP4_POOL];
+	struct qp4_context *context[QP4_POOL];
+};
+
+/* What the engine is shown of a packet, until the next one is shown to it. */
+struct qp4_front {
+	const u8 *bytes;
+	u32 length;
 };
 
 /* What goes with a packet from ingress to egress: as its route, which whoever drops the packet lets go. */
@@ -65,7 +78,11 @@ struct qp4_switch {
 	u64 rounds_us;			/* when the rounds were made */
 	u32 rounds;
 
+	u32 cpu_port;			/* QP4_NO_PORT: none */
+
+	/* for who asks: what the program said, and what left by the CPU port */
 	struct sk_buff_head events;
+	struct sk_buff_head packets_in;
 	wait_queue_head_t events_wait;
 };
 
@@ -80,6 +97,7 @@ struct qp4_switch *qp4_switch_of(const struct net *net);
 int qp4_load(struct qp4_switch *sw, const u8 *image, size_t length, struct qp4_bytes *why);
 int qp4_attach(struct qp4_switch *sw, u16 number, const char *name, const char **why);
 int qp4_detach(struct qp4_switch *sw, u16 number);
+int qp4_set_cpu_port(struct qp4_switch *sw, u32 number, const char **why);
 void qp4_pipeline_put(struct qp4_pipeline *pipeline);
 
 /* node.c */
@@ -87,6 +105,7 @@ struct qp4_node *qp4_node_new(struct qp4_pipeline *pipeline, u16 ingress_port);
 struct qp4_node *qp4_node_copy(const struct qp4_node *from, u8 instance, u16 rid);
 struct qp4_node *qp4_node_take(struct sk_buff *skb);
 void qp4_node_free(struct qp4_node *node);
+void qp4_nodes_free(struct qp4_pipeline *pipeline);
 int qp4_node_init(void);
 void qp4_node_exit(void);
 
@@ -99,8 +118,8 @@ void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instan
 u64 qp4_now_us(void);
 void qp4_drop(struct sk_buff *skb, u64 *counter);
 bool qp4_round(struct qp4_switch *sw);
-void qp4_truncate(struct sk_buff *skb, u32 bytes);
-void qp4_truncate_queued(struct sk_buff *skb, const struct qp4_node *node, u32 bytes);
+bool qp4_truncate(struct sk_buff *skb, u32 bytes);
+bool qp4_truncate_queued(struct sk_buff *skb, const struct qp4_node *node, u32 bytes);
 u32 qp4_depth(const struct net_device *dev);
 void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node, u16 number,
 		 u8 priority);
@@ -114,10 +133,16 @@ void qp4_purge(struct qp4_switch *sw);
 
 /* egress.c */
 struct sk_buff *qp4_egress(struct qbed_egress *egress, struct sk_buff *skb);
+void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node);
 
 /* memory.c */
 void qp4_reserve(void);
 void qp4_memory_exit(void);
+
+/* events.c */
+void qp4_packet_in(struct qp4_switch *sw, struct sk_buff *skb);
+struct sk_buff *qp4_event_take(struct qp4_switch *sw);
+bool qp4_events_wait(const struct qp4_switch *sw);
 
 /* device.c */
 int qp4_device_init(void);

@@ -50,16 +50,18 @@ bool qp4_round(struct qp4_switch *sw)
 	return true;
 }
 
-void qp4_truncate(struct sk_buff *skb, u32 bytes)
+/* False: no memory */
+bool qp4_truncate(struct sk_buff *skb, u32 bytes)
 {
-	if (bytes < skb->len)
-		skb_trim(skb, bytes);
+	return likely(bytes >= skb->len) || !pskb_trim(skb, bytes);
 }
 
-/* In a queue, it keeps what may have to be put behind other headers. */
-void qp4_truncate_queued(struct sk_buff *skb, const struct qp4_node *node, u32 bytes)
+/* In a queue, it keeps what may have to be put behind other headers. False: no memory */
+bool qp4_truncate_queued(struct sk_buff *skb, const struct qp4_node *node, u32 bytes)
 {
-	qp4_truncate(skb, min_t(u64, (u64)bytes + qp4_context_parsed(node->context), U32_MAX));
+	return likely(bytes >= skb->len) ||
+	       qp4_truncate(skb, min_t(u64, (u64)bytes + qp4_context_parsed(node->context),
+				       U32_MAX));
 }
 
 /* Packets that wait; segments that the core put back are part of the frame being sent. */
@@ -77,6 +79,10 @@ void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *no
 	struct qp4_port *port = number < QP4_MOST_PORTS ? sw->ports[number] : NULL;
 	int err;
 
+	if (unlikely(number == sw->cpu_port)) {
+		qp4_leave_cpu(sw, skb, node);
+		return;
+	}
 	if (!port || !netif_running(port->dev)) {
 		qp4_node_free(node);
 		qp4_drop(skb, &sw->counters.no_port);
@@ -114,9 +120,13 @@ struct sk_buff *qp4_clone_one(struct qp4_switch *sw, struct sk_buff *skb,
 		qp4_drop(copy, &sw->counters.no_memory);
 		return NULL;
 	}
-	if (truncate_bytes) {
-		(*copied)->truncate_bytes = truncate_bytes;
-		qp4_truncate_queued(copy, *copied, truncate_bytes);
+	if (!truncate_bytes)
+		return copy;
+	(*copied)->truncate_bytes = truncate_bytes;
+	if (!qp4_truncate_queued(copy, *copied, truncate_bytes)) {
+		qp4_node_free(*copied);
+		qp4_drop(copy, &sw->counters.no_memory);
+		return NULL;
 	}
 	return copy;
 }

@@ -18,14 +18,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from netlab import Node, Tap, link, load, unload
-from p4_switch import Switch, Wire
+from p4_switch import NO_CPU_PORT, Switch, Wire
 from scenarios import background, chain, settle, traffic, udp_pair
 
 MS = 1_000_000
 GBIT = 10**9
-DROP, FORWARD, FLOOD, MIRROR, SHADOW, RESUBMIT, RECIRCULATE, SPIN, WHIRL, CUT, REPORT, SWELL = range(12)
+DROP, FORWARD, FLOOD, MIRROR, SHADOW, RESUBMIT, RECIRCULATE, SPIN, WHIRL, CUT, REPORT, SWELL, BOUNCE = range(13)
+TO_CPU, FLOOD_CPU, MIRROR_CPU, CPU_PORT = 20, 21, 22, 510
 NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
 TO_PORT = 100
+PACKET = 4  # of a switch's events
 DEQUEUED, DROPPED = 2, 3  # what a tap tells
 SENT = 10  # of a qlink
 
@@ -257,6 +259,44 @@ def reported() -> None:
     wait(5)
     assert lab.switch.counters()["events_lost"] == 904
     assert len(lab.switch.events(10_000)) == 4096
+
+
+def packets_in_and_out() -> None:
+    """By the CPU port packets leave as events, through egress and without a queue, and come from who asks."""
+    lab = Lab()
+    switch = lab.switch
+    assert lab.ask(TO_CPU) == [[], [], []] and switch.counters()["no_port"] == 1 and not switch.events()
+    refused(errno.ENOENT, "the switch has no CPU port", lambda: switch.packet_out(bytes(64)))
+    refused(errno.ERANGE, "ports are 0 to 510, and 511 is none", lambda: switch.cpu_port(512))
+    refused(errno.EEXIST, "the port has an interface", lambda: switch.cpu_port(1))
+    switch.cpu_port(CPU_PORT)
+    refused(errno.EEXIST, "the port is the CPU's", lambda: switch.attach(CPU_PORT, "p2"))
+    refused(errno.EMSGSIZE, "a packet has 1 to 65535 bytes", lambda: switch.packet_out(b""))
+    assert lab.ask(TO_CPU, bytes(range(50))) == [[], [], []]
+    assert kinds(lab.ask(FLOOD_CPU)) == [[], [(41, REPLICATED, 64)], []]
+    assert kinds(lab.ask(MIRROR_CPU)) == [[], [(0, NORMAL, 64)], []]
+    lab.send(REPORT)
+    wait(1)
+    first, *others, digest = switch.events()
+    assert (first.kind, first.id, first.bytes[14:]) == (PACKET, CPU_PORT, bytes(range(50)))
+    assert told(first.bytes) == (0, 0, 0, NORMAL, 0)
+    assert [told(event.bytes)[2:4] for event in others] == [(CPU_PORT + 40 & 255, REPLICATED), (CPU_PORT + 40 & 255, 1)]
+    assert (digest.kind, digest.id) == (1, 7) and digest.time_ns > others[1].time_ns > first.time_ns
+    packet = bytes((2, 0, 0, 0, 0, BOUNCE)) + bytes(8) + b"back to who sent it"
+    switch.packet_out(packet)
+    (bounced,) = switch.events()
+    assert (bounced.id, bounced.bytes[14:]) == (CPU_PORT, packet[14:])
+    switch.packet_out(bytes((2, 0, 0, 0, 0, TO_PORT + 2)) + bytes(60_000))
+    switch.packet_out(b"x")  # too short for the parser, and to nobody
+    wait(1)
+    assert [[len(frame) for frame in port] for port in lab.received()] == [[], [], [60_006]]
+    for _ in range(1100):
+        switch.packet_out(packet)
+    counters = switch.counters()
+    assert (counters["packets_in"], counters["packets_in_lost"], counters["packets_out"]) == (1104, 76, 1103), counters
+    assert len(switch.events(10_000)) == 1024 and not switch.events()
+    switch.cpu_port(NO_CPU_PORT)
+    assert lab.ask(TO_CPU) == [[], [], []] and switch.counters()["no_port"] == 2
 
 
 def replaced() -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from netlab import Node
 
-LOAD, ATTACH, DETACH, CONTROL, COUNTERS, EVENTS = range(1, 7)
+LOAD, ATTACH, DETACH, CONTROL, COUNTERS, EVENTS, CPU_PORT, PACKET_OUT = range(1, 9)
+NO_CPU_PORT = 511
 COUNTER_NAMES = (
     "received",
     "sent",
@@ -23,12 +24,15 @@ COUNTER_NAMES = (
     "no_memory",
     "no_group",
     "events_lost",
+    "packets_in",
+    "packets_in_lost",
+    "packets_out",
 )
 
 
 @dataclass
 class Event:
-    """What a program said: a digest (1), a line (2), an assert that failed (3)."""
+    """What a program said: a digest (1), a line (2), a failed assert (3); a packet that left by the CPU port (4)."""
 
     kind: int
     id: int
@@ -69,6 +73,12 @@ class Switch:
 
     def control(self, request: bytes) -> bytes:
         return self.ask(CONTROL, data=request)
+
+    def cpu_port(self, port: int) -> None:
+        self.ask(CPU_PORT, port)
+
+    def packet_out(self, packet: bytes) -> None:
+        self.ask(PACKET_OUT, data=packet)
 
     def counters(self) -> dict[str, int]:
         """Those that are not 0."""

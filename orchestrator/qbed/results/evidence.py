@@ -269,7 +269,7 @@ class Books:
 
     def programs(self) -> None:
         """Each switch in P4: what its links received, its program got; what left its queues, its program got again or
-        the module dropped as not of it; what it gave out, its links transmitted.
+        the module dropped as not of it; what it gave out, its links transmitted. The CPU port has no link and no queue.
         """
         for name, counted in self.counters.switches.items():
             node = self.plan.node_index(name)
@@ -284,7 +284,7 @@ class Books:
             shell, totals = Counter(counted.shell), Counter(counted.totals)
             for what, seen, told in (
                 ("frames received", received, shell["received"]),
-                ("packets left its queues", left, totals["egress"] + shell["foreign"]),
+                ("packets left its queues", left, totals["egress"] + shell["foreign"] - shell["packets_in"]),
                 ("frames transmitted", sent, shell["sent"]),
             ):
                 if abs(seen - told) > self.slack.packets(seen):

@@ -66,7 +66,9 @@ class QueueCounters(_Record):
     xstats: str = Field(default="", pattern="^([0-9a-f]{2})*$")
 
 
-SHELL_DROPS = frozenset({"no_program", "no_port", "too_many_rounds", "foreign", "runt", "no_memory", "no_group"})
+SHELL_DROPS = frozenset(
+    {"no_program", "no_port", "too_many_rounds", "foreign", "runt", "no_memory", "no_group", "packets_in_lost"}
+)
 """Of `struct qp4_counters`: packets that went nowhere (`refused` by a queue are that queue's drops)."""
 
 

@@ -152,7 +152,7 @@ fn number_of(bytes: &[u8]) -> u64 {
 }
 
 /// `struct qp4_counters`
-const SHELL: [&str; 11] = [
+const SHELL: [&str; 14] = [
     "received",
     "sent",
     "no_program",
@@ -164,6 +164,9 @@ const SHELL: [&str; 11] = [
     "no_memory",
     "no_group",
     "events_lost",
+    "packets_in",
+    "packets_in_lost",
+    "packets_out",
 ];
 
 fn by_name(counters: &[u8]) -> BTreeMap<&'static str, u64> {

@@ -17,6 +17,7 @@
 #define QP4_MOST_PORTS 512		/* v1model's port numbers have 9 bits; the last one means: drop */
 #define QP4_DROP_PORT 511
 #define QP4_MOST_REQUEST (64u << 20)	/* bytes */
+#define QP4_MOST_PACKET 65535u		/* bytes */
 
 enum qp4_command {
 	/* a program's image (crates/p4engine): it takes the place of the one that runs, whose packets in the queues
@@ -33,6 +34,12 @@ enum qp4_command {
 	QP4_COUNTERS = 5,
 	/* answer: what the program said since, at most `value` messages: struct qp4_event and its bytes, each */
 	QP4_EVENTS = 6,
+	/* port `value` is the CPU port from now on: packets that leave by it are events (QP4_EVENT_PACKET), as the
+	 * program's egress leaves them; QP4_DROP_PORT: there is none, as in the beginning. No interface can have it.
+	 */
+	QP4_CPU_PORT = 7,
+	/* a packet, at most QP4_MOST_PACKET bytes, to the program's ingress, come in by the CPU port */
+	QP4_PACKET_OUT = 8,
 };
 
 struct qp4_request {
@@ -58,12 +65,16 @@ struct qp4_counters {
 	__u64 no_memory;
 	__u64 no_group;		/* to a multicast group or clone session that is not there */
 	__u64 events_lost;	/* messages of the program for which nobody came */
+	__u64 packets_in;	/* to the CPU port's egress, and from there to who asks for events */
+	__u64 packets_in_lost;	/* of them: nobody came for them */
+	__u64 packets_out;	/* from who asks, by the CPU port: not among `received` */
 };
 
 enum qp4_event_kind {
 	QP4_EVENT_DIGEST = 1,	/* `id`: whose; the fields' values */
 	QP4_EVENT_LOG = 2,	/* words */
 	QP4_EVENT_FAILED = 3,	/* an assert's words */
+	QP4_EVENT_PACKET = 4,	/* what left by the CPU port, headers and payload; `id`: that port */
 };
 
 struct qp4_event {
