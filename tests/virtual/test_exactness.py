@@ -152,6 +152,7 @@ QUEUES = {
     "droptail bytes": "{scheme: droptail, buffer: 64 KB}",
     "droptail packets": "{scheme: droptail, buffer: 40 packets}",
     "ecn": "{scheme: ecn, buffer: 128 KB, threshold: 20 packets}",
+    "ecn in P4": "{kind: bmv2, scheme: ecn, buffer: 80 packets, threshold: 20 packets}",
     "codel": "{scheme: codel, buffer: 128 KB, target: 20 us, interval: 500 us}",
     "stock fq_codel": '{qdisc: "fq_codel limit 60 flows 64 target 20us interval 500us ecn"}',
     "stock fq": '{qdisc: "fq limit 100 flow_limit 50"}',
@@ -193,7 +194,9 @@ duration: 20 ms
     count = {op: int(np.sum(events["op"] == op)) for op in (1, 2, 3, 4)}
     assert count[2] == int(summary["sent_packets"])
     assert count[3] == int(summary["dropped_packets"])
-    assert count[4] == int(summary["marked_packets"])
+    assert count[4] == int(summary["marked_packets"]) and (count[4] > 100 or "scheme: ecn" not in queue)
+    marked, left = (events["packet"][events["op"] == op].tolist() for op in (4, 2))
+    assert set(marked) <= set(left) and len(set(marked)) == len(marked)
     assert int(summary["offered_packets"]) == sum(
         int(summary[field]) for field in ("sent_packets", "dropped_packets", "queue_packets")
     )

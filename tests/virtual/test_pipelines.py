@@ -213,6 +213,8 @@ duration: 300 ms
         stats = dict(queue["xstats"])
         found[kind] = (stats[signal], queue["mean_packets"])
         assert stats.get("held_ipv4", 0) + stats.get("released", 0) == stats.get("holds", 0)
+        if (kind, signal) == ("bmv2", "marked"):
+            assert queue["marked_packets"] == stats["marked"]
     (signals, length), (signals4, length4) = found["linux"], found["bmv2"]
     # TCP is chaotic: one acknowledgement more or less, and every window is another from there on.
     assert signals > 20 and 2 / 3 < signals4 / signals < 3 / 2, found

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a link device lets others do between its root qdisc and its wire: a
- * switch that changes packets after their queue (qp4) hangs itself in there.
+ * switch that changes packets after their queue (qp4) hangs itself in there,
+ * and who watches the queue (qtap) sees what became of them.
  */
 #ifndef _QBED_EGRESS_H
 #define _QBED_EGRESS_H
@@ -17,9 +18,15 @@ struct qbed_egress {
 	struct sk_buff *(*egress)(struct qbed_egress *egress, struct sk_buff *skb);
 };
 
-/* The beginning of a link device's private data. */
+struct qbed_watch {
+	/* A packet goes onto the wire as the egress left it. */
+	void (*left)(struct qbed_watch *watch, struct sk_buff *skb);
+};
+
+/* The beginning of a link device's private data. Changed under RTNL, with bottom halves off. */
 struct qbed_link {
-	struct qbed_egress *egress;	/* NULL: none. Under RTNL, with bottom halves off. */
+	struct qbed_egress *egress;	/* NULL: none */
+	struct qbed_watch *watch;	/* NULL: none */
 };
 
 /* NULL: not such a device */

@@ -210,9 +210,14 @@ static void qlink_pass(struct qlink_end *end, struct sk_buff *skb)
 /* Off the queue: what of it goes onto the wire, or NULL. */
 static struct sk_buff *qlink_egress(const struct qlink_end *end, struct sk_buff *skb)
 {
-	struct qbed_egress *egress = end->link.egress;
+	const struct qbed_link *link = &end->link;
 
-	return unlikely(egress) ? egress->egress(egress, skb) : skb;
+	if (likely(!link->egress))
+		return skb;
+	skb = link->egress->egress(link->egress, skb);
+	if (skb && link->watch)
+		link->watch->left(link->watch, skb);
+	return skb;
 }
 
 static netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev)

@@ -23,6 +23,7 @@
 #include <linux/time-internal.h>
 #endif
 
+#include <qbed/egress.h>
 #include <qbed/qtap.h>
 #include <qbed/queue_note.h>
 
@@ -64,6 +65,10 @@ struct qtap {
 	struct qtap_totals totals;
 	struct qtap_waiting waiting;
 
+	struct qbed_link *link;		/* of the device; NULL: it is no qlink */
+	struct qbed_watch watch;	/* of what the link's egress makes of packets */
+	u64 left;			/* the number of the packet that left last */
+
 	const struct Qdisc_ops *original_ops;
 	struct Qdisc_ops ops;	/* the copy in place; leads from a qdisc to its tap */
 	bool bypass;		/* the qdisc's own TCQ_F_CAN_BYPASS */
@@ -82,14 +87,27 @@ static void qtap_note(const struct qtap *tap, struct sk_buff *skb)
 	};
 }
 
-/* What the qdisc has just signalled by a packet that entered here: QTAP_OP_MARK, QTAP_OP_SIGNAL or 0. */
+/* That entered here. */
+static bool qtap_is_marked(const struct qtap *tap, struct sk_buff *skb)
+{
+	const struct queue_note *note = queue_note(skb);
+
+	return note->cookie == (QTAP_COOKIE ^ tap->params.id) && !note->entered_ce &&
+	       qtap_ecn(skb) == INET_ECN_CE;
+}
+
+/*
+ * What the qdisc has just signalled by a packet that entered here:
+ * QTAP_OP_MARK, QTAP_OP_SIGNAL or 0. Behind the queue of a P4 switch its program
+ * writes the packet anew: qtap_left() sees what it has marked.
+ */
 static u8 qtap_signal(const struct qtap *tap, struct sk_buff *skb)
 {
 	const struct queue_note *note = queue_note(skb);
 
 	if (note->cookie != (QTAP_COOKIE ^ tap->params.id))
 		return 0;
-	if (qtap_ecn(skb) == INET_ECN_CE && !note->entered_ce)
+	if (likely(!tap->link || !tap->link->egress) && qtap_is_marked(tap, skb))
 		return QTAP_OP_MARK;
 	return note->signalled ? QTAP_OP_SIGNAL : 0;
 }
@@ -327,6 +345,7 @@ static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, u8 signal
 		qtap_describe(skb, event);
 	}
 	event->ecn = qtap_ecn(skb);
+	tap->left = event->packet;
 	if (signal)
 		qtap_event_emit(tap, event, signal, queue);
 	queue = (struct qtap_length) { tap->occupancy.packets, tap->occupancy.bytes };
@@ -555,6 +574,30 @@ out:
 	return skb;
 }
 
+/* At the instant at which it was dequeued, and behind that: a P4 switch's port sends a packet that its program marked. */
+static void qtap_left(struct qbed_watch *watch, struct sk_buff *skb)
+{
+	struct qtap *tap = container_of(watch, struct qtap, watch);
+
+	if (likely(!qtap_is_marked(tap, skb)))
+		return;
+	qtap_enter(tap);
+	if (likely(!qtap_closed(tap))) {
+		tap->occupancy.counts.marked++;
+		tap->totals.marked_packets++;
+		if (qtap_watches_packets(tap)) {
+			struct qtap_event event = {
+				.packet = tap->left,
+				.bytes = qdisc_pkt_len(skb),
+			};
+
+			qtap_describe(skb, &event);
+			qtap_event_emit(tap, &event, QTAP_OP_MARK, qtap_tracked(tap));
+		}
+	}
+	qtap_leave(tap);
+}
+
 /* All that waits is dropped: reset, or destruction. */
 static void qtap_reset(struct Qdisc *sch)
 {
@@ -622,6 +665,8 @@ static void qtap_unhook(struct qtap *tap)
 	if (tap->bypass)
 		sch->flags |= TCQ_F_CAN_BYPASS;
 	tap->sch = NULL;
+	if (tap->link)
+		tap->link->watch = NULL;
 	qtap_waiting_release(&tap->waiting);
 	spin_unlock(&tap->lock);
 	spin_unlock_bh(qdisc_lock(sch));
@@ -675,6 +720,9 @@ static int qtap_hook(struct qtap *tap)
 	sch->enqueue = qtap_enqueue;
 	sch->dequeue = qtap_dequeue;
 	tap->sch = sch;
+	tap->link = qbed_link(tap->dev);
+	if (tap->link)
+		tap->link->watch = &tap->watch;
 	spin_unlock(&tap->lock);
 	spin_unlock_bh(qdisc_lock(sch));
 	return 0;
@@ -762,6 +810,7 @@ static void qtap_init(struct qtap *tap, const struct genl_info *info)
 	qtap_occupancy_init(&tap->occupancy, params, 0, 0);
 	spin_lock_init(&tap->lock);
 	tap->owner = -1;
+	tap->watch.left = qtap_left;
 	INIT_LIST_HEAD(&tap->waiting.waiting);
 	INIT_LIST_HEAD(&tap->waiting.gone);
 }
