@@ -73,6 +73,10 @@ def run(
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what the guests wrote (plans, tap streams).")] = False,
     images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Fail if a cell does something else than the campaign's lock says.")
+    ] = False,
+    lock: Annotated[bool, typer.Option("--lock", help="Write what the cells do into the campaign's lock.")] = False,
     store: Annotated[
         bool, typer.Option(help="Take cells that are finished anywhere from the store (`qbed store`).")
     ] = True,
@@ -84,8 +88,9 @@ def run(
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
 
-    Exit status: 0, all as expected; 1, a cell failed or is invalid, a claim did not come out, or (on two substrates) a
-    metric's gap is wider than the campaign's `gap:` tolerates; 2, a mistake in the files.
+    Exit status: 0, all as expected; 1, a cell failed or is invalid, a claim did not come out, a cell is not as the
+    campaign's lock says, or (on two substrates) a metric's gap is wider than the campaign's `gap:` tolerates; 2, a
+    mistake in the files.
     """
     from qbed.runs.experiment import Wishes, conduct, prepare
     from qbed.substrates import Limits
@@ -93,11 +98,16 @@ def run(
 
     build_changed(terminal.tell)
     asked, dilation = parse_substrates(on), parse_dilation(dilate)
+    if (lock or locked) and (lock == locked or asked != [DEFAULT] or set_ or seeds):
+        raise typer.BadParameter(
+            "a lock is of the campaign as it is, in virtual time: without --set, --seeds and --on",
+            param_hint="--lock" if lock else "--locked",
+        )
     several = len(asked) > 1
     wishes = Wishes(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
-        store=store,
+        store=store, lock="write" if lock else "compare" if locked else None,
     )  # fmt: skip
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
@@ -265,6 +275,10 @@ def _tell(outcome: Conclusion, console: Console) -> None:
         table.add_row(Text(verdict.verdict + expected, style), verdict.name, said)
     if outcome.verdicts:
         console.print(table)
+    for text in outcome.differences[:MOST_DAMAGED]:
+        console.print(text, style="red", soft_wrap=True)
+    if len(outcome.differences) > MOST_DAMAGED:
+        console.print(f"... and {len(outcome.differences) - MOST_DAMAGED} cells more", style="red")
     for problem in outcome.problems:
         console.print(terminal.shorten(f"warning: {problem}"), style="yellow")
     totals = outcome.totals

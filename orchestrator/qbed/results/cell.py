@@ -81,8 +81,18 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if not evidence.contradictions:  # only counters that agree with the plan have something to say
         evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
-    with open_regular(folder / "plan.json") as plan_file:
-        return row | {"plan_sha256": hashlib.file_digest(plan_file, "sha256").hexdigest()}
+    return row | {"plan_sha256": _sha256(folder / "plan.json"), "trace_sha256": _trace(out)}
+
+
+def _trace(out: File) -> str:
+    """What the guest did: its packets at queues and in captures, flows, routes. Counters follow from that."""
+    names = sorted(path.name for pattern in ("taps.bin", "*.ndjson", "*.pcap") for path in out.glob(pattern))
+    return hashlib.sha256("".join(f"{name} {_sha256(out / name)}\n" for name in names).encode()).hexdigest()
+
+
+def _sha256(path: File) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write(into: File, table: str, batches: Iterable[Any]) -> None:

@@ -177,6 +177,7 @@ _CELLS: dict[str, Any] = {
     "warnings": pa.list_(pa.string()),
     "evidence": pa.string(),
     "plan_sha256": pa.string(),
+    "trace_sha256": pa.string(),
     "settings": pa.string(),
 }
 
@@ -201,6 +202,13 @@ def cells_schema(axes: Mapping[str, str]) -> Any:
     kinds = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
     columns = {name: kinds[kind] for name, kind in axes.items() if name != "seed"}
     return _schema("cells", {**columns, **_CELLS})
+
+
+def traces_of(run: Path) -> Iterator[tuple[int, str | None]]:
+    """The trace of each cell of a run folder, by its number."""
+    with pq.ParquetFile(run / "cells.parquet") as file:
+        for batch in file.iter_batches(columns=["cell", "trace_sha256"]):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 class TableFile:

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from qbed import __version__
 from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, load_campaign
+from qbed.campaign.lock import Lock, LockError
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
 from qbed.claims.alike import judge_run
 from qbed.claims.judge import Verdict, connect
@@ -32,7 +33,7 @@ from qbed.results.checksums import vouch
 from qbed.results.folder import CLAIMS, RunFolder
 from qbed.results.identity import CELL_FORM, StoreError, ran_on
 from qbed.results.store import usual_store
-from qbed.results.tables import VERSION
+from qbed.results.tables import VERSION, traces_of
 from qbed.runs.calibrate import calibrated
 from qbed.runs.rehearsal import rehearse
 from qbed.runs.runner import WALL_TIMES, Totals, Watcher, run_cells
@@ -67,6 +68,8 @@ class Experiment:
     profile: str | None
     task: Task
     identity: dict[str, Any]
+    file: Path
+    lock: Literal["write", "compare"] | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -79,11 +82,13 @@ class Conclusion:
     report: Path
     wall_s: float
     problems: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    """What cells did differently from what the campaign's lock says."""
 
     @property
     def bad(self) -> bool:
         unexpected = any(not verdict.as_expected for verdict in self.verdicts)
-        return unexpected or self.totals.failed + self.totals.invalid > 0
+        return unexpected or bool(self.differences) or self.totals.failed + self.totals.invalid > 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Wishes:
 
     `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
     campaign runs on several substrates, each in a folder of its own within `out`. `store`: what that has is taken.
+    `lock`: what is done with the campaign's lock.
     """
 
     profile: str | None = None
@@ -104,6 +110,7 @@ class Wishes:
     dilation: int | None = None
     several: bool = False
     store: bool = True
+    lock: Literal["write", "compare"] | None = None
 
 
 def prepare(path: Path, wishes: Wishes) -> Experiment:
@@ -135,7 +142,7 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
     if on.name != DEFAULT:
         identity["substrate"] = {"name": on.name, "dilation": dilation}
     task = Task(lab.resolve(), out.resolve(), matrix, wishes.limits, wishes.keep, on.name, dilation, wishes.store)
-    return Experiment(campaign, profile, task, identity, found.warnings)
+    return Experiment(campaign, profile, task, identity, Path(source.file), wishes.lock, found.warnings)
 
 
 def _usual_folder(identity: dict[str, Any], wishes: Wishes) -> Path:
@@ -240,7 +247,24 @@ def _conclude(experiment: Experiment, totals: Totals, begun: float, screen: Scre
     write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)
-    return Conclusion(totals, verdicts, made.page, time.monotonic() - begun, made.problems)
+    differences = _locked(experiment, totals)
+    return Conclusion(totals, verdicts, made.page, time.monotonic() - begun, made.problems, differences)
+
+
+def _locked(experiment: Experiment, totals: Totals) -> list[str]:
+    """Compare the run with the campaign's lock, or make the lock of it."""
+    if experiment.lock is None:
+        return []
+    matrix, series = experiment.task.matrix, experiment.identity["toolchain"]["kernel_series"]
+    traces = {str(matrix.cell(number)): trace for number, trace in traces_of(experiment.task.out)}
+    lock = Lock.of(experiment.file)
+    if experiment.lock == "compare":
+        return list(lock.differences(experiment.profile, series, traces))
+    whole = {cell: trace for cell, trace in traces.items() if trace is not None}
+    if len(whole) < totals.cells:
+        raise LockError(f"{lock.path} is as it was: {totals.cells - len(whole)} cells have no trace")
+    lock.record(experiment.profile, series, whole)
+    return []
 
 
 def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:

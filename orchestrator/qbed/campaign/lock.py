@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a campaign's cells did, cell by cell: `campaign.lock` beside `campaign.yml`, committed with it.
+
+A trace is the hash of all that a guest recorded of its packets, flows and routes. In virtual time it is the same on
+every machine, so the file says of a change to qbed, a scheme or a lab whether it changed behaviour, and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qbed.errors import QbedError
+from qbed.json_files import read_json, write_json
+
+VERSION = 1
+_WHOLE = ""
+"""What a campaign that is run without a profile is called."""
+
+
+class LockError(QbedError):
+    """The lock is missing or cannot be read, or cells did something else than it says."""
+
+
+@dataclass
+class Lock:
+    """The traces of a campaign: by profile, kernel series, and what a cell is called (`scheme=rpm, seed=1`)."""
+
+    path: Path
+    traces: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, campaign: Path) -> Lock:
+        """That of a campaign file; empty if there is none yet."""
+        path = campaign.with_suffix(".lock")
+        if not path.exists():
+            return cls(path)
+        try:
+            value = read_json(path)
+        except (OSError, ValueError):
+            value = None
+        if not isinstance(value, dict) or value.get("version") != VERSION or not _is_of_traces(value.get("traces")):
+            raise LockError(
+                f"{path} is no lock of version {VERSION}; `qbed run --lock` writes it anew where it is deleted"
+            )
+        return cls(path, value["traces"])
+
+    def differences(self, profile: str | None, series: str, found: Mapping[str, str | None]) -> Iterator[str]:
+        """What cells did differently, in words, in their order; `LockError` if this was never locked."""
+        known = self.traces.get(profile or _WHOLE, {}).get(series)
+        if known is None:
+            what = f"the profile `{profile}`" if profile else "the campaign without a profile"
+            raise LockError(f"{self.path} has no traces of {what} on kernel {series}: `qbed run --lock` records them")
+        for cell, trace in found.items():
+            if cell not in known:
+                yield f"cell ({cell}) is not in {self.path}"
+            elif trace != known[cell]:
+                said = f"{self.path} says: {_short(trace)}, not {_short(known[cell])}"
+                yield f"cell ({cell}) did something else than {said}"
+        for cell in known.keys() - found.keys():
+            yield f"cell ({cell}) of {self.path} is not in the campaign any more"
+
+    def record(self, profile: str | None, series: str, found: Mapping[str, str]) -> None:
+        """From now on this is what these cells do."""
+        self.traces.setdefault(profile or _WHOLE, {})[series] = dict(found)
+        write_json(self.path, {"version": VERSION, "traces": self.traces})
+
+
+def _short(trace: str | None) -> str:
+    return "nothing" if trace is None else trace[:12]
+
+
+def _is_of_traces(value: Any, depth: int = 3) -> bool:
+    if depth == 0:
+        return isinstance(value, str)
+    return isinstance(value, dict) and all(_is_of_traces(one, depth - 1) for one in value.values())

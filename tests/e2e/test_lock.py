@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cells do is in campaign.lock; a change that changes it is found, and said in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbed.substrates.toolchain import ToolchainError, find_toolchain
+
+try:
+    find_toolchain()
+    BUILT = True
+except ToolchainError:
+    BUILT = False
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not BUILT, reason="the toolchain is not built: make setup")]
+LAB = """\
+name: locked
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+workload: [{flows: {pairs: [[h1, h3], [h2, h4]], size: 200 KB, spread: 50 us}}]
+observe: {queues: every packet}
+duration: 10 ms
+"""
+CAMPAIGN = """\
+question: Is it the same?
+axes:
+  buffer: {field: switches.default.buffer, values: [32 KB, 64 KB]}
+  seed: [1]
+profiles:
+  quick: {}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "lab.yml").write_text(LAB)
+    (tmp_path / "campaign.yml").write_text(CAMPAIGN)
+    return tmp_path
+
+
+def qbed(folder: Path, *arguments: str, status: int = 0) -> str:
+    environment = {**os.environ, "QBED_STORE": "1 GB", "QBED_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "qbed", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def run(folder: Path, out: str, *arguments: str, status: int = 0) -> str:
+    return qbed(folder, "run", ".", "--profile", "quick", "--no-images", "--out", out, *arguments, status=status)
+
+
+def test_a_change_of_behaviour_is_found_and_said(folder: Path) -> None:
+    assert "has no traces of the profile `quick`" in run(folder, "none", "--locked", status=1)
+    run(folder, "before", "--lock")
+    lock = json.loads((folder / "campaign.lock").read_text())
+    (cells,) = lock["traces"]["quick"].values()
+    assert list(cells) == ["buffer=32 KB, seed=1", "buffer=64 KB, seed=1"] and len(set(cells.values())) == 2
+    run(folder, "same", "--locked", "--no-store")
+    assert "2 cells in both, 0 of them did something else" in qbed(folder, "diff", "before", "same")
+
+    # A link of another length: all packets of both cells come at other times.
+    (folder / "lab.yml").write_text(LAB.replace("delay: 5 us", "delay: 6 us"))
+    said = run(folder, "after", "--locked", status=1)
+    assert "cell (buffer=32 KB, seed=1) did something else than campaign.lock says" in " ".join(said.split())
+    assert said.count("did something else") == 2
+    found = qbed(folder, "diff", "before", "after", status=1)
+    assert "cell buffer=32 KB, seed=1\n" in found and "2 cells in both, 2 of them" in found
+    assert "queue_events at " in found and " / " in found and "> 10.0.0." in found and "protocol 6 seq" in found
+    assert json.loads((folder / "campaign.lock").read_text()) == lock
+    run(folder, "after", "--lock")
+    run(folder, "after", "--locked")
+
+
+def test_a_lock_is_of_the_whole_campaign(folder: Path) -> None:
+    for more in (["--set", "duration=9 ms"], ["--seeds", "1"], ["--lock"]):
+        assert "a lock is of the campaign as it is" in run(folder, "refused", "--locked", *more, status=2)
+    run(folder, "one", "--lock")
+    (folder / "campaign.yml").write_text(CAMPAIGN.replace("32 KB", "16 KB"))
+    said = " ".join(run(folder, "other", "--locked", status=1).split())
+    assert "cell (buffer=16 KB, seed=1) is not in campaign.lock" in said
+    assert "cell (buffer=32 KB, seed=1) of campaign.lock is not in the campaign any more" in said
+    for wrong in ("", "{}", "[1]", '{"version": 1, "traces": {"quick": {"6.12": {"a": 1}}}}'):
+        (folder / "campaign.lock").write_text(wrong)
+        assert "campaign.lock is no lock of version 1" in run(folder, "other", "--locked", status=1)
+
+
+def test_what_was_not_observed_is_named(folder: Path) -> None:
+    """Without packets: the first record of a series, or of the sums."""
+    (folder / "lab.yml").write_text(LAB.replace("every packet", "100 us"))
+    run(folder, "one")
+    (folder / "lab.yml").write_text(LAB.replace("every packet", "100 us").replace("200 KB", "201 KB"))
+    run(folder, "two")
+    found = qbed(folder, "diff", "one", "two", status=1)
+    assert "queue_series at " in found or "flows at " in found
+    (folder / "campaign.yml").write_text(CAMPAIGN.replace("[32 KB, 64 KB]", "[16 KB]"))
+    run(folder, "other")
+    assert "have no cell in common" in qbed(folder, "diff", "one", "other", status=2)
