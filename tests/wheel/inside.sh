@@ -24,8 +24,8 @@ assert here == there and all(claim["verdict"] == "holds" for claim in here), (he
 PYTHON
 [ -s runs/dumbbell/report.html ] || fail "there is no report"
 
-# One's own lab, and a program of this machine in it.
-qbed new my-lab --like dumbbell
+# One's own lab, with a P4 program beside it, and a program of this machine in it.
+qbed new my-lab --like young-flows
 qbed up my-lab
 printf '#!/bin/sh\necho "from $0 on $(cat /proc/sys/kernel/ostype)"\n' >"$HOME/my-lab/program"
 chmod +x "$HOME/my-lab/program"

@@ -15,6 +15,7 @@ from qbed.language.source import read, read_whole
 from qbed.places import labs_folder
 
 LAB, CAMPAIGN = "lab.yml", "campaign.yml"
+_COPIED = ("*.yml", "*.p4", "*.json", "*.p4info.txtpb")  # campaigns, and programs as they were written and compiled
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _README = """\
 # {title}
@@ -95,13 +96,14 @@ def create(place: Path, like: Path) -> None:
     model = like if like.is_dir() else like.parent
     if not (model / LAB).is_file():
         raise LabError([f"--like {like}: expected a lab's folder, with a {LAB}"])
-    for file in model.glob("*.yml"):
+    files = sorted(file for pattern in _COPIED for file in model.glob(pattern))
+    for file in files:
         if file.is_symlink():  # what it names would be in a lab that is shared later
             raise LabError([f"--like {like}: {file} is a link, expected a file; copy what it names first"])
     beside = place.with_name(f".{place.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
-    for file in sorted(model.glob("*.yml")):
+    for file in files:
         text = read_whole(file)
         if file.name == LAB:
             text = re.sub(r"(?m)^name:.*$", f"name: {place.name}", text, count=1)
