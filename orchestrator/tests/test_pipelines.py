@@ -156,12 +156,40 @@ def test_refusals(given: str, message: str) -> None:
     assert any(message in one for one in found), found
 
 
-def test_routes_are_the_compilers() -> None:
-    (message,) = messages(LAB + "routing: frr\n", {"switches.s2.kind": "bmv2"})
-    assert (
-        "routing: a switch in P4 has the routes that the compiler finds: expected `static`, since `s2` is one"
-        in message
+FRR = """\
+name: mixed
+topology: {clos: {racks: 3, hosts: 1, spines: 2}}
+links: {default: {rate: 10 Gbit/s}}
+switches: {default: {buffer: 50 packets}, rack1: {program: droptail}}
+routing: frr
+duration: 1 ms
+"""
+
+
+@pytest.mark.parametrize("kind", ["rack1", "spine1"])
+def test_frr_finds_what_does_not_lead_through_a_switch_in_p4(kind: str) -> None:
+    plan = compile_lab(load(FRR.replace("rack1", kind)))
+    static = compile_lab(load(FRR.replace("rack1", kind).replace("routing: frr\n", "")))
+    nodes = {node.name: (node, before) for node, before in zip(plan.nodes, static.nodes, strict=True)}
+    for name, (node, before) in nodes.items():
+        if node.kind == "host":
+            continue
+        if name == kind:
+            assert node == before and not node.programs
+            continue
+        assert [program.argv[0] for program in node.programs] == ["mgmtd", "zebra", "bgpd"]
+        given = {route.to: len(route.via) for route in node.routes}
+        learnt = {one.to: one.hops for one in node.expects}
+        assert given | learnt == {r.to: len(r.via) for r in before.routes} and not given.keys() & learnt.keys()
+        # a rack's way to racks is by both spines; that of a spine to a rack is one link
+        through = {"rack1": 1, "spine1": 2 if name.startswith("rack") else 0}[kind]
+        assert len(given) == through
+        sessions = node.files["/run/frr/bgpd.conf"].count("interface v6only")
+        assert sessions == {"rack1": {"r": 2, "s": 2}, "spine1": {"r": 1, "s": 3}}[kind][name[0]]
+    warned = load(
+        FRR.replace("rack1: {program", "rack*: {program").replace("}}\nrouting", "}, spine*: {program: ecn}}\nrouting")
     )
+    assert any("routing: all switches are in P4" in one for one in warned.warnings)
 
 
 @pytest.mark.parametrize(
@@ -375,3 +403,163 @@ def test_stamps_full_buffer_is_the_kernels(buffer: tuple[int, Any], rate: int, f
                 found = length * inverse >> (64 - bits)
                 found += full * (found + 1) <= length << bits
                 assert found == (length << bits) // full
+
+
+ASKING = LAB.replace("{tcp: dctcp}", "{controller: {name: timely, signal: SIGNAL, unit: UNIT, bits: BITS}}")
+
+
+def stands_for(values: dict[str, Any], full: int, bits: int, length: int) -> int:
+    """stamp_quantized of schemes/stamp/kernel/stamp_algorithm.h, bin by bin."""
+
+    def edge(step: int) -> int:
+        if step == 1 << bits:
+            return full
+        if values["fine_at_full"]:
+            return full - full * ((1 << bits) - step) ** 2 // (1 << 2 * bits)
+        return (full * step**2 + (1 << 2 * bits) - 1) // (1 << 2 * bits)
+
+    length = min(length, full)
+    number = max(step for step in range(1 << bits) if edge(step) <= length)
+    last = full if number + 1 == 1 << bits else edge(number + 1) - 1
+    return edge(number) + (last - edge(number)) // 2 if values["middle"] else edge(number)
+
+
+@settings(max_examples=60, deadline=None)
+@given(full=st.integers(1, 300), bits=st.integers(1, 9), fine=st.booleans(), middle=st.booleans())
+def test_unequal_bins_are_the_kernels(full: int, bits: int, fine: bool, middle: bool) -> None:
+    values = registry()["stamp"].defaults()
+    values |= {"buffer": Amount(full, "packets"), "exponent": 2, "fine_at_full": fine, "middle": middle}
+    told = [e for e in port_settings("stamp", Port(3, 10**9, 1514), values, {("packets", bits)}) if e.table == "bins"]
+    seen = []
+    for entry in told:
+        assert entry.key is not None and entry.priority == 1
+        first, _, last = str(entry.key["length"]).partition("..")
+        assert {name: entry.key[name] for name in ("port", "unit", "bits")} == {"port": 3, "unit": 0, "bits": bits}
+        for length in range(int(first), min(int(last), full + 3) + 1):
+            seen.append(length)
+            assert entry.arguments["value"] == stands_for(values, full, bits, length), length
+    assert seen == list(range(full + 4))
+
+
+def test_bins_are_told_for_what_hosts_ask() -> None:
+    text = ASKING.replace("SIGNAL", "max").replace("UNIT", "packets").replace("BITS", "4")
+    stamp = {"switches.default.kind": "bmv2", "switches.default.scheme": "stamp", "switches.default.exponent": 2}
+    plan = compiled(stamp, text)
+    bins = [entry for entry in pipeline(plan, "s1").entries if entry.table == "bins"]
+    assert len(bins) == 3 * 16
+    assert {tuple(entry.key or ()) for entry in bins} == {("port", "unit", "bits", "length")}
+    (message,) = messages(text.replace("packets, bits: 4", "bytes, bits: 13"), stamp)
+    assert (
+        "exponent: `exponent`: in P4 there are at most 4096 unequal bins, but hosts ask for 13 bits of bytes" in message
+    )
+    (message,) = messages(text.replace("packets, bits: 4", "bytes, bits: 12"), stamp)
+    assert "its ports make 12207 entries of the program's table `bins`, which has room for 4096" in message
+
+
+# --- what a lab tells a program of its own --------------------------------------------------------------------------
+
+EVERYTHING = schemes_folder().parent / "crates" / "p4runtime" / "tests" / "programs"
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Any:
+    """A lab of a program that has one of everything; told(text): what its switches are told."""
+    for suffix in ("json", "p4info.txtpb"):
+        shutil.copy(EVERYTHING / f"everything.{suffix}", tmp_path / f"mine.{suffix}")
+
+    def told(text: str) -> ResolvedLab:
+        lines = "".join(f"    {line}\n" for line in text.splitlines())
+        lab = LAB.replace(SWITCHES, f"  default: {{buffer: 50 packets}}\n  s1:\n    program: ./mine.p4\n{lines}")
+        (tmp_path / "lab.yml").write_text(lab)
+        return load_lab(tmp_path)
+
+    return told
+
+
+def test_a_program_of_ones_own_is_told_what_the_lab_says(everything: Any) -> None:
+    plan = compile_lab(
+        everything("""\
+parking: {port: 300}
+tables:
+  hosts:
+    - {match: {hdr.probe.address: 10.0.0.1}, action: host_forward, params: {port: ">h2"}}
+    - {match: {hdr.probe.address: "0x0a000002"}, action: ProbeIngress.host_forward, params: {port: 2}}
+  routes:
+    - {match: {hdr.probe.address: 10.0.1.0/24}, action: forward, params: {port: 1}}
+  rules:
+    - {match: {hdr.probe.flags: "0x1&&&0x3", hdr.probe.low: 5..9}, action: forward, params: {port: 1}}
+    - {match: {hdr.probe.flow: 7, hdr.probe.low: "*"}, action: forward, params: {port: 0}}
+initial: {last_seen: {0: 5, 2..3: 0x1f}}
+clones: {7: {ports: [300, ">s2"], truncate: 64 B}}
+groups: {9: [0, 1]}
+""")
+    )
+    told = pipeline(plan, "s1")
+    assert [(e.table, e.key, e.arguments, e.priority) for e in told.entries] == [
+        ("ProbeIngress.hosts", {"hdr.probe.address": 0x0A000001}, {"port": 1}, 0),
+        ("ProbeIngress.hosts", {"hdr.probe.address": 0x0A000002}, {"port": 2}, 0),
+        ("ProbeIngress.routes", {"hdr.probe.address": f"{0x0A000100}/24"}, {"port": 1}, 0),
+        ("ProbeIngress.rules", {"hdr.probe.flags": "1&&&3", "hdr.probe.low": "5..9"}, {"port": 1}, 2),
+        ("ProbeIngress.rules", {"hdr.probe.flow": "7&&&65535"}, {"port": 0}, 1),
+    ]
+    assert [(r.name, r.index, r.value) for r in told.registers] == [
+        ("ProbeIngress.last_seen", 0, 5),
+        ("ProbeIngress.last_seen", 2, 31),
+        ("ProbeIngress.last_seen", 3, 31),
+    ]
+    assert [(s.session, s.ports, s.truncate_bytes) for s in told.sessions] == [(7, [300, 2], 64)]
+    assert [(g.group, g.ports) for g in told.groups] == [(9, [0, 1])]
+    assert Plan.loads(plan.dumps()) == plan
+
+
+# Each row: what a lab tells the program, and the message: behind the switch's `switches.s1.`
+UNTOLD = [
+    ("tables: {host: []}", "tables.host: the program has no table `host`; did you mean `hosts`?"),
+    ("tables: {by_hop: []}", "tables.by_hop: entries of a table with an action profile come by P4Runtime"),
+    ("tables: {fixed: [{match: {hdr.probe.kind: 1}, action: NoAction}]}", "the entries of `fixed` are the program's own"),
+    ("tables: {rules: [{action: drop}]}", "the default action of `rules` is constant: expected a `match`"),
+    ("tables: {hosts: [{match: {hdr.probe.address: 1}, action: learn}]}", "tables.hosts[0].action: `learn` is the default only of `hosts`"),
+    ("tables: {hosts: [{match: {hdr.probe.address: 1}, action: drip}]}", "the table `hosts` has no action `drip`; did you mean `drop`?"),
+    ("tables: {hosts: [{action: learn}, {action: learn}]}", "tables.hosts[1]: a second default action as in entry 0 (/"),
+    ("tables: {routes: [{match: {hdr.probe.address: 10.0.0.0/8}, action: drop}, {match: {hdr.probe.address: 10.0.0.0/8}, action: forward, params: {port: 1}}]}", "tables.routes[1]: the same match as in entry 0"),
+    ("tables: {routes: [{match: {hdr.probe.address: 10.0.0.1/8}, action: drop}]}", "`10.0.0.1/8` has bits that its mask or prefix leaves out"),
+    ("tables: {routes: [{match: {hdr.probe.address: 10.0.0.0/33}, action: drop}]}", "expected a prefix of 0 to 32 bits, got `10.0.0.0/33`"),
+    ("tables: {routes: [{match: {hdr.probe.address: 'fd00::/8'}, action: drop}]}", "`fd00::` has 128 bits; expected 32"),
+    ("tables: {routes: [{match: {hdr.probe.adress: 1}, action: drop}]}", "the key of `routes` has no `hdr.probe.adress`; did you mean `hdr.probe.address`?"),
+    ("tables: {routes: [{match: {hdr.probe.address: 1}, action: forward}]}", "the action `forward` has `port`, too: expected a value of 9 bits"),
+    ("tables: {routes: [{match: {hdr.probe.address: 1}, action: forward, params: {port: 512}}]}", "params.port: `512` does not fit into 9 bits"),
+    ("tables: {routes: [{match: {hdr.probe.address: 1}, action: forward, params: {port: '>h9'}}]}", "no link leads to `h9`; "),
+    ("tables: {routes: [{match: {hdr.probe.address: 1}, action: drop, params: {port: 1}}]}", "the action `drop` has no `port`"),
+    ("tables: {routes: [{match: {hdr.probe.address: 1}, action: drop, priority: 3}]}", "no two entries of `routes` fit the same packet: not used"),
+    ("tables: {hosts: [{match: {}, action: drop}]}", "`hdr.probe.address` is of the kind exact: expected a value of 32 bits"),
+    ("tables: {rules: [{match: {hdr.probe.low: 9..5}, action: drop}]}", "`9..5` ends before it begins"),
+    ("tables: {rules: [{match: {hdr.probe.low: here}, action: drop}]}", "expected a number, `0x1f`, an address"),
+    ("tables: {hosts: [" + ", ".join(f"{{match: {{hdr.probe.address: {n}}}, action: drop}}" for n in range(65)) + "]}", "tables.hosts: 65 entries; the table has room for 64"),
+    ("initial: {last_seem: {0: 1}}", "the program has no register `last_seem`; did you mean `"),
+    ("initial: {ProbeIngress.balance: {0: 1}}", "its elements are no numbers"),
+    ("initial: {ProbeIngress.last_seen: {8: 1}}", "expected an index up to 7, or some (`0..7`), got `8`"),
+    ("initial: {ProbeIngress.last_seen: {0..3: 1, 3: 2}}", "an element that was given already"),
+    ("clones: {0: {ports: [1]}}", "expected a number from 1 to 32767"),
+    ("clones: {1: {ports: [3]}}", "clones.1.ports[0]: the switch has no port 3"),
+    ("groups: {1: [1, 1]}", "groups.1[1]: port 1 is given twice"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), UNTOLD)
+def test_what_does_not_fit_the_program_is_refused(everything: Any, given: str, message: str) -> None:
+    with pytest.raises(LabError) as error:
+        everything(given)
+    assert any("lab.yml:" in one and message in one for one in error.value.messages), error.value.messages
+
+
+def test_tables_that_the_plan_fills_and_programs_of_schemes_are_not_told(folder: Path) -> None:
+    text = (folder / "lab.yml").read_text()
+    entry = "tables: {next_hops: [{match: {hop: 1}, action: no_next_hop}]}"
+    (folder / "lab.yml").write_text(text.replace("./mine.p4,", f"./mine.p4, {entry},"))
+    with pytest.raises(LabError, match=r"tables\.next_hops: the routes of the lab stand there: the plan fills it"):
+        load_lab(folder)
+    (folder / "lab.yml").write_text(text.replace("./mine.p4,", "ecn, tables: {marking: [{action: mark_above}]},"))
+    with pytest.raises(
+        LabError, match=r"the program of `ecn` is told by the scheme's parameters: expected one of your"
+    ):
+        load_lab(folder)

@@ -97,6 +97,8 @@ duration: 40 ms
         ("max, unit: bytes", "150 KB", "ipv6"),
         ("ind", "100 packets", "ipv4"),
         ("sum, forward: on", "64 packets", "both"),
+        ("max", "100 packets, exponent: 2", "ipv4"),
+        ("sum, unit: bytes", "150 KB, exponent: 2, fine_at_full: on, middle: on", "ipv6"),
     ],
 )
 @pytest.mark.parametrize("topology", ["{dumbbell: {left: 3, right: 3}}", "{parking-lot: {switches: 3, hosts: 2}}"])
@@ -235,6 +237,21 @@ def test_a_program_of_ones_own_runs_and_one_that_cannot_is_refused_by_name(tmp_p
     cell = Observed(plan, folder)
     assert [flow["status"] for flow in cell.flows()] == ["complete", "complete"]
     assert cell.counters().switches["s1"].totals["sent"] > 800
+
+    # told what the scheme's program would be told, it does the same
+    entry = '{match: {port: ">h2"}, action: mark_above, params: {packets: 9}}'
+    own = f"parking: {{}}, initial: {{}}, tables: {{marking: [{entry}]}}"
+    cells = []
+    for name, switch in (("own", f"program: ./mine.p4, {own}"), ("ecn", "program: ecn, threshold: 9 packets")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        slow = star(switch, tcp="dctcp").replace("delay: 10 us", "delay: 10 us, ends: {s1: {rate: 500 Mbit/s}}")
+        plan = plan_of(tmp_path / name, slow)
+        shutil.rmtree(tmp_path / name / "out", ignore_errors=True)
+        VirtualSubstrate().cell(tmp_path / name, plan).run(LIMITS, lambda fraction: None)
+        cells.append(Observed(plan, tmp_path / name))
+    assert cells[0].flows() == cells[1].flows()
+    marked = [cell.counters().switches["s1"].counters["marked"] for cell in cells]
+    assert marked[0] == marked[1] and sum(marked[0].values()) > 10
 
     text = (folder / "mine.json").read_text()
     (folder / "mine.json").write_text(text.replace('"mark_to_drop"', '"mark_to_keep"'))

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from qbed.plan.model import Expectation, Plan
+from qbed.plan.ports import port_names
 from qbed.results.cell import store_cell
 from qbed.results.tables import read_cell
 from qbed.substrates import CellError
@@ -152,3 +153,25 @@ def test_vtysh_speaks_with_the_daemons_of_its_node(
         assert "frrvty" not in lab.run("h1", "cat", "/etc/group")[1]
         status, output = lab.run("h1", "ping", "-c", "1", "10.0.0.5")
         assert status == 0, output
+
+
+@pytest.mark.parametrize("protocol", FRR)
+@pytest.mark.parametrize("program", ["rack2", "spine1"])
+def test_routers_stand_beside_switches_in_p4(
+    run_cell: Callable[..., Any], tmp_path: Path, protocol: str, program: str
+) -> None:
+    """Three racks: what leads through the switch in P4 is given, FRR finds the rest."""
+    own = f"buffer: 1 MB}}, {program}: {{program: droptail}}}}"
+    lab = CLOS.replace("racks: 2", "racks: 3").replace("buffer: 1 MB}}", own)
+    workload = "workload:\n  - flows: {from: h1..h4, to: h3..h6, size: 10 KB, count: 9, start: 1 ms}\nduration: 50 ms\n"
+    cell = run_cell(lab + FRR[protocol] + workload)
+    assert {flow["status"] for flow in cell.flows()} == {"complete"}
+    learnt = {to for name in ("rack1", "rack3", "spine2") for to in table(changes(cell), name, 0)}
+    given = {route.to for node in cell.plan.nodes if node.programs for route in node.routes}
+    assert given and len(learnt) >= 2
+    # both spines are on the way of some, whoever found the routes
+    sent = {queue.split(">")[0]: 0 for queue in port_names(cell.plan)}
+    for queue in port_names(cell.plan):
+        sent[queue.split(">")[0]] += cell.taps(queue)["summary"]["sent_packets"]
+    assert min(sent["spine1"], sent["spine2"]) > 100, sent
+    assert cell.counters().switches[program].totals["sent"] > 100

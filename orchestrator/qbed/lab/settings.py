@@ -3,7 +3,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt
 
 from qbed.lab.sysctls import once, sysctl_path, sysctl_value
 from qbed.language.strict import Strict
@@ -119,6 +119,33 @@ class ParkingSettings(Strict):
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
+Value = StrictInt | str
+"""Of a field in P4: a number, `0x1f`, an address, or `>h1`: the port that leads there."""
+
+
+class EntrySettings(Strict):
+    """What a table of a program in P4 is told: an entry, or without `match` its default action."""
+
+    match: dict[str, Value] | None = None
+    """By the names of the key's fields: a value; of the kind lpm `10.0.1.0/24`, ternary `0x10&&&0xf0`, range `5..9`.
+    What is left out, or `*`, fits any, unless it is of the kind exact.
+    """
+    action: str
+    params: dict[str, Value] = Field(default_factory=dict)
+    """The action's parameters, by their names."""
+    priority: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
+    """Where several entries may fit: the highest wins; without it, the one that stands first."""
+
+
+class CloneSettings(Strict):
+    """Where a switch's clones of a session go."""
+
+    ports: Annotated[list[Value], Field(min_length=1)]
+    """Port numbers, or `>h1`."""
+    truncate: Size | None = None
+    """To how many bytes clones are cut."""
+
+
 class SwitchSettings(QueueSettings):
     """Settings of a switch, or of one of its ports: the queue towards the port's peer."""
 
@@ -132,6 +159,14 @@ class SwitchSettings(QueueSettings):
     """
     parking: ParkingSettings | None = None
     """Of a switch as a whole that runs a program in P4: its port without a link. `qcn` and `abq` have one anyway."""
+    tables: dict[str, list[EntrySettings]] | None = None
+    """Of a program of one's own: what its tables are told before the lab begins, by their names in P4Info."""
+    initial: dict[str, dict[str, Value]] | None = None
+    """Of a program of one's own: what its registers begin with: `{name: {3: 20, 8..15: 0x1f}}`."""
+    clones: dict[int, CloneSettings] | None = None
+    """Of a program of one's own: its clone sessions: `{1: {ports: [510], truncate: 64 B}}`."""
+    groups: dict[int, list[Value]] | None = None
+    """Of a program of one's own: its multicast groups: `{1: [">h1", ">h2"]}`."""
 
 
 def _queue(value: object) -> object:

@@ -5,6 +5,8 @@
 the other kind needs is not used, and warned about.
 """
 
+from collections import Counter
+
 from qbed.lab.settings import SwitchSettings
 from qbed.language.problems import Problems
 from qbed.language.reach import ReachError, beneath
@@ -12,7 +14,7 @@ from qbed.language.source import FieldPath
 from qbed.language.units import Amount
 from qbed.network.queues import Origin
 from qbed.schemes.programs import Program, ProgramError, Table, load, scheme_program, with_programs
-from qbed.schemes.told import PARKING_PORT, RUNNABLE, Parking
+from qbed.schemes.told import PARKING_PORT, RUNNABLE, Entry, Parking, SettingError
 
 _PLAIN = "droptail"
 FORWARDING = {
@@ -23,7 +25,9 @@ FORWARDING = {
 """The tables by which a plan says where packets go (docs/p4.md)."""
 
 
-WHOLE = ("kind", "program", "parking")
+OWN = ("tables", "initial", "clones", "groups")
+"""What is said to a program of one's own."""
+WHOLE = ("kind", "program", "parking", *OWN)
 """What is said of a switch as a whole."""
 
 
@@ -58,7 +62,12 @@ class Programs:
             name = _PLAIN
         if name not in self._read:
             self._read[name] = self._load(name, path)
-        return self._read[name]
+        program = self._read[name]
+        if program is not None and program.scheme is not None:
+            for said in (said for said in OWN if said in settings):
+                text = f"the program of `{program.scheme}` is told by the scheme's parameters: expected one of your own"
+                self.problems.error(settings[said][1], f"{text} (`program: ./mine.p4`)")
+        return program
 
     def _load(self, name: str, path: FieldPath) -> Program | None:
         try:
@@ -95,6 +104,20 @@ def check_forwarding(program: Program) -> None:
         if found[name].keys != expected.keys or found[name].actions.get(action) != parameters:
             shown = f"the key `{expected.keys[0]}` and the action `{action}({', '.join(parameters)})`"
             raise ProgramError(f"the program's table `{name}` is not docs/p4.md's: expected {shown}")
+
+
+def check_sizes(program: Program, entries: list[Entry]) -> None:
+    """The tables have room for what a scheme's parameters make. SettingError."""
+    counts = Counter(entry.table for entry in entries)
+    for table in program.info.tables:
+        if counts[table.name] > table.size:
+            text = f"its ports make {counts[table.name]} entries of the program's table `{table.alias}`"
+            raise SettingError("scheme", f"{text}, which has room for {table.size}")
+
+
+def forwards(program: Program) -> bool:
+    """Whether the plan says where packets go; other programs know by themselves."""
+    return FORWARDING.keys() <= program.tables.keys()
 
 
 def below(program: Program, given: Origin, named: bool, problems: Problems) -> Origin:

@@ -13,9 +13,10 @@ from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
+from qbed.network.entries import Own, Reader
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.links import LinkEnd, LinkState, Side
-from qbed.network.programs import WHOLE, Programs, below, check_port, parking_of
+from qbed.network.programs import FORWARDING, OWN, WHOLE, Programs, below, check_port, check_sizes, forwards, parking_of
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
 from qbed.schemes.programs import Program
@@ -151,6 +152,11 @@ class ResolvedLab:
         return found
 
     @cached_property
+    def _asked(self) -> set[tuple[str, int]]:
+        """The units and numbers of bits in which hosts ask for occupancy."""
+        return {(spec.unit, spec.bits) for spec in self.controllers.values() if spec.signal not in ("rtt", "ind")}
+
+    @cached_property
     def told(self) -> dict[str, list[Entry]]:
         """What the program of every switch that runs one is told of the scheme's parameters."""
         found: dict[str, list[Entry]] = {}
@@ -164,9 +170,26 @@ class ResolvedLab:
                 for number, end in enumerate(ports):
                     link = self.links[end[0]]
                     port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)
-                    entries.extend(port_settings(scheme, port, values[number]))
+                    entries.extend(port_settings(scheme, port, values[number], self._asked))
+                check_sizes(program, entries)
             except SettingError as error:
                 self._refuse_setting(name, ports, error)
+        return found
+
+    @cached_property
+    def own(self) -> dict[str, Own]:
+        """What the file tells every switch that runs a program of one's own."""
+        found = {}
+        for name, program in self.programs.items():
+            given = self._switch_settings[0][name]
+            if program.scheme is None and any(said in given for said in OWN):
+                outs = self.routing.outs[self.index[name]]
+                names = list(self.network.nodes)
+                ports = {names[self.routing.peer(out)]: number for number, out in reversed(list(enumerate(outs)))}
+                parking = self.parking.get(name)
+                numbers = [*range(len(outs)), *([parking.port] if parking is not None else [])]
+                taken = FORWARDING if forwards(program) else ()
+                found[name] = Reader(program.info, ports, numbers, self.problems).own(given, taken)
         return found
 
     def _refuse_setting(self, switch: str, ends: list[LinkEnd], error: SettingError) -> None:

@@ -11,8 +11,10 @@ from qbed.lab.model import EVERY_PACKET
 from qbed.language.selectors import select
 from qbed.language.units import LARGEST, format_duration
 from qbed.network.addresses import Addresses, Family, Number, Side
+from qbed.network.entries import Own
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd
+from qbed.network.programs import forwards
 from qbed.network.queues import QueueSpec, plain
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
@@ -55,7 +57,8 @@ class _Compiler:
         self.has_rate = any(workload.transport == "rate" for workload in workloads)
         queues = self.queues()
         links = self.links()
-        programs = self.routing.is_host.count(False) * len(frr.programs(self.lab.frr)) if self.is_frr else 0
+        routers = self.routing.is_host.count(False) - len(self.resolved.programs)
+        programs = routers * len(frr.programs(self.lab.frr)) if self.is_frr else 0
         demand = Demand(self.resolved, links, workloads, programs)
         epoch_ns = _EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0)
         if epoch_ns + self.lab.duration > LARGEST:
@@ -170,9 +173,13 @@ class _Compiler:
 
     def nodes(self, socket_buffer_bytes: int) -> list[p.Node]:
         return [
-            self.host(i, socket_buffer_bytes) if is_host else self.router(i) if self.is_frr else self.switch(i)
+            self.host(i, socket_buffer_bytes) if is_host else self.router(i) if self.is_router(i) else self.switch(i)
             for i, is_host in enumerate(self.routing.is_host)
         ]
+
+    def is_router(self, node: int) -> bool:
+        """Whether FRR finds a switch's routes."""
+        return self.is_frr and self.names[node] not in self.resolved.programs
 
     def node_addresses(self, node: int) -> list[str]:
         """The node's own address of each family: that of its primary end."""
@@ -239,19 +246,21 @@ class _Compiler:
             kind="switch",
             addresses=self.node_addresses(node),
             sysctls=switch_sysctls(self.lab.addressing, hash_seed),
-            routes=[] if self.is_frr or program else list(self.switch_routes(node)),
+            routes=[] if program else list(self.switch_routes(node)),
             pipeline=self.pipeline(node, program) if program else None,
         )
 
     def pipeline(self, node: int, program: Program) -> p.Pipeline:
         """What a switch in P4 runs, and where it sends: to its own hosts, and to every other edge switch's."""
         routing, forwarding = self.routing, pipelines.Forwarding(self.routing.levels[node])
-        parking = self.resolved.parking.get(self.names[node])
+        name = self.names[node]
+        told, own = self.resolved.told[name], self.resolved.own.get(name, Own())
+        parking = self.resolved.parking.get(name)
         hops = {
             out: pipelines.Hop(port, *(_mac(2 * out[0] + side) for side in (out[1], 1 - out[1])))
             for port, out in enumerate(routing.outs[node])
         }
-        if pipelines.forwards(program):
+        if forwards(program):
             for out in (out for out in hops if routing.is_host[routing.peer(out)]):
                 for family in self.families:
                     far = self.number((out[0], 1 - out[1])).text(family)
@@ -263,9 +272,11 @@ class _Compiler:
         return p.Pipeline(
             program=program.name,
             ports=[self.interfaces[out] for out in hops],
-            entries=[*forwarding.entries(), *map(pipelines.entry, self.resolved.told[self.names[node]])],
+            entries=[*forwarding.entries(), *map(pipelines.entry, [*told, *own.entries])],
             parking=[self.parking(node, parking)] if parking else [],
-            sessions=pipelines.sessions(program, parking),
+            sessions=pipelines.sessions(program, parking, own),
+            groups=[p.Group(group=number, ports=ports) for number, ports in own.groups.items()],
+            registers=[p.Register(name=array, index=i, value=value) for array, i, value in own.registers],
         )
 
     def parking(self, node: int, parking: Parking) -> p.Parking:
@@ -278,8 +289,8 @@ class _Compiler:
         return p.Parking(port=parking.port, interface=name, rate_bps=parking.rate_bps, qdisc=qdisc)
 
     def router(self, node: int) -> p.Node:
-        """A switch whose routes FRR finds."""
-        settings, switch = self.lab.frr, self.switch(node)
+        """A switch whose routes FRR finds, but for those that lead through a switch in P4, which speaks no protocol."""
+        settings, switch, is_host = self.lab.frr, self.switch(node), self.routing.is_host
         outs = self.routing.outs[node]
         own = self.addresses.blocks.get(self.names[node])
         primary = self.routing.primary(node)
@@ -288,7 +299,7 @@ class _Compiler:
             identifier=self.number(primary).text(4) if primary else "0.0.0.1",
             system=self.systems[node],
             ports=tuple(
-                frr.Port(self.interfaces[out], self.names[peer], fabric=not self.routing.is_host[peer])
+                frr.Port(self.interfaces[out], self.names[peer], fabric=not is_host[peer] and self.is_router(peer))
                 for out in outs
                 for peer in [self.routing.peer(out)]
             ),
@@ -311,16 +322,37 @@ class _Compiler:
 
     def expectations(self, node: int) -> Iterable[p.Expectation]:
         """What the compiler's own routes would give."""
-        for edge in self.routing.edges:
+        for edge in (edge for edge in self.routing.edges if node not in self.by_programs[edge]):
             hops = min(len(self.routing.next_hops(node, edge)), self.lab.frr.maximum_paths)
             for family in self.families if hops else ():
                 yield p.Expectation(to=self.prefix(edge, family), hops=hops)
 
+    @cached_property
+    def by_programs(self) -> dict[int, set[int]]:
+        """By edge switch: the switches of which some shortest path there leads through a switch in P4, or to one."""
+        found: dict[int, set[int]] = {edge: set() for edge in self.routing.edges}
+        for edge in self.routing.edges if self.resolved.programs else ():
+            for node in sorted(self.routing.distances(edge), key=self.routing.distances(edge).__getitem__):
+                peers = (self.routing.peer(out) for out in self.routing.next_hops(node, edge))
+                if not self.is_router(node) or any(peer in found[edge] for peer in peers):
+                    found[edge].add(node)
+        return found
+
     def switch_routes(self, node: int) -> Iterable[p.Route]:
-        for edge in self.routing.edges:
+        """All, or of a router those that FRR cannot find."""
+        is_router = self.is_router(node)
+        for edge in (edge for edge in self.routing.edges if not is_router or node in self.by_programs[edge]):
             outs = self.routing.next_hops(node, edge)
             for family in self.families if outs else ():
+                for prefix in self.host_links(edge) if is_router and self.lab.frr.protocol == "ospf" else ():
+                    yield self.route(prefix, outs, family, {})
                 yield self.route(self.prefix(edge, family), outs, family, {})
+
+    def host_links(self, edge: int) -> Iterable[str]:
+        """What OSPF tells of an edge switch, if any of its neighbours speaks OSPF: each of its links to hosts."""
+        for out in (out for out in self.routing.outs[edge] if self.routing.is_host[self.routing.peer(out)]):
+            ends = (self.number(out), self.number((out[0], 1 - out[1])))
+            yield f"{min(ends, key=lambda number: number.offset).text(4)}/31"
 
     def prefix(self, edge: int, family: Family) -> str:
         """That of an edge switch's hosts; every other switch has a route there."""

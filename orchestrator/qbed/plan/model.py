@@ -107,6 +107,21 @@ class Session(Part):
     truncate_bytes: int = 0
 
 
+class Group(Part):
+    """The ports of a multicast group."""
+
+    group: int
+    ports: list[int]
+
+
+class Register(Part):
+    """What an element of a register begins with."""
+
+    name: str
+    index: int
+    value: int | str
+
+
 class Pipeline(Part):
     """What a switch in P4 runs: one of the plan's `p4`, by name. Port N is the interface `ports[N]`."""
 
@@ -115,6 +130,8 @@ class Pipeline(Part):
     entries: list[Entry]
     parking: list[Parking] = []
     sessions: list[Session] = []
+    groups: list[Group] = []
+    registers: list[Register] = []
 
     @model_serializer(mode="wrap")
     def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qbed.network.addresses import Family
-from qbed.network.programs import FORWARDING
+from qbed.network.entries import Own
 from qbed.plan import model as p
 from qbed.schemes.programs import Program
 from qbed.schemes.told import Entry, Parking, clone_sessions
@@ -55,11 +55,6 @@ class Forwarding:
         yield from self._routes
 
 
-def forwards(program: Program) -> bool:
-    """Whether the plan says where packets go; other programs know by themselves."""
-    return FORWARDING.keys() <= program.tables.keys()
-
-
 def programs(found: Mapping[str, Program]) -> list[p.P4Program]:
     """Each once, by name."""
     by_name = {program.name: program for program in found.values()}
@@ -73,10 +68,11 @@ def entry(entry: Entry) -> p.Entry:
     return p.Entry(table=entry.table, key=key, action=entry.action, arguments=arguments, priority=entry.priority)
 
 
-def sessions(program: Program, parking: Parking | None) -> list[p.Session]:
-    """The clone sessions that a scheme's program needs."""
-    found = clone_sessions(program.scheme or "", parking)
-    return [p.Session(session=number, ports=ports) for number, ports in found.items()]
+def sessions(program: Program, parking: Parking | None, own: Own) -> list[p.Session]:
+    """The clone sessions that a scheme's program needs, and those of the file."""
+    needed = clone_sessions(program.scheme or "", parking)
+    found = {number: (ports, 0) for number, ports in needed.items()} | own.sessions
+    return [p.Session(session=number, ports=ports, truncate_bytes=cut) for number, (ports, cut) in found.items()]
 
 
 def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ with its P4Info beside it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,11 +14,11 @@ from typing import Any
 
 from qbed.files import MIB, read_text
 from qbed.places import schemes_folder
+from qbed.schemes.p4info import InfoError, P4Info, p4info
 
 DROP_PORT = 511
 """v1model's ports have 9 bits, and the last number means: drop."""
 _LARGEST = 16 * MIB
-_P4INFO_TABLE = re.compile(r'^tables \{\s*preamble \{\s*id: \d+\s*name: "([^"]+)"', re.MULTILINE)
 
 
 class ProgramError(ValueError):
@@ -33,6 +32,7 @@ class Program:
     name: str
     text: str = field(repr=False)
     tables: Mapping[str, Table] = field(repr=False, hash=False)
+    info: P4Info = field(repr=False, hash=False)
     scheme: str | None = None
     """Whose program it is; None: a user's own."""
 
@@ -69,8 +69,7 @@ def load(source: Path, scheme: str | None = None) -> Program:
         raise ProgramError(f"{path} is not BMv2's JSON") from None
     if major != 2:
         raise ProgramError(f"{path} has version {major} of BMv2's JSON; expected 2")
-    _check_info(info, path, tables)
-    return Program(source.stem, json.dumps(form, separators=(",", ":")), tables, scheme)
+    return Program(source.stem, json.dumps(form, separators=(",", ":")), tables, _info(info, path, tables), scheme)
 
 
 def _read(path: Path, what: str) -> str:
@@ -98,10 +97,14 @@ def _tables(form: Any) -> dict[str, Table]:
     }  # fmt: skip
 
 
-def _check_info(info: Path, path: Path, tables: Mapping[str, Table]) -> None:
-    """Those that are in P4Info are all in the JSON: which has tables of the compiler's own besides."""
-    said = _P4INFO_TABLE.findall(_read(info, f"the P4Info that p4c writes with {path.name}"))
-    if missing := [name for name in said if name not in tables]:
+def _info(info: Path, path: Path, tables: Mapping[str, Table]) -> P4Info:
+    """Those tables that are in P4Info are all in the JSON: which has tables of the compiler's own besides."""
+    try:
+        found = p4info(_read(info, f"the P4Info that p4c writes with {path.name}"))
+    except InfoError as error:
+        raise ProgramError(f"{info}: {error}") from None
+    if missing := [table.name for table in found.tables if table.name not in tables]:
         raise ProgramError(
             f"{info.name} has a table `{missing[0]}` that {path} has not: expected what was made with it"
         )
+    return found

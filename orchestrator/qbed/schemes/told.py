@@ -15,10 +15,12 @@ _NS_PER_SECOND = 1_000_000_000
 _LARGEST_STAMP_BYTES = 1 << 31
 _U32 = (1 << 32) - 1
 _MOST_REGISTERS = 1 << 16
+_MOST_BINS = 4096
 _BITS_19 = (1 << 19) - 1  # v1model's queue lengths
 _ONE = 10**9  # of which scheme.yml's fractions are parts
 PARKING_PORT = 510
 _FEEDBACK_SESSION = 1
+_UNITS = ("packets", "bytes", "time")  # enum qsignal_unit
 
 
 class SettingError(ValueError):
@@ -62,11 +64,17 @@ class Parking:
     buffer: Amount
 
 
-def port_settings(scheme: str, port: Port, values: Mapping[str, Any]) -> Iterator[Entry]:
+Asked = Iterable[tuple[str, int]]
+"""Units and numbers of bits in which packets ask for occupancy."""
+
+
+def port_settings(scheme: str, port: Port, values: Mapping[str, Any], asked: Asked = ()) -> Iterator[Entry]:
     """What a scheme's program is told of a port with these parameters, in base units. SettingError."""
     if scheme in _OF_PORT:
         for table, action, arguments in _OF_PORT[scheme](port, values):
             yield Entry(table, action, arguments, {"port": port.number})
+    if scheme == "stamp":
+        yield from _bins(port, values, asked)
 
 
 def switch_settings(scheme: str, ports: Iterable[Mapping[str, Any]], parking: Parking | None = None) -> Iterator[Entry]:
@@ -197,9 +205,6 @@ def _full(port: Port, values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _stamp(port: Port, values: Mapping[str, Any]) -> Iterator[Setting]:
-    for name, only in (("exponent", 1), ("fine_at_full", False)):
-        if values[name] != only:
-            raise SettingError(name, "in P4 all bins are equal: expected it left out")
     rate = _wire(port, values)
     flags = ("at_enqueue", "count_own", "middle", "reverse")
     yield "stamp", "settings", {
@@ -214,6 +219,50 @@ def _stamp(port: Port, values: Mapping[str, Any]) -> Iterator[Setting]:
 def _scale(unit: str, full: int) -> dict[str, int]:
     """A full buffer, and its inverse, by which the program multiplies instead of dividing."""
     return {f"full_{unit}": full, f"inverse_{unit}": min((1 << 64) // full, (1 << 64) - 1) if full else 0}
+
+
+def _edge(values: Mapping[str, Any], full: int, bits: int, step: int) -> int:
+    """The least length in a bin (stamp_edge of stamp_algorithm.h)."""
+    exponent: int = values["exponent"]
+    if values["fine_at_full"]:
+        return full - int(full * ((1 << bits) - step) ** exponent >> bits * exponent)
+    return -int(-full * step**exponent >> bits * exponent)
+
+
+def _bins(port: Port, values: Mapping[str, Any], asked: Asked) -> Iterator[Entry]:
+    """Bins that are not equal, for what is asked; the program knows the equal ones."""
+    if values["exponent"] == 1:
+        return
+    full_of = _full(port, values)
+    for unit, bits in sorted(asked):
+        full = full_of["ns" if unit == "time" else unit]
+        if not full:
+            continue
+        if min(1 << bits, full) > _MOST_BINS:
+            text = f"in P4 there are at most {_MOST_BINS} unequal bins, but hosts ask for {bits} bits of {unit}"
+            raise SettingError("exponent", text)
+        edges = _edges(values, full, bits)
+        for first, behind in zip(edges, [*edges[1:], full + 1], strict=True):
+            shown = first + (behind - 1 - first) // 2 if values["middle"] else first
+            last = (1 << 64) - 1 if behind > full else behind - 1
+            key: dict[str, int | str] = {"port": port.number, "unit": _UNITS.index(unit), "bits": bits}
+            yield Entry("bins", "stands_for", {"value": shown}, key | {"length": f"{first}..{last}"}, priority=1)
+
+
+def _edges(values: Mapping[str, Any], full: int, bits: int) -> list[int]:
+    """Where bins begin, that of length 0 first; of those that begin at one length, the last has it."""
+    if 1 << bits <= _MOST_BINS:
+        return sorted({_edge(values, full, bits, step) for step in range(1 << bits)})
+    # more bins than lengths: most lengths have their own
+    return [length for length in range(full + 1) if _begins(values, full, bits, length)]
+
+
+def _begins(values: Mapping[str, Any], full: int, bits: int, length: int) -> bool:
+    first, behind = 0, 1 << bits
+    while behind - first > 1:
+        middle = (first + behind) // 2
+        first, behind = (middle, behind) if _edge(values, full, bits, middle) <= length else (first, middle)
+    return _edge(values, full, bits, first) == length
 
 
 _OF_PORT: dict[str, Callable[[Port, Mapping[str, Any]], Iterator[Setting]]] = {

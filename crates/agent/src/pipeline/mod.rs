@@ -56,6 +56,13 @@ impl Programs {
             let asked = request::session(session);
             tell(&mut device, &asked).of(|| format!("{}: clone session {}", here(), session.session))?;
         }
+        for group in &pipeline.groups {
+            tell(&mut device, &request::group(group)).of(|| format!("{}: group {}", here(), group.group))?;
+        }
+        for register in &pipeline.registers {
+            let asked = request::register(program, register).of(here)?;
+            tell(&mut device, &asked).of(|| format!("{}: register {}", here(), register.name))?;
+        }
         let ports = (0..).zip(&pipeline.ports);
         let parking = pipeline.parking.iter().map(|parking| (parking.port as u32, &parking.interface));
         for (port, interface) in ports.chain(parking) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the plan tells a table by names, as the engine is asked: by numbers and bytes.
 
-use crate::plan::pipeline::{Entry, Session, Value, Values};
-use crate::plan::text::Mac;
+use crate::plan::pipeline::{Entry, Group, Register, Session, Value, Values};
+use crate::plan::text::{Hex, Mac};
 use qbed_p4engine::control::{self, CloneSession, Replica, Request, Target};
 use qbed_p4engine::program::{ActionCall, Key, Match, MatchKind, Program, Table};
 use std::net::IpAddr;
@@ -19,13 +19,30 @@ pub fn request(program: &Program, entry: &Entry) -> Made<Request> {
         return Ok(Request::SetDefault { table, target });
     };
     let matches = matches(program, declared, values)?;
-    Ok(Request::Insert { table, entry: control::Entry { matches, priority: 0, target, idle_us: 0 } })
+    let entry = control::Entry { matches, priority: entry.priority, target, idle_us: 0 };
+    Ok(Request::Insert { table, entry })
 }
 
 pub fn session(session: &Session) -> Request {
-    let replicas = session.ports.iter().map(|port| Replica { port: *port, instance: 0 }).collect();
-    let clone = CloneSession { replicas, truncate_bytes: session.truncate_bytes };
+    let clone = CloneSession { replicas: replicas(&session.ports), truncate_bytes: session.truncate_bytes };
     Request::SetCloneSession { session: session.session, clone: Some(clone) }
+}
+
+pub fn group(group: &Group) -> Request {
+    Request::SetMulticastGroup { group: group.group, replicas: Some(replicas(&group.ports)) }
+}
+
+fn replicas(ports: &[u16]) -> Vec<Replica> {
+    ports.iter().map(|port| Replica { port: *port, instance: 0 }).collect()
+}
+
+pub fn register(program: &Program, told: &Register) -> Made<Request> {
+    let here = |text: String| format!("register {}: {text}", told.name);
+    let position = program.arrays.iter().position(|array| array.name == told.name);
+    let number = position.ok_or_else(|| here("the program has none of this name".to_owned()))?;
+    let value = bytes(&told.value, program.arrays[number].width).map_err(here)?;
+    let array = u16::try_from(number).map_err(|_| "too many registers".to_owned())?;
+    Ok(Request::WriteRegister { array, index: told.index, value })
 }
 
 fn call(program: &Program, table: &Table, entry: &Entry) -> Made<ActionCall> {
@@ -47,28 +64,64 @@ fn call(program: &Program, table: &Table, entry: &Entry) -> Made<ActionCall> {
 
 fn matches(program: &Program, table: &Table, values: &Values) -> Made<Vec<Match>> {
     let here = |text: String| format!("table {}: {text}", table.name);
-    check_names(values, table.keys.iter().map(|key| key.name.as_str())).map_err(here)?;
+    let wanted = |key: &&Key| key.kind == MatchKind::Exact || values.contains_key(&key.name);
+    check_names(values, table.keys.iter().filter(wanted).map(|key| key.name.as_str())).map_err(here)?;
     let one = |key: &Key| {
         let width = program.fields.get(usize::from(key.field)).map_or(0, |field| field.width);
-        found(key, &values[&key.name], width).map_err(|text| here(format!("{}: {text}", key.name)))
+        let Some(value) = values.get(&key.name) else { return Ok(any(key.kind, width)) };
+        found(key, value, width).map_err(|text| here(format!("{}: {text}", key.name)))
     };
     table.keys.iter().map(one).collect()
 }
 
+/// What fits all.
+fn any(kind: MatchKind, width: u32) -> Match {
+    let zeros = vec![0; width.div_ceil(8) as usize];
+    match kind {
+        MatchKind::Exact | MatchKind::Ternary => Match::Ternary { value: zeros.clone(), mask: zeros },
+        MatchKind::Lpm => Match::Lpm { value: zeros, length: 0 },
+        MatchKind::Range => Match::Range { low: zeros, high: ones(width) },
+        MatchKind::Optional => Match::Optional(None),
+    }
+}
+
+/// The largest number of so many bits.
+fn ones(width: u32) -> Vec<u8> {
+    let mut found = vec![0xff; width.div_ceil(8) as usize];
+    if let (Some(first), 1..) = (found.first_mut(), width % 8) {
+        *first >>= 8 - width % 8;
+    }
+    found
+}
+
+/// Of `5..9` and the like both numbers, as text.
+fn parts<'v>(value: &'v Value, between: &str, expected: &str) -> Made<(&'v str, &'v str)> {
+    let Value::Text(text) = value else { return Err(format!("{value:?} is not {expected}")) };
+    text.split_once(between).ok_or_else(|| format!("{text:?} is not {expected}"))
+}
+
 fn found(key: &Key, value: &Value, width: u32) -> Made<Match> {
-    match (key.kind, value) {
-        (MatchKind::Exact, value) => bytes(value, width).map(Match::Exact),
-        (MatchKind::Lpm, Value::Text(text)) => {
-            let wrong = || format!("{text:?} is not a value with a prefix length");
-            let (prefix, length) = text.split_once('/').ok_or_else(wrong)?;
-            let length: u16 = length.parse().map_err(|_| wrong())?;
+    let number = |text: &str| bytes(&Value::Text(text.to_owned()), width);
+    match key.kind {
+        MatchKind::Exact => bytes(value, width).map(Match::Exact),
+        MatchKind::Optional => bytes(value, width).map(|value| Match::Optional(Some(value))),
+        MatchKind::Lpm => {
+            let (prefix, length) = parts(value, "/", "a value with a prefix length")?;
+            let length: u16 =
+                length.parse().map_err(|_| format!("{value:?} is not a value with a prefix length"))?;
             if u32::from(length) > width {
                 return Err(format!("a prefix of {length} bits of {width}"));
             }
-            let value = bytes(&Value::Text(prefix.to_owned()), width)?;
-            Ok(Match::Lpm { value, length })
+            Ok(Match::Lpm { value: number(prefix)?, length })
         }
-        (kind, value) => Err(format!("{value:?} is no key of the kind {kind:?}")),
+        MatchKind::Ternary => {
+            let (value, mask) = parts(value, "&&&", "a value with a mask")?;
+            Ok(Match::Ternary { value: number(value)?, mask: number(mask)? })
+        }
+        MatchKind::Range => {
+            let (low, high) = parts(value, "..", "two values, from and to")?;
+            Ok(Match::Range { low: number(low)?, high: number(high)? })
+        }
     }
 }
 
@@ -86,16 +139,11 @@ fn check_names<'a>(values: &Values, names: impl Iterator<Item = &'a str> + Clone
 /// A value in the bytes of a field of so many bits, big endian.
 fn bytes(value: &Value, width: u32) -> Made<Vec<u8>> {
     let length = width.div_ceil(8) as usize;
-    let raw = match value {
-        Value::Number(number) => number.to_be_bytes().to_vec(),
-        Value::Text(text) => match (text.parse(), text.parse()) {
-            (Ok(IpAddr::V4(address)), _) => address.octets().to_vec(),
-            (Ok(IpAddr::V6(address)), _) => address.octets().to_vec(),
-            (_, Ok(Mac(address))) => address.to_vec(),
-            _ => return Err(format!("{text:?} is no number and no address")),
-        },
+    let (raw, whole) = match value {
+        Value::Number(number) => (number.to_be_bytes().to_vec(), false),
+        Value::Text(text) => read(text).ok_or_else(|| format!("{text:?} is no number and no address"))?,
     };
-    if matches!(value, Value::Text(_)) && raw.len() != length {
+    if whole && raw.len() != length {
         return Err(format!("{value:?} does not have {width} bits"));
     }
     let first = raw.iter().position(|byte| *byte != 0).unwrap_or(raw.len());
@@ -107,6 +155,24 @@ fn bytes(value: &Value, width: u32) -> Made<Vec<u8>> {
     let mut found = vec![0; length - used.len()];
     found.extend(used);
     Ok(found)
+}
+
+/// Big endian; and whether it is all of a field: an address.
+fn read(text: &str) -> Option<(Vec<u8>, bool)> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        let even = if digits.len() % 2 == 0 { digits.to_owned() } else { format!("0{digits}") };
+        let Hex(raw) = even.parse().ok()?;
+        return Some((raw, false));
+    }
+    if let Ok(number) = text.parse::<u64>() {
+        return Some((number.to_be_bytes().to_vec(), false));
+    }
+    match (text.parse(), text.parse()) {
+        (Ok(IpAddr::V4(address)), _) => Some((address.octets().to_vec(), true)),
+        (Ok(IpAddr::V6(address)), _) => Some((address.octets().to_vec(), true)),
+        (_, Ok(Mac(address))) => Some((address.to_vec(), true)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +209,47 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_every_kind_priorities_groups_and_registers() {
+        let text = include_bytes!("../../../../crates/p4runtime/tests/programs/everything.json");
+        let program = qbed_p4switch::load::load(text).unwrap();
+        let bins =
+            qbed_p4switch::load::load(include_bytes!("../../../../schemes/stamp/p4/stamp.json")).unwrap();
+        let mut engine = qbed_p4engine::Engine::load(bins.clone()).unwrap();
+        let bin = |length: serde_json::Value, priority| {
+            let mut key = json!({"port": 1, "unit": 0, "bits": "0x4"});
+            if !length.is_null() {
+                key["length"] = length;
+            }
+            let arguments = json!({"value": "0xffffffffffffffff"});
+            let action = "stands_for";
+            json!({"table": "bins", "key": key, "action": action, "arguments": arguments, "priority": priority})
+        };
+        for told in [bin(json!("5..9"), 1), bin(json!("0x0a..18446744073709551615"), 1), bin(json!(null), 2)]
+        {
+            let asked = request(&bins, &entry(told)).unwrap();
+            assert_eq!(engine.control(&asked), control::Answer::Done, "{asked:?}");
+        }
+        let message = request(&bins, &entry(bin(json!(5), 1))).unwrap_err();
+        assert!(message.contains("length: Number(5) is not two values, from and to"), "{message}");
+
+        let ternary = |key: &Key| found(key, &Value::Text("0x10&&&0xf0".to_owned()), 8);
+        let key = Key { name: "k".to_owned(), field: 0, kind: MatchKind::Ternary, mask: None };
+        assert_eq!(ternary(&key), Ok(Match::Ternary { value: vec![0x10], mask: vec![0xf0] }));
+        assert_eq!(ones(13), [0x1f, 0xff]);
+
+        let mut engine = qbed_p4engine::Engine::load(program.clone()).unwrap();
+        let array = &program.arrays[0].name;
+        let told = Register { name: array.clone(), index: 0, value: Value::Number(1) };
+        assert_eq!(engine.control(&register(&program, &told).unwrap()), control::Answer::Done);
+        let asked = group(&Group { group: 5, ports: vec![1, 2] });
+        assert_eq!(engine.control(&asked), control::Answer::Done);
+        let told = Register { name: "none".to_owned(), index: 0, value: Value::Number(1) };
+        assert!(register(&program, &told)
+            .unwrap_err()
+            .contains("register none: the program has none of this name"));
+    }
+
+    #[test]
     fn refusals_say_what_is_wrong() {
         let program = ecn();
         let send = |arguments| json!({"table": "next_hops", "key": {"hop": 0}, "action": "send", "arguments": arguments});
@@ -172,7 +279,7 @@ mod tests {
             ),
             (
                 json!({"table": "ipv4_routes", "key": {"to": "10.0.0.0/8"}, "action": "no_route", "arguments": {}}),
-                "destination is missing",
+                "there is no to",
             ),
         ] {
             let message = request(&program, &entry(told)).unwrap_err();

@@ -26,6 +26,27 @@ pub struct Pipeline {
     pub parking: Vec<Parking>,
     #[serde(default)]
     pub sessions: Vec<Session>,
+    #[serde(default)]
+    pub groups: Vec<Group>,
+    #[serde(default)]
+    pub registers: Vec<Register>,
+}
+
+/// The ports of a multicast group.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    pub group: u16,
+    pub ports: Vec<u16>,
+}
+
+/// What an element of a register begins with.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Register {
+    pub name: String,
+    pub index: u32,
+    pub value: Value,
 }
 
 /// A port without a link: what the program sends there it takes out again, by recirculation.
@@ -67,12 +88,16 @@ pub struct Entry {
     pub key: Option<Values>,
     pub action: String,
     pub arguments: Values,
+    /// Of entries that may overlap: the highest wins.
+    #[serde(default)]
+    pub priority: u32,
 }
 
 /// By the names of a table's keys or an action's parameters.
 pub type Values = BTreeMap<String, Value>;
 
-/// A number; or an IP address, with the length of its prefix where the key is one; or an Ethernet address.
+/// A number; or an IP address, an Ethernet address, `0x` and digits. In a key, by its kind: with the length of a prefix
+/// (`10.0.0.0/8`), a mask (`0x10&&&0xf0`), or from one value to another (`5..9`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Value {

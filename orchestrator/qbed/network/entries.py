@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lab tells a program of its own: entries of tables, registers, clone sessions, multicast groups. Held against
+the program's P4Info as the lab is read; values are written as people write them, and become numbers here.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbed.errors import nearest
+from qbed.lab.settings import EntrySettings
+from qbed.language.problems import Problems
+from qbed.language.source import FieldPath
+from qbed.network.queues import Origin
+from qbed.schemes.p4info import Action, Match, P4Info, Register, Table
+from qbed.schemes.told import Entry
+
+_STEPS = 20  # of Problems.spend, an entry
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
+_NUMBER = re.compile(r"[0-9]{1,80}|0x[0-9A-Fa-f]{1,640}")
+_LARGEST_INT = (1 << 64) - 1
+_MOST_GROUP, _MOST_SESSION = 65535, 32767
+
+
+@dataclass
+class Own:
+    """What the lab file tells one switch's program."""
+
+    entries: list[Entry] = field(default_factory=list)
+    registers: list[tuple[str, int, int | str]] = field(default_factory=list)
+    """Name, index, value."""
+    sessions: dict[int, tuple[list[int], int]] = field(default_factory=dict)
+    """Ports, and the bytes to which clones are cut; 0: whole."""
+    groups: dict[int, list[int]] = field(default_factory=dict)
+
+
+class ValueReadError(ValueError):
+    """A value that does not fit where it stands."""
+
+
+class Reader:
+    """Reads what a switch's settings tell its program. `ports`: by the names of those to whom its links lead; `taken`:
+    tables that the plan fills.
+    """
+
+    def __init__(self, info: P4Info, ports: Mapping[str, int], numbers: Iterable[int], problems: Problems) -> None:
+        self.info, self.ports, self.problems = info, ports, problems
+        self.numbers = set(numbers)
+
+    def own(self, given: Origin, taken: Iterable[str]) -> Own:
+        """All of it; what is wrong goes to the problems."""
+        found = Own()
+        readers: dict[str, Callable[[Any, FieldPath, Own], None]] = {
+            "tables": lambda value, path, own: self._tables(value, path, own, frozenset(taken)),
+            "initial": self._registers,
+            "clones": self._clones,
+            "groups": self._groups,
+        }
+        for name, read in readers.items():
+            if name in given:
+                read(*given[name], found)
+        return found
+
+    # --- tables ------------------------------------------------------------------------------------------------
+
+    def _tables(
+        self, given: Mapping[str, list[EntrySettings]], path: FieldPath, own: Own, taken: frozenset[str]
+    ) -> None:
+        known = {name: table for table in self.info.tables for name in (table.alias, table.name)}
+        for name, entries in given.items():
+            here = (*path, name)
+            table = known.get(name)
+            if table is None:
+                self.problems.error(here, f"the program has no table `{name}`{nearest(name, known)}", at_key=True)
+            elif table.name in taken:
+                self.problems.error(here, "the routes of the lab stand there: the plan fills it", at_key=True)
+            elif table.profile:
+                text = "entries of a table with an action profile come by P4Runtime (docs/p4runtime.md)"
+                self.problems.error(here, text, at_key=True)
+            else:
+                self._table(table, entries, here, own)
+
+    def _table(self, table: Table, given: list[EntrySettings], path: FieldPath, own: Own) -> None:
+        self.problems.spend(path, _STEPS * len(given))
+        seen: dict[Any, int] = {}
+        with_match = sum(entry.match is not None for entry in given)
+        if with_match > table.size:
+            text = f"{with_match} entries; the table has room for {table.size}"
+            self.problems.error(path, text, at_key=True)
+            return
+        for number, settings in enumerate(given):
+            here = (*path, number)
+            entry = self._entry(table, settings, here, len(given) - number)
+            if entry is None:
+                continue
+            key = None if entry.key is None else (tuple(sorted(entry.key.items())), entry.priority)
+            if key in seen:
+                what = "a second default action" if key is None else "the same match"
+                line = self.problems.source.where((*path, seen[key]))
+                self.problems.error(here, f"{what} as in entry {seen[key]} ({line})")
+                continue
+            seen[key] = number
+            own.entries.append(entry)
+
+    def _entry(self, table: Table, given: EntrySettings, path: FieldPath, rank: int) -> Entry | None:
+        if table.constant and given.match is not None:
+            self.problems.error(path, f"the entries of `{table.alias}` are the program's own (`const`)")
+            return None
+        action = self._action(table, given, path)
+        if action is None:
+            return None
+        arguments = self._values(given.params, action.params, (*path, "params"), f"the action `{action.alias}`")
+        if given.match is None:
+            if table.constant_default:
+                self.problems.error(path, f"the default action of `{table.alias}` is constant: expected a `match`")
+            return None if arguments is None else Entry(table.name, action.name, arguments)
+        key = self._key(table, given.match, (*path, "match"))
+        if not table.has_priorities and given.priority is not None:
+            self.problems.error((*path, "priority"), f"no two entries of `{table.alias}` fit the same packet: not used")
+            return None
+        if key is None or arguments is None:
+            return None
+        priority = (given.priority or rank) if table.has_priorities else 0
+        return Entry(table.name, action.name, arguments, key, priority)
+
+    def _action(self, table: Table, given: EntrySettings, path: FieldPath) -> Action | None:
+        known = {name: action for action in table.actions for name in (action.alias, action.name)}
+        action = known.get(given.action)
+        if action is None:
+            text = f"the table `{table.alias}` has no action `{given.action}`{nearest(given.action, known)}"
+            self.problems.error((*path, "action"), text)
+            return None
+        other = "TABLE_ONLY" if given.match is None else "DEFAULT_ONLY"
+        if action.scope == other:
+            what = "never the default" if given.match is None else "the default only"
+            self.problems.error((*path, "action"), f"`{action.alias}` is {what} of `{table.alias}`")
+            return None
+        return action
+
+    def _values(
+        self, given: Mapping[str, int | str], widths: Mapping[str, int], path: FieldPath, where: str
+    ) -> dict[str, int | str] | None:
+        """Exactly those that there are."""
+        before = len(self.problems.errors)
+        for name in given:
+            if name not in widths:
+                self.problems.error((*path, name), f"{where} has no `{name}`{nearest(name, widths)}", at_key=True)
+        if missing := [name for name in widths if name not in given]:
+            self.problems.error(path, f"{where} has `{missing[0]}`, too: expected a value of {widths[missing[0]]} bits")
+        found = {name: self._read((*path, name), given[name], widths[name]) for name in widths if name in given}
+        return found if len(self.problems.errors) == before else None  # type: ignore[return-value]
+
+    def _read(self, path: FieldPath, value: int | str, width: int) -> int | str | None:
+        try:
+            return shown(self.number(value, width))
+        except ValueReadError as error:
+            self.problems.error(path, str(error))
+            return None
+
+    def _key(self, table: Table, given: Mapping[str, int | str], path: FieldPath) -> dict[str, int | str] | None:
+        before = len(self.problems.errors)
+        found: dict[str, int | str] = {}
+        for name in given:
+            if name not in table.matches:
+                text = f"the key of `{table.alias}` has no `{name}`{nearest(name, table.matches)}"
+                self.problems.error((*path, name), text, at_key=True)
+        for name, match in table.matches.items():
+            if given.get(name, "*") == "*":
+                if match.kind == "EXACT":
+                    self.problems.error(path, f"`{name}` is of the kind exact: expected a value of {match.width} bits")
+                continue
+            try:
+                found[name] = self._matched(match, given[name])
+            except ValueReadError as error:
+                self.problems.error((*path, name), str(error))
+        return found if len(self.problems.errors) == before else None
+
+    def _matched(self, match: Match, value: int | str) -> int | str:
+        """As the plan has it."""
+        width, ones = match.width, (1 << match.width) - 1
+        if match.kind == "EXACT":
+            return shown(self.number(value, width))
+        text = str(value)
+        if match.kind == "RANGE":
+            low, _, high = text.partition("..")
+            first, last = self.number(low, width), self.number(high or low, width)
+            if first > last:
+                raise ValueReadError(f"`{text}` ends before it begins")
+            return f"{shown(first)}..{shown(last)}"
+        mask = ones
+        if match.kind == "TERNARY" and "&&&" in text:
+            text, _, given = text.partition("&&&")
+            mask = self.number(given.strip(), width)
+        elif match.kind in ("TERNARY", "LPM") and "/" in text:
+            text, _, given = text.partition("/")
+            length = int(given) if given.isdigit() and len(given) < 5 else width + 1
+            if length > width:
+                raise ValueReadError(f"expected a prefix of 0 to {width} bits, got `{value}`")
+            mask = ones ^ (ones >> length)
+        number = self.number(text.strip(), width)
+        if number & ~mask:
+            raise ValueReadError(f"`{value}` has bits that its mask or prefix leaves out")
+        if match.kind == "LPM":
+            return f"{shown(number)}/{mask.bit_count()}"
+        return f"{shown(number)}&&&{shown(mask)}"
+
+    def number(self, value: int | str, width: int) -> int:
+        """A number, an address, or `>h1`: the port that leads there. ValueReadError."""
+        if isinstance(value, str) and value.startswith(">"):
+            if value[1:] not in self.ports:
+                raise ValueReadError(f"no link leads to `{value[1:]}`{nearest(value[1:], self.ports)}")
+            value = self.ports[value[1:]]
+        number, size = _parse(value)
+        if size is not None and size != width:
+            raise ValueReadError(f"`{value}` has {size} bits; expected {width}")
+        if not 0 <= number < 1 << width:
+            raise ValueReadError(f"`{value}` does not fit into {width} bits")
+        return number
+
+    # --- the rest ----------------------------------------------------------------------------------------------
+
+    def _registers(self, given: Mapping[str, Mapping[str, int | str]], path: FieldPath, own: Own) -> None:
+        known = {name: one for one in self.info.registers for name in (one.alias, one.name)}
+        for name, values in given.items():
+            here = (*path, name)
+            register = known.get(name)
+            if register is None:
+                self.problems.error(here, f"the program has no register `{name}`{nearest(name, known)}", at_key=True)
+            elif not register.width:
+                self.problems.error(here, "its elements are no numbers", at_key=True)
+            else:
+                self._register(register, values, here, own)
+
+    def _register(self, register: Register, given: Mapping[str, int | str], path: FieldPath, own: Own) -> None:
+        seen: set[int] = set()
+        for key, value in given.items():
+            here = (*path, key)
+            first, _, last = key.partition("..")
+            low, high = (int(part) if part.isdigit() and len(part) < 10 else -1 for part in (first, last or first))
+            if not 0 <= low <= high < register.size:
+                text = f"expected an index up to {register.size - 1}, or some (`0..{register.size - 1}`), got `{key}`"
+                self.problems.error(here, text, at_key=True)
+                continue
+            self.problems.spend(here, _STEPS * (high - low + 1))
+            found = self._read(here, value, register.width)
+            indices = range(low, high + 1)
+            if not seen.isdisjoint(indices):
+                self.problems.error(here, "an element that was given already", at_key=True)
+            seen.update(indices)
+            if found is not None:
+                own.registers.extend((register.name, index, found) for index in indices)
+
+    def _clones(self, given: Mapping[int, Any], path: FieldPath, own: Own) -> None:
+        for number, clone in given.items():
+            here = (*path, str(number))
+            self._bounded(number, _MOST_SESSION, here)
+            own.sessions[number] = (self._ports(clone.ports, (*here, "ports")), clone.truncate or 0)
+
+    def _groups(self, given: Mapping[int, list[int | str]], path: FieldPath, own: Own) -> None:
+        for number, ports in given.items():
+            self._bounded(number, _MOST_GROUP, (*path, str(number)))
+            own.groups[number] = self._ports(ports, (*path, str(number)))
+
+    def _bounded(self, number: int, most: int, path: FieldPath) -> None:
+        if not 1 <= number <= most:
+            self.problems.error(path, f"expected a number from 1 to {most}", at_key=True)
+
+    def _ports(self, given: list[int | str], path: FieldPath) -> list[int]:
+        found: list[int] = []
+        for position, value in enumerate(given):
+            try:
+                port = self.number(value, 9)
+            except ValueReadError as error:
+                self.problems.error((*path, position), str(error))
+                continue
+            if port not in self.numbers:
+                self.problems.error((*path, position), f"the switch has no port {port}")
+            if port in found:
+                self.problems.error((*path, position), f"port {port} is given twice")
+            found.append(port)
+        return found
+
+
+def shown(number: int) -> int | str:
+    """As the plan has it: JSON's numbers end somewhere."""
+    return number if number <= _LARGEST_INT else hex(number)
+
+
+def _parse(value: int | str) -> tuple[int, int | None]:
+    """A number, and how many bits what was written has by itself (an address). ValueReadError."""
+    if isinstance(value, int):
+        return value, None
+    if _NUMBER.fullmatch(value):
+        return int(value, 0) if value.startswith("0x") else int(value), None
+    if _MAC.fullmatch(value):
+        return int(value.replace(":", ""), 16), 48
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        text = "expected a number, `0x1f`, an address (`10.0.0.1`, `fd00::1`, `02:00:00:00:00:01`) or `>h1`"
+        raise ValueReadError(f"{text}, got `{value}`") from None
+    return int(address), address.max_prefixlen
