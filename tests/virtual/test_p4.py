@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ SCENARIOS = (
     "packets_in_and_out",
     "replaced",
     "ports_come_and_go",
+    "removed_while_packets_wait",
     "switches_gone",
     "controlled",
 )
@@ -72,3 +74,11 @@ def run(scenario: str, made: Path) -> subprocess.CompletedProcess[str]:
 def test_scenario(scenario: str, made: Path) -> None:
     done = run(scenario, made)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_fault_of_the_engine_ends_the_guest_at_once_by_name(made: Path) -> None:
+    """With the program and the place; what becomes of the cell is in orchestrator/tests/test_run.py."""
+    done = run("faulty", made)
+    assert done.returncode != 0 and "still here" not in done.stdout
+    place = r"\S+\.rs:\d+"
+    assert re.search(rf"Kernel panic - not syncing: P4: commands: {place}: memory allocation of \d+ bytes", done.stdout)

@@ -69,7 +69,10 @@ int qp4_load(struct qp4_switch *sw, const u8 *image, size_t length, struct qp4_b
 
 /* Ports */
 
-/* Under RTNL. What waits in its queue is dropped with the queue, or is foreign to the next port there. */
+/*
+ * Under RTNL. What waits in its queue is dropped with the queue; without the port
+ * it leaves as it is, and by its program if there is a port again.
+ */
 static void qp4_port_free(struct qp4_port *port)
 {
 	struct qbed_link *link = qbed_link(port->dev);

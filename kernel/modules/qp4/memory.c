@@ -2,6 +2,7 @@
 /* What the engine needs of a kernel: memory, division, chance, an end. */
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/panic.h>
 #include <linux/random.h>
 #include <linux/slab.h>
@@ -21,6 +22,10 @@ struct qp4_spare {
 	void *memory;
 	size_t size;
 };
+
+static unsigned int fail_after;
+module_param(fail_after, uint, 0600);
+MODULE_PARM_DESC(fail_after, "for tests: the engine gets no memory when it asks for this time from now on; 0: it does");
 
 static struct qp4_spare qp4_spares[QP4_SPARES];
 static size_t qp4_largest;		/* that was ever asked for */
@@ -69,6 +74,8 @@ void *qp4_allocate(size_t size, size_t align)
 {
 	void *memory;
 
+	if (unlikely(fail_after) && !--fail_after)
+		return NULL;
 	/* Slabs of a power of two are aligned to it, and what is larger to pages. */
 	if (align > ARCH_KMALLOC_MINALIGN && size < PAGE_SIZE)
 		size = roundup_pow_of_two(max(size, align));

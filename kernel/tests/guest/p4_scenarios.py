@@ -357,6 +357,37 @@ def controlled() -> None:
         assert lab.received() == [[], [], [frame]]
 
 
+def faulty() -> None:
+    """No memory where the engine must have some: its panic is the guest's."""
+    lab = Lab()
+    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    Path("/sys/module/qp4/parameters/fail_after").write_text("1")
+    lab.switch.control(next(items(made("requests"))))
+    print("still here")
+
+
+def removed_while_packets_wait() -> None:
+    """A port without its switch sends what waits as it is, with it again by its program; with its device all goes."""
+    lab = Lab(rates=(10 * GBIT, 10**6, GBIT))
+    for _ in range(100):
+        lab.send(TO_PORT + 1, bytes(1236))  # 10 ms each at port 1
+    wait(0.2)
+    lab.switch.detach(1)
+    wait(35)
+    first, *others = (told(frame) for frame in lab.received()[1])
+    assert first[3] == NORMAL and first[1] == 0 and others == [(0, 0, 0, 0, 0)] * 2, (first, others)
+    assert lab.switch.counters()["sent"] == 1
+    lab.switch.attach(1, "p1")
+    wait(30)
+    lengths = [told(frame)[1] for frame in lab.received()[1]]
+    assert lengths == [0, 95, 94], lengths  # the first of them was on its way
+    lab.node.netlink.request(17, struct.pack("<BxHiII", 0, 0, lab.node.index("p1"), 0, 0))
+    lab.send(TO_PORT + 2)
+    wait(30)
+    assert len(lab.wires[2].received()) == 1 and lab.switch.counters()["sent"] == 5, lab.switch.counters()
+    refused(errno.ENOENT, "no such port", lambda: lab.switch.detach(1))
+
+
 def free_kb() -> int:
     lines = Path("/proc/meminfo").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
