@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let folder = String::from_utf8(output.stdout)?;
     let files = protox::compile(["p4/v1/p4runtime.proto"], [folder.trim()])?;
-    // For P4Info as text, in tests.
+    // For P4Info as text.
     let descriptors = Path::new(&std::env::var("OUT_DIR")?).join("descriptors.bin");
     std::fs::write(descriptors, files.encode_to_vec())?;
     tonic_build::configure().compile_fds(files)?;

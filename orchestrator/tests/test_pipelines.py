@@ -27,6 +27,8 @@ from qbed.schemes.told import RUNNABLE, Port, default_parking, port_settings, sw
 from qbed.substrates.containers.folder import topology
 from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
+from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual.provision import lacks
 
 LAB = """\
 name: small
@@ -563,3 +565,83 @@ def test_tables_that_the_plan_fills_and_programs_of_schemes_are_not_told(folder:
         LabError, match=r"the program of `ecn` is told by the scheme's parameters: expected one of your"
     ):
         load_lab(folder)
+
+
+# --- controllers ----------------------------------------------------------------------------------------------------
+
+SCRIPT = "#!/usr/bin/env python3\nimport asyncio, qbed.errors\nfrom json import loads\n"
+
+
+@pytest.fixture
+def controlled(folder: Path) -> Path:
+    text = (folder / "lab.yml").read_text()
+    (folder / "lab.yml").write_text(text.replace("hosts:\n", "  s2: {controller: ./mine.py}\nhosts:\n", 1))
+    (folder / "mine.py").write_text(SCRIPT)
+    return folder
+
+
+def test_a_controller_is_files_and_programs_of_its_switch(controlled: Path) -> None:
+    plan = compile_lab(load_lab(controlled))
+    without, switch = (plan.nodes[plan.node_index(name)] for name in ("s1", "s2"))
+    assert not without.programs and not without.files
+    assert [program.argv[0] for program in switch.programs] == ["p4switch", "/run/p4/mine.py"]
+    assert switch.programs[0].ready and switch.programs[0].ready.startswith("/run/p4/")
+    assert switch.files["/run/p4/mine.py"] == SCRIPT
+    assert switch.files["/run/p4/mine.json"] == plan.p4[0].bmv2
+    assert switch.environment["QBED_EPOCH_NS"] == str(plan.epoch_ns)
+    assert list(lacks(find_toolchain(), plan)) == []
+    off = compile_lab(load_lab(controlled, {"switches.s2.controller": "off"}))
+    assert off.dumps() == compile_lab(load_lab(controlled, {"switches.s2.controller": False})).dumps()
+    assert not any(node.programs for node in off.nodes) and off.memory_bytes < plan.memory_bytes
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"switches.s2.controller": "./none.py"}, "switches.s2.controller: ./none.py: cannot read it: No such file"),
+        ({"switches.s2.controller": "../mine.py"}, "switches.s2.controller: `../mine.py` leads out of the folder"),
+        ({"switches.s2.controller": "./lab.yml"}, "./lab.yml is no script: expected `#!/usr/bin/env python3`"),
+        ({"switches.s2>h3.controller": "./mine.py"}, "is of a switch as a whole: expected it under `s2`"),
+    ],
+)
+def test_what_is_no_controller(controlled: Path, overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(LabError) as error:
+        load_lab(controlled, overrides)
+    assert message in str(error.value)
+
+
+def test_a_switch_without_a_program_has_no_controller(controlled: Path) -> None:
+    resolved = load_lab(controlled, {"switches.s2.kind": "linux"})
+    assert any(
+        "controller: the switch runs no program in P4 (`kind: bmv2`): not used" in one for one in resolved.warnings
+    )
+    assert not any(node.programs for node in compile_lab(resolved).nodes)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("#!/usr/bin/env python3\nfrom no_such_module.part import x\n", "imports no_such_module, which is not here; "),
+        ("#!/usr/bin/env python3\nimport (\n", "node s2 runs mine.py, which is not Python: "),
+    ],
+)
+def test_what_a_controller_lacks_is_said_before_it_runs(controlled: Path, script: str, message: str) -> None:
+    (controlled / "mine.py").write_text(script)
+    (lack,) = lacks(find_toolchain(), compile_lab(load_lab(controlled)))
+    assert message in lack.text
+
+
+def test_a_controller_needs_what_holds_its_guest(controlled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = compile_lab(load_lab(controlled))
+    monkeypatch.setattr("qbed.substrates.virtual.provision.landlock_version", lambda: 0)
+    (lack,) = lacks(find_toolchain(), plan)
+    assert "mine.py, a program of the lab's own, and this machine has no Landlock to hold it" in lack.text
+    monkeypatch.setenv("QBED_TRUST", "1")
+    assert list(lacks(find_toolchain(), plan)) == []
+
+
+def test_containers_have_no_controllers(controlled: Path) -> None:
+    with pytest.raises(
+        LabError, match=r"s2: a switch's controller runs in virtual time only; expected `controller: off`"
+    ):
+        place(compile_lab(load_lab(controlled)), Machine())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,24 @@ def test_a_profile_compares_the_kernels_switches_with_those_in_p4(tmp_path: Path
     assert len(verdicts) == 4 and all(len(both) == 2 for one in verdicts for both in one["measured"].values())
     drawn = {path.stem for path in (out / "figures").glob("*.png")}
     assert {"queue-linux", "queue-bmv2", "marks-linux", "marks-bmv2"} <= drawn
+
+
+TWINS = """question: Does a controller do the same at every run?
+axes:
+  twin: [{name: one, set: {}}, {name: two, set: {}}]
+"""
+
+
+def test_a_controller_does_the_same_at_every_run(tmp_path: Path) -> None:
+    lab, out = tmp_path / "lab", tmp_path / "run"
+    shutil.copytree(ROOT / "labs" / "controller", lab)
+    (lab / "campaign.yml").write_text(TWINS)
+    qbed = str(Path(sys.executable).parent / "qbed")
+    done = subprocess.run([qbed, "run", str(lab), "--out", str(out)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for table in ("flows", "queues", "queue_series", "switches"):
+        one, two = (f"SELECT * EXCLUDE cell FROM '{out}/{table}.parquet' WHERE cell = {cell}" for cell in (0, 1))
+        assert duckdb.sql(one).fetchall()
+        assert duckdb.sql(f"({one} EXCEPT {two}) UNION ALL ({two} EXCEPT {one})").fetchall() == []
+    ways = f"SELECT sent_bytes FROM '{out}/queues.parquet' WHERE port IN ('s1>s2', 's1>s3') AND sent_bytes < 10e6"
+    assert len(duckdb.sql(ways).fetchall()) == 4, "without the controller three quarters of 16 MB go by one way"

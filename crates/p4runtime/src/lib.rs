@@ -26,6 +26,7 @@ mod refused;
 mod service;
 #[cfg(test)]
 mod testing;
+mod text;
 
 use std::io;
 use std::net::TcpListener;
@@ -37,6 +38,8 @@ use tonic::transport::Server;
 
 pub use control::{Control, Event};
 use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
+use proto::p4::v1::ForwardingPipelineConfig;
+pub use text::p4info;
 
 /// P4Runtime's messages, generated.
 pub mod proto {
@@ -66,12 +69,13 @@ const MOST_REQUEST_BYTES: usize = 64 << 20;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Serves controllers of this machine until the switch sends no more events. Nobody is asked who they are, so no other
-/// machine is let in.
+/// machine is let in. `running`: what the switch runs already, tables filled.
 pub fn serve(
     listener: TcpListener,
     device_id: u64,
     control: Box<dyn Control>,
     events: mpsc::Receiver<Event>,
+    running: Option<ForwardingPipelineConfig>,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
@@ -82,12 +86,17 @@ pub fn serve(
     if device_id == 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "P4Runtime's device ids begin with 1"));
     }
+    let service = service::Service::new(device_id, control);
+    if let Some(config) = running {
+        service
+            .take_over(config)
+            .map_err(|refused| io::Error::new(io::ErrorKind::InvalidInput, refused.message))?;
+    }
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     runtime.block_on(async {
         let incoming =
             TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
-        let service = service::Service::new(device_id, control);
         let calls = P4RuntimeServer::new(service.clone()).max_decoding_message_size(MOST_REQUEST_BYTES);
         Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))

@@ -62,6 +62,11 @@ impl Service {
         Service { shared: Arc::new(Mutex::new(shared)), changed: Arc::default() }
     }
 
+    /// The switch runs this already.
+    pub fn take_over(&self, config: ForwardingPipelineConfig) -> Result<()> {
+        self.shared().device.take_over(config)
+    }
+
     /// A panic elsewhere leaves what it was about half done; the rest goes on.
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage};
 
 use crate::control::Event;
 use crate::device::Device;
@@ -20,14 +19,7 @@ pub fn read(path: &Path) -> String {
 
 /// A message of that name (`p4.v1.Entity`), from protobuf's text format.
 pub fn message<T: Message + Default>(name: &str, text: &str) -> T {
-    static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-        DescriptorPool::decode(include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin")).as_slice())
-            .unwrap()
-    });
-    let descriptor = POOL.get_message_by_name(name).unwrap();
-    let parsed =
-        DynamicMessage::parse_text_format(descriptor, text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    T::decode(parsed.encode_to_vec().as_slice()).unwrap()
+    crate::text::message(name, text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// `PROGRAM.json` and `PROGRAM.p4info.txtpb` of a folder.

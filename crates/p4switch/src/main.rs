@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `p4switch`: what a P4 program needs, and whether it does what its tests say.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,7 +12,7 @@ use qbed_p4switch::{check, load, replay, serve, stf};
 
 /// A switch for P4 programs of the v1model architecture, as p4c-bm2-ss compiles them to BMv2's JSON.
 #[derive(Parser)]
-#[command(version)]
+#[command(version = option_env!("QBED_SOURCES").unwrap_or("built by hand"))]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -46,17 +45,7 @@ enum Command {
         seconds: f64,
     },
     /// Let controllers reach the P4 switch of this network namespace by P4Runtime, until killed.
-    Serve {
-        /// Of this machine: nobody is asked who they are.
-        #[arg(long, default_value = "127.0.0.1:9559", value_name = "ADDRESS:PORT")]
-        listen: SocketAddr,
-        /// By which controllers name the switch.
-        #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-        device_id: u64,
-        /// The switch in the guest's kernel.
-        #[arg(long, default_value = "/dev/qp4", value_name = "FILE")]
-        switch: PathBuf,
-    },
+    Serve(serve::Options),
 }
 
 fn main() -> ExitCode {
@@ -64,7 +53,7 @@ fn main() -> ExitCode {
         Command::Check { program } => check_program(&program),
         Command::Test { program, stf, log } => test_program(&program, &stf, log),
         Command::Bench { program, stf, seconds } => bench_program(&program, &stf, seconds),
-        Command::Serve { listen, device_id, switch } => serve::serve(listen, device_id, &switch),
+        Command::Serve(options) => serve::serve(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

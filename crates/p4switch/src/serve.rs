@@ -2,16 +2,18 @@
 //! P4Runtime for the switch in the guest's kernel: /dev/qp4, which means the network namespace of who opens it
 //! (kernel/include/uapi/qbed/qp4.h).
 
-use std::io;
+use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::{fs, io, thread};
 
+use clap::Args;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::time::{clock_gettime, ClockId};
 use qbed_p4engine::control::{Answer, Refusal, Request};
 use qbed_p4engine::program::Program;
+use qbed_p4runtime::proto::p4::v1::ForwardingPipelineConfig;
 use qbed_p4runtime::{Control, Event};
 use tokio::sync::mpsc;
 
@@ -22,14 +24,52 @@ use crate::load;
 const MOST_EVENTS: usize = 1024;
 const EVENTS_AT_ONCE: u32 = 256;
 
+#[derive(Args)]
+pub struct Options {
+    /// Of this machine: nobody is asked who they are.
+    #[arg(long, default_value = "127.0.0.1:9559", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// By which controllers name the switch.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    pub device_id: u64,
+    /// The switch in the guest's kernel.
+    #[arg(long, default_value = "/dev/qp4", value_name = "FILE")]
+    pub switch: PathBuf,
+    /// The switch runs this program already (PROGRAM.json, with PROGRAM.p4info.txtpb beside it), its tables filled.
+    #[arg(long, value_name = "FILE")]
+    pub running: Option<PathBuf>,
+    /// A file that is made when controllers can come.
+    #[arg(long, value_name = "FILE")]
+    pub ready: Option<PathBuf>,
+}
+
 /// Until it is killed, or the switch's device is gone.
-pub fn serve(listen: SocketAddr, device_id: u64, device: &Path) -> Result<(), String> {
-    let open = || Device::open(device).map_err(|error| format!("{}: {error}", device.display()));
+pub fn serve(options: &Options) -> Result<(), String> {
+    let named = |path: &Path, error: &dyn Display| format!("{}: {error}", path.display());
+    let open = || Device::open(&options.switch).map_err(|error| named(&options.switch, &error));
     let (switch, mut telling) = (open()?, open()?);
-    let listener = TcpListener::bind(listen).map_err(|error| format!("{listen}: {error}"))?;
+    let running = options.running.as_deref().map(config).transpose()?;
+    let listener =
+        TcpListener::bind(options.listen).map_err(|error| format!("{}: {error}", options.listen))?;
     let (told, events) = mpsc::channel(MOST_EVENTS);
     thread::spawn(move || tell(&mut telling, &told));
-    qbed_p4runtime::serve(listener, device_id, Box::new(switch), events).map_err(|error| error.to_string())
+    if let Some(ready) = &options.ready {
+        fs::write(ready, "").map_err(|error| named(ready, &error))?; // from here on, connections wait
+    }
+    let served = qbed_p4runtime::serve(listener, options.device_id, Box::new(switch), events, running);
+    served.map_err(|error| error.to_string())
+}
+
+/// What p4c has written for a program.
+fn config(program: &Path) -> Result<ForwardingPipelineConfig, String> {
+    let named = |path: &Path, error: &dyn Display| format!("{}: {error}", path.display());
+    let info = program.with_extension("p4info.txtpb");
+    let text = fs::read_to_string(&info).map_err(|error| named(&info, &error))?;
+    Ok(ForwardingPipelineConfig {
+        p4info: Some(qbed_p4runtime::p4info(&text).map_err(|error| named(&info, &error))?),
+        p4_device_config: fs::read(program).map_err(|error| named(program, &error))?,
+        cookie: None,
+    })
 }
 
 /// What the program says, as it says it, until nobody listens any longer.
@@ -92,10 +132,16 @@ mod tests {
 
     #[test]
     fn what_is_no_switch_is_named() {
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let refused = serve(listen, 1, Path::new("/nowhere/qp4")).unwrap_err();
-        assert!(refused.starts_with("/nowhere/qp4: "), "{refused}");
-        let refused = serve("0.0.0.0:0".parse().unwrap(), 1, Path::new("/dev/null")).unwrap_err();
-        assert!(refused.contains("expected a loopback address"), "{refused}");
+        let refused = |listen: &str, switch: &str, running: Option<&str>| {
+            let listen = listen.parse().unwrap();
+            let running = running.map(Into::into);
+            serve(&Options { listen, device_id: 1, switch: switch.into(), running, ready: None }).unwrap_err()
+        };
+        let why = refused("127.0.0.1:0", "/nowhere/qp4", None);
+        assert!(why.starts_with("/nowhere/qp4: "), "{why}");
+        let why = refused("0.0.0.0:0", "/dev/null", None);
+        assert!(why.contains("expected a loopback address"), "{why}");
+        let why = refused("127.0.0.1:0", "/dev/null", Some("/nowhere/mine.json"));
+        assert!(why.starts_with("/nowhere/mine.p4info.txtpb: "), "{why}");
     }
 }

@@ -15,7 +15,8 @@ from qbed.language.source import read, read_whole
 from qbed.places import labs_folder
 
 LAB, CAMPAIGN = "lab.yml", "campaign.yml"
-_COPIED = ("*.yml", "*.p4", "*.json", "*.p4info.txtpb")  # campaigns, and programs as they were written and compiled
+_COPIED = ("*.yml", "*.p4", "*.json", "*.p4info.txtpb", "*.py")
+"""Campaigns, programs as they were written and compiled, and what controls them."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _README = """\
 # {title}
@@ -96,7 +97,7 @@ def create(place: Path, like: Path) -> None:
     model = like if like.is_dir() else like.parent
     if not (model / LAB).is_file():
         raise LabError([f"--like {like}: expected a lab's folder, with a {LAB}"])
-    files = sorted(file for pattern in _COPIED for file in model.glob(pattern))
+    files = sorted(file for pattern in _COPIED for file in model.glob(pattern) if not file.name.startswith("test_"))
     for file in files:
         if file.is_symlink():  # what it names would be in a lab that is shared later
             raise LabError([f"--like {like}: {file} is a link, expected a file; copy what it names first"])
@@ -108,6 +109,7 @@ def create(place: Path, like: Path) -> None:
         if file.name == LAB:
             text = re.sub(r"(?m)^name:.*$", f"name: {place.name}", text, count=1)
         (beside / file.name).write_text(text)
+        (beside / file.name).chmod(file.stat().st_mode & 0o777)
     campaign = _values(model / CAMPAIGN)
     profiles = list(campaign.get("profiles") or ())
     (beside / "README.md").write_text(

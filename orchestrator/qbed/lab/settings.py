@@ -167,6 +167,10 @@ class SwitchSettings(QueueSettings):
     """Of a program of one's own: its clone sessions: `{1: {ports: [510], truncate: 64 B}}`."""
     groups: dict[int, list[Value]] | None = None
     """Of a program of one's own: its multicast groups: `{1: [">h1", ">h2"]}`."""
+    controller: Annotated[str, BeforeValidator(_switch), Field(examples=["./mine.py"])] | None = None
+    """Of a switch that runs a program: a script beside the lab file that controls it by P4Runtime while the lab runs
+    (docs/p4runtime.md); `off`: none.
+    """
 
 
 def _queue(value: object) -> object:

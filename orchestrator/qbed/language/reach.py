@@ -40,6 +40,11 @@ def beneath(folder: Path, name: str) -> Path:
     return path
 
 
+def trusted() -> bool:
+    """Whether this run's files are trusted by `--trust` or by the environment."""
+    return bool(os.environ.get(TRUST))
+
+
 @cache
 def _trusted(place: Path, home: Path) -> bool:
-    return bool(os.environ.get(TRUST)) or trust(terminal.agreed(f"a file in {home} names {place}, outside. Read it?"))
+    return trusted() or trust(terminal.agreed(f"a file in {home} names {place}, outside. Read it?"))

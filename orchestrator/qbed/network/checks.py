@@ -60,6 +60,8 @@ def check(resolved: ResolvedLab) -> None:
     _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
     _check_events(lab, resolved.network, problems)
+    if not problems.errors:
+        _ = resolved.controllers_of_switches
     if not problems.errors and resolved.programs:
         _check_programs(resolved)
     _check_rate_settings(resolved)

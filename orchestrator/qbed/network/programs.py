@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which switches run a program in P4, and which: `kind` and `program` under `switches`.
+"""Which switches run a program in P4, and which, and who controls them: `kind`, `program` and `controller` under
+`switches`.
 
 `kind` can be an axis: with `bmv2` a switch runs the program of its scheme, with `linux` the scheme's qdisc. What only
 the other kind needs is not used, and warned about.
 """
 
 from collections import Counter
+from dataclasses import dataclass, field
 
+from qbed.files import MIB, read_text
 from qbed.lab.settings import SwitchSettings
 from qbed.language.problems import Problems
 from qbed.language.reach import ReachError, beneath
@@ -17,6 +20,7 @@ from qbed.schemes.programs import Program, ProgramError, Table, load, scheme_pro
 from qbed.schemes.told import PARKING_PORT, RUNNABLE, Entry, Parking, SettingError
 
 _PLAIN = "droptail"
+_LARGEST_SCRIPT = MIB
 FORWARDING = {
     "ipv4_routes": Table(("destination",), {"route": ("first", "count", "shift_by")}),
     "ipv6_routes": Table(("destination",), {"route": ("first", "count", "shift_by")}),
@@ -27,7 +31,7 @@ FORWARDING = {
 
 OWN = ("tables", "initial", "clones", "groups")
 """What is said to a program of one's own."""
-WHOLE = ("kind", "program", "parking", *OWN)
+WHOLE = ("kind", "program", "parking", "controller", *OWN)
 """What is said of a switch as a whole."""
 
 
@@ -51,7 +55,7 @@ class Programs:
         """The program of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
         kind, path = settings.get("kind", ("bmv2" if "program" in settings else "linux", ()))
         if kind == "linux":
-            for name in (name for name in WHOLE[1:] if name in settings):
+            for name in (name for name in WHOLE[1:] if settings.get(name, ("off", ()))[0] != "off"):
                 self.problems.warn(settings[name][1], "the switch runs no program in P4 (`kind: bmv2`): not used")
             return None
         if "program" in settings:
@@ -90,6 +94,34 @@ class Programs:
             return scheme_program(name)
         listed = ", ".join(f"`{scheme}`" for scheme in known)
         raise ProgramError(f"no scheme `{name}` has a program in P4; expected one of {listed}, or a path: `./mine.p4`")
+
+
+@dataclass(frozen=True)
+class Script:
+    """What controls a switch: a file beside the lab, by its name there, that begins with `#!`."""
+
+    name: str
+    text: str = field(repr=False)
+
+
+def controller(settings: Origin, program: Program | None, problems: Problems) -> Script | None:
+    """Of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
+    name, path = settings.get("controller", ("off", ()))
+    if name == "off" or program is None:
+        return None
+    try:
+        place = beneath(problems.source.folder, name)
+        text = read_text(place, _LARGEST_SCRIPT)
+    except ReachError as error:
+        problems.error(path, str(error))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        problems.error(path, f"{name}: cannot read it: {reason}")
+    else:
+        if text.startswith("#!"):
+            return Script(place.name, text)
+        problems.error(path, f"{name} is no script: expected `#!/usr/bin/env python3`, or another, as its first line")
+    return None
 
 
 def check_forwarding(program: Program) -> None:

@@ -16,7 +16,19 @@ from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_cont
 from qbed.network.entries import Own, Reader
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.links import LinkEnd, LinkState, Side
-from qbed.network.programs import FORWARDING, OWN, WHOLE, Programs, below, check_port, check_sizes, forwards, parking_of
+from qbed.network.programs import (
+    FORWARDING,
+    OWN,
+    WHOLE,
+    Programs,
+    Script,
+    below,
+    check_port,
+    check_sizes,
+    controller,
+    forwards,
+    parking_of,
+)
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
 from qbed.schemes.programs import Program
@@ -118,6 +130,15 @@ class ResolvedLab:
         chosen = Programs(self.problems)
         found = ((name, chosen.of(settings)) for name, settings in self._switch_settings[0].items())
         return {name: program for name, program in found if program is not None}
+
+    @cached_property
+    def controllers_of_switches(self) -> dict[str, Script]:
+        """What controls every switch that has a controller."""
+        found = (
+            (name, controller(settings, self.programs.get(name), self.problems))
+            for name, settings in self._switch_settings[0].items()
+        )
+        return {name: script for name, script in found if script is not None}
 
     @cached_property
     def switch_queues(self) -> dict[LinkEnd, QueueSpec]:

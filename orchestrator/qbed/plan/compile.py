@@ -18,7 +18,7 @@ from qbed.network.programs import forwards
 from qbed.network.queues import QueueSpec, plain
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
-from qbed.plan import frr, pipelines
+from qbed.plan import controlling, frr, pipelines
 from qbed.plan import model as p
 from qbed.plan.demand import Demand
 from qbed.plan.frr.systems import systems
@@ -59,6 +59,7 @@ class _Compiler:
         links = self.links()
         routers = self.routing.is_host.count(False) - len(self.resolved.programs)
         programs = routers * len(frr.programs(self.lab.frr)) if self.is_frr else 0
+        programs += controlling.SIZE * len(self.resolved.controllers_of_switches)
         demand = Demand(self.resolved, links, workloads, programs)
         epoch_ns = _EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0)
         if epoch_ns + self.lab.duration > LARGEST:
@@ -72,7 +73,7 @@ class _Compiler:
             memory_bytes=self.lab.memory or demand.memory_bytes,
             modules=self.modules(),
             sysctls=global_sysctls(),
-            nodes=self.nodes(demand.socket_buffer_bytes),
+            nodes=self.nodes(demand.socket_buffer_bytes, epoch_ns),
             links=links,
             queues=queues,
             workloads=workloads,
@@ -171,11 +172,15 @@ class _Compiler:
 
     # --- nodes -------------------------------------------------------------------------------------------------
 
-    def nodes(self, socket_buffer_bytes: int) -> list[p.Node]:
-        return [
+    def nodes(self, socket_buffer_bytes: int, epoch_ns: int) -> list[p.Node]:
+        nodes = [
             self.host(i, socket_buffer_bytes) if is_host else self.router(i) if self.is_router(i) else self.switch(i)
             for i, is_host in enumerate(self.routing.is_host)
         ]
+        for name, script in self.resolved.controllers_of_switches.items():
+            node = self.resolved.index[name]
+            nodes[node] = controlling.controlled(nodes[node], self.resolved.programs[name], script, epoch_ns)
+        return nodes
 
     def is_router(self, node: int) -> bool:
         """Whether FRR finds a switch's routes."""

@@ -72,6 +72,8 @@ class P4Info:
 
     tables: tuple[Table, ...]
     registers: tuple[Register, ...]
+    text: str
+    """As p4c writes it."""
 
 
 Message = dict[str, list[Any]]
@@ -86,7 +88,7 @@ def p4info(text: str) -> P4Info:
         registers = tuple(_register(one) for one in message.get("registers", []))
     except (LookupError, ValueError, TypeError, AttributeError):
         raise InfoError("it is not P4Info in protobuf's text format") from None
-    return P4Info(tables, registers)
+    return P4Info(tables, registers, text)
 
 
 def _message(tokens: Iterator[str], depth: int, end: str) -> Message:

@@ -34,6 +34,7 @@ class Manifest(BaseModel):
     kernel_hash: str = ""
     modules_hash: str = ""
     agent_hash: str = ""
+    p4switch_hash: str = ""
     frr_version: str = ""
 
 
@@ -47,6 +48,11 @@ class Toolchain:
     @property
     def kernel(self) -> Path:
         return self.folder / "linux"
+
+    @property
+    def programs(self) -> Path:
+        """The folder of programs of ours that run in nodes: the P4Runtime server."""
+        return self.folder / "programs"
 
     @property
     def toolboxes(self) -> dict[str, Path]:

@@ -11,5 +11,5 @@ fn main() -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);
     let (told, events) = tokio::sync::mpsc::channel(1024);
-    serve(listener, 1, Box::new(switch::Loopback::new(told)), events)
+    serve(listener, 1, Box::new(switch::Loopback::new(told)), events, None)
 }

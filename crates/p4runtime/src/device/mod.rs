@@ -231,6 +231,13 @@ impl Device {
         }
     }
 
+    /// What the switch runs already: its entries stay, and are those of controllers from now on.
+    pub fn take_over(&mut self, config: ForwardingPipelineConfig) -> Result<()> {
+        let pipeline = self.verify(config)?;
+        self.running = Some(Running { pipeline, state: State::default() });
+        Ok(())
+    }
+
     fn verify(&self, config: ForwardingPipelineConfig) -> Result<Pipeline> {
         let program = self.control.compile(&config.p4_device_config).map_err(invalid)?;
         Pipeline::new(config, program).map_err(|why| invalid(format!("P4Info and program do not fit: {why}")))

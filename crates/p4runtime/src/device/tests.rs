@@ -663,3 +663,19 @@ fn reconciling_keeps_what_was_written() {
     assert_eq!(all(&mut bench), before);
     assert_eq!(bench.device.config(), Some(&everything()));
 }
+
+#[test]
+fn what_runs_already_is_taken_over_with_its_entries() {
+    let mut bench = Bench::new();
+    bench.insert(HOST);
+    bench.device.running = None;
+    let stranger = with_info(|info| info.tables[0].preamble.as_mut().unwrap().name = "guests".into());
+    assert_eq!(bench.device.take_over(stranger).unwrap_err().code, Code::InvalidArgument);
+    assert!(bench.device.ready().is_err());
+    bench.device.take_over(everything()).unwrap();
+    assert_eq!(bench.device.config(), Some(&everything()));
+    bench.finds("table_entry { table_id: <hosts> }", &[HOST]);
+    bench.refuses(Type::Insert, HOST, Code::AlreadyExists, "");
+    bench.write(Type::Delete, HOST).unwrap();
+    bench.finds("table_entry { table_id: <hosts> }", &[]);
+}

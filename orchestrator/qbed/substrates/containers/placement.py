@@ -45,7 +45,12 @@ class Placement:
 
 
 def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
-    """Put every host on a kernel; `LabError` where the lab asks for the machine's kernel and that cannot do it."""
+    """Put every host on a kernel; `LabError` where the lab asks for the machine's kernel and that cannot do it, or for
+    a switch's controller: in a container, it would be root on this machine.
+    """
+    if controlled := [node.name for node in plan.nodes if node.pipeline is not None and node.programs]:
+        text = f"{shorten(controlled)}: a switch's controller runs in virtual time only"
+        raise LabError([f"lab {plan.lab}: {text}; expected `controller: off`"])
     return _Placer(plan, machine, dilation).place()
 
 

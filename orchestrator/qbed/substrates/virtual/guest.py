@@ -134,7 +134,7 @@ def boot(
         os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
 
     try:
-        with (folder / "console.log").open("wb") as console, ruleset(folder, lent(toolchain, seen)) as rules:
+        with (folder / "console.log").open("wb") as console, ruleset(folder, lent(toolchain, plan, seen)) as rules:
             process = subprocess.Popen(
                 command_line(toolchain.kernel, plan, mode, gate_fd, rules),
                 cwd=folder,

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qbed.language.reach import trusted
 from qbed.places import checkout
-from qbed.plan.model import Plan
+from qbed.plan.controlling import PROGRAMS, PYTHON
+from qbed.plan.model import Node, Plan
 from qbed.substrates import CellError, Lack
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
+from qbed.substrates.virtual.confinement import landlock_version
 
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
@@ -31,9 +37,21 @@ def seen_folders(lab: Path | None = None) -> list[Path]:
     return sorted(path for path in places if not places.intersection(path.parents))
 
 
-def lent(toolchain: Toolchain, seen: Sequence[Path]) -> list[Path]:
+def lent(toolchain: Toolchain, plan: Plan, seen: Sequence[Path]) -> list[Path]:
     """What of the machine the guest may read, besides what every machine has."""
-    return [(toolchain.folder / "qbed-agent").resolve(), *toolchain.toolboxes.values(), *seen]
+    boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _scripts(plan) else [])]
+    return [(toolchain.folder / "qbed-agent").resolve(), *boxes, *seen]
+
+
+def toolboxes(toolchain: Toolchain, plan: Plan) -> dict[str, Path]:
+    """Folders of programs that the guest sees, by their names there; for a lab's scripts also qbed's own Python."""
+    own = {PROGRAMS: toolchain.programs, PYTHON: Path(sys.prefix)} if _scripts(plan) else {}
+    return toolchain.toolboxes | own
+
+
+def _scripts(plan: Plan) -> list[tuple[Node, str]]:
+    """What a lab brings to be run in its nodes."""
+    return [(node, one.argv[0]) for node in plan.nodes for one in node.programs if one.argv[0] in node.files]
 
 
 def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
@@ -48,7 +66,7 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
         shutil.copyfile(_module(toolchain, name), tools / "modules" / f"{name}.ko")
     # An empty one for what is not here: a mount point draws a random number, and the results must be the same.
     (tools / "none").mkdir()
-    for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolchain.toolboxes).items():
+    for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolboxes(toolchain, plan)).items():
         (tools / name).symlink_to(box)
     (tools / SEEN).mkdir()
     hidden = (path for path in seen if any(scratch in path.parents for scratch in HIDDEN))
@@ -71,10 +89,44 @@ def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
         here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
         for program in node.programs:
             name = program.argv[0]
-            if not program.optional and shutil.which(name, path=here) is None:
+            if name in node.files or program.optional:
+                continue
+            if shutil.which(name, path=here) is None:
                 mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
                 yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {mend}")
+    for node, name in _scripts(plan):
+        yield from _lacks_of_script(node, name)
     given = next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
     if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
         text = f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2"
         yield Lack("program", "tc", text)
+
+
+def _lacks_of_script(node: Node, path: str) -> Iterator[Lack]:
+    """A script is root in the guest, so something has to hold the guest; and what it imports has to be there."""
+    name, text = Path(path).name, node.files[path]
+    if not landlock_version() and not trusted():
+        why = "and this machine has no Landlock to hold it (docs/security.md); only with --trust"
+        yield Lack("program", name, f"node {node.name} runs {name}, a program of the lab's own, {why}")
+    if "python" not in text.partition("\n")[0]:
+        return
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        yield Lack("program", name, f"node {node.name} runs {name}, which is not Python: {error}")
+        return
+    for module in sorted(set(_imported(tree))):
+        if importlib.util.find_spec(module) is None:
+            mend = f"{sys.executable} -m pip install {module}"
+            yield Lack(
+                "program", name, f"node {node.name} runs {name}, which imports {module}, which is not here; {mend}"
+            )
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The packages that a script imports, wherever it does."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
