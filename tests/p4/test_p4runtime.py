@@ -24,11 +24,15 @@ from finsy.p4client import P4Client
 from finsy.p4entity import P4Replica, P4ValueSetMember
 from finsy.pbutil import from_text
 from finsy.proto import p4i, p4r
+from finsy.proto.stratum1.p4_role_config_pb2 import P4RoleConfig
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "crates" / "p4runtime" / "tests" / "programs"
 OPTIONS = fy.SwitchOptions(p4info=PROGRAMS / "everything.p4info.txtpb", p4blob=PROGRAMS / "everything.json")
 PROBE = 0x0101
+HOST = fy.P4TableMatch({"address": 10})
+DROP = fy.P4TableAction("drop")
+IDS = (("tables", "hosts"), ("tables", "rules"), ("registers", "balance"), ("digests", "learned_t"))
 SOON_S = 5
 
 
@@ -208,6 +212,51 @@ def test_the_primary_controller_writes_and_a_backup_takes_over(address: str) -> 
         async with controller(address, initial_election_id=21) as next_one:
             assert next_one.is_primary
             await next_one.delete([route])
+
+    asyncio.run(session())
+
+
+def test_a_role_has_what_its_config_says(address: str) -> None:
+    async def session() -> None:
+        async with controller(address) as whole:
+            ids = {name: getattr(whole.p4info, kind)[name].id for kind, name in IDS}
+            await whole.insert([fy.P4TableEntry("hosts", match=HOST, action=DROP)])
+            one = P4RoleConfig(exclusive_p4_ids=[ids["hosts"]], shared_p4_ids=[ids["balance"]])
+            two = P4RoleConfig(
+                exclusive_p4_ids=[ids["rules"], ids["learned_t"]],
+                shared_p4_ids=[ids["balance"]],
+                receives_packet_ins=True,
+            )
+            two.packet_in_filter.CopyFrom(P4RoleConfig.PacketFilter(metadata_id=1, value=b"\x09"))
+            async with (
+                controller(address, role_name="one", role_config=one) as first_role,
+                controller(address, role_name="two", role_config=two) as second_role,
+            ):
+                entry = fy.P4TableEntry("hosts", match=HOST, action=DROP)
+                assert messages(whole, await found(first_role, fy.P4TableEntry())) == messages(whole, [entry])
+                assert [e.table_id for e in await found(second_role, fy.P4TableEntry())] == []
+                with pytest.raises(P4ClientError) as refused:
+                    await found(second_role, fy.P4TableEntry("hosts"))
+                assert refused.value.details[0].canonical_code is Code.PERMISSION_DENIED
+                with pytest.raises(P4ClientError) as refused:
+                    await second_role.delete([entry])
+                assert refused.value.details[0].canonical_code is Code.PERMISSION_DENIED
+                await first_role.delete([entry])
+                for role, value in ((first_role, 1), (second_role, 2)):
+                    await role.modify([fy.P4RegisterEntry("balance", index=0, data=value)])
+                for role in (first_role, second_role):
+                    with pytest.raises(P4ClientError) as refused:
+                        await role.modify([fy.P4RegisterEntry("last_seen", index=0, data=1)])
+
+                told = [role.read_packets() for role in (whole, second_role)]
+                waiting = [asyncio.ensure_future(first(packets)) for packets in told]
+                silent = asyncio.ensure_future(anext(first_role.read_packets()))
+                await asyncio.sleep(0.01)  # until they listen
+                await whole.write([probe(8, 3, kind=0), probe(9, 3, kind=0)])
+                assert [(await one)["ingress_port"] for one in waiting] == [8, 9]
+                await asyncio.sleep(0.05)
+                assert not silent.done(), "it asked for no packets"
+                silent.cancel()
 
     asyncio.run(session())
 

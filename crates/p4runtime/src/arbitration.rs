@@ -11,6 +11,7 @@ use crate::proto::google::rpc;
 use crate::proto::p4::v1::stream_message_response::Update;
 use crate::proto::p4::v1::{MasterArbitrationUpdate, Role, StreamMessageResponse, Uint128};
 use crate::refused::{denied, exhausted, invalid, not_found, precondition, Refused, Result};
+use crate::roles::RoleConfig;
 
 /// Open streams, whatever their role.
 pub const MOST_STREAMS: usize = 64;
@@ -27,9 +28,17 @@ pub type Outgoing = mpsc::Sender<std::result::Result<StreamMessageResponse, Stat
 pub struct Clients {
     device_id: u64,
     streams: BTreeMap<StreamId, Stream>,
-    /// The highest election id that each role has seen.
-    roles: HashMap<String, Option<u128>>,
+    roles: HashMap<String, State>,
     last: StreamId,
+}
+
+/// Of a role.
+#[derive(Default)]
+struct State {
+    /// Election id.
+    highest: Option<u128>,
+    /// The last primary's; None: it has the full pipeline.
+    config: Option<RoleConfig>,
 }
 
 struct Stream {
@@ -58,7 +67,7 @@ impl Clients {
         Clients {
             device_id,
             streams: BTreeMap::new(),
-            roles: HashMap::from([(String::new(), None)]),
+            roles: HashMap::from([(String::new(), State::default())]),
             last: 0,
         }
     }
@@ -84,7 +93,8 @@ impl Clients {
     pub fn is_primary(&self, id: StreamId) -> bool {
         let client = self.streams.get(&id).and_then(|stream| stream.client.as_ref());
         client.is_some_and(|client| {
-            client.election.is_some() && self.roles.get(&client.role) == Some(&client.election)
+            let highest = self.roles.get(&client.role).and_then(|role| role.highest);
+            client.election.is_some() && highest == client.election
         })
     }
 
@@ -101,6 +111,12 @@ impl Clients {
         }
     }
 
+    /// What a role may do; None: everything.
+    pub fn config(&self, role: &str) -> Result<Option<&RoleConfig>> {
+        let state = self.roles.get(role).ok_or_else(|| not_found(format!("there is no role {role}")))?;
+        Ok(state.config.as_ref())
+    }
+
     pub fn device(&self, device_id: u64) -> Result<()> {
         match device_id == self.device_id {
             true => Ok(()),
@@ -114,11 +130,12 @@ impl Clients {
     pub fn arbitrate(&mut self, id: StreamId, update: &MasterArbitrationUpdate) -> Result<()> {
         let before = self.streams.get(&id).and_then(|stream| stream.client.clone());
         let client = self.client_of(id, before.as_ref(), update)?;
+        let config = self.config_of(&client.role, update)?;
         let was_primary = self.is_primary(id);
-        let highest = self.roles.entry(client.role.clone()).or_default();
-        let primary = client.election.is_some() && client.election >= *highest;
+        let state = self.roles.entry(client.role.clone()).or_default();
+        let primary = client.election.is_some() && client.election >= state.highest;
         if primary {
-            *highest = client.election;
+            *state = State { highest: client.election, config };
         }
         let role = client.role.clone();
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -149,9 +166,6 @@ impl Clients {
         if before.is_some_and(|before| before.role != client.role) {
             return Err(precondition("a stream keeps its role"));
         }
-        if role.config.is_some() {
-            return Err(invalid("roles have no config: each has the full pipeline"));
-        }
         #[allow(deprecated)]
         if role.id != 0 {
             return Err(invalid("roles go by their names"));
@@ -172,9 +186,23 @@ impl Clients {
         Ok(client)
     }
 
+    /// That of the message, if it goes together with those of the other roles.
+    fn config_of(&self, role: &str, update: &MasterArbitrationUpdate) -> Result<Option<RoleConfig>> {
+        let given = update.role.as_ref().and_then(|role| role.config.as_ref());
+        let Some(config) = given.map(RoleConfig::new).transpose()? else { return Ok(None) };
+        for (name, other) in self.roles.iter().filter(|(name, _)| *name != role) {
+            if let Some(id) = other.config.as_ref().and_then(|other| config.conflict(other)) {
+                return Err(invalid(format!("the role {name} has {id:#x}, too, and one of them for itself")));
+            }
+        }
+        Ok(Some(config))
+    }
+
     fn notify(&self, role: &str, whom: impl Fn(StreamId) -> bool) {
         let of_role = |stream: &Stream| stream.client.as_ref().is_some_and(|client| client.role == role);
-        let highest = self.roles.get(role).copied().flatten();
+        let state = self.roles.get(role);
+        let highest = state.and_then(|state| state.highest);
+        let config = state.and_then(|state| state.config.as_ref()).map(|config| config.given.clone());
         let primary = self.streams.keys().find(|id| self.is_primary(**id) && of_role(&self.streams[id]));
         for (id, stream) in self.streams.iter().filter(|(id, stream)| of_role(stream) && whom(**id)) {
             let (code, message_of) = match primary {
@@ -184,7 +212,11 @@ impl Clients {
             };
             let update = MasterArbitrationUpdate {
                 device_id: self.device_id,
-                role: (!role.is_empty()).then(|| Role { name: role.into(), ..Default::default() }),
+                role: (!role.is_empty() || config.is_some()).then(|| Role {
+                    name: role.into(),
+                    config: config.clone(),
+                    ..Default::default()
+                }),
                 election_id: highest.map(message),
                 status: Some(rpc::Status { code: code as i32, message: message_of.into(), details: vec![] }),
             };
@@ -204,17 +236,28 @@ impl Clients {
         }
     }
 
-    /// To the primary of every role.
+    /// To the primary of every role, what of it is the role's.
     pub fn send_primaries(&self, update: &Update) {
-        for id in self.streams.keys().filter(|id| self.is_primary(**id)) {
-            self.send(*id, update.clone());
+        for (id, stream) in self.streams.iter().filter(|(id, _)| self.is_primary(**id)) {
+            let role = stream.client.as_ref().and_then(|client| self.roles.get(&client.role));
+            let part = match role.and_then(|role| role.config.as_ref()) {
+                Some(config) => config.part_of(update),
+                None => Some(update.clone()),
+            };
+            if let Some(part) = part {
+                self.send(*id, part);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+    use prost_types::Any;
+
     use super::*;
+    use crate::roles::P4RoleConfig;
 
     struct Switch {
         clients: Clients,
@@ -234,7 +277,17 @@ mod tests {
         }
 
         fn arbitrate(&mut self, id: StreamId, role: &str, election: Option<u128>) -> Result<()> {
-            let role = Some(Role { name: role.into(), ..Default::default() });
+            self.arbitrate_with(id, role, election, None)
+        }
+
+        fn arbitrate_with(
+            &mut self,
+            id: StreamId,
+            role: &str,
+            election: Option<u128>,
+            config: Option<Any>,
+        ) -> Result<()> {
+            let role = Some(Role { name: role.into(), config, ..Default::default() });
             let update = MasterArbitrationUpdate {
                 device_id: 1,
                 role,
@@ -313,6 +366,35 @@ mod tests {
         assert_eq!(switch.clients.check(1, "third", Some(&message(5))).unwrap_err().code, Code::NotFound);
     }
 
+    fn config(exclusive: &[u32], shared: &[u32]) -> Any {
+        let message = P4RoleConfig {
+            exclusive_p4_ids: exclusive.into(),
+            shared_p4_ids: shared.into(),
+            ..Default::default()
+        };
+        Any { type_url: "type.googleapis.com/stratum.P4RoleConfig".into(), value: message.encode_to_vec() }
+    }
+
+    #[test]
+    fn what_a_role_has_for_itself_no_other_has() {
+        let mut switch = Switch::new();
+        let (a, b, c) = (switch.connect(), switch.connect(), switch.connect());
+        switch.arbitrate_with(a, "a", Some(5), Some(config(&[1, 2], &[3]))).unwrap();
+        for other in [config(&[3], &[]), config(&[], &[1]), config(&[9, 9], &[]), config(&[9], &[9])] {
+            let refused = switch.arbitrate_with(b, "b", Some(5), Some(other)).unwrap_err();
+            assert_eq!(refused.code, Code::InvalidArgument, "{refused:?}");
+        }
+        let other = Any { type_url: "type.googleapis.com/other.Config".into(), value: vec![] };
+        assert!(switch.arbitrate_with(b, "b", Some(5), Some(other)).is_err());
+        switch.arbitrate_with(b, "b", Some(5), Some(config(&[4], &[3]))).unwrap();
+        // A backup's config changes nothing; the next primary's does.
+        switch.arbitrate_with(c, "a", Some(4), Some(config(&[], &[7]))).unwrap();
+        assert!(switch.clients.config("a").unwrap().unwrap().has(1));
+        switch.arbitrate_with(c, "a", Some(6), Some(config(&[], &[7]))).unwrap();
+        assert!(!switch.clients.config("a").unwrap().unwrap().has(1));
+        assert_eq!(switch.clients.config("").unwrap(), None);
+    }
+
     #[test]
     fn what_ends_a_stream() {
         let mut switch = Switch::new();
@@ -324,9 +406,6 @@ mod tests {
         let wrong_device = MasterArbitrationUpdate { device_id: 7, ..Default::default() };
         assert_eq!(refused(switch.clients.arbitrate(b, &wrong_device)), Code::NotFound);
         assert_eq!(refused(switch.clients.arbitrate(a, &wrong_device)), Code::FailedPrecondition);
-        let config = Some(Role { config: Some(Default::default()), ..Default::default() });
-        let with_config = MasterArbitrationUpdate { device_id: 1, role: config, ..Default::default() };
-        assert_eq!(refused(switch.clients.arbitrate(b, &with_config)), Code::InvalidArgument);
         assert_eq!(refused(switch.arbitrate(b, &"x".repeat(257), None)), Code::ResourceExhausted);
     }
 

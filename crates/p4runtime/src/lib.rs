@@ -23,6 +23,7 @@ mod matches;
 mod packets;
 mod pipeline;
 mod refused;
+mod roles;
 mod service;
 #[cfg(test)]
 mod testing;

@@ -22,13 +22,14 @@ use crate::proto::p4::v1::stream_message_request::Update as Received;
 use crate::proto::p4::v1::stream_message_response::Update as Told;
 use crate::proto::p4::v1::write_request::Atomicity;
 use crate::proto::p4::v1::{
-    CapabilitiesRequest, CapabilitiesResponse, DigestListAckError, ForwardingPipelineConfig,
+    CapabilitiesRequest, CapabilitiesResponse, DigestListAckError, Entity, ForwardingPipelineConfig,
     GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse, IdleTimeoutNotification,
     PacketOutError, ReadRequest, ReadResponse, SetForwardingPipelineConfigRequest,
     SetForwardingPipelineConfigResponse, StreamError, StreamMessageRequest, StreamMessageResponse,
-    StreamOtherError, WriteRequest, WriteResponse,
+    StreamOtherError, Update, WriteRequest, WriteResponse,
 };
 use crate::refused::{batch_status, denied, invalid, unimplemented, Refused, Result};
+use crate::roles::{id_of, RoleConfig};
 
 /// Of the specification (p4lang/p4runtime) that this server follows.
 pub const API_VERSION: &str = "1.5.0";
@@ -80,7 +81,12 @@ impl Service {
         if request.atomicity() != Atomicity::ContinueOnError {
             return Err(unimplemented("batches are carried out update by update (CONTINUE_ON_ERROR)"));
         }
-        let results: Vec<Result<()>> = request.updates.iter().map(|update| device.write(update)).collect();
+        let config = clients.config(&request.role)?;
+        let write = |update: &Update| {
+            config.map_or(Ok(()), |config| config.allow(update.entity.as_ref()))?;
+            device.write(update)
+        };
+        let results: Vec<Result<()>> = request.updates.iter().map(write).collect();
         Ok(batch_status("updates", &results))
     }
 
@@ -89,15 +95,23 @@ impl Service {
         let Shared { device, clients } = &mut *self.shared();
         clients.device(request.device_id)?;
         device.ready()?;
+        let config = clients.config(&request.role)?;
         let mut found = Found::default();
-        let results: Vec<Result<()>> =
-            request.entities.iter().map(|entity| device.read(entity, &mut found)).collect();
+        let read = |entity: &Entity| {
+            config.map_or(Ok(()), |config| config.allow(Some(entity)))?;
+            device.read(entity, &mut found)
+        };
+        let results: Vec<Result<()>> = request.entities.iter().map(read).collect();
+        if let Some(config) = config {
+            found.retain(|entity| id_of(entity).is_none_or(|id| config.has(id)));
+        }
         Ok((found, batch_status("entities", &results)))
     }
 
     pub fn handle_set(&self, request: SetForwardingPipelineConfigRequest) -> Result<()> {
         let Shared { device, clients } = &mut *self.shared();
         clients.check(request.device_id, &request.role, request.election_id.as_ref())?;
+        clients.config(&request.role)?.map_or(Ok(()), RoleConfig::allow_pipeline)?;
         let configured = device.configure(request.action(), request.config);
         self.changed.notify_one();
         configured

@@ -90,6 +90,10 @@ impl Found {
         Ok(())
     }
 
+    pub fn retain(&mut self, wanted: impl FnMut(&Entity) -> bool) {
+        self.0.retain(wanted);
+    }
+
     pub fn into_entities(self) -> Vec<Entity> {
         self.0
     }

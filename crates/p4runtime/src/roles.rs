@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a role may do, where its config says less than everything. The specification leaves open how; Stratum's message,
+//! `stratum.P4RoleConfig`, is what clients send.
+
+use std::collections::BTreeSet;
+
+use prost::Message;
+use prost_types::Any;
+
+use crate::bytestring::encode;
+use crate::proto::p4::v1::entity::Entity as Kind;
+use crate::proto::p4::v1::stream_message_response::Update as Told;
+use crate::proto::p4::v1::{Entity, PacketIn};
+use crate::refused::{denied, invalid, Result};
+
+const TYPE: &str = "stratum.P4RoleConfig";
+
+#[derive(Clone, PartialEq, Message)]
+pub struct P4RoleConfig {
+    #[prost(uint32, repeated, tag = "1")]
+    pub exclusive_p4_ids: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub shared_p4_ids: Vec<u32>,
+    #[prost(message, optional, tag = "3")]
+    pub packet_in_filter: Option<PacketFilter>,
+    #[prost(bool, tag = "4")]
+    pub receives_packet_ins: bool,
+    #[prost(bool, tag = "5")]
+    pub can_push_pipeline: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct PacketFilter {
+    #[prost(uint32, tag = "1")]
+    pub metadata_id: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoleConfig {
+    /// As it came, for notifications.
+    pub given: Any,
+    message: P4RoleConfig,
+    /// Exclusive and shared ones.
+    ids: BTreeSet<u32>,
+}
+
+impl RoleConfig {
+    pub fn new(given: &Any) -> Result<RoleConfig> {
+        if given.type_url.rsplit('/').next() != Some(TYPE) {
+            return Err(invalid(format!("a role's config is a {TYPE} here, not {}", given.type_url)));
+        }
+        let message = P4RoleConfig::decode(given.value.as_slice())
+            .map_err(|error| invalid(format!("the role's config is no {TYPE}: {error}")))?;
+        let mut ids = BTreeSet::new();
+        for id in message.exclusive_p4_ids.iter().chain(&message.shared_p4_ids) {
+            if !ids.insert(*id) {
+                return Err(invalid(format!("the role's config has the id {id:#x} twice")));
+            }
+        }
+        if message.packet_in_filter.is_some() && !message.receives_packet_ins {
+            return Err(invalid("the role's config filters packets that it does not receive"));
+        }
+        Ok(RoleConfig { given: given.clone(), message, ids })
+    }
+
+    /// What one of two roles has for itself, the other may not have.
+    pub fn conflict(&self, other: &RoleConfig) -> Option<u32> {
+        let of_both = self.ids.intersection(&other.ids);
+        let exclusive = |id: &u32| {
+            self.message.exclusive_p4_ids.contains(id) || other.message.exclusive_p4_ids.contains(id)
+        };
+        of_both.copied().find(exclusive)
+    }
+
+    pub fn has(&self, id: u32) -> bool {
+        self.ids.contains(&id)
+    }
+
+    /// Of an update; replication and wildcards have no id.
+    pub fn allow(&self, entity: Option<&Entity>) -> Result<()> {
+        match entity.and_then(id_of) {
+            Some(id) if id != 0 && !self.has(id) => Err(denied(format!("the role has no {id:#x}"))),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn allow_pipeline(&self) -> Result<()> {
+        match self.message.can_push_pipeline {
+            true => Ok(()),
+            false => Err(denied("the role may not set the pipeline")),
+        }
+    }
+
+    fn wants(&self, packet: &PacketIn) -> bool {
+        let fits = |filter: &PacketFilter| {
+            let mut metadata = packet.metadata.iter();
+            metadata.any(|one| one.metadata_id == filter.metadata_id && one.value == encode(&filter.value))
+        };
+        self.message.receives_packet_ins && self.message.packet_in_filter.as_ref().is_none_or(fits)
+    }
+
+    /// What of a message is for the role.
+    pub fn part_of(&self, told: &Told) -> Option<Told> {
+        match told {
+            Told::Packet(packet) if !self.wants(packet) => None,
+            Told::Digest(list) if !self.has(list.digest_id) => None,
+            Told::IdleTimeoutNotification(notification) => {
+                let mut notification = notification.clone();
+                notification.table_entry.retain(|entry| self.has(entry.table_id));
+                (!notification.table_entry.is_empty()).then_some(Told::IdleTimeoutNotification(notification))
+            }
+            other => Some(other.clone()),
+        }
+    }
+}
+
+/// Of what an entity is; 0: of all of its kind.
+pub fn id_of(entity: &Entity) -> Option<u32> {
+    Some(match entity.entity.as_ref()? {
+        Kind::TableEntry(entry) => entry.table_id,
+        Kind::DirectCounterEntry(entry) => entry.table_entry.as_ref()?.table_id,
+        Kind::DirectMeterEntry(entry) => entry.table_entry.as_ref()?.table_id,
+        Kind::ActionProfileMember(member) => member.action_profile_id,
+        Kind::ActionProfileGroup(group) => group.action_profile_id,
+        Kind::CounterEntry(entry) => entry.counter_id,
+        Kind::MeterEntry(entry) => entry.meter_id,
+        Kind::RegisterEntry(entry) => entry.register_id,
+        Kind::ValueSetEntry(entry) => entry.value_set_id,
+        Kind::DigestEntry(entry) => entry.digest_id,
+        Kind::PacketReplicationEngineEntry(_) | Kind::ExternEntry(_) => return None,
+    })
+}
