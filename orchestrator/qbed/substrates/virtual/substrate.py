@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +36,13 @@ class VirtualSubstrate:
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> VirtualCell:
         return VirtualCell(self._tools, folder, plan)
 
-    @property
+    @cached_property
     def provenance(self) -> dict[str, Any]:
-        return self._tools.manifest.model_dump()
+        """The toolchain, and what a lab's controller runs with."""
+        python = {"python": platform.python_version()}
+        with suppress(PackageNotFoundError):
+            python["finsy"] = version("finsy")
+        return self._tools.manifest.model_dump() | python
 
     def refuse_second(self, name: str) -> None:
         session.refuse_second(name)
