@@ -4,6 +4,7 @@
 //! `load` compiles the JSON to the engine's program, or says by name and place what cannot run. `check` tells people what a
 //! program has.
 
+pub mod bench;
 pub mod bmv2;
 pub mod check;
 pub mod device;

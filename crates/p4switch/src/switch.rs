@@ -42,8 +42,10 @@ pub struct Switch {
     pub endless: u64,
     arrivals: VecDeque<Arriving>,
     queues: BTreeMap<u16, VecDeque<Queued>>,
+    /// Ports whose queue is not empty.
+    waiting: Vec<u16>,
     /// Used again and again, as contexts are.
-    ports: Vec<u16>,
+    spare_ports: Vec<u16>,
     spare: Vec<Context>,
     now_us: u64,
     /// Of the packets that one packet may become.
@@ -120,7 +122,8 @@ impl Switch {
             endless: 0,
             arrivals: VecDeque::new(),
             queues: BTreeMap::new(),
-            ports: Vec::new(),
+            waiting: Vec::new(),
+            spare_ports: Vec::new(),
             spare: Vec::new(),
             now_us: 0,
             left: 0,
@@ -145,17 +148,17 @@ impl Switch {
             while let Some(arriving) = self.arrivals.pop_front() {
                 self.ingress(arriving);
             }
+            if self.waiting.is_empty() {
+                return sent;
+            }
             // One from each queue in turn, by port.
-            let mut ports = std::mem::take(&mut self.ports);
-            ports.extend(self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(port, _)| *port));
-            let is_quiet = ports.is_empty();
+            let mut ports = std::mem::take(&mut self.waiting);
+            std::mem::swap(&mut self.waiting, &mut self.spare_ports);
+            ports.sort_unstable();
             for port in ports.drain(..) {
                 sent.extend(self.egress(port));
             }
-            self.ports = ports;
-            if is_quiet {
-                return sent;
-            }
+            self.spare_ports = ports;
         }
     }
 
@@ -263,6 +266,9 @@ impl Switch {
         let queue = self.queues.entry(port).or_default();
         packet.enqueued_us = self.now_us;
         packet.depth = queue.len() as u32;
+        if queue.is_empty() {
+            self.waiting.push(port);
+        }
         queue.push_back(packet);
     }
 
@@ -276,6 +282,9 @@ impl Switch {
             enqueued_depth: packet.depth,
             dequeued_depth: queue.len() as u32,
         };
+        if !queue.is_empty() {
+            self.waiting.push(port);
+        }
         let front = front(&self.engine, &packet.bytes);
         let emission = self.engine.egress(&mut packet.context, front, &departure, &mut self.notes);
         if let Some(session) = emission.clone.and_then(|session| self.engine.session(session).cloned()) {
@@ -287,11 +296,12 @@ impl Switch {
             packet.most_bytes = most_bytes;
         }
         let sent = (!emission.drop).then(|| {
-            let headers = packet.context.headers();
-            let rest = packet.bytes.get(emission.replaced as usize..).unwrap_or_default();
-            let mut bytes = Vec::with_capacity(headers.len() + rest.len());
-            bytes.extend_from_slice(headers);
-            bytes.extend_from_slice(rest);
+            let (mut bytes, headers) = (packet.bytes, packet.context.headers());
+            let replaced = (emission.replaced as usize).min(bytes.len());
+            match bytes.get_mut(..headers.len()) {
+                Some(front) if headers.len() == replaced => front.copy_from_slice(headers),
+                _ => drop(bytes.splice(..replaced, headers.iter().copied())),
+            }
             let most = [emission.truncate_bytes, packet.most_bytes].into_iter().flatten().min();
             bytes.truncate(most.map_or(usize::MAX, |most| most as usize));
             bytes

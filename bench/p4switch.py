@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4 engine in user space: packets of each program, large tables, writes by P4Runtime; BMv2 beside it.
+
+QBED_SIMPLE_SWITCH names a simple_switch that reads packets from files (--use-files); without it there is no peer. Both
+run the same JSON, in which the entries of the program's test stand as entries of its tables, on the same packets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+
+from bench.harness import Figure, cores, pinned
+
+ROOT = Path(__file__).parents[1]
+CARGO, RELEASE = ("tools/cargo",), ("--quiet", "--locked", "--release")
+P4SWITCH = ROOT / "tools" / "p4switch"
+EVERYTHING = ROOT / "crates" / "p4runtime" / "tests" / "programs" / "everything"
+PLAIN = "schemes/droptail/p4/tests/forwarding.stf"
+PROGRAMS = {
+    "droptail": PLAIN,
+    "ecn": PLAIN,
+    "codel": PLAIN,
+    "stamp": "schemes/stamp/p4/tests/stamp.stf",
+    "rpm": PLAIN,
+    "qcn": "schemes/qcn/p4/tests/feedback.stf",
+    "abq": PLAIN,
+}
+"""Each with the file whose entries and packets are taken; queues are empty."""
+SIZES = {"64 B": 64, "1500 B": 1514}
+SIGNAL = {"130 B": 130}
+"""The smallest frame with a congestion header; what is shorter has none, and costs less."""
+SECONDS = 1.0
+LEAST_RATE, LEAST_RATIO, MOST_COST, LEAST_WRITES = 1.0, 20, 1.5, 10_000
+PEER_PACKETS, PEER_FEW, PEER_QUIET_S = 40_000, 10_000, 1.0
+BATCHES, BATCH, SINGLE = 10, 1_000, 500
+
+
+def program(name: str) -> Path:
+    return ROOT / "schemes" / name / "p4" / f"{name}.json"
+
+
+def rate(name: str, size: int) -> float:
+    """Millions of packets a CPU second, of the best 50 ms."""
+    arguments = [P4SWITCH, "bench", program(name), ROOT / PROGRAMS[name], "--json"]
+    options = ["--seconds", str(SECONDS), "--size", str(size)]
+    measured = json.loads(subprocess.run([*arguments, *options], check=True, stdout=subprocess.PIPE).stdout)
+    assert measured["sent"] >= measured["packets"], f"{name} forwards them all"
+    return 1e3 / float(measured["least_ns"])
+
+
+def packets(rounds: int) -> list[Figure]:
+    figures = []
+    with pinned(cores()[-1]):
+        for name in PROGRAMS:
+            for label, size in (SIZES | (SIGNAL if name == "stamp" else {})).items():
+                best = max(rate(name, size) for _ in range(rounds))
+                goal = LEAST_RATE if name == "stamp" else None
+                figures.append(Figure(f"{name}, {label}: packets a CPU second", best, "M/s", goal, ">="))
+    return figures
+
+
+def large_tables(rounds: int) -> list[Figure]:
+    """crates/p4engine/examples/throughput.rs, whose destinations come in turn: each route of many is cold."""
+    command = [*CARGO, "run", *RELEASE, "--package", "qbed-p4engine", "--example", "throughput"]
+    found: dict[str, float] = {}
+    with pinned(cores()[-1]):
+        for _ in range(rounds):
+            text = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+            for name, best in re.findall(r"^([^\n]+): (\d+) packets/s$", text, re.MULTILINE):
+                found[name] = max(found.get(name, 0), float(best))
+    few = next(best for name, best in found.items() if name.endswith("10 routes, 64 bytes"))
+    many = found["100,000 routes"]
+    masks = found["10,000 ternary entries of 100 masks"]
+    return [
+        Figure("10 routes: packets a second", few / 1e6, "M/s"),
+        Figure("100,000 routes: packets a second", many / 1e6, "M/s"),
+        Figure("100,000 routes / 10, time of a packet", few / many, "", MOST_COST),
+        Figure("10,000 ternary entries of 100 masks: packets a second", masks / 1e6, "M/s"),
+    ]
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A P4Runtime server over an engine in user space; its address."""
+    command = [*CARGO, "build", *RELEASE, "--package", "qbed-p4runtime", "--example", "loopback"]
+    built = subprocess.run(
+        [*command, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    )
+    made = [json.loads(line) for line in built.stdout.splitlines()]
+    executable = next(one["executable"] for one in made if one.get("target", {}).get("name") == "loopback")
+    with subprocess.Popen([executable], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        try:
+            yield running.stdout.readline().strip()
+        finally:
+            running.kill()
+
+
+async def writes(address: str) -> tuple[float, float]:
+    """Entries a second in batches, and the median seconds of a write of one entry; the client's work included."""
+    options = fy.SwitchOptions(p4info=EVERYTHING.with_suffix(".p4info.txtpb"), p4blob=EVERYTHING.with_suffix(".json"))
+    async with fy.Switch("switch", address, options) as switch:
+
+        def route(number: int) -> fy.P4TableEntry:
+            match = fy.P4TableMatch({"address": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}/32"})
+            return fy.P4TableEntry("routes", match=match, action=fy.P4TableAction("drop"))
+
+        await switch.delete_all()
+        rates, number = [], 0
+        for _ in range(BATCHES):
+            batch = [route(number + index) for index in range(BATCH)]
+            number += BATCH
+            begin = time.monotonic()
+            await switch.insert(batch)
+            rates.append(BATCH / (time.monotonic() - begin))
+            await switch.delete(batch)
+        times = []
+        for index in range(SINGLE):
+            one = route(index)
+            begin = time.monotonic()
+            await switch.insert([one])
+            times.append(time.monotonic() - begin)
+    return max(rates), statistics.median(times)
+
+
+def control() -> list[Figure]:
+    with server() as address:
+        in_batches, single = asyncio.run(writes(address))
+    return [
+        Figure(f"entries written a second, {BATCH:,} a request", in_batches, "/s", LEAST_WRITES, ">="),
+        Figure("a write of one entry, median", single * 1e3, "ms"),
+    ]
+
+
+def added(stf: Path) -> list[str]:
+    return [line.removeprefix("add ").strip() for line in stf.read_text().splitlines() if line.startswith("add ")]
+
+
+def with_entries(form: dict[str, Any], adds: list[str]) -> dict[str, Any]:
+    """BMv2's JSON with what an STF file adds as its tables' entries."""
+    actions = {action["id"]: action for action in form["actions"]}
+    types = {kind["name"]: {field[0]: field[1] for field in kind["fields"]} for kind in form["header_types"]}
+    widths = {header["name"]: types[header["header_type"]] for header in form["headers"]}
+    tables = {table["name"]: table for pipeline in form["pipelines"] for table in pipeline["tables"]}
+    for add in adds:
+        stated = re.fullmatch(r"(\S+) (.*?)\s*(\w+)\(([^()]*)\)", add)
+        assert stated, add
+        table, keys, name, given = stated.groups()
+        values = dict(part.split(":", 1) for part in keys.split())
+        data = dict(part.strip().split(":") for part in given.split(",") if part.strip())
+        action = actions[dict(zip(tables[table]["actions"], tables[table]["action_ids"], strict=True))[name]]
+        entry = {
+            "match_key": [match(key, values[key["name"]], widths) for key in tables[table]["key"]],
+            "action_entry": {
+                "action_id": action["id"],
+                "action_data": [number(data[one["name"]], one["bitwidth"]) for one in action["runtime_data"]],
+            },
+            "priority": len(tables[table].setdefault("entries", [])) + 1,
+        }
+        tables[table]["entries"].append(entry)
+    return form
+
+
+def match(key: dict[str, Any], value: str, widths: dict[str, dict[str, int]]) -> dict[str, Any]:
+    header, field = key["target"]
+    kind, (start, _, length) = key["match_type"], value.partition("/")
+    rest = {"prefix_length": int(length)} if kind == "lpm" else {}
+    return {"match_type": kind, "key": number(start, widths[header][field]), **rest}
+
+
+def number(value: str, bits: int) -> str:
+    """All its bytes: BMv2 asks for them."""
+    return f"0x{int(value, 0):0{(bits + 7) // 8 * 2}x}"
+
+
+def capture(frames: list[bytes], path: Path) -> None:
+    """The classic format of libpcap: https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html"""
+    with path.open("wb") as file:
+        file.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for frame in frames:
+            file.write(struct.pack("=IIII", 0, 0, len(frame), len(frame)) + frame)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A simple_switch that takes packets by port 1 and sends them by the others."""
+
+    binary: str
+    form: Path
+    ports: list[int]
+    folder: Path
+
+    def seconds(self, frames: list[bytes], count: int) -> float:
+        """Of CPU, until no more packets come out."""
+        sent = [frames[index % len(frames)] for index in range(count)]
+        for port in (1, *self.ports):
+            capture(sent if port == 1 else [], self.folder / f"p{port}_in.pcap")
+            (self.folder / f"p{port}_out.pcap").unlink(missing_ok=True)
+        interfaces = [argument for port in (1, *self.ports) for argument in ("-i", f"{port}@{self.folder}/p{port}")]
+        command = [self.binary, "--use-files", "1", "--log-level", "off", *interfaces, str(self.form)]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL) as running:
+            try:
+                before, sizes = -1, 0
+                while sizes == 0 or sizes != before:
+                    assert running.poll() is None, "simple_switch runs"
+                    time.sleep(PEER_QUIET_S)
+                    before, sizes = sizes, sum(path.stat().st_size for path in self.folder.glob("p*_out.pcap"))
+                stat = Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()
+            finally:
+                running.kill()
+        # Some of it stays in its buffers; what it dropped between ingress and egress would have cost it less.
+        assert sizes > 0.9 * sum(16 + len(frame) for frame in sent), "simple_switch forwards them"
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peer(rounds: int) -> list[Figure]:
+    binary = os.environ.get("QBED_SIMPLE_SWITCH")
+    if not binary:
+        return []
+    figures = []
+    for name in ("droptail", "stamp"):
+        stf = ROOT / PROGRAMS[name]
+        with tempfile.TemporaryDirectory(prefix="qbed-bench-") as made, pinned(cores()[-1]):
+            folder = Path(made)
+            form = folder / "program.json"
+            form.write_text(json.dumps(with_entries(json.loads(program(name).read_text()), added(stf))))
+            frames = forwarded(stf)
+            (folder / "packets.stf").write_text("".join(f"packet 1 {frame.hex()}\n" for frame in frames))
+            ports = sorted({int(port) for add in added(stf) for port in re.findall(r"send\(port:(\d+)", add)} - {1})
+            bmv2 = Peer(binary, form, ports, folder)
+            many = min(bmv2.seconds(frames, PEER_PACKETS) for _ in range(rounds))
+            few = min(bmv2.seconds(frames, PEER_FEW) for _ in range(rounds))
+            theirs = (PEER_PACKETS - PEER_FEW) / (many - few)
+            ours = max(best_rate(form, folder / "packets.stf") for _ in range(rounds))
+        figures += [
+            Figure(f"{name}, packets of its test: packets a CPU second", ours / 1e6, "M/s"),
+            Figure(f"{name}, BMv2: packets a CPU second", theirs / 1e6, "M/s"),
+            Figure(f"{name}, p4switch / BMv2", ours / theirs, "", LEAST_RATIO, ">="),
+        ]
+    return figures
+
+
+def best_rate(form: Path, stf: Path) -> float:
+    command = [P4SWITCH, "bench", form, stf, "--seconds", str(SECONDS), "--json"]
+    measured = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return 1e9 / float(measured["least_ns"])
+
+
+def forwarded(stf: Path) -> list[bytes]:
+    """The packets of which the file expects one to come out."""
+    lines = [line.split() for line in stf.read_text().splitlines() if line.startswith(("packet ", "expect "))]
+    pairs = pairwise(lines)
+    return [bytes.fromhex(line[2]) for line, behind in pairs if line[0] == "packet" and behind[0] == "expect"]
+
+
+def measure(rounds: int) -> list[Figure]:
+    return packets(rounds) + peer(rounds) + large_tables(rounds) + control()
