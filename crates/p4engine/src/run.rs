@@ -178,29 +178,20 @@ impl<'a, S: Shell> Run<'a, S> {
                 }
                 Step::JumpByte { when, to, piece, jump } => pc = self.jump_byte(pc, when, (to, piece), jump),
                 Step::TestByte { test, to, piece, value, jump } => {
-                    let holds = test.holds(piece.load(&self.context.area), value.into());
-                    pc = self.branch(test, to, holds, pc + 2, jump);
+                    pc = self.test_byte(pc, (test, to), piece, value, jump);
                 }
                 Step::TestWith { test, to, left, value, jump } => {
-                    let holds = test.holds(self.number(left), value.into());
-                    pc = self.branch(test, to, holds, pc + 1, jump);
+                    pc = self.test(pc, (test, to), left, value.into(), jump);
                 }
                 Step::Test { test, to, left, right, jump } => {
-                    let holds = test.holds(self.number(left), self.number(right));
-                    pc = self.branch(test, to, holds, pc + 1, jump);
+                    pc = self.test(pc, (test, to), left, self.number(right), jump);
                 }
                 Step::StoreConstants { count, first } => pc = self.store_constants(pc, first, count),
                 Step::StoreArguments { count, to, first } => pc = self.store_arguments(pc, to, first, count),
                 Step::LoadLongs { first, second } => pc = self.load_longs(pc, first, second),
                 Step::Transfer { to, from, into } => pc = self.transfer(pc, to, from, into),
-                Step::AddStore { to, left, right, into } => {
-                    self.of_two(to, left, right, i128::wrapping_add);
-                    pc = self.store_behind(pc, into, to);
-                }
-                Step::InvertStore { to, from, into } => {
-                    self.of_one(to, from, |from| !from);
-                    pc = self.store_behind(pc, into, to);
-                }
+                Step::AddStore { to, left, right, into } => pc = self.add_store(pc, to, (left, right), into),
+                Step::InvertStore { to, from, into } => pc = self.invert_store(pc, to, from, into),
                 Step::AddByte { to, at, value } => pc = self.add_byte(pc, to, at, value),
                 Step::End => pc = self.end(),
                 Step::Emit { header } => self.emit(header),
@@ -301,8 +292,16 @@ impl<'a, S: Shell> Run<'a, S> {
     }
 
     #[inline(always)]
-    fn store_behind(&mut self, pc: Pc, place: Place, from: Reg) -> Pc {
-        self.store_into(place, from);
+    fn add_store(&mut self, pc: Pc, to: Reg, (left, right): (Reg, Reg), into: Place) -> Pc {
+        self.of_two(to, left, right, i128::wrapping_add);
+        self.store_into(into, to);
+        pc + 1
+    }
+
+    #[inline(always)]
+    fn invert_store(&mut self, pc: Pc, to: Reg, from: Reg, into: Place) -> Pc {
+        self.of_one(to, from, |from| !from);
+        self.store_into(into, to);
         pc + 1
     }
 
@@ -343,6 +342,18 @@ impl<'a, S: Shell> Run<'a, S> {
         let value = piece.load(&self.context.area);
         self.load(to, value);
         self.jump_when((value != 0) == when, pc + 1, jump)
+    }
+
+    #[inline(always)]
+    fn test_byte(&mut self, pc: Pc, (test, to): (Test, Reg), piece: Piece, value: u8, jump: Pc) -> Pc {
+        let holds = test.holds(piece.load(&self.context.area), value.into());
+        self.branch(test, to, holds, pc + 2, jump)
+    }
+
+    #[inline(always)]
+    fn test(&mut self, pc: Pc, (test, to): (Test, Reg), left: Reg, right: i128, jump: Pc) -> Pc {
+        let holds = test.holds(self.number(left), right);
+        self.branch(test, to, holds, pc + 1, jump)
     }
 
     /// Behind a comparison: on to `next`, or the jump that it decides.
