@@ -8,9 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.virtual.guest import boot
+
+from cells import Live, Observed, plan_of
 
 SMALL = """
 name: small
@@ -69,3 +75,25 @@ def test_equal_runs_are_equal_files(run_cell: Callable[..., Any], text: str) -> 
     for name in first.digest():
         if name.endswith(".pcap") or name in ("flows.ndjson", "taps.bin"):
             assert first.digest()[name] != other.digest()[name], f"{name} does not depend on the seed"
+
+
+def test_a_link_that_leaps_gives_what_one_gives_that_idles(tmp_path: Path) -> None:
+    """Of its deadlines in one go, where nothing else happens between them (kernel patch `leap`)."""
+
+    def run(leap: str) -> tuple[int, dict[str, Any]]:
+        parameters = "/sys/module/qlink/parameters"
+        plan = plan_of(tmp_path / leap, SMALL, 7)
+        with boot(find_toolchain(), tmp_path / leap, plan, "lab") as guest:
+            lab = Live(guest)
+            lab.ready()
+            assert lab.run("h1", "sh", "-c", f"echo {leap} > {parameters}/leap") == (0, "")
+            guest.send({"command": "workloads", "id": 1000})
+            assert lab.run("h1", "sleep", "1.06") == (0, "")
+            leaps = int(lab.run("h2", "cat", f"{parameters}/leaps")[1])
+            lab.stop()
+        return leaps, Observed(plan, tmp_path / leap).digest()
+
+    (many, leapt), (few, idled) = run("Y"), run("N")
+    assert many > 1000 > few, (many, few)
+    assert {"flows.ndjson", "taps.bin", "counters.json"} <= set(leapt)
+    assert leapt == idled

@@ -17,8 +17,9 @@
  * All links share one heap of deadlines on one time-travel event. Frames of a
  * direction arrive in order, so a transmitter has at most two deadlines there.
  * The event fires in hard interrupt context; the work is done in a tasklet,
- * where the stack may be entered. There is one CPU: disabled bottom halves are
- * all the locking that is needed.
+ * where the stack may be entered, and from which the clock goes on to the next
+ * deadline where the machine would only be idle before it. There is one CPU:
+ * disabled bottom halves are all the locking that is needed.
  */
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
@@ -110,6 +111,14 @@ static struct qlink_clock qlink_clock;
 static unsigned long long late_ns;
 module_param(late_ns, ullong, 0444);
 MODULE_PARM_DESC(late_ns, "the most that any deadline was run late; not 0 means inexact");
+
+static bool leap = true;
+module_param(leap, bool, 0644);
+MODULE_PARM_DESC(leap, "go on to a next deadline at once where nothing else happens before");
+
+static unsigned long leaps;
+module_param(leaps, ulong, 0444);
+MODULE_PARM_DESC(leaps, "deadlines before which the machine was not idle");
 
 static struct rtnl_link_ops qlink_link_ops;
 
@@ -420,13 +429,19 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 
 	clock->running = true;
 	rcu_read_lock();
-	while ((top = qlink_heap_top(&clock->heap)) && top->time_ns <= now_ns) {
+	while ((top = qlink_heap_top(&clock->heap))) {
 		struct qlink_end *end = (struct qlink_end *)(top->owner & QLINK_OWNER_MASK);
 		u64 at_ns = top->time_ns;
 
+		if (at_ns > now_ns) {
+			if (!leap || !time_travel_leap(at_ns))
+				break;
+			leaps++;
+			now_ns = at_ns;
+		}
 		/* Only a clock that follows the wall can be late; the wire is not. */
-		if (unlikely(now_ns - top->time_ns > late_ns))
-			late_ns = now_ns - top->time_ns;
+		if (unlikely(now_ns - at_ns > late_ns))
+			late_ns = now_ns - at_ns;
 		if (top->owner & QLINK_ARRIVED)
 			qlink_arrived(end);
 		else
