@@ -8,10 +8,12 @@ pub mod linkstate;
 pub mod names;
 pub mod namespaces;
 mod parking;
+mod sysctls;
 pub mod view;
 
 use crate::failure::{Failure, Of, Result};
-use crate::lab::namespaces::{write_interface_sysctls, write_sysctls, Namespaces};
+use crate::lab::namespaces::Namespaces;
+use crate::lab::sysctls::{write_interface_sysctls, write_sysctls};
 use crate::lab::view::View;
 use crate::netlink::tap::Taps;
 use crate::netlink::{address, link, qdisc, route, Batch, Netlink};

@@ -3,13 +3,13 @@
 //! are also mounted under /run/netns, where `ip netns exec` looks.
 
 use crate::failure::{Of, Result};
-use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
+use crate::lab::sysctls;
+use crate::plan::{Node, Plan};
 use crate::scope::Scope;
 use nix::mount::{mount, MsFlags};
 use nix::sched::{setns, unshare, CloneFlags};
 use std::cell::Cell;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File};
 use std::os::fd::{AsRawFd, RawFd};
 
 const NAMES: &str = "/run/netns";
@@ -31,15 +31,15 @@ impl Namespaces {
     pub fn create(plan: &Plan, scope: &Scope) -> Result<Self> {
         let home = File::open(OURS).of(|| OURS.into())?;
         let mut nodes: Vec<_> = plan.nodes.iter().map(|node| (node.name.clone(), None)).collect();
+        let here: Vec<&Node> = scope.nodes().map(|index| &plan.nodes[index]).collect();
+        let mut values =
+            if scope.on_host_kernel() { sysctls::Nodes::default() } else { sysctls::Nodes::prepare(&here)? };
         for (index, node) in scope.nodes().map(|index| (index, &plan.nodes[index])) {
             if scope.on_host_kernel() {
-                // The sockets are told themselves: see `World::congestion_control`.
-                let wanted = |key: &str| interface_of(key).is_none() && key != CONGESTION_CONTROL;
-                write_sysctls(&format!("node {}", node.name), &node.sysctls, wanted)?;
+                sysctls::write_sysctls_of_the_host(node)?;
             } else {
                 nodes[index].1 = Some(create(node)?);
-                let wanted = |key: &str| interface_of(key).is_none();
-                write_sysctls(&format!("node {}", node.name), &node.sysctls, wanted)?;
+                values.write(node)?;
             }
         }
         if nodes.iter().any(|(_, file)| file.is_some()) {
@@ -89,42 +89,4 @@ fn create(node: &Node) -> Result<File> {
     File::create(&path).of(here)?;
     mount(Some(OURS), path.as_str(), None::<&str>, MsFlags::MS_BIND, None::<&str>).of(here)?;
     File::open(&path).of(here)
-}
-
-/// The sysctls that exist only once the node's links do. To be called inside the node.
-pub fn write_interface_sysctls(node: &Node) -> Result<()> {
-    write_sysctls(&format!("node {}", node.name), &node.sysctls, |key| interface_of(key).is_some())
-}
-
-/// Writes those of a node's (or the whole kernel's) sysctls that are wanted.
-pub fn write_sysctls(owner: &str, sysctls: &Sysctls, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    for (key, value) in sysctls.iter().filter(|(key, _)| wanted(key)) {
-        let file = OpenOptions::new().write(true).open(format!("/proc/sys/{key}"));
-        let written = file.and_then(|mut file| file.write_all(value.as_bytes()));
-        written.of(|| format!("{owner}: sysctl {key} = {value}"))?;
-    }
-    Ok(())
-}
-
-/// The interface of a key such as `net/ipv4/conf/eth0/forwarding`.
-fn interface_of(key: &str) -> Option<&str> {
-    let parts: Vec<&str> = key.split('/').collect();
-    match parts[..] {
-        ["net", _, "conf" | "neigh", name, ..] if !["all", "default", "lo"].contains(&name) => Some(name),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::interface_of;
-
-    #[test]
-    fn only_keys_of_an_interface_wait_for_it() {
-        assert_eq!(interface_of("net/ipv4/conf/eth0/forwarding"), Some("eth0"));
-        assert_eq!(interface_of("net/ipv6/neigh/eth1/retrans_time_ms"), Some("eth1"));
-        assert_eq!(interface_of("net/ipv4/conf/default/forwarding"), None);
-        assert_eq!(interface_of("net/ipv4/conf/all/forwarding"), None);
-        assert_eq!(interface_of("net/ipv4/tcp_congestion_control"), None);
-    }
 }
