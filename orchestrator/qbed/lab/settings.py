@@ -131,6 +131,7 @@ class EntrySettings(Strict):
     What is left out, or `*`, fits any, unless it is of the kind exact.
     """
     action: str
+    """One of the table's actions, by its name."""
     params: dict[str, Value] = Field(default_factory=dict)
     """The action's parameters, by their names."""
     priority: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
