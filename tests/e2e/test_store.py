@@ -93,5 +93,6 @@ def test_it_stays_small(folder: Path) -> None:
     assert "2 cells," in listed and listed.count("kB") >= 2
     assert "thrown away: 2 cells" in qbed(folder, "store", "gc", "--size", "1 KB")
     assert "2 of 2 cells complete, in" in run(folder, "two")
-    assert "QBED_STORE: expected `off` or a size" in qbed(folder, "store", "ls", size="much", status=2)
+    for asked in (["store", "ls"], ["run", "."]):
+        assert "QBED_STORE: expected `off` or a size" in qbed(folder, *asked, size="much", status=2)
     assert "there is no store" in qbed(folder, "store", "ls", size="off", status=1)

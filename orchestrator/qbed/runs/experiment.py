@@ -115,6 +115,8 @@ class Wishes:
 
 def prepare(path: Path, wishes: Wishes) -> Experiment:
     """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
+    if wishes.store:
+        usual_store()  # a QBED_STORE that says nothing is refused now
     campaign, source, lab = _find(path)
     profile, on = wishes.profile, substrate(wishes.on)
     matrix = build_matrix(campaign, profile, seeds=wishes.seeds, settings=wishes.settings)
