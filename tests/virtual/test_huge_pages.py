@@ -37,7 +37,7 @@ def test_memory_that_is_in_use_is_in_huge_pages(tmp_path: Path) -> None:
         while not any(message["event"] == "ready" for message in guest.wait(60) or []):
             pass
         mappings = re.split(r"\n(?=[0-9a-f]+-)", Path(f"/proc/{guest.pid}/smaps").read_text())
-    # Executable: what the guest's pages come from. Before it lies what begins behind the kernel's image, wherever that ends.
+    # Executable: what the guest's pages come from. Before it lies what begins where the kernel's image ends.
     memory = "\n".join(mapping for mapping in mappings if "(deleted)" in mapping and " rwxs " in mapping)
     sizes = (re.findall(rf"^{name}: +(\d+)", memory, re.M) for name in ("Rss", "ShmemPmdMapped"))
     resident, huge = (sum(map(int, found)) for found in sizes)
