@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,11 @@ def beside(path: Path) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    beside(path).write_bytes(content)
+    """In a stranger's folder a link may lie where the file is to be written: it goes, and what it names stays."""
+    beside(path).unlink(missing_ok=True)
+    descriptor = os.open(beside(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
     move(beside(path), path)
 
 

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
+
+import duckdb
 
 LAB = """\
 name: tiny
@@ -66,3 +72,58 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
     kernel.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
     kernel.chmod(0o755)
     return folder
+
+
+class Bench:
+    """A lab, a toolchain, and `qbed` run on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lab = write_lab(folder / "lab")
+        self.environment = {"QBED_CACHE": str(folder / "cache")}
+        self.behave()
+
+    def behave(self, **behaviour: str) -> None:
+        self.tools = fake_toolchain(self.folder / "tools", **behaviour)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "qbed", *arguments]
+        environment = {**os.environ, "QBED_TOOLCHAIN": str(self.tools), "COLUMNS": "200", **self.environment}
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out + err
+
+    def campaign(self, out: str, *arguments: str) -> tuple[int, str]:
+        return self.run("run", "lab", "--out", out, "--no-images", *arguments)
+
+    def ask(self, out: str, sql: str) -> list[tuple[object, ...]]:
+        return duckdb.sql(sql.replace("RUN", str(self.folder / out))).fetchall()
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.parquet"))}
+
+
+def guests_of(folder: Path) -> list[int]:
+    """The processes that work in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if str((entry / "cwd").readlink()).startswith(f"{folder}/"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def wait_until(condition: object, seconds: float = 20.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < until, "it did not come to that"
+        time.sleep(0.05)

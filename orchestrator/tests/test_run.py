@@ -3,61 +3,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
-from campaigns import CAMPAIGN, fake_toolchain, write_lab
+from campaigns import CAMPAIGN, Bench, guests_of, hashes, wait_until, write_lab
 
 from qbed.results.folder import SPILL, RunFolder
 from qbed.results.identity import StoreError
 
 
-class Bench:
-    """A lab, a toolchain, and `qbed` run on them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.lab = write_lab(folder / "lab")
-        self.behave()
-
-    def behave(self, **behaviour: str) -> None:
-        self.tools = fake_toolchain(self.folder / "tools", **behaviour)
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "qbed", *arguments]
-        environment = {**os.environ, "QBED_TOOLCHAIN": str(self.tools), "COLUMNS": "200"}
-        return subprocess.Popen(
-            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-
-    def run(self, *arguments: str) -> tuple[int, str]:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=120)
-        return process.returncode, out + err
-
-    def campaign(self, out: str, *arguments: str) -> tuple[int, str]:
-        return self.run("run", "lab", "--out", out, "--no-images", *arguments)
-
-    def ask(self, out: str, sql: str) -> list[tuple[object, ...]]:
-        return duckdb.sql(sql.replace("RUN", str(self.folder / out))).fetchall()
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.parquet"))}
 
 
 def shown_cells(run: Path) -> list[list[str]]:
@@ -66,26 +28,6 @@ def shown_cells(run: Path) -> list[list[str]]:
     data = page.partition('<script type="application/json" id="cells-data">')[2].partition("</script>")[0]
     rows: list[list[str]] = json.loads(data)["rows"]
     return rows
-
-
-def guests_of(folder: Path) -> list[int]:
-    """The processes that work in a folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if str((entry / "cwd").readlink()).startswith(f"{folder}/"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
-def wait_until(condition: object, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.05)
 
 
 def test_equal_runs_are_equal_files_whatever_the_jobs(bench: Bench) -> None:
@@ -256,16 +198,6 @@ def test_a_killed_runner_takes_its_guests_along(bench: Bench) -> None:
     bench.behave()
     status, text = bench.campaign("a")
     assert (status, "12 of 12 cells complete" in text) == (0, True)
-
-
-def test_two_runners_do_not_share_a_folder(bench: Bench) -> None:
-    bench.behave(all="slow")
-    process = bench.start("run", "lab", "--out", "a", "--no-images")
-    wait_until(lambda: guests_of(bench.folder / "a" / "cells"))
-    status, text = bench.campaign("a")
-    process.terminate()
-    process.communicate()
-    assert (status, "another `qbed run` is writing" in text) == (2, True)
 
 
 def test_a_claim_that_fails_is_the_exit_status(bench: Bench) -> None:

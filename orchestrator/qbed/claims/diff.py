@@ -86,12 +86,9 @@ class Difference:
 
     def cells(self) -> Iterator[tuple[str, tuple[int, int], bool]]:
         """What a cell is called, its numbers in both runs, whether it did the same. `StoreError`: they share none."""
-        columns = ", ".join(map(quoted, self.axes))
         found = []
         for connection, tables in zip(self._connections, self._tables, strict=True):
-            sql = f"SELECT {columns}, cell, trace_sha256 FROM read_parquet(?) ORDER BY cell"
-            rows = connection.execute(sql, [str(tables["cells"])]).fetchall()
-            found.append({tuple(row[:-2]): (row[-2], row[-1]) for row in rows})
+            found.append(dict(self._traces(connection, tables["cells"])))
         one, other = found
         if not one.keys() & other.keys():
             raise StoreError(f"{self.runs[0]} and {self.runs[1]} have no cell in common")
@@ -99,6 +96,20 @@ class Difference:
             if values in other:
                 name = ", ".join(f"{axis}={value}" for axis, value in zip(self.axes, values, strict=True))
                 yield name, (number, other[values][0]), trace == other[values][1]
+
+    def _traces(self, connection: Connection, cells: Path) -> Iterator[tuple[tuple[Any, ...], tuple[int, str | None]]]:
+        """By its axes: a cell's number and trace."""
+        wanted = [*self.axes, "cell", "trace_sha256"]
+        described = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(cells)]).description
+        there = {column[0] for column in described}
+        if missing := [name for name in wanted if name not in there]:
+            raise StoreError(
+                f"{cells} has no column `{missing[0]}`: it is of an earlier qbed, or not whole, and does not say"
+                " what its cells did; run its campaign again into another folder"
+            )
+        columns = ", ".join(map(quoted, wanted))
+        rows = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [str(cells)]).fetchall()
+        yield from ((tuple(row[:-2]), (row[-2], row[-1])) for row in rows)
 
     def parting(self, numbers: tuple[int, int]) -> Parting | None:
         """Where two cells part first; None: nothing that was observed differs."""

@@ -92,6 +92,7 @@ def run(
     campaign's lock says, or (on two substrates) a metric's gap is wider than the campaign's `gap:` tolerates; 2, a
     mistake in the files.
     """
+    from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import Wishes, conduct, prepare
     from qbed.substrates import Limits
     from qbed.substrates.rebuild import build_changed
@@ -118,7 +119,7 @@ def run(
         screen = _Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
         with screen.bar:
             mine = [cores[i % len(cores)] for i in range(workers)]
-            outcome = conduct(experiment, mine, screen, images=images, fresh=fresh)
+            outcome = conduct(experiment, LocalExecutor(mine), screen, images=images, fresh=fresh)
         _tell(outcome, screen.console)
         return experiment, outcome
 
@@ -238,6 +239,9 @@ class _Screen:
             self.console.print(f"{text}: done now", style="yellow", soft_wrap=True)
         if len(what) > MOST_DAMAGED:
             self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow")
+
+    def waiting(self) -> None:
+        self.console.print("another `qbed run` is writing to this folder: waiting for it")
 
     def discarded(self, why: str) -> None:
         self.console.print(f"the folder held another run ({why} differ): it was thrown away", soft_wrap=True)

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -107,17 +107,36 @@ class RunFolder:
         return read_identity(self.path)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep other runners out; the lock goes with the process."""
+    def lock(self, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Keep other runners out, and wait for one that is here (`waiting` is told). The lock goes with the process."""
+        descriptor = self._locked(waiting)
+        while not self._is(descriptor):  # whoever had the lock has thrown the folder away
+            os.close(descriptor)
+            descriptor = self._locked(waiting)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _locked(self, waiting: Callable[[], None]) -> int:
         self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-        except BlockingIOError:
-            raise StoreError(f"another `qbed run` is writing to {self.path}") from None
-        finally:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except BaseException:
             os.close(descriptor)
+            raise
+        return descriptor
+
+    def _is(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
 
     # --- its cells ---
 
@@ -125,53 +144,50 @@ class RunFolder:
         """Which of so many cells are still to be run, and what is damaged of those that had been."""
         to_run, found = [], []
         for number in range(cells):
-            damaged = list(self.damages(number)) if self._of(number).exists() else []
-            if damaged or not self._of(number).exists():
+            damaged = list(self.damages(number)) if self.folder(number).exists() else []
+            if damaged or not self.folder(number).exists():
                 to_run.append(number)
             found += damaged
         return to_run, found
 
     def damages(self, cell: int) -> Iterator[DamagedError]:
         """All that is damaged of a finished cell."""
-        return cell_damages(self._of(cell), cell)
+        return cell_damages(self.folder(cell), cell)
 
-    def _of(self, cell: int, state: str = "") -> Path:
+    def folder(self, cell: int, state: str = "") -> Path:
+        """Where a cell is: one that is finished, or what is `.failed` or `.tmp`."""
         return self.cells / f"{cell:06d}{state}"
 
     def begin(self, cell: int) -> Path:
         """An empty folder in which the cell's results are prepared, with a folder `work` for the guest."""
-        folder = self._of(cell, ".tmp")
-        for old in (folder, self._of(cell, ".failed"), self._of(cell)):  # one that is there is damaged
+        folder = self.folder(cell, ".tmp")
+        for old in (folder, self.folder(cell, ".failed"), self.folder(cell)):  # one that is there is damaged
             _remove(old)
         (folder / "work").mkdir(parents=True)
         return folder
 
-    def commit(self, cell: int, row: dict[str, Any], *, keep: bool) -> Path:
-        """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote.
-
-        Returns its folder from now on.
-        """
-        folder = self._of(cell, ".tmp")
+    def commit(self, cell: int, row: dict[str, Any], *, keep: bool) -> None:
+        """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote."""
+        folder = self.folder(cell, ".tmp")
         if not keep:
             for capture in (folder / "work" / "out").glob("*.pcap"):
                 capture.rename(folder / capture.name)
             shutil.rmtree(folder / "work")
         (folder / CELL_ROW).write_bytes(cell_record(folder, row))
-        move(folder, self._of(cell))
-        return self._of(cell)
+        move(folder, self.folder(cell))
 
     def fail(self, cell: int, row: dict[str, Any]) -> Path:
         """The cell is broken: keep what there is, and no table; returns the folder."""
-        folder = self._of(cell, ".tmp")
+        folder = self.folder(cell, ".tmp")
         for part in folder.glob("*.arrow"):
             part.unlink()
         (folder / CELL_ROW).write_bytes(cell_record(folder, row))
-        move(folder, self._of(cell, ".failed"))
-        return self._of(cell, ".failed")
+        move(folder, self.folder(cell, ".failed"))
+        return self.folder(cell, ".failed")
 
     def drop(self, cell: int) -> None:
         """Forget a cell that was interrupted."""
-        shutil.rmtree(self._of(cell, ".tmp"), ignore_errors=True)
+        shutil.rmtree(self.folder(cell, ".tmp"), ignore_errors=True)
 
     def verify(self) -> Iterator[DamagedError]:
         """All that is damaged: of the cells by their numbers, then of what was merged from them."""
@@ -186,7 +202,7 @@ class RunFolder:
         if ended:  # somebody may hand on the tables alone
             cells = math.prod(len(axis["values"]) for axis in identity["matrix"]["axes"])
             missing = (number for number in range(cells) if number not in ended)
-            yield from (DamagedError(self._of(number), "is missing") for number in islice(missing, MOST_MISSING))
+            yield from (DamagedError(self.folder(number), "is missing") for number in islice(missing, MOST_MISSING))
         yield from merged_damages(self.path, MERGED_FILES)
 
     # --- their merger ---
@@ -219,9 +235,9 @@ class RunFolder:
 
     def _add_cell(self, number: int, files: Mapping[str, tables.TableFile]) -> dict[str, Any]:
         """Add a cell's tables; returns its row. `DamagedError` if it is not what was written."""
-        folder = self._of(number)
+        folder = self.folder(number)
         if not folder.exists():
-            folder = self._of(number, ".failed")
+            folder = self.folder(number, ".failed")
         row = read_cell_record(folder, number)
         here = {f"{name}.arrow": name for name in tables.SCHEMAS}
         for file, name in here.items():

@@ -7,18 +7,21 @@ with its row and the checksums of the others, as a run folder has them. Whatever
 it is thrown away, and the cell is run.
 
 A folder gets its name when it is whole, and runs have hard links to its files where they are on one file system; so
-nothing here needs a lock, whoever runs, takes and throws away at the same time.
+nothing here needs a lock, whoever runs, takes and throws away at the same time. Whoever is about to run a cell claims
+it all the same, lest two do the same work.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import struct
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,6 +39,7 @@ from qbed.results.identity import CELL_FORM, StoreError
 USUAL_SIZE = "20 GB"
 LEFT_AFTER_S = 24 * 3600
 """A folder that is being prepared for so long has nobody who prepares it."""
+LOCK = "lock"
 _MAKERS = ("network", "plan", "results", "schemes", "substrates", "telemetry")
 """The packages that make tables of what a guest wrote."""
 
@@ -104,6 +108,34 @@ class CellStore:
             return None
         del row[FILES], row["cell"]
         return row
+
+    @contextmanager
+    def claimed(self, key: str) -> Iterator[None]:
+        """While this lasts, who claims the same cell waits; it ends with the process, whatever kills it.
+
+        A byte of one file is locked, far beyond its end: there is nothing to tidy up.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:  # a store that cannot be written has nothing to wait for
+            yield
+            return
+        try:
+            with suppress(OSError):  # a file system without locks
+                wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, int(key[:15], 16), 1, 0)
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, wanted)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def has(self, key: str) -> bool:
+        """Whether a cell is here, and its record is what was written."""
+        try:
+            read_cell_record(self._of(key), 0)
+        except DamagedError:
+            return False
+        return True
 
     def put(self, key: str, folder: Path, row: dict[str, Any]) -> None:
         """Keep the files of a cell's folder and what its row has of it alone; what cannot be kept is not."""

@@ -35,8 +35,8 @@ from qbed.results.identity import CELL_FORM, StoreError, ran_on
 from qbed.results.store import usual_store
 from qbed.results.tables import VERSION, traces_of
 from qbed.runs.calibrate import calibrated
+from qbed.runs.executor import WALL_TIMES, Book, Executor, RunStoppedError, Totals, Watcher
 from qbed.runs.rehearsal import rehearse
-from qbed.runs.runner import WALL_TIMES, Totals, Watcher, run_cells
 from qbed.runs.worker import Task
 from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.toolchain import find_toolchain
@@ -52,6 +52,9 @@ class Screen(Watcher, Protocol):
 
     def damaged(self, what: list[str]) -> None:
         """These files of finished cells are damaged; the cells are run again."""
+
+    def waiting(self) -> None:
+        """Another run is writing to the folder; this one goes on when it has ended."""
 
     def discarded(self, why: str) -> None:
         """The folder held another run, which has been thrown away."""
@@ -203,13 +206,13 @@ def _is_lab(file: Path) -> bool:
 
 
 def conduct(
-    experiment: Experiment, cores: list[int], screen: Screen, *, images: bool = True, fresh: bool = False
+    experiment: Experiment, executor: Executor, screen: Screen, *, images: bool = True, fresh: bool = False
 ) -> Conclusion:
     """Run what is not finished, merge, judge, report. `fresh`: instead of another run that the folder holds."""
     begun = time.monotonic()
     task = experiment.task
     store = RunFolder(task.out)
-    with store.lock():
+    with store.lock(screen.waiting):
         if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
             raise DiskFullError(f"the disk is full: {task.out} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
         different = store.claim(experiment.identity, fresh=fresh)
@@ -218,7 +221,8 @@ def conduct(
         to_run, damaged = store.survey(len(task.matrix))
         screen.damaged([str(error) for error in damaged])
         screen.skipped(len(task.matrix) - len(to_run))
-        totals = run_cells(task, to_run, cores, screen)
+        totals = Totals(len(task.matrix), len(task.matrix) - len(to_run))
+        _run(executor, task, to_run, totals, screen)
         if task.store and (cells := usual_store()):
             cells.shrink()
         try:
@@ -231,6 +235,17 @@ def conduct(
                     f"the disk is full: {task.out}; the finished cells are kept: {error.strerror}"
                 ) from error
             raise
+
+
+def _run(executor: Executor, task: Task, cells: list[int], totals: Totals, screen: Screen) -> None:
+    with Book(task, totals, screen) as book:
+        try:
+            executor.run(task, cells, book)
+        except KeyboardInterrupt:
+            left = len(cells) - totals.ended
+            raise RunStoppedError(
+                f"stopped; finished cells are kept in {task.out}, {left} are left: the same command goes on from there"
+            ) from None
 
 
 def _conclude(experiment: Experiment, totals: Totals, begun: float, screen: Screen, images: bool) -> Conclusion:

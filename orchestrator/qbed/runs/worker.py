@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -31,11 +31,12 @@ from qbed.results.store import key, usual_store
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What all cells of a run have in common."""
+    """What all cells of a run have in common; its `Orders`."""
 
     lab: Path
     out: Path
@@ -46,6 +47,41 @@ class Task:
     dilation: int = 1
     store: bool = True
     """Whether cells that the store has are taken from there, and finished ones put there."""
+
+    def describe(self, number: int) -> Row:
+        return describe(self.matrix.cell(number), self)
+
+    def compile(self, number: int) -> tuple[Plan, bytes, Row]:
+        cell = self.matrix.cell(number)
+        lab = load_lab(self.lab, dict(cell.settings))
+        cell.check(lab.source.values)
+        plan = compile_lab(lab, cell.seed)
+        settings = _json(cell.settings_of(lab.source.values))
+        return plan, plan.dumps().encode(), self.describe(number) | {"settings": settings}
+
+
+class Orders(Protocol):
+    """What a worker needs to know of the cells that it runs."""
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def keep(self) -> bool: ...
+    @property
+    def on(self) -> str: ...
+    @property
+    def dilation(self) -> int: ...
+    @property
+    def store(self) -> bool: ...
+    def describe(self, number: int) -> Row:
+        """What is known of a cell before it is looked at."""
+
+    def compile(self, number: int) -> tuple[Plan, bytes, Row]:
+        """A cell's plan, its bytes, and its row with the settings that the plan has."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +128,11 @@ def _stop(*_: object) -> None:
 class Worker:
     """Runs cells into a run folder."""
 
-    def __init__(self, task: Task, on: Substrate | None = None) -> None:
-        self._task = task
-        self._run_folder = RunFolder(task.out)
-        self._substrate = on or substrate(task.on)
-        wanted = task.store and not task.keep and self._substrate.provenance is not None
+    def __init__(self, orders: Orders, on: Substrate | None = None) -> None:
+        self._orders = orders
+        self._run_folder = RunFolder(orders.out)
+        self._substrate = on or substrate(orders.on)
+        wanted = orders.store and not orders.keep and self._substrate.provenance is not None
         self._store = usual_store() if wanted else None
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
@@ -108,56 +144,60 @@ class Worker:
             raise
 
     def _outcome(self, number: int, pipe: Connection | None) -> Outcome:
-        begun, known = time.monotonic(), None
-        cell = self._task.matrix.cell(number)
+        begun, known = time.monotonic(), False
         status, error, fatal = "failed", None, False
-        row = describe(cell, self._task)
+        row = self._orders.describe(number)
         try:
             folder = self._run_folder.begin(number)
-            plan, row = self._compile(cell, row, folder / "work")
-            mark = self._mark(folder / "work")
-            known = self._store.take(mark, folder) if self._store else None
-            found = known or self._run(plan, folder, pipe)
-            status = str(found["status"])
-            error = "; ".join(found["contradictions"]) or None
-            finished = self._run_folder.commit(number, row | found, keep=self._task.keep or status == "invalid")
-            if self._store and known is None and status == "complete":
-                self._store.put(mark, finished, found)
+            plan, content, row = self._orders.compile(number)
+            (folder / "work" / "plan.json").write_bytes(content)
+            row |= {"plan_sha256": hashlib.sha256(content).hexdigest()}
+            row, known = self._found(plan, row, number, pipe)
+            status = str(row["status"])
+            error = "; ".join(row["contradictions"]) or None
         except SubstrateError as problem:
             error, fatal = str(problem), True
         except OSError as problem:
             fatal = problem.errno in (errno.ENOSPC, errno.EDQUOT)
             error = (
-                f"the disk is full: {self._task.out}" if fatal else f"{problem.strerror or problem}: {problem.filename}"
+                f"the disk is full: {self._orders.out}"
+                if fatal
+                else f"{problem.strerror or problem}: {problem.filename}"
             )
         except (QbedError, pa.ArrowException) as problem:
             error = str(problem)
         except Exception as problem:
             error = faults.explain(problem)
         if error is not None and status == "failed":
-            error = self._give_up(cell, row, error, fatal)
-        return Outcome(number, status, error, time.monotonic() - begun, fatal, known is not None)
+            error = self._give_up(number, row, error, fatal)
+        return Outcome(number, status, error, time.monotonic() - begun, fatal, known)
 
-    def _compile(self, cell: Cell, row: dict[str, Any], work: Path) -> tuple[Plan, dict[str, Any]]:
-        """The cell's plan, which is written for the substrate, and its row with the settings that the plan has."""
-        lab = load_lab(self._task.lab, dict(cell.settings))
-        cell.check(lab.source.values)
-        plan = compile_lab(lab, cell.seed)
-        (work / "plan.json").write_text(plan.dumps())
-        return plan, row | {"settings": _json(cell.settings_of(lab.source.values))}
+    def _found(self, plan: Plan, row: Row, number: int, pipe: Connection | None) -> tuple[Row, bool]:
+        """Finish a cell; returns its row, and whether it came from the store."""
+        store, provenance = self._store, self._substrate.provenance
+        folder = self._run_folder.folder(number, ".tmp")
+        if store is None or provenance is None:
+            return self._commit(number, row | self._run(plan, folder, pipe)), False
+        mark = key(row["plan_sha256"], provenance)
+        if known := store.take(mark, folder):
+            return self._commit(number, row | known), True
+        with store.claimed(mark):
+            if known := store.take(mark, folder):  # somebody ran it while this one waited
+                return self._commit(number, row | known), True
+            found = self._run(plan, folder, pipe)
+            row = self._commit(number, row | found)
+            if row["status"] == "complete":
+                store.put(mark, self._run_folder.folder(number), found)
+        return row, False
 
-    def _mark(self, work: Path) -> str:
-        """What the store knows the cell by; nothing, where it is not asked."""
-        provenance = self._substrate.provenance
-        if self._store is None or provenance is None:
-            return ""
-        with (work / "plan.json").open("rb") as plan:
-            return key(hashlib.file_digest(plan, "sha256").hexdigest(), provenance)
+    def _commit(self, number: int, row: Row) -> Row:
+        self._run_folder.commit(number, row, keep=self._orders.keep or row["status"] == "invalid")
+        return row
 
-    def _run(self, plan: Plan, folder: Path, pipe: Connection | None) -> dict[str, Any]:
+    def _run(self, plan: Plan, folder: Path, pipe: Connection | None) -> Row:
         """Run a cell; returns what its row has of it."""
         work = folder / "work"
-        ready = self._substrate.cell(work, plan, self._task.dilation)
+        ready = self._substrate.cell(work, plan, self._orders.dilation)
         told = time.monotonic()
 
         def progress(fraction: float) -> None:
@@ -167,23 +207,23 @@ class Worker:
                 with suppress(BrokenPipeError):  # the runner stops, and says so in a moment
                     pipe.send(fraction)
 
-        ready.run(self._task.limits, progress)
+        ready.run(self._orders.limits, progress)
         return store_cell(work, plan, folder)
 
-    def _give_up(self, cell: Cell, row: dict[str, Any], error: str, fatal: bool) -> str:
+    def _give_up(self, number: int, row: Row, error: str, fatal: bool) -> str:
         """Keep the broken cell's folder and name it; on a full disk nothing can be kept."""
         if fatal:
-            self._run_folder.drop(cell.number)
+            self._run_folder.drop(number)
             return error
         try:
-            folder = self._run_folder.fail(cell.number, row | {"status": "failed", "error": error})
+            folder = self._run_folder.fail(number, row | {"status": "failed", "error": error})
         except OSError as problem:
-            self._run_folder.drop(cell.number)
+            self._run_folder.drop(number)
             return f"{error}; its folder cannot be kept: {problem.strerror}"
         return f"{error}\n    kept: {folder}"
 
 
-def describe(cell: Cell, task: Task) -> dict[str, Any]:
+def describe(cell: Cell, task: Task) -> Row:
     """What is known of a cell before it ran."""
     return {
         "cell": cell.number,

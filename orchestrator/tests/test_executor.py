@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from qbed.runs.runner import _uninterrupted
+from qbed.runs.executor.local import _uninterrupted
 
 # A process of its own: the first that multiprocessing starts is the one that matters.
 STARTS = """
 import multiprocessing, sys
 from pathlib import Path
-from qbed.runs.runner import _uninterrupted
+from qbed.runs.executor.local import _uninterrupted
 
 def serve():
     pass

@@ -1,63 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner: a campaign's cells in parallel, one worker process on each allowed core.
+"""On this machine: a campaign's cells in parallel, one worker process on each allowed core.
 
 Workers die with the runner and guests with their worker, whatever kills it; what a cell has finished stays.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import FrameType
-from typing import Protocol
 
-from qbed.errors import QbedError
 from qbed.results.folder import RunFolder
-from qbed.runs.worker import Outcome, Task, describe, heard, serve
+from qbed.runs.executor import Book, interruptible
+from qbed.runs.worker import Outcome, Task, heard, serve
 
 STOP_S = 15.0
-WALL_TIMES = "wall.ndjson"
-
-
-class RunStoppedError(QbedError):
-    """The run was stopped; what was finished is kept."""
-
-    exit_status = 130
-
-
-class RunAbortedError(QbedError):
-    """No cell can run."""
-
-
-class Watcher(Protocol):
-    """Is told how the run goes."""
-
-    def progress(self, finished: int, running: float) -> None:
-        """`finished` cells of this run are done; the running ones are worth `running` cells."""
-
-    def outcome(self, outcome: Outcome) -> None:
-        """A cell has ended."""
-
-
-@dataclass
-class Totals:
-    """How the cells of one run went."""
-
-    cells: int
-    skipped: int
-    complete: int = 0
-    stored: int = 0
-    """Of these, how many came from the store."""
-    failed: int = 0
-    invalid: int = 0
 
 
 class _Process:
@@ -92,39 +55,27 @@ class _Process:
             self.process.join()
 
 
-def run_cells(task: Task, open_cells: list[int], cores: list[int], watcher: Watcher) -> Totals:
-    """Run the cells that are not finished yet. `RunStoppedError`, `RunAbortedError`: what is finished is kept."""
-    totals = Totals(len(task.matrix), len(task.matrix) - len(open_cells))
-    todo = iter(open_cells)
-    workers: list[_Process] = []
-    with _interruptible(), (task.out / "cells" / WALL_TIMES).open("a") as times:
-        try:
-            for core, number in zip(cores, todo, strict=False):
-                with _uninterrupted():
-                    workers.append(_Process(task, core))
-                workers[-1].give(number)
-            done = 0
-            while any(worker.cell is not None for worker in workers):
-                for outcome in _next(workers, task, todo):
-                    done += 1
-                    setattr(totals, outcome.status, getattr(totals, outcome.status) + 1)
-                    totals.stored += outcome.stored
-                    times.write(json.dumps({"cell": outcome.cell, "wall_s": round(outcome.wall_s, 3)}) + "\n")
-                    times.flush()
-                    watcher.outcome(outcome)
-                    if outcome.fatal:
-                        raise RunAbortedError(
-                            f"{outcome.error}; finished cells are kept, and a later run goes on from there"
-                        )
-                watcher.progress(done, sum(worker.fraction for worker in workers if worker.cell is not None))
-        except KeyboardInterrupt:
-            left = len(open_cells) - totals.complete - totals.failed - totals.invalid
-            raise RunStoppedError(
-                f"stopped; finished cells are kept in {task.out}, {left} are left: the same command goes on from there"
-            ) from None
-        finally:
-            _stop_all(workers)
-    return totals
+@dataclass(frozen=True)
+class LocalExecutor:
+    """An `Executor`: a worker process for each of these cores, a cell at a time."""
+
+    cores: list[int]
+
+    def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
+        todo = iter(cells)
+        workers: list[_Process] = []
+        with interruptible():
+            try:
+                for core, number in zip(self.cores, todo, strict=False):
+                    with _uninterrupted():
+                        workers.append(_Process(task, core))
+                    workers[-1].give(number)
+                while any(worker.cell is not None for worker in workers):
+                    for outcome in _next(workers, task, todo):
+                        book.note(outcome)
+                    book.progress(sum(worker.fraction for worker in workers if worker.cell is not None))
+            finally:
+                _stop_all(workers)
 
 
 def _next(workers: list[_Process], task: Task, todo: Iterator[int]) -> list[Outcome]:
@@ -157,10 +108,9 @@ def _died(worker: _Process, task: Task, number: int) -> Outcome:
     """The worker itself was killed (the kernel's out-of-memory killer does that)."""
     code = worker.process.exitcode or 0
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-    cell = task.matrix.cell(number)
     error = f"the worker process was {how}"
     with suppress(OSError):
-        RunFolder(task.out).fail(number, describe(cell, task) | {"status": "failed", "error": error})
+        RunFolder(task.out).fail(number, task.describe(number) | {"status": "failed", "error": error})
     return Outcome(number, "failed", error, 0.0)
 
 
@@ -192,18 +142,3 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     for number in came:
         signal.raise_signal(number)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP stop the run as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

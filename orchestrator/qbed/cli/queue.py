@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed queue` and `qbed cell`: a campaign's cells by their keys, for whoever runs them in another way."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qbed import terminal
+from qbed.cli.run import CellSpace, LabFolder, StallTimeout, Trust, parse_seeds, parse_settings, parse_space
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(queue)
+    app.command()(cell)
+
+
+def queue(
+    lab: LabFolder,
+    profile: Annotated[str | None, typer.Option(help="A profile of the campaign, such as `quick` or `paper`.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab, in every cell.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as `1,2,5` or `1..10`.")] = None,
+    own: Trust = False,
+) -> None:
+    """File the plans of a campaign's cells that the store does not have, and print their keys, one a line.
+
+    `qbed cell KEY` runs one, on any machine that shares the cache; `qbed run` then takes them all from the store.
+    """
+    from qbed.results.queue import Queue
+    from qbed.runs.experiment import Wishes, prepare
+    from qbed.runs.filed import file_cell, needed_store
+    from qbed.substrates import substrate
+    from qbed.substrates.rebuild import build_changed
+
+    build_changed(terminal.tell)
+    store = needed_store()
+    asked = Wishes(profile, None, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []))
+    experiment = prepare(lab, asked)
+    terminal.warn(experiment.warnings)
+    task, plans = experiment.task, Queue(store)
+    plans.tidy()
+    there = 0
+    for number in range(len(task.matrix)):
+        mark = file_cell(task, number, plans, substrate(task.on))
+        if store.has(mark):
+            there += 1
+        else:
+            terminal.say(mark)
+    terminal.tell(f"{len(task.matrix)} cells, {there} of them in the store already")
+
+
+def cell(
+    key: Annotated[str, typer.Argument(help="A key that `qbed queue` printed.")],
+    cell_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for the cell.")] = 3600.0,
+    stall_timeout: StallTimeout = 300.0,
+    cell_space: CellSpace = "64 GB",
+) -> None:
+    """Run one cell of the queue into the store; one that is there is not run again.
+
+    Exit status: 0, it is in the store; 1, it failed or is invalid, and is kept in the queue to be looked at; 2, there
+    is no such cell.
+    """
+    from qbed.runs.filed import run_filed
+    from qbed.substrates import Limits
+
+    outcome = run_filed(key, Limits(cell_timeout, stall_timeout, parse_space(cell_space)))
+    if outcome.status != "complete":
+        terminal.refuse([f"the cell {outcome.status}: {outcome.error}"])
+        raise typer.Exit(1)
+    terminal.tell("it was in the store" if outcome.stored else f"complete, in {outcome.wall_s:.1f} s")

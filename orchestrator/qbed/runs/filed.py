@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell of which nothing is known but its key: what every machine and batch system runs, again and again if it must.
+
+The plan comes from the queue, the result goes into the store. Two who run the same key at once do the work once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qbed.errors import QbedError
+from qbed.plan.model import Plan
+from qbed.results.queue import Queue
+from qbed.results.store import CellStore, key, usual_store
+from qbed.runs.worker import Outcome, Row, Task, Worker
+from qbed.substrates import DEFAULT, Limits, Substrate, substrate
+
+
+@dataclass(frozen=True)
+class Filed:
+    """The `Orders` of a filed cell."""
+
+    out: Path
+    content: bytes
+    limits: Limits = field(default_factory=Limits)
+    keep: bool = False
+    on: str = DEFAULT
+    dilation: int = 1
+    store: bool = True
+
+    def describe(self, number: int) -> Row:
+        return {"cell": number, "substrate": self.on, "dilation": self.dilation}
+
+    def compile(self, number: int) -> tuple[Plan, bytes, Row]:
+        return Plan.loads(self.content), self.content, self.describe(number)
+
+
+def needed_store() -> CellStore:
+    """The user's store; `QbedError` if there is none, as cells that go by their keys have no other place."""
+    store = usual_store()
+    if store is None:
+        raise QbedError("QBED_STORE is `off`: a cell that is run by its key has no place for its result")
+    return store
+
+
+def run_filed(mark: str, limits: Limits, on: Substrate | None = None) -> Outcome:
+    """Run the cell with this key, unless the store has it. Its plan leaves the queue when it is complete."""
+    store, on = needed_store(), on or substrate(DEFAULT)
+    queue = Queue(store)
+    folder = queue.of(mark)
+    assert on.provenance is not None
+    done = Outcome(0, "complete", None, 0.0, stored=True)
+    if store.has(mark):
+        queue.leave(mark)
+        return done
+    queue.plan(mark, on.provenance)
+    with folder.lock():
+        if store.has(mark):
+            queue.leave(mark)
+            return done
+        content = queue.plan(mark, on.provenance)
+        folder.cells.mkdir(exist_ok=True)
+        outcome = Worker(Filed(folder.path, content, limits), on).run(0)
+        if outcome.status == "complete":
+            queue.leave(mark)
+    return outcome
+
+
+def file_cell(task: Task, number: int, queue: Queue, on: Substrate) -> str:
+    """Put a cell's plan into the queue unless the store has the cell; returns its key."""
+    _, content, _ = task.compile(number)
+    assert on.provenance is not None
+    mark = key(hashlib.sha256(content).hexdigest(), on.provenance)
+    if not queue.store.has(mark):
+        queue.file(mark, content)
+    return mark
