@@ -4,7 +4,8 @@
     guest_controller.py PROGRAM.p4info.txtpb PROGRAM.json ADDRESS:PORT
 
 It learns from the switch's digests where addresses are, and has what is for them sent to port 2. It says `ready`, then
-for each `learned ADDRESS PORT TIME`, the last by a register.
+for each `learned ADDRESS PORT TIME`, the last by a register. What the program gives to it, it sends out of port 2
+itself and says `given PORT`, the port where it came in.
 """
 
 from __future__ import annotations
@@ -24,11 +25,19 @@ def say(*words: Any) -> None:
     print(*words, flush=True)
 
 
+async def pass_on(switch: fy.Switch) -> None:
+    async for packet in switch.read_packets():
+        port = packet["ingress_port"]
+        await switch.write([fy.P4PacketOut(packet.payload, egress_port=2, padding=0)])
+        say("given", port)
+
+
 async def control(p4info: str, program: str, address: str) -> None:
     options = fy.SwitchOptions(p4info=Path(p4info), p4blob=Path(program))
-    async with fy.Switch("switch", address, options) as switch:
+    async with fy.Switch("switch", address, options) as switch, asyncio.TaskGroup() as tasks:
         await switch.modify([fy.P4ValueSetEntry("probes", members=[P4ValueSetMember(PROBE)])])
         await switch.insert([fy.P4DigestEntry("learned_t", max_list_size=1, ack_timeout_ns=1_000_000_000)])
+        tasks.create_task(pass_on(switch))
         digests = switch.read_digests("learned_t")
         learned = asyncio.ensure_future(anext(digests))
         await asyncio.sleep(0.001)  # until it listens

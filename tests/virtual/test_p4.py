@@ -58,7 +58,7 @@ def controller() -> dict[str, list[str]]:
         f"{programs}/everything.json",
     ]
     return {
-        "server": [server, "serve", "--listen", address],
+        "server": [server, "serve", "--listen", address, "--cpu-port", "510"],  # p4_scenarios.py changes the last
         "controller": [sys.executable, *script, address],
     }
 

@@ -17,12 +17,10 @@ pub enum Command {
     Control = 4,
     Counters = 5,
     Events = 6,
-    /// The port by which packets go to and come from who asks; `NO_CPU_PORT`: none.
+    /// The port by which packets go to and come from who asks.
     CpuPort = 7,
     PacketOut = 8,
 }
-
-pub const NO_CPU_PORT: u32 = 511;
 
 /// `enum qp4_event_kind`
 pub const DIGEST: u32 = 1;

@@ -35,6 +35,9 @@ pub struct Options {
     /// The switch in the guest's kernel.
     #[arg(long, default_value = "/dev/qp4", value_name = "FILE")]
     pub switch: PathBuf,
+    /// The port that is the controllers' from now on: what the program sends there is a PacketIn, a PacketOut comes in there.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(..=510))]
+    pub cpu_port: Option<u16>,
     /// The switch runs this program already (PROGRAM.json, with PROGRAM.p4info.txtpb beside it), its tables filled.
     #[arg(long, value_name = "FILE")]
     pub running: Option<PathBuf>,
@@ -47,10 +50,14 @@ pub struct Options {
 pub fn serve(options: &Options) -> Result<(), String> {
     let named = |path: &Path, error: &dyn Display| format!("{}: {error}", path.display());
     let open = || Device::open(&options.switch).map_err(|error| named(&options.switch, &error));
-    let (switch, mut telling) = (open()?, open()?);
+    let (mut switch, mut telling) = (open()?, open()?);
     let running = options.running.as_deref().map(config).transpose()?;
     let listener =
         TcpListener::bind(options.listen).map_err(|error| format!("{}: {error}", options.listen))?;
+    if let Some(port) = options.cpu_port {
+        let set = switch.ask(Command::CpuPort, port.into(), &[]);
+        set.map_err(|error| format!("{}: --cpu-port {port}: {error}", options.switch.display()))?;
+    }
     let (told, events) = mpsc::channel(MOST_EVENTS);
     thread::spawn(move || tell(&mut telling, &told));
     if let Some(ready) = &options.ready {
@@ -135,7 +142,15 @@ mod tests {
         let refused = |listen: &str, switch: &str, running: Option<&str>| {
             let listen = listen.parse().unwrap();
             let running = running.map(Into::into);
-            serve(&Options { listen, device_id: 1, switch: switch.into(), running, ready: None }).unwrap_err()
+            serve(&Options {
+                listen,
+                device_id: 1,
+                switch: switch.into(),
+                running,
+                ready: None,
+                cpu_port: None,
+            })
+            .unwrap_err()
         };
         let why = refused("127.0.0.1:0", "/nowhere/qp4", None);
         assert!(why.starts_with("/nowhere/qp4: "), "{why}");

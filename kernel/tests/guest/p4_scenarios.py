@@ -334,10 +334,16 @@ def ports_come_and_go() -> None:
 
 
 def controlled() -> None:
-    """A controller in the guest loads a program by P4Runtime, learns an address by a digest, says where it goes."""
+    """A controller in the guest loads a program by P4Runtime, learns an address by a digest, says where it goes.
+
+    What the program gives to the controller, it sends on.
+    """
     lab = Lab(program=False)
     lab.node.enter()
     commands = json.loads(made("controller.json"))
+    *command, _ = commands["server"]
+    refused = subprocess.run([*command, "1"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stderr) == (1, "p4switch: /dev/qp4: --cpu-port 1: the port has an interface\n")
     with contextlib.ExitStack() as running:
         for command in commands.values():
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
@@ -355,6 +361,13 @@ def controlled() -> None:
         lab.wires[1].send(frame)
         wait(1)
         assert lab.received() == [[], [], [frame]]
+        given = bytes(2) + frame[2:]
+        lab.wires[1].send(given)
+        assert process.stdout.readline() == "given 1\n"
+        wait(1)
+        assert lab.received() == [[], [], [given]]
+        counters = lab.switch.counters()
+        assert (counters["packets_in"], counters["packets_out"]) == (1, 1), counters
 
 
 def faulty() -> None:
