@@ -137,7 +137,7 @@ pub enum Request {
     },
     CloneSessions,
 
-    /// Entries whose time-out has passed since they matched last; each is told once, until it matches again.
+    /// Entries whose time-out has passed since they matched or were told last; if there are more, they are told next.
     Idle {
         now_us: u64,
         most: u32,

@@ -501,7 +501,7 @@ fn hit(table: &mut Table, found: u32, meters: &[Meters], now_us: u64, context: &
         slot.count.bytes = slot.count.bytes.wrapping_add(u64::from(context.arrived));
     }
     if timed {
-        (slot.last_hit_us, slot.told) = (Some(now_us), false);
+        slot.last_hit_us = Some(now_us);
     }
     let Some(meter) = meter.and_then(|meter| meters.get(usize::from(meter))) else { return };
     // Without a result the program asks for it (`ExecuteDirect`).

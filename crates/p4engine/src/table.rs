@@ -67,8 +67,8 @@ pub(crate) struct Slot {
     pub meter: Option<Meter>,
     /// None: never, and its time-out counts from the first time that somebody asks.
     pub last_hit_us: Option<u64>,
-    /// Since its last hit the control plane has heard that it is idle.
-    pub told: bool,
+    /// When the control plane was told last that it is idle, which it is again after another time-out.
+    pub told_us: u64,
 }
 
 /// What only the control plane sees.
@@ -99,6 +99,8 @@ pub(crate) struct Table {
     pub reactions: Vec<Reaction>,
     pub slots: Vec<Slot>,
     records: Vec<Option<Record>>,
+    /// Where the next look for idle entries begins: who stands behind many others has its turn, too.
+    look_from: usize,
     unused: Vec<u32>,
     order: BTreeMap<u64, u32>,
     sequence: u64,
@@ -137,6 +139,7 @@ impl Table {
             reactions: Vec::new(),
             slots: Vec::new(),
             records: Vec::new(),
+            look_from: 0,
             unused: Vec::new(),
             order: BTreeMap::new(),
             sequence: 0,
@@ -286,7 +289,6 @@ impl Table {
     pub fn modify(&mut self, entry: &Entry, reaction: Reaction) -> Result<(), Refused> {
         let number = self.entry(&entry.matches, entry.priority)?;
         self.put(number, reaction);
-        self.slots.get_mut(number as usize).into_iter().for_each(|slot| slot.told = false);
         if let Some(Some(record)) = self.records.get_mut(number as usize) {
             record.entry.target = entry.target.clone();
             record.entry.idle_us = entry.idle_us;
@@ -339,7 +341,7 @@ impl Table {
         self.records.iter().flatten().any(|record| record.entry.target == *target)
     }
 
-    /// Entries that did not match for as long as they may: each once.
+    /// Entries that neither matched nor were told for as long as they may: their timers begin anew.
     pub fn idle(
         &mut self,
         now_us: u64,
@@ -350,13 +352,22 @@ impl Table {
         if !self.timed {
             return;
         }
-        for (slot, record) in self.slots.iter_mut().zip(&self.records) {
-            let Some(record) = record.as_ref().filter(|record| record.entry.idle_us > 0) else { continue };
-            let since = *slot.last_hit_us.get_or_insert(now_us);
-            if found.len() < most && !slot.told && now_us.saturating_sub(since) >= record.entry.idle_us {
-                slot.told = true;
-                found.push((table, record.entry.matches.clone(), record.entry.priority));
+        let begin = core::mem::take(&mut self.look_from).min(self.slots.len());
+        for number in (begin..self.slots.len()).chain(0..begin) {
+            let (Some(slot), Some(Some(record))) = (self.slots.get_mut(number), self.records.get(number))
+            else {
+                continue;
+            };
+            let since = (*slot.last_hit_us.get_or_insert(now_us)).max(slot.told_us);
+            if record.entry.idle_us == 0 || now_us.saturating_sub(since) < record.entry.idle_us {
+                continue;
             }
+            if found.len() >= most {
+                self.look_from = number;
+                return;
+            }
+            slot.told_us = now_us;
+            found.push((table, record.entry.matches.clone(), record.entry.priority));
         }
     }
 }

@@ -59,6 +59,15 @@ fn port(engine: &mut Engine, context: &mut Context, byte: u8, now_us: u64) -> Op
     }
 }
 
+/// How many entries are, at each of these times.
+fn idle_at(engine: &mut Engine, times_us: &[u64]) -> Vec<usize> {
+    let idle = |now_us: &u64| match engine.control(&Request::Idle { now_us: *now_us, most: 9 }) {
+        Answer::Idle(idle) => idle.len(),
+        other => panic!("{other:?}"),
+    };
+    times_us.iter().map(idle).collect()
+}
+
 #[test]
 fn entries_count_are_metered_and_fall_idle() {
     let (mut engine, mut context) = by_byte(MatchKind::Exact, |build, first| {
@@ -87,16 +96,34 @@ fn entries_count_are_metered_and_fall_idle() {
     };
     assert_eq!(entries[0].count, Some(Count { packets: 3, bytes: 300 }));
     assert_eq!((entries[0].rates, entries[0].last_hit_us), (rates, 50));
-    let idle = |engine: &mut Engine, now_us| match engine.control(&Request::Idle { now_us, most: 9 }) {
-        Answer::Idle(idle) => idle.len(),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!([1049, 1050, 1051].map(|now_us| idle(&mut engine, now_us)), [0, 1, 0]);
-    port(&mut engine, &mut context, 7, 2000);
-    assert_eq!([2999, 3000].map(|now_us| idle(&mut engine, now_us)), [0, 1]);
+    assert_eq!(
+        idle_at(&mut engine, &[1049, 1050, 1051, 2049, 2050, 2051]),
+        [0, 1, 0, 0, 1, 0],
+        "again after another time-out"
+    );
+    port(&mut engine, &mut context, 7, 2500);
+    assert_eq!(idle_at(&mut engine, &[3499, 3500, 5100]), [0, 1, 1]);
+    done(&mut engine, Request::Delete { table, matches, priority });
     // One that never matched: from when it was first asked for.
     done(&mut engine, exact(8, Target::Call(send(3)), 1000));
-    assert_eq!([9000, 9999, 10_000].map(|now_us| idle(&mut engine, now_us)), [0, 0, 1]);
+    assert_eq!(idle_at(&mut engine, &[9000, 9999, 10_000]), [0, 0, 1]);
+}
+
+/// With more idle entries than an answer holds, each has its turn.
+#[test]
+fn no_idle_entry_waits_for_ever() {
+    let (mut engine, _) = by_byte(MatchKind::Exact, |build, _| build.program.tables[0].idle_timeout = true);
+    (0..10).for_each(|byte| done(&mut engine, exact(byte, Target::Call(send(3)), 100)));
+    let mut told = |now_us, most| match engine.control(&Request::Idle { now_us, most }) {
+        Answer::Idle(idle) => idle.into_iter().map(|(_, matches, _)| matches).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert!(told(0, 4).is_empty());
+    let of = |bytes: &[u8]| bytes.iter().map(|byte| vec![Match::Exact(vec![*byte])]).collect::<Vec<_>>();
+    assert_eq!(told(1000, 4), of(&[0, 1, 2, 3]));
+    assert_eq!(told(2000, 4), of(&[4, 5, 6, 7]), "those that are idle again stand behind them");
+    assert_eq!(told(2000, 9), of(&[8, 9, 0, 1, 2, 3]));
+    assert!(told(2000, 9).is_empty());
 }
 
 #[test]

@@ -212,15 +212,16 @@ impl Service {
         }
     }
 
+    /// All that are idle now. A pipeline that waits for its COMMIT tells of nothing.
     pub fn tell_idle(&self) {
         let Shared { device, clients } = &mut *self.shared();
-        match device.idle(MOST_IDLE) {
-            Ok(table_entry) if !table_entry.is_empty() => {
-                let notification = IdleTimeoutNotification { table_entry, timestamp: since_epoch_ns() };
-                clients.send_primaries(&Told::IdleTimeoutNotification(notification));
+        let now_us = device.now_us();
+        while let Ok(table_entry) = device.idle(now_us, MOST_IDLE) {
+            if table_entry.is_empty() {
+                return;
             }
-            // A pipeline that waits for its COMMIT tells of nothing.
-            _ => {}
+            let notification = IdleTimeoutNotification { table_entry, timestamp: since_epoch_ns() };
+            clients.send_primaries(&Told::IdleTimeoutNotification(notification));
         }
     }
 

@@ -192,9 +192,13 @@ impl Device {
         }
     }
 
-    /// Entries that are past their idle time-out and were not told since they matched last.
-    pub fn idle(&mut self, most: u32) -> Result<Vec<TableEntry>> {
-        let now_us = self.control.now_us();
+    /// By the clock of the switch.
+    pub fn now_us(&self) -> u64 {
+        self.control.now_us()
+    }
+
+    /// Entries that neither matched nor were told for as long as their idle time-out.
+    pub fn idle(&mut self, now_us: u64, most: u32) -> Result<Vec<TableEntry>> {
         let mut session = self.session()?;
         if !session.pipeline.tables.values().any(|table| table.idle_timeout) {
             return Ok(vec![]);

@@ -257,14 +257,18 @@ fn idle_entries_are_told() {
     bench.parse_probes();
     bench.insert(&HOST.replacen("action {", "idle_timeout_ns: 20000000 metadata: 'm' action {", 1));
     bench.probe(2, 0x101, 10, 0, 0);
-    assert_eq!(bench.device.idle(10).unwrap(), []);
+    let hit_us = bench.device.now_us();
+    assert_eq!(bench.device.idle(hit_us, 10).unwrap(), []);
     std::thread::sleep(std::time::Duration::from_millis(30));
-    let told = bench.device.idle(10).unwrap();
+    let now_us = bench.device.now_us();
+    let told = bench.device.idle(now_us, 10).unwrap();
     let key = "table_id: <hosts> match { field_id: 1 exact { value: '\\x0a' } }";
     assert_eq!(
         told,
         [message("p4.v1.TableEntry", &with_ids(&format!("{key} idle_timeout_ns: 20000000 metadata: 'm'")))]
     );
+    let again = [0, 19_999, 20_000].map(|later| bench.device.idle(now_us + later, 10).unwrap().len());
+    assert_eq!(again, [0, 0, 1], "after another time-out");
     let read = bench.read("table_entry { table_id: <hosts> time_since_last_hit { } }");
     let Some(Kind::TableEntry(entry)) = &read[0].entity else { panic!("{read:?}") };
     assert!(entry.time_since_last_hit.unwrap().elapsed_ns >= 30_000_000);
