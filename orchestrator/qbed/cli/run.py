@@ -31,6 +31,7 @@ from qbed.substrates import DEFAULT, names, substrate
 if TYPE_CHECKING:  # loading these takes longer than most commands
     from rich.console import Console
 
+    from qbed.live.courier import Address, Delivery
     from qbed.runs.experiment import Conclusion, Experiment
     from qbed.runs.worker import Outcome
 
@@ -38,6 +39,14 @@ MOST_DAMAGED = 10
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
 ]
+Influx = Annotated[
+    str | None,
+    typer.Option(
+        "--influx", metavar="URL", envvar="QBED_INFLUX",
+        help="Samples go there while cells run: http://HOST:8086/DATABASE; the token is in QBED_INFLUX_TOKEN.",
+    ),
+]  # fmt: skip
+Ndjson = Annotated[Path | None, typer.Option("--ndjson", metavar="FILE", help="Samples go to this file as they come.")]
 Trust = Annotated[
     bool, typer.Option("--trust", callback=trust, help="The files are one's own: they may name files elsewhere.")
 ]
@@ -84,6 +93,8 @@ def run(
         str, typer.Option("--on", help="`virtual`, `containerlab`, or `virtual,containerlab` to compare the two.")
     ] = DEFAULT,
     dilate: Dilate = "auto",
+    influx: Influx = None,
+    ndjson: Ndjson = None,
     own: Trust = False,
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
@@ -105,10 +116,12 @@ def run(
             param_hint="--lock" if lock else "--locked",
         )
     several = len(asked) > 1
+    if several and ndjson:
+        raise typer.BadParameter("a file is of one run: without a second substrate", param_hint="--ndjson")
     wishes = Wishes(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
-        store=store, lock="write" if lock else "compare" if locked else None,
+        store=store, lock="write" if lock else "compare" if locked else None, sinks=sinks(influx, ndjson),
     )  # fmt: skip
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
@@ -195,6 +208,14 @@ def parse_space(text: str) -> int:
         raise typer.BadParameter(str(error), param_hint="--cell-space") from None
 
 
+def sinks(influx: str | None, ndjson: Path | None) -> list[Address]:
+    """Where samples are to go. `SinkError` if that is no such place."""
+    from qbed.live.courier import Address
+
+    asked = [Address("influx", influx)] if influx else []
+    return [*asked, *([Address("ndjson", str(ndjson.absolute()))] if ndjson else [])]
+
+
 def parse_seeds(text: str) -> list[int]:
     """`1,2,5` or `1..10`."""
     from qbed.campaign.matrix import MOST_CELLS
@@ -261,6 +282,11 @@ class _Screen:
 
     def phase(self, name: str) -> None:
         self.bar.update(self._cells, description=name)
+
+    def delivered(self, what: Delivery | str) -> None:
+        whole = not isinstance(what, str) and not what.left
+        text = what if isinstance(what, str) else f"telemetry: {what.said()}"
+        self.console.print(terminal.shorten(text), style=None if whole else "red", soft_wrap=True)
 
 
 def _number(value: object) -> str:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from qbed import terminal
+from qbed.cli.run import Influx, Ndjson, sinks
 
 
 def register(app: typer.Typer) -> None:
@@ -18,11 +20,20 @@ def register(app: typer.Typer) -> None:
 def samples(
     what: Annotated[str, typer.Argument(metavar="LAB|RUN", help="A lab that is up, or a run folder.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    influx: Influx = None,
+    ndjson: Ndjson = None,
 ) -> None:
-    """Print the samples of queues and flows as NDJSON, in the lab's time; the first line says what clock that is."""
+    """Print the samples of queues and flows as NDJSON, in the lab's time; the first line says what clock that is.
+
+    With --influx or --ndjson they go there instead: of a lab its samples, of a run folder all points of the cells that
+    have ended, as far as they are not there yet. Exit status 1: something was not delivered.
+    """
     from qbed.live.samples import find, stream
 
     try:
+        if influx or ndjson:
+            _deliver(what, follow, influx, ndjson)
+            return
         for row in stream(find(what), follow=follow):
             terminal.give(json.dumps(row) + "\n")
             if follow:
@@ -32,3 +43,20 @@ def samples(
         raise typer.Exit(130) from None
     except BrokenPipeError:  # whoever read has had enough
         terminal.abandon()
+
+
+def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -> None:
+    from qbed.live.courier import deliver, deliver_lab
+    from qbed.live.samples import find
+    from qbed.results.identity import IDENTITY
+
+    whole = True
+    for address in sinks(influx, ndjson):
+        if (Path(what) / IDENTITY).exists():
+            done = deliver(Path(what), address.make())
+        else:
+            done = deliver_lab(find(what), address.make(), follow=follow)
+        terminal.tell(done.said())
+        whole = whole and not done.left
+    if not whole:
+        raise typer.Exit(1)

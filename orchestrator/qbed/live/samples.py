@@ -8,24 +8,21 @@ at an interval, flow samples those of `observe.flows`.
 from __future__ import annotations
 
 import heapq
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qbed.live.growing import Growing
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.checksums import check_cell, has_checksums
 from qbed.results.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
-from qbed.telemetry.taps import Histogram, Records, TapTail
+from qbed.telemetry.taps import Records
 
 POLL_S = 0.2
-PIECE_BYTES = 1 << 20
-FLOWS = ("tcpinfo.ndjson", "rates.ndjson")
-"""Of the transport `tcp`, and of `rate`."""
 _QUEUE = ("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked")
 
 UNITS = ("byte", "packet")
@@ -67,7 +64,7 @@ def find(what: str) -> Running:
 
 def stream(running: Running, *, follow: bool) -> Iterator[Row]:
     """The clock, then every sample, in the order of time of what could be read at once. `follow`: until it ends."""
-    plan = _plan(running)
+    plan = plan_of(running)
     samples = running.samples(plan)
     yield samples.clock
     tails = [_Tail(plan, part) for part in samples.parts]
@@ -80,7 +77,8 @@ def stream(running: Running, *, follow: bool) -> Iterator[Row]:
         time.sleep(POLL_S)
 
 
-def _plan(running: Running) -> Plan:
+def plan_of(running: Running) -> Plan:
+    """The plan of what runs."""
     try:
         return Plan.loads((running.folder / "plan.json").read_bytes())
     except OSError as error:
@@ -98,31 +96,14 @@ class _Tail:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._ports = port_names(plan)
-        self._taps = folder / "taps.bin"
-        self._stream = TapTail(len(plan.queues))
-        self._lines = {folder / name: b"" for name in FLOWS}
-        self._at = dict.fromkeys((self._taps, *self._lines), 0)
+        self._files = Growing(folder, len(plan.queues))
 
     def rows(self) -> Iterator[Row]:
         """What has come since the last time."""
-        for data in self._new(self._taps):
-            for batch in self._stream.feed(data):
-                if not isinstance(batch, Histogram) and batch.kind == "samples":
-                    yield from self._queues(batch.records)
-        for path in self._lines:
-            for data in self._new(path):
-                *lines, self._lines[path] = (self._lines[path] + data).split(b"\n")
-                yield from ({"sample": "flow", **json.loads(line)} for line in lines if line)
-
-    def _new(self, path: Path) -> Iterator[bytes]:
-        try:
-            with path.open("rb") as stream:
-                stream.seek(self._at[path])
-                while data := stream.read(PIECE_BYTES):
-                    self._at[path] += len(data)
-                    yield data
-        except FileNotFoundError:
-            return
+        for records in self._files.queues():
+            yield from self._queues(records)
+        for _, rows in self._files.flows():
+            yield from ({"sample": "flow", **row} for row in rows)
 
     def _queues(self, records: Records) -> Iterator[Row]:
         for record in records:

@@ -287,7 +287,7 @@ class _Taps:
                 if isinstance(batch, Histogram):
                     self.histograms[batch.queue] = batch
                 elif batch.kind == "samples":
-                    series.add(self._samples(batch.records))
+                    series.add(series_of(batch.records, self._ports))
                 elif batch.kind == "events":
                     events.add(self._events(batch.records))
                 else:
@@ -298,24 +298,8 @@ class _Taps:
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
         return tables.CellFile(into / f"{table}.arrow", tables.OF_CELL[table], wanted=wanted)
 
-    def _columns(self, records: Records) -> dict[str, Any]:
-        return {
-            "queue": records["id"].astype(np.int32),
-            "port": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(self._ports)),
-            "time_ns": records["time_ns"].astype(np.int64),
-        }
-
-    def _samples(self, records: Records) -> Any:
-        columns = self._columns(records)
-        interval = records["interval_ns"].astype(np.float64)
-        empty = interval == 0
-        for unit in ("byte", "packet"):
-            means = records[f"{unit}_ns"] / np.where(empty, 1, interval)
-            columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
-        return _table("queue_series", columns, records)
-
     def _events(self, records: Records) -> Any:
-        columns = self._columns(records)
+        columns = _columns(records, self._ports)
         columns["op"] = pa.DictionaryArray.from_arrays(pa.array(records["op"].astype(np.int32)), pa.array(OPERATIONS))
         for name in ("saddr", "daddr"):
             data = pa.py_buffer(np.ascontiguousarray(records[name]).tobytes())
@@ -349,6 +333,30 @@ class _Taps:
                 }
             )
         return _table_of("queues", rows, "taps.bin or counters.json")
+
+
+def series_of(records: Records, ports: list[str]) -> Any:
+    """A tap's samples as rows of `queue_series` of one cell; `ports`: the queues' names."""
+    columns = _columns(records, ports)
+    interval = records["interval_ns"].astype(np.float64)
+    empty = interval == 0
+    for unit in ("byte", "packet"):
+        means = records[f"{unit}_ns"] / np.where(empty, 1, interval)
+        columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
+    return _table("queue_series", columns, records)
+
+
+def rows_of(name: str, rows: Iterable[Row]) -> Any:
+    """The guest's rows as those of a table of one cell; `RecordError` if they are not."""
+    return _table_of(name, rows, name)
+
+
+def _columns(records: Records, ports: list[str]) -> dict[str, Any]:
+    return {
+        "queue": records["id"].astype(np.int32),
+        "port": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(ports)),
+        "time_ns": records["time_ns"].astype(np.int64),
+    }
 
 
 def _table(name: str, columns: dict[str, Any], records: Records) -> Any:

@@ -39,7 +39,7 @@ from qbed.results.identity import IDENTITY, StoreError, any_identity, read_ident
 DISCARDED = ".discarded.json"
 """What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
 CLAIMS = "claims.json"
-OWN = ("cells", "figures", MERGED, CLAIMS, "meta.json", "report.html")
+OWN = ("cells", "figures", MERGED, CLAIMS, "meta.json", "report.html", "telemetry")
 """What a run writes besides its tables."""
 MERGED_FILES = (*(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS)), CLAIMS)
 """What `checksums.json` is the record of, as far as a run has it."""

@@ -27,6 +27,7 @@ from qbed.errors import LabError
 from qbed.json_files import write_json
 from qbed.language.reach import ReachError, beneath
 from qbed.language.source import Source, read, read_whole
+from qbed.live.courier import Address, Delivery, couriers
 from qbed.network.load import load_lab, of_folder
 from qbed.plan.compile import compile_lab
 from qbed.results.checksums import vouch
@@ -62,6 +63,9 @@ class Screen(Watcher, Protocol):
     def phase(self, name: str) -> None:
         """What is being done now."""
 
+    def delivered(self, what: Delivery | str) -> None:
+        """How it went with the points of the run, to one sink; or why it did not."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -73,6 +77,7 @@ class Experiment:
     identity: dict[str, Any]
     file: Path
     lock: Literal["write", "compare"] | None = None
+    sinks: list[Address] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -100,7 +105,7 @@ class Wishes:
 
     `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
     campaign runs on several substrates, each in a folder of its own within `out`. `store`: what that has is taken.
-    `lock`: what is done with the campaign's lock.
+    `lock`: what is done with the campaign's lock. `sinks`: where samples go while it runs.
     """
 
     profile: str | None = None
@@ -114,10 +119,13 @@ class Wishes:
     several: bool = False
     store: bool = True
     lock: Literal["write", "compare"] | None = None
+    sinks: list[Address] = field(default_factory=list)
 
 
 def prepare(path: Path, wishes: Wishes) -> Experiment:
     """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
+    for sink in wishes.sinks:
+        sink.make()  # one that cannot be is refused now, as is
     if wishes.store:
         usual_store()  # a QBED_STORE that says nothing is refused now
     campaign, source, lab = _find(path)
@@ -147,7 +155,7 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
     if on.name != DEFAULT:
         identity["substrate"] = {"name": on.name, "dilation": dilation}
     task = Task(lab.resolve(), out.resolve(), matrix, wishes.limits, wishes.keep, on.name, dilation, wishes.store)
-    return Experiment(campaign, profile, task, identity, Path(source.file), wishes.lock, found.warnings)
+    return Experiment(campaign, profile, task, identity, Path(source.file), wishes.lock, wishes.sinks, found.warnings)
 
 
 def _usual_folder(identity: dict[str, Any], wishes: Wishes) -> Path:
@@ -221,14 +229,17 @@ def conduct(
         to_run, damaged = store.survey(len(task.matrix))
         screen.damaged([str(error) for error in damaged])
         screen.skipped(len(task.matrix) - len(to_run))
-        totals = Totals(len(task.matrix), len(task.matrix) - len(to_run))
-        _run(executor, task, to_run, totals, screen)
-        if task.store and (cells := usual_store()):
-            cells.shrink()
         try:
-            screen.phase("merging")
-            store.merge(len(task.matrix), task.matrix.columns)
-            return _conclude(experiment, totals, begun, screen, images)
+            with couriers(task.out, experiment.sinks, screen.delivered):
+                totals = Totals(len(task.matrix), len(task.matrix) - len(to_run))
+                _run(executor, task, to_run, totals, screen)
+                if task.store and (cells := usual_store()):
+                    cells.shrink()
+                screen.phase("merging")
+                store.merge(len(task.matrix), task.matrix.columns)
+                conclusion = _conclude(experiment, totals, begun, screen, images)
+                screen.phase("telemetry" if experiment.sinks else "report")
+                return conclusion
         except OSError as error:
             if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
                 raise DiskFullError(

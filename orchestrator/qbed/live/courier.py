@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The courier: a process of its own takes a run's points to a sink while the cells run, and never slows them.
+
+It reads what the cells write anyway, on what the machine has left (nice 19), and holds one batch at a time: while a
+sink takes nothing, nothing is read, and the run folder keeps what there is (`qbed.live.ledger`). When the run has
+ended, the courier goes on as long as points are taken; what is left then is said, and `qbed samples RUN` with the same
+sink goes on with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from qbed import faults
+from qbed.errors import QbedError
+from qbed.live import samples
+from qbed.live.cells import Cells, Piece, Running
+from qbed.live.ledger import Ledger, origin_of
+from qbed.live.points import Origin, Points, claim_points, machine_points
+from qbed.live.sinks import NotTakenError, Sink
+from qbed.live.sinks.influx import Influx
+from qbed.live.sinks.ndjson import File
+from qbed.results.checksums import check_merged
+from qbed.results.folder import CLAIMS
+
+POLL_S = 0.2
+CELLS_A_ROUND = 20
+"""That have ended, before those that run are looked at again."""
+STOP_S = 3.0
+"""So long a run that is stopped waits for the couriers' last words."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 15.0
+PATIENCE = "QBED_INFLUX_PATIENCE"
+PATIENCE_S = 30.0
+"""So long a sink may take nothing, after the run, until the courier gives up."""
+MACHINE_EVERY_S = 1.0
+MOST_MACHINE = 3_600
+"""Points about the machine that wait; the oldest go. They are of the moment, and no result."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """A sink that can be made anew in another process."""
+
+    kind: str
+    where: str
+
+    def make(self) -> Sink:
+        """`SinkError` if there is none."""
+        return Influx(self.where) if self.kind == "influx" else File(Path(self.where))
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How it went. `left`: cells of which the sink does not have all; `crowded`: those without samples, because they
+    would be too many series; `why`: what the sink said last, if it did not take something.
+    """
+
+    sink: str
+    points: int
+    left: int
+    crowded: int
+    why: str | None
+
+    def said(self) -> str:
+        """In words."""
+        text = f"{self.points} points to {self.sink}"
+        if self.crowded:
+            text += f"; only the results of {self.crowded} cells: their samples would be too many series"
+        if self.left:
+            text += f"; NOT DELIVERED: those of {self.left} cells ({self.why})"
+        return text
+
+
+class GivenUpError(QbedError):
+    """The sink took nothing for too long."""
+
+
+class Giver:
+    """Gives batches to a sink until it takes them. `patience`: how long it may take none, in seconds from when that is
+    known; None: for ever.
+    """
+
+    def __init__(self, sink: Sink, patience: Callable[[], float | None]) -> None:
+        self.sink = sink
+        self.why: str | None = None
+        self._patience = patience
+        self._taken = 0.0
+        self._limited: float | None = None
+
+    def give(self, points: Points) -> int:
+        """Returns what the sink says when it has them. The same bytes until then. `GivenUpError`."""
+        body, wait_s = self.sink.encode(points), FIRST_WAIT_S
+        while True:
+            try:
+                size = self.sink.give(body)
+            except NotTakenError as error:
+                self.why = str(error)
+                self._wait(max(wait_s * random.uniform(0.5, 1.0), error.wait_s))
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+            else:
+                self._taken = time.monotonic()
+                return size
+
+    def _wait(self, pause: float) -> None:
+        until = time.monotonic() + pause
+        while (now := time.monotonic()) < until:
+            limit = self._patience()
+            if limit is not None:
+                self._limited = self._limited or now
+                if now >= max(self._taken, self._limited) + limit:
+                    raise GivenUpError(self.why or "")
+            time.sleep(min(POLL_S, until - now))
+
+
+class Courier:
+    """Takes the points of one run to one sink."""
+
+    def __init__(self, run: Path, sink: Sink, patience: Callable[[], float | None], machine: bool = True) -> None:
+        self._run = run
+        self._origin = origin_of(run)
+        self._ledger = Ledger(run, sink.name)
+        sink.open(self._ledger.size)
+        self._ledger.opened()
+        self._giver = Giver(sink, patience)
+        self._cells = Cells(run, self._origin)
+        self._running: dict[int, Running] = {}
+        self._machine: deque[Points] | None = deque(maxlen=MOST_MACHINE) if machine else None
+        self._measured = 0.0
+        self._before = self._ledger.points
+        self._damaged: set[int] = set()
+
+    def round(self) -> bool:
+        """Take what there is of the running cells, then of those that have ended; whether there was anything."""
+        running, ended = self._cells.look()
+        for gone in self._running.keys() - running:
+            del self._running[gone]
+        found = False
+        open_cells = sorted(ended.keys() - self._ledger.done - self._damaged)
+        self._measure(len(running), len(ended), len(open_cells))
+        for cell in sorted(running):
+            found = self._follow(cell) or found
+        for cell in open_cells[:CELLS_A_ROUND]:
+            self._finish(cell, ended[cell])
+            found = True
+        return self._claims() or found
+
+    def _follow(self, cell: int) -> bool:
+        stream = self._running.get(cell) or self._cells.running(cell)
+        if stream is None:
+            return False
+        self._running[cell] = stream
+        found = False
+        if self._cells.fits(cell, len(stream.queues)):
+            with suppress(ValueError, QbedError):  # what is no sample is for those who make the cell's tables to say
+                for piece in stream.new(self._seen(cell)):
+                    self._send(piece)
+                    found = True
+        return found
+
+    def _finish(self, cell: int, folder: Path) -> None:
+        try:
+            for piece in self._cells.ended(cell, folder, self._seen(cell)):
+                self._send(piece)
+            self._ledger.given({"cell": cell, "done": True}, 0, self._ledger.size)
+        except GivenUpError:
+            raise
+        except (FileNotFoundError, QbedError) as error:
+            if folder.exists():  # else it is being run again
+                self._damaged.add(cell)
+                self._giver.why = str(error)
+
+    def _seen(self, cell: int) -> dict[str, int]:
+        return {table: rows for (number, table), rows in self._ledger.rows.items() if number == cell}
+
+    def _send(self, piece: Piece) -> None:
+        size = self._giver.give(piece.points) if len(piece.points) else self._ledger.size
+        entry = {"cell": piece.cell, "table": piece.table, "rows": piece.rows}
+        self._ledger.given(entry, len(piece.points), size)
+
+    def _claims(self) -> bool:
+        """The claims, when they are judged, and again when they are judged anew."""
+        try:
+            content = (self._run / CLAIMS).read_bytes()
+            digest = hashlib.sha256(content).hexdigest()
+            if digest == self._ledger.told:
+                return False
+            check_merged(self._run, [CLAIMS])
+        except (OSError, QbedError):
+            return False
+        verdicts = json.loads(content)
+        points = claim_points(verdicts, self._origin) if verdicts else None
+        size = self._giver.give(points) if points is not None else self._ledger.size
+        self._ledger.given({"claims": digest}, len(verdicts), size)
+        return True
+
+    def _measure(self, running: int, ended: int, waiting: int) -> None:
+        """How the machine fares, once a second."""
+        now = time.monotonic()
+        if self._machine is None or now - self._measured < MACHINE_EVERY_S:
+            return
+        self._measured = now
+        numbers = {"cells_running": running, "cells_ended": ended, "cells_waiting": waiting, **_machine(self._run)}
+        self._machine.append(machine_points(numbers, socket.gethostname(), self._origin, time.time_ns()))
+        while self._machine:
+            self._giver.give(self._machine[0])
+            self._machine.popleft()
+
+    def delivery(self) -> Delivery:
+        """How it went so far."""
+        _, ended = self._cells.look()
+        left = len(ended.keys() - self._ledger.done)
+        points = self._ledger.points - self._before
+        return Delivery(self._giver.sink.name, points, left, len(self._cells.crowded), self._giver.why)
+
+
+def _machine(run: Path) -> dict[str, float]:
+    load = os.getloadavg()[0]
+    memory = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        memory[name] = int(value.split()[0]) * 1024
+    with Path("/proc/stat").open() as stat:
+        steal = int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    return {
+        "load": load,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_free_bytes": memory.get("MemAvailable", 0),
+        "disk_free_bytes": shutil.disk_usage(run).free,
+        "stolen_s": steal,
+    }
+
+
+def deliver(run: Path, sink: Sink, patience_s: float | None = None) -> Delivery:
+    """All points of a run folder's cells that the sink does not have yet."""
+    wait_s = patience() if patience_s is None else patience_s
+    courier = Courier(run, sink, lambda: wait_s, machine=False)
+    with suppress(GivenUpError):
+        while courier.round():
+            pass
+    return courier.delivery()
+
+
+def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: float | None = None) -> Delivery:
+    """The samples of a lab that is up, from its beginning; `follow`: until it is not. It is one cell."""
+    plan = samples.plan_of(lab)
+    begun = (lab.folder / "plan.json").stat().st_mtime_ns
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begun // 10**9))
+    origin = Origin(plan.lab, f"{plan.lab}-{stamp}", begun)
+    streams = [Running(plan, part, origin) for part in lab.samples(plan).parts]
+    wait_s = patience() if patience_s is None else patience_s
+    alive, given, left = lab.alive, 0, 0
+    giver = Giver(sink, lambda: None if follow and alive() else wait_s)
+    sink.open(None)
+    try:
+        while True:
+            last = not follow or not alive()
+            for piece in (piece for one in streams for piece in one.new({})):
+                giver.give(piece.points)
+                given += len(piece.points)
+            if last:
+                break
+            time.sleep(POLL_S)
+    except GivenUpError:
+        left = 1
+    return Delivery(sink.name, given, left, 0, giver.why)
+
+
+def patience() -> float:
+    """What QBED_INFLUX_PATIENCE says, in seconds."""
+    try:
+        return float(os.environ.get(PATIENCE, PATIENCE_S))
+    except ValueError:
+        return PATIENCE_S
+
+
+@contextmanager
+def couriers(run: Path, addresses: list[Address], done: Callable[[Delivery | str], None]) -> Iterator[None]:
+    """Have the points of a run taken to its sinks as long as this lasts, and then what is left; `done` is told of
+    each sink how that went. A run that is stopped does not wait for them.
+    """
+    posts = [_Post(run, address) for address in addresses]
+    wait_s: float | None = STOP_S
+    try:
+        yield
+        wait_s = None
+    finally:
+        for post in posts:
+            post.tell("end" if wait_s is None else "stop")
+        for post in posts:
+            done(post.answer(wait_s))
+
+
+class _Post:
+    """A courier's process, from the side of the run."""
+
+    def __init__(self, run: Path, address: Address) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._where = address.where
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, run, address, os.getpid())
+        self._process = context.Process(target=_serve, args=arguments, name="qbed-courier")
+        resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
+
+    def tell(self, what: str) -> None:
+        with suppress(OSError):
+            self._pipe.send(what)
+
+    def answer(self, wait_s: float | None) -> Delivery | str:
+        found: Delivery | str = f"telemetry to {self._where} was not waited for"
+        try:
+            if self._pipe.poll(wait_s):
+                found = self._pipe.recv()
+        except (EOFError, OSError):
+            found = f"telemetry to {self._where} ended: its process was killed"
+        self._process.join(1)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        return found
+
+
+def _serve(pipe: Connection, run: Path, address: Address, parent: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # whoever runs the cells says when it is over
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        return
+    os.nice(19)
+    told: list[str] = []
+
+    def wait() -> float | None:
+        while not told and pipe.poll():
+            told.append(_heard(pipe))
+        return None if not told else 0.0 if told[0] == "stop" else patience()
+
+    try:
+        answer: Delivery | str = _carry(Courier(run, address.make(), wait), wait, pipe)
+    except QbedError as error:
+        answer = f"telemetry: {error}"
+    except Exception as problem:
+        answer = f"telemetry: {faults.explain(problem)}"
+    with suppress(OSError):
+        while not told:  # the run goes on without
+            told.append(_heard(pipe))
+        pipe.send(answer)
+
+
+def _heard(pipe: Connection) -> str:
+    try:
+        return str(pipe.recv())
+    except (EOFError, OSError):
+        return "stop"
+
+
+def _carry(courier: Courier, wait: Callable[[], float | None], pipe: Connection) -> Delivery:
+    with suppress(GivenUpError):
+        while (left := wait()) != 0.0:
+            if not courier.round():
+                if left is not None:
+                    break
+                pipe.poll(POLL_S)
+    return courier.delivery()

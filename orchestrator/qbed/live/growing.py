@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of samples in one folder, read as they grow: a reader costs the lab nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qbed.telemetry.taps import Histogram, Records, TapTail
+
+PIECE_BYTES = 1 << 20
+FLOWS = {"tcpinfo.ndjson": "tcp_info", "rates.ndjson": "rates"}
+"""Samples of flows, of the transport `tcp` and of `rate`, and the tables that they become."""
+
+
+class Growing:
+    """What has come since the last time, in pieces of bounded size."""
+
+    def __init__(self, folder: Path, queues: int) -> None:
+        self._taps = folder / "taps.bin"
+        self._stream = TapTail(queues)
+        self._lines = {folder / name: b"" for name in FLOWS}
+        self._at = dict.fromkeys((self._taps, *self._lines), 0)
+
+    def queues(self) -> Iterator[Records]:
+        """Samples of queues."""
+        for data in self._new(self._taps):
+            for batch in self._stream.feed(data):
+                if not isinstance(batch, Histogram) and batch.kind == "samples":
+                    yield batch.records
+
+    def flows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Samples of flows, with the table that they are of."""
+        for path in self._lines:
+            for data in self._new(path):
+                *lines, self._lines[path] = (self._lines[path] + data).split(b"\n")
+                if rows := [json.loads(line) for line in lines if line]:
+                    yield FLOWS[path.name], rows
+
+    def _new(self, path: Path) -> Iterator[bytes]:
+        try:
+            with path.open("rb") as stream:
+                stream.seek(self._at[path])
+                while data := stream.read(PIECE_BYTES):
+                    self._at[path] += len(data)
+                    yield data
+        except FileNotFoundError:
+            return

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cell's tables are as points of time series; docs/telemetry.md names the measurements, tags and fields.
+
+A measurement has the same tags in every point, and no field has a tag's name: InfluxDB 3 makes tables of them. Points
+with equal tags and times are one point, and equal cells give equal points: what is sent twice is there once.
+
+Samples have stretched time: a nanosecond of the lab is a microsecond after `EPOCH_NS`. Grafana cuts times to
+milliseconds (grafana#6252), of which 10 us of a lab are ten; and as no run's samples have anything to do with the time
+of day, all begin at the same instant, so that one range of a dashboard shows any run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Row = dict[str, Any]
+
+EPOCH_NS = 946_684_800 * 10**9
+"""2000-01-01, midnight in UTC: the beginning of every cell."""
+STRETCH = 1_000
+QUEUE_TAGS = ("campaign", "run", "cell", "node", "queue", "scheme")
+TAGS = {
+    "queue": QUEUE_TAGS,
+    "flow": ("campaign", "run", "cell", "flow"),
+    "total": QUEUE_TAGS,
+    "statistic": QUEUE_TAGS,
+    "result": ("campaign", "run", "cell", "axis", "value"),
+    "claim": ("campaign", "run", "claim"),
+    "machine": ("campaign", "run", "host"),
+}
+"""The tags of each measurement."""
+MOST_SERIES = 200_000
+"""Of samples, totals and statistics of one run: cells beyond have their results only."""
+MOST_FLOWS = 100
+"""Flows of a cell whose samples are sent: those that began first."""
+_SAMPLED = ("mean_bytes", "mean_packets", "min_bytes", "max_bytes", "min_packets", "max_packets")
+_COUNTED = ("enqueued", "dequeued", "dropped", "marked")
+_TOTAL = ("mean_bytes", "mean_packets", "max_bytes", "max_packets", "sent_packets", "sent_bytes", "dropped_packets")
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of one measurement. `series`: of each, the index of its tags. The first field has no nulls; other nulls,
+    and floats that are no numbers, are left out.
+    """
+
+    measurement: str
+    tags: list[dict[str, str]]
+    series: Any
+    fields: Mapping[str, Any]
+    time_ns: Any
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Whose points they are: a run of a campaign, which began at some time, and its cell."""
+
+    campaign: str
+    run: str
+    begun_ns: int
+    cell: int = 0
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {"campaign": self.campaign, "run": self.run, "cell": str(self.cell)}
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue as tags have it: its switch or host, its port (`s1>h1`), its scheme."""
+
+    node: str
+    port: str
+    scheme: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {"node": self.node, "queue": self.port, "scheme": self.scheme}
+
+
+def queue_points(table: Any, origin: Origin, queues: list[Queue]) -> Points:
+    """Rows of `queue_series`."""
+    tags = [origin.tags | queue.tags for queue in queues]
+    fields = {"t_us": _us(table["time_ns"]), **{name: _one(table[name]) for name in (*_SAMPLED, *_COUNTED)}}
+    return Points("queue", tags, _one(table["queue"]), fields, _stretched(table["time_ns"]))
+
+
+def flow_points(table: Any, origin: Origin) -> Points:
+    """Rows of `tcp_info` or `rates`, of the flows that are sent."""
+    table = table.filter(pc.less(table["flow"], MOST_FLOWS))
+    fields = {"t_us": _us(table["time_ns"])}
+    fields |= {name: _one(table[name]) for name in table.column_names if name not in ("cell", "flow", "time_ns")}
+    tags = [origin.tags | {"flow": str(flow)} for flow in range(MOST_FLOWS)]
+    return Points("flow", tags, _one(table["flow"]), fields, _stretched(table["time_ns"]))
+
+
+def queues_of(table: Any) -> list[Queue]:
+    """The queues that a cell's table `queues` names, by their index."""
+    columns = (table[name].to_pylist() for name in ("node", "port", "discipline"))
+    return [Queue(*row) for row in zip(*columns, strict=True)]
+
+
+def total_points(table: Any, origin: Origin) -> Iterator[Points]:
+    """Of each queue what it carried, and what its scheme says of itself, from the table `queues`."""
+    queues = queues_of(table)
+    rows = table.to_pylist()
+    tags = [origin.tags | queue.tags for queue in queues]
+    fields = {name: _one(table[name]) for name in ("sent_packets", *_TOTAL, "marked_packets", "offered_packets")}
+    fields["use_percent"] = pa.array([_use(row) for row in rows], pa.float64())
+    yield _at_once("total", tags, fields, origin)
+    said = [dict(row["xstats"] or ()) for row in rows]
+    for names in sorted({tuple(one) for one in said if one}):
+        mine = [index for index, one in enumerate(said) if tuple(one) == names]
+        columns = {name: pa.array([said[index][name] for index in mine], pa.float64()) for name in names}
+        yield _at_once("statistic", [tags[index] for index in mine], columns, origin)
+
+
+def result_points(row: Row, flows: Any, totals: Any, axes: list[str], origin: Origin) -> Points:
+    """A cell's numbers, once for each axis with its value there: any axis can be asked for, whatever a campaign's are.
+
+    `row`: of `cells`; `flows` and `totals`: its tables, or None where it has none.
+    """
+    evidence = row.get("evidence")
+    numbers: Row = {
+        "complete": int(row["status"] == "complete"),
+        **{name: row.get(name) for name in ("flows", "flows_complete", "flows_failed", "goodput_bps")},
+        **{name: row.get(name) for name in ("dropped_packets", "marked_packets", "retransmits", "timeouts")},
+        "late_p99_us": _late(evidence),
+        **(_of_flows(flows) if flows is not None else {}),
+    }
+    if totals is not None:
+        used = [use for one in totals.to_pylist() if (use := _use(one)) is not None]
+        numbers["use_percent"] = max(used, default=None)
+    whole = ("complete", "flows", "flows_complete", "flows_failed", "retransmits", "timeouts")
+    kinds = {name: pa.int64() if name in whole or name.endswith("_packets") else pa.float64() for name in numbers}
+    fields = {name: pa.array([value] * len(axes), kinds[name]) for name, value in numbers.items()}
+    tags = [origin.tags | {"axis": axis, "value": str(row.get(axis))} for axis in axes]
+    return _at_once("result", tags, fields, origin)
+
+
+def claim_points(verdicts: list[Row], origin: Origin) -> Points:
+    """The claims of a run: 1 for one that holds, 0 for another, and whether that was expected."""
+    run = {name: origin.tags[name] for name in ("campaign", "run")}
+    tags = [run | {"claim": str(verdict["name"])} for verdict in verdicts]
+    fields = {
+        "holds": pa.array([int(verdict["verdict"] == "holds") for verdict in verdicts], pa.int64()),
+        "as_expected": pa.array([int(verdict["verdict"] in (verdict["expect"], "not asked")) for verdict in verdicts]),
+        "verdict": pa.array([str(verdict["verdict"]) for verdict in verdicts], pa.string()),
+        "sentence": pa.array([str(verdict["paper"]) for verdict in verdicts], pa.string()),
+    }
+    return _at_once("claim", tags, fields, origin)
+
+
+def machine_points(numbers: Mapping[str, float], host: str, origin: Origin, now_ns: int) -> Points:
+    """How this machine fares at one instant of its own clock."""
+    tags = [{"campaign": origin.campaign, "run": origin.run, "host": host}]
+    fields = {name: pa.array([float(value)]) for name, value in numbers.items()}
+    return Points("machine", tags, pa.array([0]), fields, pa.array([now_ns], pa.int64()))
+
+
+def _at_once(measurement: str, tags: list[dict[str, str]], fields: Mapping[str, Any], origin: Origin) -> Points:
+    """A point for each of `tags`, at the beginning of the run."""
+    times = pa.repeat(pa.scalar(origin.begun_ns, pa.int64()), len(tags))
+    return Points(measurement, tags, pa.array(range(len(tags)), pa.int64()), fields, times)
+
+
+def _of_flows(flows: Any) -> Row:
+    took = flows["fct_ns"].drop_null().to_numpy() / 1e6
+    rates = flows["goodput_bps"].drop_null().to_numpy()
+    slow = flows["slowdown"].drop_null().to_numpy()
+    squares = float(np.sum(rates**2)) * len(rates)
+    return {
+        "fct_mean_ms": float(took.mean()) if len(took) else None,
+        "fct_p50_ms": float(np.quantile(took, 0.5)) if len(took) else None,
+        "fct_p99_ms": float(np.quantile(took, 0.99)) if len(took) else None,
+        "slowdown_mean": float(slow.mean()) if len(slow) else None,
+        "jain_index": float(np.sum(rates)) ** 2 / squares if squares else None,
+    }
+
+
+def _late(evidence: Any) -> float | None:
+    import json
+
+    try:
+        late = json.loads(evidence)["wall"]["late_p99_ns"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return None if late is None else late / 1e3
+
+
+def _use(row: Row) -> float | None:
+    """The share of its link's rate that a queue sent, in percent."""
+    room = (row["rate_bps"] or 0) * (row["duration_ns"] or 0)
+    return row["sent_bytes"] * 8e11 / room if room else None
+
+
+def _one(column: Any) -> Any:
+    """A column as one array."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
+def _us(times: Any) -> Any:
+    return pc.divide(pc.cast(_one(times), pa.float64()), 1e3)
+
+
+def _stretched(times: Any) -> Any:
+    return pc.add(pc.multiply(_one(times), STRETCH), EPOCH_NS)

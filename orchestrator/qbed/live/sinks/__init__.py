@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where samples go while a lab runs. Parquet they become in any case, in the run folder; a sink is one more reader."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from qbed.errors import QbedError
+from qbed.live.points import Points
+
+
+class SinkError(QbedError):
+    """There is no such sink, or what it was given it cannot take."""
+
+    exit_status = 2
+
+
+class NotTakenError(QbedError):
+    """Points were not taken; the same may be sent again. `wait_s`: not before."""
+
+    def __init__(self, why: str, wait_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.wait_s = wait_s
+
+
+class Sink(Protocol):
+    """One place to which points go."""
+
+    @property
+    def name(self) -> str:
+        """What people know it by, without secrets: the ledger of a run has it."""
+
+    def open(self, size: int | None) -> None:
+        """Before the first points; `size`: what `give` returned last, None if it never did. Raises `SinkError`."""
+
+    def encode(self, points: Points) -> bytes:
+        """Equal points are equal bytes."""
+
+    def give(self, body: bytes) -> int:
+        """Returns when they are kept there: how much that sink has now, if it counts. Raises `NotTakenError`."""

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points as an NDJSON file: each is in it once, however often the run was interrupted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from qbed.live.points import Points
+from qbed.live.sinks import NotTakenError, SinkError
+from qbed.live.text import NDJSON
+
+
+class File:
+    """A file that grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._stream: BinaryIO | None = None
+        self._size = 0
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    def open(self, size: int | None) -> None:
+        """What came after `size` is cut off: nobody knows of it, and it comes again."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+            self._stream = os.fdopen(descriptor, "r+b", buffering=0)
+            there = self._stream.seek(0, os.SEEK_END)
+            if there < (size or 0):
+                raise SinkError(f"{self._path} has {there} bytes, but {size} had been written: it is another file")
+            if there and size is None:
+                raise SinkError(f"{self._path} exists already: choose another, or remove it")
+            self._stream.truncate(size or 0)
+            self._size = self._stream.seek(size or 0)
+        except OSError as error:
+            raise SinkError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def encode(self, points: Points) -> bytes:
+        return NDJSON.write(points)
+
+    def give(self, body: bytes) -> int:
+        assert self._stream is not None
+        try:
+            self._stream.seek(self._size)
+            view = memoryview(body)
+            while view:
+                view = view[self._stream.write(view) :]
+            os.fdatasync(self._stream.fileno())
+        except OSError as error:
+            raise NotTakenError(f"{self._path}: {error.strerror}") from error
+        self._size += len(body)
+        return self._size

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real InfluxDB servers, as processes on loopback from a folder of their own, and servers that are none."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbed.live.sinks.influx import Influx
+
+TOOL = Path(__file__).parents[2] / "tools" / "influxd"
+CONFIG = """\
+reporting-disabled = true
+bind-address = "127.0.0.1:{rpc}"
+[meta]
+dir = "{folder}/meta"
+[data]
+dir = "{folder}/data"
+wal-dir = "{folder}/wal"
+query-log-enabled = false
+[http]
+bind-address = "127.0.0.1:{http}"
+log-enabled = false
+[monitor]
+store-enabled = false
+"""
+
+
+@cache
+def program(version: str) -> str:
+    """The server's program; a test is skipped where it cannot be had."""
+    done = subprocess.run([TOOL, version], capture_output=True, text=True)
+    if done.returncode == 3:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Server:
+    """An InfluxDB that can be killed and started again."""
+
+    def __init__(self, folder: Path, version: str = "1.6.7") -> None:
+        self.port = free_port()
+        self._folder, self._program = folder, program(version)
+        (folder / "influxdb.conf").write_text(CONFIG.format(folder=folder, http=self.port, rpc=free_port()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            command = [self._program, "run", "-config", str(self._folder / "influxdb.conf")]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                self.ask("SHOW DATABASES")
+                return
+            except OSError:
+                assert time.monotonic() < until and self._process.poll() is None, (self._folder / "log").read_text()
+                time.sleep(0.05)
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def ask(self, query: str, database: str | None = None) -> list[dict[str, Any]]:
+        """The rows of an InfluxQL query, each with the tags that it is grouped by; `time` in nanoseconds."""
+        asked = {"q": query, "epoch": "ns"} | ({"db": database} if database else {})
+        body = urllib.parse.urlencode(asked).encode()
+        with urllib.request.urlopen(f"{self.root}/query", body, timeout=60) as answer:
+            result = json.load(answer)["results"][0]
+        assert "error" not in result, result
+        return [
+            dict(zip(one["columns"], values, strict=True)) | one.get("tags", {})
+            for one in result.get("series", ())
+            for values in one.get("values", ())
+        ]
+
+    def sink(self, database: str, api: str = "v1") -> Influx:
+        """A database that is made if need be, as a sink."""
+        self.ask(f'CREATE DATABASE "{database}"')
+        path = database if api == "v1" else f"api/v2/write?bucket={database}/autogen"
+        return Influx(f"{self.root}/{path}", timeout_s=5)
+
+
+@contextmanager
+def served(folder: Path, version: str = "1.6.7") -> Iterator[Server]:
+    server = Server(folder, version)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def between(server: str, answer: Callable[[int], bytes | int | None]) -> Iterator[str]:
+    """What stands before a server, as a proxy does: `answer`, by the number of the request: a status, bytes that are no
+    HTTP, or None: passed on.
+    """
+    count = iter(range(1 << 30))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            said = answer(next(count))
+            if isinstance(said, bytes):
+                self.wfile.write(said)
+                self.close_connection = True
+                return
+            if said is None:
+                ask = urllib.request.Request(f"{server}{self.path}", body, dict(self.headers.items()))
+                with urllib.request.urlopen(ask, timeout=30) as real:
+                    said = real.status
+            self.send_response(said)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{proxy.server_port}"
+    finally:
+        proxy.shutdown()
+        proxy.server_close()

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's points in real InfluxDB servers, equal to its Parquet, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from campaigns import fake_toolchain, write_lab
+from influx import Server, between, served
+from synthetic import sample
+
+from qbed.live.courier import Address, Courier, Delivery, deliver
+from qbed.live.points import EPOCH_NS, MOST_FLOWS, MOST_SERIES, STRETCH, TAGS
+from qbed.live.sinks import NotTakenError, SinkError
+from qbed.live.sinks.influx import Influx
+from qbed.live.sinks.ndjson import File
+from qbed.runs.executor.local import LocalExecutor
+from qbed.runs.experiment import Wishes, conduct, prepare
+from qbed.runs.worker import Outcome
+
+FIELDS = "mean_bytes,mean_packets,min_bytes,max_bytes,min_packets,max_packets,enqueued,dequeued,dropped,marked"
+
+
+class Screen:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery | str] = []
+
+    def progress(self, finished: int, running: float) -> None: ...
+    def outcome(self, outcome: Outcome) -> None: ...
+    def waiting(self) -> None: ...
+    def skipped(self, cells: int) -> None: ...
+    def damaged(self, what: list[str]) -> None: ...
+    def discarded(self, why: str) -> None: ...
+    def phase(self, name: str) -> None: ...
+    def delivered(self, what: Delivery | str) -> None:
+        self.deliveries.append(what)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(tmp_path_factory.mktemp("influx")) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(tmp_path_factory.mktemp("influx-1.8"), "1.8.3") as one:
+        yield one
+
+
+def campaign(folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: list[Address]) -> Delivery | str:
+    """A run with a guest that is none, whose samples go to a sink; how that went."""
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(folder / "toolchain")))
+    monkeypatch.setenv("QBED_STORE", "off")
+    experiment = prepare(write_lab(folder / "lab"), Wishes("quick", folder / "run", sinks=addresses))
+    screen = Screen()
+    conduct(experiment, LocalExecutor([0]), screen, images=False)
+    return screen.deliveries[0]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A finished run, whose points nobody has."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QBED_CACHE", str(folder / "cache"))
+        patch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(folder / "toolchain")))
+        patch.setenv("QBED_STORE", "off")
+        conduct(
+            prepare(write_lab(folder / "lab"), Wishes("quick", folder / "run")),
+            LocalExecutor([0]),
+            Screen(),
+            images=False,
+        )
+    yield folder / "run"
+
+
+def in_parquet(run: Path) -> list[Any]:
+    sql = f"SELECT cell::VARCHAR, port, time_ns, {FIELDS} FROM '{run}/queue_series.parquet' ORDER BY ALL"
+    return duckdb.sql(sql).fetchall()
+
+
+def in_influx(server: Server, database: str) -> list[Any]:
+    rows = server.ask(f'SELECT {FIELDS} FROM "queue" GROUP BY *', database)
+    names = FIELDS.split(",")
+    times = [(row["time"] - EPOCH_NS) // STRETCH for row in rows]
+    found = zip(rows, times, strict=True)
+    return sorted((row["cell"], row["queue"], at, *(row[name] for name in names)) for row, at in found)
+
+
+def test_a_campaigns_samples_are_those_of_parquet(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.sink("live")
+    said = campaign(tmp_path, monkeypatch, [Address("influx", f"{server.root}/live")])
+    assert isinstance(said, Delivery) and said.left == 0 and said.why is None, said
+    assert in_influx(server, "live") == in_parquet(tmp_path / "run") != []
+    results = server.ask("SELECT * FROM \"result\" WHERE axis = 'tcp'", "live")
+    ask = duckdb.sql(f"SELECT cell::VARCHAR, tcp, goodput_bps FROM '{tmp_path}/run/cells.parquet'").fetchall()
+    assert sorted((row["cell"], row["value"], row["goodput_bps"]) for row in results) == sorted(ask)
+    claims = server.ask("SELECT * FROM claim", "live")
+    assert [(row["claim"], row["holds"], row["verdict"]) for row in claims] == [("all-complete", 1, "holds")]
+    assert server.ask("SELECT count(load) FROM machine", "live")[0]["count"] >= 1
+    for name, tags in TAGS.items():
+        keys = {row["tagKey"] for row in server.ask(f'SHOW TAG KEYS FROM "{name}"', "live")}
+        fields = {row["fieldKey"] for row in server.ask(f'SHOW FIELD KEYS FROM "{name}"', "live")}
+        if name not in ("flow", "statistic"):  # the guest that is none has neither
+            assert keys == set(tags) and fields, name
+        assert not keys & fields, name
+
+
+@pytest.mark.parametrize("api", ["v1", "v2"])
+def test_a_later_server_has_the_same_by_both_interfaces(second: Server, run: Path, api: str) -> None:
+    said = deliver(run, second.sink(f"by_{api}", api), 10)
+    assert (said.left, said.why) == (0, None)
+    assert in_influx(second, f"by_{api}") == in_parquet(run)
+
+
+def test_what_is_sent_again_changes_nothing(server: Server, run: Path, tmp_path: Path) -> None:
+    bodies: list[bytes] = []
+
+    class Twice(Influx):
+        def give(self, body: bytes) -> int:
+            bodies.append(body)
+            super().give(body)
+            return super().give(body)
+
+    server.sink("twice")
+    deliver(run, Twice(f"{server.root}/twice"), 10)
+    before, ledgers = list(bodies), list((run / "telemetry").glob("*.ndjson"))
+    assert in_influx(server, "twice") == in_parquet(run)
+    assert deliver(run, Twice(f"{server.root}/twice"), 10).points == 0 and bodies == before
+    for ledger in ledgers:
+        ledger.unlink()
+    deliver(run, Twice(f"{server.root}/twice"), 10)
+    assert bodies == before * 2
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        401,
+        500,
+        400,
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 20",
+        b"",
+    ],
+    ids=str,
+)
+def test_trouble_that_passes_loses_nothing_and_is_said_if_it_does_not(
+    server: Server, run: Path, trouble: bytes | int
+) -> None:
+    database = f"trouble_{trouble!r:.12}".translate({ord(c): "_" for c in "\\' /."})
+    server.sink(database)
+    with between(server.root, lambda number: trouble if number in (1, 2, 4) else None) as proxy:
+        said = deliver(run, Influx(f"{proxy}/{database}"), 20)
+        assert said.left == 0 and in_influx(server, database) == in_parquet(run)
+    with between(server.root, lambda number: trouble if number > 1 else None) as proxy:
+        said = deliver(run, Influx(f"{proxy}/{database}"), 0.1)
+        assert said.left == 2 and said.why and "NOT DELIVERED: those of 2 cells" in said.said()
+        if isinstance(trouble, int):
+            assert f"answers {trouble}" in said.why
+
+
+def test_a_server_that_accepts_and_hangs_is_said(run: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}/x"
+        said = deliver(run, Influx(url, timeout_s=0.3), 0.5)
+    assert said.left == 2 and said.why and said.why.endswith("no answer")
+
+
+def test_a_server_killed_and_started_again_in_the_middle_has_all(run: Path, tmp_path: Path) -> None:
+    with served(tmp_path) as mortal:
+        gives = iter(range(1 << 30))
+
+        class Killing(Influx):
+            def give(self, body: bytes) -> int:
+                if next(gives) == 1:
+                    mortal.kill()
+                    threading.Timer(0.5, mortal.start).start()
+                return super().give(body)
+
+        mortal.sink("x")
+        said = deliver(run, Killing(f"{mortal.root}/x"), 30)
+        assert said.left == 0 and said.why and "Connection refused" in said.why
+        assert in_influx(mortal, "x") == in_parquet(run)
+
+
+def test_a_file_has_each_point_once_however_often_it_was_interrupted(run: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    deliver(run, File(whole))
+    rows = [json.loads(line) for line in whole.read_text().splitlines()]
+    assert sum(row["measurement"] == "queue" for row in rows) == len(in_parquet(run))
+
+    class Dying(File):
+        left = 2
+
+        def give(self, body: bytes) -> int:
+            size = super().give(body)
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt  # it is written, and nobody knows
+            return size
+
+    for _ in range(100):
+        try:
+            deliver(run, Dying(broken))
+            break
+        except KeyboardInterrupt:
+            pass
+    assert broken.read_bytes() == whole.read_bytes()
+    with pytest.raises(SinkError, match="exists already"):
+        File(whole).open(None)
+
+
+def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: Path) -> None:
+    """A folder in which a cell runs: what is in its files leaves; the rest comes from its tables."""
+    import shutil
+
+    other = tmp_path / "run"
+    shutil.copytree(run, other)
+    shutil.rmtree(other / "telemetry", ignore_errors=True)
+    kept = tmp_path / "000000"
+    (other / "cells/000000").rename(kept)
+    work = other / "cells/000000.tmp/work"
+    (work / "out").mkdir(parents=True)
+    from qbed.network.load import load_lab
+    from qbed.plan.compile import compile_lab
+
+    plan = compile_lab(load_lab(write_lab(tmp_path / "lab")))
+    (work / "plan.json").write_text(plan.dumps())
+    with (work / "out/taps.bin").open("wb") as taps:
+        for _, at in ((0, 1), (0, 2), (0, 3)):
+            taps.write(sample(0, at * 1_000_000, 1_000_000))
+    batches: list[str] = []
+
+    class Keeping(File):
+        def give(self, body: bytes) -> int:
+            batches.append(body.decode())
+            return super().give(body)
+
+    courier = Courier(other, Keeping(tmp_path / "file"), lambda: 0.0, machine=False)
+    courier.round()
+    rows = [json.loads(line) for batch in batches for line in batch.splitlines()]
+    mine = [row for row in rows if row.get("cell") == "0"]
+    assert [row["t_us"] for row in mine if row["measurement"] == "queue"] == [1000, 2000, 3000]
+    assert not [row for row in mine if row["measurement"] == "result"]
+    shutil.rmtree(other / "cells/000000.tmp")
+    kept.rename(other / "cells/000000")
+    before = len(batches)
+    while courier.round():
+        pass
+    rows = [json.loads(line) for batch in batches[before:] for line in batch.splitlines()]
+    series = [row for row in rows if row.get("cell") == "0" and row["measurement"] == "queue"]
+    total = duckdb.sql(f"SELECT count(*) FROM '{run}/queue_series.parquet' WHERE cell = 0").fetchall()[0][0]
+    assert len(series) == total - 3 and any(row["measurement"] == "result" for row in rows)
+
+
+def test_series_are_bounded(run: Path) -> None:
+    from qbed.live.cells import Cells
+    from qbed.live.ledger import origin_of
+
+    cells = Cells(run, origin_of(run))
+    assert cells.fits(0, MOST_SERIES - MOST_FLOWS) and not cells.fits(0, MOST_SERIES - MOST_FLOWS + 1)
+    assert cells.fits(999, 100) and not cells.fits(1000, 100) and cells.crowded == {0, 1000}
+
+
+@pytest.mark.parametrize(
+    ("url", "wrong"),
+    [
+        ("localhost:8086/x", "expected a URL such as"),
+        ("http://localhost:8086", "expected one of /DATABASE"),
+        ("http://u:p@localhost:8086/x", "no place for secrets"),
+        ("http://localhost:8086/api/v2/write?org=a", "wants `?bucket=NAME`"),
+        ("http://localhost:99999/x", "expected a URL such as"),
+        ("http://localhost/a b", "expected a URL such as"),
+    ],
+)
+def test_a_wrong_url_is_refused_before_the_first_cell(url: str, wrong: str) -> None:
+    with pytest.raises(SinkError) as caught:
+        Influx(url)
+    assert wrong in str(caught.value)
+
+
+def test_the_precision_and_the_token_are_always_sent() -> None:
+    seen: list[str] = []
+
+    def target(url: str, token: str) -> tuple[str, str]:
+        import http.client
+
+        class Seeing(http.client.HTTPConnection):
+            def request(self, method: str, url: str, body: Any = None, headers: Any = None, **_: Any) -> None:
+                seen.extend((url, headers["Authorization"]))
+                raise OSError(0, "seen")
+
+        sink = Influx(url, token)
+        sink._connect = lambda: Seeing("x")  # type: ignore[method-assign]
+        with pytest.raises(NotTakenError, match="seen"):
+            sink.give(b"")
+        return seen[-2], seen[-1]
+
+    assert target("http://x/db", "u:p") == ("/write?db=db&precision=ns", "Basic dTpw")
+    assert target("http://x/api/v2/write?org=o&bucket=b", "t") == (
+        "/api/v2/write?org=o&bucket=b&precision=ns",
+        "Token t",
+    )
+    expected = "/api/v3/write_lp?db=d&precision=nanosecond&accept_partial=false"
+    assert target("http://x/api/v3/write_lp?db=d", "t") == (expected, "Bearer t")
