@@ -145,10 +145,12 @@ impl<S: Shell> Run<'_, S> {
         let (least, most) = (self.number(least) as u64, self.number(most) as u64);
         // As BMv2: the field stays.
         let Some(span) = most.checked_sub(least) else { return };
-        let random = self.shell.random();
         let value = match span.checked_add(1) {
-            Some(count) => least + (u128::from(random).wrapping_mul(u128::from(count)) >> 64) as u64,
-            None => random,
+            Some(count) if count <= 1 << 32 => least + (u64::from(self.shell.random_u32()) * count >> 32),
+            Some(count) => {
+                least + (u128::from(self.shell.random()).wrapping_mul(u128::from(count)) >> 64) as u64
+            }
+            None => self.shell.random(),
         };
         self.store(field, value);
     }

@@ -92,6 +92,10 @@ pub struct Emission {
 pub trait Shell {
     /// Of 64 bits, evenly.
     fn random(&mut self) -> u64;
+    /// Of 32 bits: what is enough for most programs.
+    fn random_u32(&mut self) -> u32 {
+        (self.random() >> 32) as u32
+    }
     /// The fields' values, each in whole bytes, big endian.
     fn digest(&mut self, id: u32, values: &[u8]);
     fn log(&mut self, message: &str, values: &[i128]);

@@ -13,7 +13,7 @@ const LOG: u32 = 2;
 const FAILED: u32 = 3;
 
 extern "C" {
-    fn qp4_random() -> u64;
+    fn qp4_random_u32() -> u32;
     fn qp4_event(owner: *mut c_void, kind: u32, id: u32, bytes: *const u8, length: usize);
 }
 
@@ -29,8 +29,13 @@ impl Owner {
 
 impl Shell for Owner {
     fn random(&mut self) -> u64 {
+        u64::from(self.random_u32()) << 32 | u64::from(self.random_u32())
+    }
+
+    /// Of the numbers that the kernel's own switches draw: a scheme that draws as often as its qdisc draws the same.
+    fn random_u32(&mut self) -> u32 {
         // SAFETY: may be called at any time.
-        unsafe { qp4_random() }
+        unsafe { qp4_random_u32() }
     }
 
     fn digest(&mut self, id: u32, values: &[u8]) {

@@ -114,9 +114,9 @@ void _Unwind_Resume(void)
 	panic("P4: a panic that unwinds");
 }
 
-u64 qp4_random(void)
+u32 qp4_random_u32(void)
 {
-	return get_random_u64();
+	return get_random_u32();
 }
 
 __int128_t __divti3(__int128_t value, __int128_t divisor)
