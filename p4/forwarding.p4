@@ -65,6 +65,7 @@ control Forwarding(inout headers hdr, inout metadata meta,
     @name(".no_next_hop") action no_next_hop() {
         mark_to_drop(standard_metadata);
         drops.count(DROP_NO_NEXT_HOP);
+        exit;
     }
 
     @name(".next_hops") table next_hops {
@@ -96,15 +97,19 @@ control Forwarding(inout headers hdr, inout metadata meta,
         shift = 0;
         if (standard_metadata.parser_error == error.BadNetworkHeader)
             drop(DROP_BAD_HEADER);
-        if (standard_metadata.checksum_error == 1)
-            drop(DROP_BAD_CHECKSUM);
         if (hdr.ipv4.isValid()) {
+            if (ETHERNET_BYTES + (bit<32>)hdr.ipv4.bytes > standard_metadata.packet_length)
+                drop(DROP_BAD_HEADER);
+            if (standard_metadata.checksum_error == 1)
+                drop(DROP_BAD_CHECKSUM);
             if (hdr.ipv4.ttl <= 1)
                 drop(DROP_TTL);
             hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
             protocol = hdr.ipv4.protocol;
             ipv4_routes.apply();
         } else if (hdr.ipv6.isValid()) {
+            if (ETHERNET_BYTES + IPV6_BYTES + (bit<32>)hdr.ipv6.bytes > standard_metadata.packet_length)
+                drop(DROP_BAD_HEADER);
             if (hdr.ipv6.hop_limit <= 1)
                 drop(DROP_TTL);
             hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;

@@ -16,7 +16,7 @@ struct metadata {
 
 /* standard_metadata.instance_type */
 const bit<32> INSTANCE_NORMAL = 0;
-const bit<32> INSTANCE_EGRESS_CLONE = 2;
+const bit<32> INSTANCE_INGRESS_CLONE = 1;
 const bit<32> INSTANCE_RECIRCULATED = 4;
 
 #endif

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One parser, deparser and checksum of IPv4 for all programs. */
+/*
+ * One parser, deparser and checksum of IPv4 for all programs. What is cloned at
+ * ingress is parsed once more, and simple_switch knows no length of it then.
+ */
 #ifndef QBED_PARSER_P4
 #define QBED_PARSER_P4
 
 #include "metadata.p4"
 
 error {
-    BadNetworkHeader	/* no IP header of its version, or longer than the packet says it is */
+    BadNetworkHeader	/* no IP header of its version */
 }
 
 parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
@@ -36,9 +39,7 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
 
     state ipv4 {
         packet.extract(hdr.ipv4);
-        verify(hdr.ipv4.version == 4 && hdr.ipv4.words >= 5 &&
-               (bit<32>)hdr.ipv4.bytes + ETHERNET_BYTES <= standard_metadata.packet_length,
-               error.BadNetworkHeader);
+        verify(hdr.ipv4.version == 4 && hdr.ipv4.words >= 5, error.BadNetworkHeader);
         meta.transport_bytes = hdr.ipv4.bytes - ((bit<16>)hdr.ipv4.words << 2);
         transition select(hdr.ipv4.words) {
             5: ipv4_transport;
@@ -62,9 +63,7 @@ parser SwitchParser(packet_in packet, out headers hdr, inout metadata meta,
 
     state ipv6 {
         packet.extract(hdr.ipv6);
-        verify(hdr.ipv6.version == 6 &&
-               (bit<32>)hdr.ipv6.bytes + ETHERNET_BYTES + IPV6_BYTES <= standard_metadata.packet_length,
-               error.BadNetworkHeader);
+        verify(hdr.ipv6.version == 6, error.BadNetworkHeader);
         meta.transport_bytes = hdr.ipv6.bytes;
         transition select(hdr.ipv6.protocol) {
             PROTOCOL_TCP: tcp;

@@ -156,7 +156,9 @@ def _qcn(_: Port, values: Mapping[str, Any]) -> Iterator[Setting]:
     full = values["full_scale"] or (1 + 2 * values["weight"]) * values["equilibrium"]
     levels = (1 << values["bits"]) - 1
     step = -(-(reflect << 32) // (_ONE * levels))
+    buffer: Amount = values["buffer"]
     yield "qcn", "settings", {
+        "buffer": min(buffer.value, _U32) if buffer.unit == "packets" else _U32,
         "equilibrium": values["equilibrium"],
         "weight": values["weight"],
         "full_scale": full,

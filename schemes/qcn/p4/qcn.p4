@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The congestion point of Quantized Congestion Notification: the rule of
- * schemes/qcn/kernel/qcn_algorithm.h. What goes to a source is a clone of the
- * packet, which is recirculated, cut to its headers and routed as any packet.
+ * schemes/qcn/kernel/qcn_algorithm.h, as packets arrive: what left the queue
+ * last said how many it left there, and ingress counts those that have come
+ * since. What goes to a source is a clone of the packet, which is recirculated,
+ * cut to its headers and routed as any packet.
  */
 #include "headers.p4"
 
 struct scheme_metadata {
     @field_list(1) bit<1> own;	/* feedback of this switch, on its way to routing */
+    @field_list(1) bit<16> feedback;	/* a clone is told what its packet was */
+    @field_list(1) bit<8> feedback_bits;
 }
 
 #include "metadata.p4"
 #include "signal.p4"
 
-const bit<8> OWN = 1;		/* the field list */
+const bit<8> KEPT = 1;		/* the field list */
 const bit<8> SWITCH_HOP_LIMIT = 64;
 const bit<32> FEEDBACK_SESSION = 1;	/* a clone session whose one port has no link */
 
+/* By egress port: packets that wait, and those that did not fit since one has left */
+@name(".waiting") register<bit<32>>(PORTS) waiting_of;
+
 struct qcn_settings {
+    bit<32> buffer;		/* packets: what does not fit is not sampled */
     bit<32> equilibrium;	/* packets */
     bit<32> weight;
     bit<32> full_scale;		/* packets; never 0 */
@@ -46,6 +54,8 @@ control MakeFeedback(inout headers hdr, inout metadata meta,
         hdr.signal.bits = 0;
         hdr.signal.hops = 0;
         hdr.signal.echo_hops = 0;
+        hdr.signal.feedback = meta.scheme.feedback;
+        hdr.signal.feedback_bits = meta.scheme.feedback_bits;
         hdr.signal.offset = 0;
         hdr.signal.window = 0;
         hdr.signal.echo_time = hdr.signal.time;
@@ -90,84 +100,27 @@ control MakeFeedback(inout headers hdr, inout metadata meta,
         if (hdr.udp.checksum == 0)
             hdr.udp.checksum = 0xffff;
         meta.scheme.own = 1;
-        recirculate_preserving_field_list(OWN);
+        recirculate_preserving_field_list(KEPT);
     }
 }
 
-control SchemeIngress(inout headers hdr, inout metadata meta,
-                      inout standard_metadata_t standard_metadata)
+/* A packet of data comes to its queue, which has room for it and in which `queue` packets wait. */
+control CongestionPoint(inout headers hdr, inout metadata meta, in qcn_settings port,
+                        in bit<32> index, in bit<32> queue)
 {
-    /* feedback that found a route; the rest of `reflected` did not */
-    @name(".routed") counter(1, CounterType.packets) routed;
-
-    apply {
-        bit<32> bytes = ETHERNET_BYTES;
-
-        if (meta.scheme.own == 1) {
-            routed.count(0);
-            /* not in the pass before: simple_switch recirculates all of a packet that is cut */
-            if (hdr.vlan[0].isValid())
-                bytes = bytes + VLAN_BYTES;
-            if (hdr.vlan[1].isValid())
-                bytes = bytes + VLAN_BYTES;
-            if (hdr.ipv4.isValid())
-                bytes = bytes + (bit<32>)hdr.ipv4.bytes;
-            else
-                bytes = bytes + IPV6_BYTES + (bit<32>)hdr.ipv6.bytes;
-            truncate(bytes);
-        }
-    }
-}
-
-control SchemeEgress(inout headers hdr, inout metadata meta,
-                     inout standard_metadata_t standard_metadata)
-{
-    MakeFeedback() make_feedback;
     UpdateUdpChecksum() update_udp_checksum;
-    qcn_settings port;
 
     /* by egress port, as the kernel's statistics of the same names */
     @name(".sampled") counter(PORTS, CounterType.packets) sampled;
     @name(".congested") counter(PORTS, CounterType.packets) congested;
     @name(".written") counter(PORTS, CounterType.packets) written;
     @name(".reflected") counter(PORTS, CounterType.packets) reflected;
-    @name(".unknown_version") counter(PORTS, CounterType.packets) unknown_version;
-    @name(".too_short") counter(PORTS, CounterType.packets) too_short;
-    @name(".malformed") counter(PORTS, CounterType.packets) malformed;
     @name(".largest") register<bit<32>>(PORTS) largest_of;
 
     /* the queue that the last sample, or arrival, found: q_delta counts from here */
     @name(".last_packets") register<bit<32>>(PORTS) last_packets_of;
 
-    @name(".settings") action settings(bit<32> equilibrium, bit<32> weight, bit<32> full_scale,
-                                       bit<64> inverse_scale, bit<8> bits, bit<32> sample_least,
-                                       bit<64> sample_step, bit<32> reflect, bit<32> reflect_step,
-                                       bit<1> between_samples, bit<1> capped) {
-        port.equilibrium = equilibrium;
-        port.weight = weight;
-        port.full_scale = full_scale;
-        port.inverse_scale = inverse_scale;
-        port.bits = bits;
-        port.sample_least = sample_least;
-        port.sample_step = sample_step;
-        port.reflect = reflect;
-        port.reflect_step = reflect_step;
-        port.between_samples = between_samples;
-        port.capped = capped;
-    }
-
-    /* w = 2, q_eq = 25, 6 bits, sampled with 1 to 25 %, reflected with 0 to 100 % */
-    @name(".qcn") table qcn {
-        key = { standard_metadata.egress_port : exact @name("port"); }
-        actions = { settings; }
-        default_action = settings(25, 2, 125, 0x1000000000000 / 125, 6, 0x100000000 / 100,
-                                  24 * 0x1000000000000 / 12500, 0, 0x100000000 / 63 + 1, 1, 0);
-        size = PORTS;
-    }
-
     apply {
-        bit<32> index = (bit<32>)standard_metadata.egress_port;
-        bit<32> queue = (bit<32>)standard_metadata.enq_qdepth;
         bit<32> length = queue;
         bit<32> last;
         bit<32> random_bits;
@@ -181,29 +134,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bool worse;
         bit<64> change;
 
-        if (standard_metadata.instance_type == INSTANCE_EGRESS_CLONE) {
-            make_feedback.apply(hdr, meta, standard_metadata);
-            return;
-        }
-        if (meta.form == FORM_NONE)
-            return;
-        if (meta.form == FORM_UNKNOWN_VERSION) {
-            unknown_version.count(index);
-            return;
-        }
-        if (meta.form == FORM_TOO_SHORT) {
-            too_short.count(index);
-            return;
-        }
-        if (meta.form == FORM_MALFORMED) {
-            malformed.count(index);
-            return;
-        }
-        if (hdr.signal.type != SIGNAL_DATA)
-            return;
-
         /* Fb = -(q_off + w q_delta): `congestion` is -Fb, or 0 where Fb is not negative */
-        qcn.apply();
         last_packets_of.read(last, index);
         if (port.capped == 1 && length > (port.equilibrium << 1))
             length = port.equilibrium << 1;
@@ -258,12 +189,107 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         random(random_bits, 32w0, 32w0xffffffff);
         if ((bit<64>)random_bits < probability) {
             hdr.signal.flags = hdr.signal.flags | SIGNAL_REFLECTED;
-            clone(CloneType.E2E, FEEDBACK_SESSION);
+            meta.scheme.feedback = hdr.signal.feedback;
+            meta.scheme.feedback_bits = hdr.signal.feedback_bits;
+            clone_preserving_field_list(CloneType.I2E, FEEDBACK_SESSION, KEPT);
             reflected.count(index);
         }
         change = change + (bit<64>)hdr.signal.feedback + (bit<64>)(hdr.signal.feedback_bits ++ 8w0) +
                  (bit<64>)(hdr.signal.flags ++ 8w0);
         update_udp_checksum.apply(hdr, change);
+    }
+}
+
+control SchemeIngress(inout headers hdr, inout metadata meta,
+                      inout standard_metadata_t standard_metadata)
+{
+    CongestionPoint() congestion_point;
+    qcn_settings port;
+
+    /* feedback that found a route; the rest of `reflected` did not */
+    @name(".routed") counter(1, CounterType.packets) routed;
+
+    /* by egress port */
+    @name(".unknown_version") counter(PORTS, CounterType.packets) unknown_version;
+    @name(".too_short") counter(PORTS, CounterType.packets) too_short;
+    @name(".malformed") counter(PORTS, CounterType.packets) malformed;
+
+    @name(".settings") action settings(bit<32> buffer, bit<32> equilibrium, bit<32> weight,
+                                       bit<32> full_scale, bit<64> inverse_scale, bit<8> bits,
+                                       bit<32> sample_least, bit<64> sample_step, bit<32> reflect,
+                                       bit<32> reflect_step, bit<1> between_samples, bit<1> capped) {
+        port.buffer = buffer;
+        port.equilibrium = equilibrium;
+        port.weight = weight;
+        port.full_scale = full_scale;
+        port.inverse_scale = inverse_scale;
+        port.bits = bits;
+        port.sample_least = sample_least;
+        port.sample_step = sample_step;
+        port.reflect = reflect;
+        port.reflect_step = reflect_step;
+        port.between_samples = between_samples;
+        port.capped = capped;
+    }
+
+    /* any buffer, w = 2, q_eq = 25, 6 bits, sampled with 1 to 25 %, reflected with 0 to 100 % */
+    @name(".qcn") table qcn {
+        key = { standard_metadata.egress_spec : exact @name("port"); }
+        actions = { settings; }
+        default_action = settings(0xffffffff, 25, 2, 125, 0x1000000000000 / 125, 6,
+                                  0x100000000 / 100, 24 * 0x1000000000000 / 12500, 0,
+                                  0x100000000 / 63 + 1, 1, 0);
+        size = PORTS;
+    }
+
+    apply {
+        bit<32> index = (bit<32>)standard_metadata.egress_spec;
+        bit<32> queue;
+        bit<32> bytes = ETHERNET_BYTES;
+
+        if (meta.scheme.own == 1) {
+            routed.count(0);
+            /* not in the pass before: simple_switch recirculates all of a packet that is cut */
+            if (hdr.vlan[0].isValid())
+                bytes = bytes + VLAN_BYTES;
+            if (hdr.vlan[1].isValid())
+                bytes = bytes + VLAN_BYTES;
+            if (hdr.ipv4.isValid())
+                bytes = bytes + (bit<32>)hdr.ipv4.bytes;
+            else
+                bytes = bytes + IPV6_BYTES + (bit<32>)hdr.ipv6.bytes;
+            truncate(bytes);
+        }
+        /* what does not fit is counted, too: more than the buffer is as good as the buffer */
+        waiting_of.read(queue, index);
+        waiting_of.write(index, queue + 1);
+        if (meta.form == FORM_NONE)
+            return;
+        qcn.apply();
+        if (queue >= port.buffer)
+            return;
+        if (meta.form == FORM_UNKNOWN_VERSION)
+            unknown_version.count(index);
+        else if (meta.form == FORM_TOO_SHORT)
+            too_short.count(index);
+        else if (meta.form == FORM_MALFORMED)
+            malformed.count(index);
+        else if (hdr.signal.type == SIGNAL_DATA)
+            congestion_point.apply(hdr, meta, port, index, queue);
+    }
+}
+
+control SchemeEgress(inout headers hdr, inout metadata meta,
+                     inout standard_metadata_t standard_metadata)
+{
+    MakeFeedback() make_feedback;
+
+    apply {
+        if (standard_metadata.instance_type == INSTANCE_INGRESS_CLONE)
+            make_feedback.apply(hdr, meta, standard_metadata);
+        else
+            waiting_of.write((bit<32>)standard_metadata.egress_port,
+                             (bit<32>)standard_metadata.deq_qdepth);
     }
 }
 

@@ -2,7 +2,7 @@
 //! A program with its queue in the test's hands, and packets for it.
 
 use qbed_p4engine::control::{Answer, Entry, Request, Target};
-use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, Shell};
+use qbed_p4engine::packet::{Arrival, Decision, Departure, Forward, Instance, Shell};
 use qbed_p4engine::program::{ActionCall, Match, Program};
 use qbed_p4engine::{Context, Engine};
 use qbed_p4switch::load::load;
@@ -116,12 +116,17 @@ impl Bench {
         }
     }
 
+    /// A packet that comes in by `port`, and stays in its queue.
+    pub fn arrive(&mut self, port: u16, packet: &[u8], now_us: u64) -> Decision {
+        let length = packet.len().try_into().unwrap();
+        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, kept: None };
+        self.engine.ingress(&mut self.context, packet, &arrival, &mut self.shell)
+    }
+
     /// A packet that comes in by `port` and leaves its queue at `now_us`.
     pub fn pass(&mut self, port: u16, packet: &[u8], now_us: u64, queue: Queue) -> Fate {
         let came_us = now_us - queue.waited_us;
-        let length = packet.len().try_into().unwrap();
-        let arrival = Arrival { port, length, now_us: came_us, instance: Instance::Normal, kept: None };
-        let decision = self.engine.ingress(&mut self.context, packet, &arrival, &mut self.shell);
+        let decision = self.arrive(port, packet, came_us);
         let Forward::Unicast { port, .. } = decision.forward else { return Fate::Dropped };
         let departure = Departure {
             port,
@@ -136,7 +141,7 @@ impl Bench {
         }
         let mut bytes = self.context.headers().to_vec();
         bytes.extend_from_slice(&packet[emission.replaced as usize..]);
-        Fate::Sent { port, bytes, cloned: emission.clone.is_some() }
+        Fate::Sent { port, bytes, cloned: decision.clone.or(emission.clone).is_some() }
     }
 
     /// Clones of session 1 have somewhere to go.

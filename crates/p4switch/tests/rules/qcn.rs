@@ -9,6 +9,7 @@ const ALWAYS: u64 = (1 << 32) - 1;
 
 #[derive(Debug, Clone)]
 struct Point {
+    buffer: u64,
     equilibrium: u64,
     weight: u64,
     scale: u64,
@@ -23,8 +24,9 @@ impl Point {
         let reflect = if self.reflects { ALWAYS } else { 0 };
         let inverse = (1 << 48) / self.scale;
         let (weight, bits, capped) = (self.weight, self.bits.into(), self.capped.into());
+        let (buffer, equilibrium) = (self.buffer, self.equilibrium);
         let settings =
-            [self.equilibrium, weight, self.scale, inverse, bits, sample, 0, reflect, 0, 1, capped];
+            [buffer, equilibrium, weight, self.scale, inverse, bits, sample, 0, reflect, 0, 1, capped];
         bench.set_default("qcn", "settings", &settings);
     }
 
@@ -68,8 +70,10 @@ fn worse(own: u64, bits: u32, said: Said) -> bool {
 fn point() -> impl Strategy<Value = Point> {
     let scales = prop_oneof![Just(1_u64), Just(7), Just(125), 1_u64..1 << 20];
     let weights = prop_oneof![Just(0_u64), Just(2), Just(1023)];
-    (1_u64..200, weights, scales, 1_u32..17, any::<bool>(), any::<bool>()).prop_map(
-        |(equilibrium, weight, scale, bits, capped, reflects)| Point {
+    let buffers = prop_oneof![Just(100_u64), Just(ALWAYS)];
+    (buffers, 1_u64..200, weights, scales, 1_u32..17, any::<bool>(), any::<bool>()).prop_map(
+        |(buffer, equilibrium, weight, scale, bits, capped, reflects)| Point {
+            buffer,
             equilibrium,
             weight,
             scale,
@@ -88,33 +92,52 @@ fn said() -> impl Strategy<Value = Said> {
     })
 }
 
+/// What a packet comes with, and how many wait when the one before it has left; None: nothing has left since.
+#[derive(Debug, Clone)]
+struct Step {
+    left: Option<u32>,
+    said: Said,
+    is_data: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let left = prop::option::weighted(0.7, 0_u32..150);
+    (left, said(), prop::bool::weighted(0.9)).prop_map(|(left, said, is_data)| Step { left, said, is_data })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn the_worst_congestion_is_written_and_reflected(
-        point in point(), steps in prop::collection::vec((0_u64..60, said(), prop::bool::weighted(0.9)), 500),
+        point in point(), steps in prop::collection::vec(step(), 500),
     ) {
         let mut bench = Bench::new("qcn");
         bench.open_session();
         point.set(&mut bench, ALWAYS);
         let (mut queue, mut last) = (0_u64, 0_u64);
-        for (step, said, is_data) in steps {
-            queue = (queue + step).saturating_sub(29);
+        for Step { left, said, is_data } in steps {
             let came = packet(if is_data { 1 } else { 2 }, said);
-            let mut left = said;
+            let mut becomes = said;
             let mut cloned = false;
-            if is_data {
+            let fits = queue < point.buffer;
+            if is_data && fits {
                 let own = point.quantized(queue, std::mem::replace(&mut last, queue));
                 if worse(own, point.bits, said) {
                     cloned = point.reflects;
                     let flags = said.flags | u8::from(cloned);
-                    left = Said { flags, feedback: own.try_into().unwrap(), bits: point.bits.try_into().unwrap() };
+                    let bits = point.bits.try_into().unwrap();
+                    becomes = Said { flags, feedback: own.try_into().unwrap(), bits };
                 }
             }
-            let seen = Queue { found: queue.try_into().unwrap(), left: 0, waited_us: 3 };
-            let got = bench.pass(1, &came.frame(), 10, seen);
+            queue += 1;
+            let Some(left) = left else {
+                prop_assert_eq!(bench.arrive(1, &came.frame(), 7).clone.is_some(), cloned);
+                continue;
+            };
+            queue = left.into();
+            let got = bench.pass(1, &came.frame(), 10, Queue { found: 0, left, waited_us: 3 });
             let Fate::Sent { port: 2, bytes, cloned: was } = got else { panic!("{got:?}") };
-            let mut expected = packet(if is_data { 1 } else { 2 }, left);
+            let mut expected = packet(if is_data { 1 } else { 2 }, becomes);
             prop_assert_eq!(ones_sum(&bytes[34..]), ones_sum(&came.transport), "the checksum covers what changed");
             expected.transport[6..8].copy_from_slice(&bytes[40..42]);
             prop_assert_eq!((bytes, was), (expected.forwarded(), cloned));
@@ -134,6 +157,9 @@ fn the_program_samples_as_often_as_the_slides_say() {
             let mut bench = Bench::new("qcn");
             bench.open_session();
             bench.shell.random = (random * 2_f64.powi(64)) as u64;
+            // An acknowledgement leaves such a queue behind it.
+            let acknowledgement = packet(2, Said { flags: 0, feedback: 0, bits: 0 }).frame();
+            bench.pass(1, &acknowledgement, 8, Queue { found: 0, left: queue, waited_us: 3 });
             bench.pass(1, &frame, 10, Queue { found: queue, left: 0, waited_us: 3 });
             assert_eq!(bench.counter("sampled", 2), sampled, "{queue} {random}");
         }
