@@ -43,7 +43,9 @@ def campaign(tmp_path: Path, text: str = TEXT) -> Campaign:
     return load_campaign(write_lab(tmp_path, text) / "campaign.yml")[0]
 
 
-def judged(tmp_path: Path, linux: tuple[float, int], bmv2: tuple[float, int]) -> dict[str, Verdict]:
+def judged(
+    tmp_path: Path, linux: tuple[float, int], bmv2: tuple[float, int], text: str = TEXT
+) -> dict[str, Verdict]:
     """The verdicts over a run of one cell a kind, by its goodput and drops."""
     folder = tmp_path / "run"
     folder.mkdir()
@@ -55,7 +57,7 @@ def judged(tmp_path: Path, linux: tuple[float, int], bmv2: tuple[float, int]) ->
         for cell, (kind, (bps, drops)) in enumerate({"linux": linux, "bmv2": bmv2}.items())
     ]
     tables.write_table(RunFolder(folder).table("cells"), schema, [pa.Table.from_pylist(rows, schema=schema)])
-    return {verdict.name: verdict for verdict in judge_run(folder, campaign(tmp_path), "switch")}
+    return {verdict.name: verdict for verdict in judge_run(folder, campaign(tmp_path, text), "switch")}
 
 
 def test_a_profile_has_the_cells_of_the_one_that_it_is_like_times_what_it_compares(tmp_path: Path) -> None:
@@ -82,6 +84,12 @@ def test_what_is_too_far_apart_is_named(tmp_path: Path) -> None:
     assert found["full"].reason == "the claim holds (linux), refuted (bmv2); goodput 100 and 80 (within 1 %)"
     assert found["few"].reason == "drops 10 and 13 (within 20 % or 2)"
     assert found["wide"].as_expected and found["wide"].why == "TCP is chaotic."
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1 + 2**-50, "holds"), (1 + 1e-9, "refuted")])
+def test_equal_is_equal_but_for_the_order_of_a_sum(tmp_path: Path, factor: float, verdict: str) -> None:
+    text = TEXT.replace('"*": 1 %', '"*": 0')
+    assert judged(tmp_path, (100.0, 10), (100.0 * factor, 10), text)["full"].verdict == verdict
 
 
 @pytest.mark.parametrize(

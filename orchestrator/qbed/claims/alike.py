@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -16,6 +17,7 @@ from qbed.claims.judge import Verdict, connect, judge_all
 from qbed.results.folder import RunFolder
 
 EXACTLY = Band()
+ROUNDING = 1e-12
 
 
 def compared(identity: Mapping[str, Any]) -> tuple[str, list[Value]]:
@@ -78,8 +80,10 @@ def _apart(claim: str, measured: Mapping[str, list[Any]], within: Mapping[str, B
 
 
 def _near(first: Any, other: Any, band: Band) -> bool:
-    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (first, other))
-    return band.holds(first, other) if numbers else bool(first == other)
+    """Equal but for rounding: in which order a mean is summed up depends on where in the tables the cells stand."""
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in (first, other)):
+        return bool(first == other)
+    return band.holds(first, other) or math.isclose(first, other, rel_tol=ROUNDING)
 
 
 def _shown(value: Any) -> str:
