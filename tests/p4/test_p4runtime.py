@@ -8,10 +8,8 @@ What is sent out of a port comes in there again, and what the program makes of i
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,26 +32,6 @@ HOST = fy.P4TableMatch({"address": 10})
 DROP = fy.P4TableAction("drop")
 IDS = (("tables", "hosts"), ("tables", "rules"), ("registers", "balance"), ("digests", "learned_t"))
 SOON_S = 5
-
-
-@pytest.fixture(scope="session")
-def loopback() -> Path:
-    """The server's executable."""
-    cargo = ["tools/cargo", "build", "--quiet", "--locked", "--package", "qbed-p4runtime", "--example", "loopback"]
-    built = subprocess.run(
-        [*cargo, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-    )
-    made = [json.loads(line) for line in built.stdout.splitlines()]
-    return Path(next(one["executable"] for one in made if one.get("target", {}).get("name") == "loopback"))
-
-
-@pytest.fixture
-def address(loopback: Path) -> Iterator[str]:
-    with subprocess.Popen([loopback], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        yield server.stdout.readline().strip()
-        assert server.poll() is None, "the server has ended"
-        server.kill()
 
 
 @asynccontextmanager

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Runtime server over a switch whose ports are loops, for tests with real clients."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def loopback() -> Path:
+    """The server's executable."""
+    cargo = ["tools/cargo", "build", "--quiet", "--locked", "--package", "qbed-p4runtime", "--example", "loopback"]
+    built = subprocess.run(
+        [*cargo, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    )
+    made = [json.loads(line) for line in built.stdout.splitlines()]
+    return Path(next(one["executable"] for one in made if one.get("target", {}).get("name") == "loopback"))
+
+
+@pytest.fixture
+def address(loopback: Path) -> Iterator[str]:
+    with subprocess.Popen([loopback], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        yield server.stdout.readline().strip()
+        assert server.poll() is None, "the server has ended"
+        server.kill()
