@@ -6,6 +6,7 @@
 # make images-clean   removes the images
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
+# make test-kills  kills a campaign 200 times at random instants (20 times in make test) and compares what comes of it
 # make bench  measures (bench/), writes JSON to bench/results/
 # make p4     compiles the P4 programs of schemes and labs where p4c is installed (docs/p4.md)
 # make p4-campaigns  runs the profile `switch` of every campaign that has one: the kernel's switches against those in P4
@@ -17,7 +18,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels check lint unit e2e e2e-machines e2e-containers headers bench fuzz generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo test test-kernels test-kills check lint unit e2e e2e-machines e2e-containers headers bench fuzz generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
     wheel wheel-test
 
 setup:
@@ -56,6 +57,9 @@ unit: generate
 	$(MAKE) -s -C kernel/tests check
 	tools/cargo test --quiet --workspace
 	$(PY) -m pytest -q orchestrator/tests labs -n 2
+
+test-kills: setup
+	$(PY) tests/e2e/kills.py --kills 200
 
 e2e: setup
 	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks -n 2 --dist worksteal
