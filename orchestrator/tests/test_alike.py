@@ -43,9 +43,7 @@ def campaign(tmp_path: Path, text: str = TEXT) -> Campaign:
     return load_campaign(write_lab(tmp_path, text) / "campaign.yml")[0]
 
 
-def judged(
-    tmp_path: Path, linux: tuple[float, int], bmv2: tuple[float, int], text: str = TEXT
-) -> dict[str, Verdict]:
+def judged(tmp_path: Path, linux: tuple[float, int], bmv2: tuple[float, int], text: str = TEXT) -> dict[str, Verdict]:
     """The verdicts over a run of one cell a kind, by its goodput and drops."""
     folder = tmp_path / "run"
     folder.mkdir()

@@ -393,8 +393,9 @@ def congestion_point() -> Iterator[str]:
     yield route("10.0.1.0/24", 1) + route("fd00:1::/64", 1) + next_hop(1)
     yield "mirroring_add 1 510\n"
     yield (
-        f"setdefault qcn settings(buffer:{NEVER}, equilibrium:{NEVER}, weight:0, full_scale:1, inverse_scale:{2**48}, bits:6, "
-        f"sample_least:{NEVER}, sample_step:0, reflect:{NEVER}, reflect_step:0, between_samples:1, capped:0)\n\n"
+        f"setdefault qcn settings(buffer:{NEVER}, equilibrium:{NEVER}, weight:0, full_scale:1, "
+        f"inverse_scale:{2**48}, bits:6, sample_least:{NEVER}, sample_step:0, reflect:{NEVER}, "
+        "reflect_step:0, between_samples:1, capped:0)\n\n"
     )
     packet = signal_packet(wire.DATA_FIELDS, b"payload")
     six = signal_packet(wire.DATA_FIELDS, b"payload", family=6)

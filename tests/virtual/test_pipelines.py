@@ -288,7 +288,9 @@ def test_qcn_writes_the_same_bytes_as_the_kernels_switch(
     run_cell: Callable[..., Observed], tmp_path: Path, more: str, addressing: str
 ) -> None:
     """Of every packet, where each is sampled and nothing is sent back at once: senders go by round-trip times."""
-    always = f"sample_least: 100 %, sample_most: 100 %, reflect: 0 %, equilibrium: 5 packets, buffer: 100 packets, {more}"
+    always = (
+        f"buffer: 100 packets, sample_least: 100 %, sample_most: 100 %, reflect: 0 %, equilibrium: 5 packets, {more}"
+    )
     given = {"more": always, "controller": "timely", "addressing": addressing, "stop": "35 ms", "duration": "40 ms"}
     linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **given)) for kind in ("linux", "bmv2"))
     assert bmv2.flows() == linux.flows()
@@ -318,7 +320,9 @@ def without_its_time(packet: Packet) -> Packet:
     return packet._replace(data=bytes(data))
 
 
-@pytest.mark.parametrize("more", ["equilibrium: 15 packets", "equilibrium: 9 packets, between_samples: off, biased: off"])
+@pytest.mark.parametrize(
+    "more", ["equilibrium: 15 packets", "equilibrium: 9 packets, between_samples: off, biased: off"]
+)
 def test_qcns_closed_loop_is_that_of_the_kernels_switch(
     run_cell: Callable[..., Observed], tmp_path: Path, more: str
 ) -> None:

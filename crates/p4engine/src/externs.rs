@@ -146,7 +146,7 @@ impl<S: Shell> Run<'_, S> {
         // As BMv2: the field stays.
         let Some(span) = most.checked_sub(least) else { return };
         let value = match span.checked_add(1) {
-            Some(count) if count <= 1 << 32 => least + (u64::from(self.shell.random_u32()) * count >> 32),
+            Some(count) if count <= 1 << 32 => least + ((u64::from(self.shell.random_u32()) * count) >> 32),
             Some(count) => {
                 least + (u128::from(self.shell.random()).wrapping_mul(u128::from(count)) >> 64) as u64
             }

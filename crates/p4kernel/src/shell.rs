@@ -29,7 +29,7 @@ impl Owner {
 
 impl Shell for Owner {
     fn random(&mut self) -> u64 {
-        u64::from(self.random_u32()) << 32 | u64::from(self.random_u32())
+        (u64::from(self.random_u32()) << 32) | u64::from(self.random_u32())
     }
 
     /// Of the numbers that the kernel's own switches draw: a scheme that draws as often as its qdisc draws the same.
