@@ -28,6 +28,7 @@ ROOMS = (
     "claims",
     "report",
     "live",
+    "dashboards",
     "runs",
     "cli",
 )

@@ -24,7 +24,8 @@ from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import Wishes, conduct, prepare
 from qbed.runs.worker import Outcome
 
-FIELDS = "mean_bytes,mean_packets,min_bytes,max_bytes,min_packets,max_packets,enqueued,dequeued,dropped,marked"
+COLUMNS = ("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked")
+FIELDS = ",".join(("interval_ns", "mean_bytes", "mean_packets", *COLUMNS))
 
 
 class Screen:

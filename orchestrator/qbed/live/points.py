@@ -39,8 +39,10 @@ MOST_SERIES = 200_000
 """Of samples, totals and statistics of one run: cells beyond have their results only."""
 MOST_FLOWS = 100
 """Flows of a cell whose samples are sent: those that began first."""
-_SAMPLED = ("mean_bytes", "mean_packets", "min_bytes", "max_bytes", "min_packets", "max_packets")
-_COUNTED = ("enqueued", "dequeued", "dropped", "marked")
+_SAMPLED = (
+    *("interval_ns", "mean_bytes", "mean_packets", "min_bytes", "max_bytes", "min_packets", "max_packets"),
+    *("enqueued", "dequeued", "dropped", "marked"),
+)
 _TOTAL = ("mean_bytes", "mean_packets", "max_bytes", "max_packets", "sent_packets", "sent_bytes", "dropped_packets")
 
 
@@ -90,7 +92,7 @@ class Queue:
 def queue_points(table: Any, origin: Origin, queues: list[Queue]) -> Points:
     """Rows of `queue_series`."""
     tags = [origin.tags | queue.tags for queue in queues]
-    fields = {"t_us": _us(table["time_ns"]), **{name: _one(table[name]) for name in (*_SAMPLED, *_COUNTED)}}
+    fields = {"t_us": _us(table["time_ns"]), **{name: _one(table[name]) for name in _SAMPLED}}
     return Points("queue", tags, _one(table["queue"]), fields, _stretched(table["time_ns"]))
 
 

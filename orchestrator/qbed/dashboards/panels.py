@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a dashboard, as Grafana's JSON has them: no more of it than is not the default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = dict[str, Any]
+
+SOURCE = {"type": "influxdb", "uid": "qbed"}
+WIDTH = 24
+FINEST = "10ms"
+"""Stretched: 10 us of a lab. No group of samples is finer than that."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A choice at the top: the values of a tag, among those points that fit the choices before it."""
+
+    name: str
+    measurement: str
+    several: bool = False
+
+    def json(self, before: Sequence[Variable]) -> Json:
+        query = f'SHOW TAG VALUES FROM "{self.measurement}" WITH KEY = "{self.name}"'
+        tied = [one for one in before if one.measurement == self.measurement]
+        if tied:
+            query += f" WHERE {chosen(*(one.name for one in tied))}"
+        return {
+            "name": self.name, "label": self.name, "type": "query", "datasource": SOURCE, "query": query,
+            "definition": query, "refresh": 2, "sort": 3, "multi": self.several, "includeAll": self.several,
+            **({"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}} if self.several else {}),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel with its InfluxQL queries, by the names that their series have. `wide`: of 24."""
+
+    title: str
+    help: str
+    queries: dict[str, str]
+    kind: Literal["timeseries", "table", "bargauge", "stat", "state-timeline"] = "timeseries"
+    unit: str = "short"
+    wide: int = 12
+    high: int = 8
+    custom: Json = field(default_factory=dict)
+
+    def json(self, number: int, x: int, y: int) -> Json:
+        table = self.kind == "table"
+        targets = [
+            {
+                "refId": chr(ord("A") + index), "datasource": SOURCE, "rawQuery": True, "query": query,
+                "resultFormat": "table" if table else "time_series", **({"alias": alias} if alias else {}),
+            }
+            for index, (alias, query) in enumerate(self.queries.items())
+        ]  # fmt: skip
+        lines = {"spanNulls": True, "lineWidth": 1, "showPoints": "auto"} if self.kind == "timeseries" else {}
+        options: Json = {}
+        if self.kind in ("bargauge", "stat"):
+            options = {"reduceOptions": {"calcs": ["lastNotNull"]}, "orientation": "horizontal", "displayMode": "basic"}
+        return {
+            "id": number, "type": self.kind, "title": self.title, "description": self.help, "datasource": SOURCE,
+            "gridPos": {"x": x, "y": y, "w": self.wide, "h": self.high}, "interval": FINEST, "targets": targets,
+            "fieldConfig": {"defaults": {"unit": self.unit, "custom": lines | self.custom}, "overrides": []},
+            "options": options,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Text:
+    """A panel of words."""
+
+    markdown: str
+    wide: int = WIDTH
+    high: int = 3
+
+    def json(self, number: int, x: int, y: int) -> Json:
+        place = {"x": x, "y": y, "w": self.wide, "h": self.high}
+        return {
+            "id": number, "type": "text", "title": "", "gridPos": place,
+            "options": {"mode": "markdown", "content": self.markdown},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """A dashboard: `span` is the range that it opens with, `refresh` how often it asks."""
+
+    uid: str
+    title: str
+    variables: Sequence[Variable]
+    panels: Sequence[Panel | Text]
+    span: tuple[str, str]
+    refresh: str
+
+    def json(self) -> Json:
+        panels, x, y, row = [], 0, 0, 0
+        for number, panel in enumerate(self.panels, 1):
+            if x + panel.wide > WIDTH:
+                x, y, row = 0, y + row, 0
+            panels.append(panel.json(number, x, y))
+            x, row = x + panel.wide, max(row, panel.high)
+        variables = [one.json(self.variables[:index]) for index, one in enumerate(self.variables)]
+        return {
+            "uid": self.uid, "title": self.title, "tags": ["qbed"], "schemaVersion": 39, "version": 1,
+            "editable": True, "graphTooltip": 1, "timezone": "utc", "refresh": self.refresh,
+            "time": {"from": self.span[0], "to": self.span[1]},
+            "timepicker": {"refresh_intervals": ["1s", "5s", "30s", "5m"]},
+            "links": [{"type": "dashboards", "title": "qbed", "tags": ["qbed"], "asDropdown": True}],
+            "templating": {"list": variables}, "panels": panels,
+        }  # fmt: skip
+
+
+def chosen(*variables: str) -> str:
+    """What of the variables is chosen, one value or several."""
+    return " AND ".join(f'"{name}" =~ /^${{{name}:regex}}$/' for name in variables)
