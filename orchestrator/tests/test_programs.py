@@ -14,7 +14,8 @@ from qbed.places import checkout
 
 ROOT = checkout()
 assert ROOT is not None
-COMPILED = [path.relative_to(ROOT) for path in sorted((*ROOT.glob("schemes/*/p4/*.json"), *ROOT.glob("labs/*/*.json")))]
+FOLDERS = ("schemes/*/p4", "labs/*", "crates/*/tests/programs")
+COMPILED = sorted(path.relative_to(ROOT) for folder in FOLDERS for path in ROOT.glob(f"{folder}/*.json"))
 
 
 def check(root: Path) -> str:
@@ -71,6 +72,10 @@ def remove(name: str) -> Callable[[Path], None]:
         (remove("schemes/ecn/p4/ecn.p4info.txtpb"), "ecn: what was compiled is not what p4/lock.json has"),
         (remove("schemes/ecn/p4/ecn.p4"), "schemes/ecn/p4/ecn.json: it has no source"),
         (remove("p4/lock.json"), "ecn: not compiled yet"),
+        (
+            append("crates/p4switch/tests/programs/mix.p4"),
+            "crates/p4switch/tests/programs/mix: its sources changed after it was compiled",
+        ),
         (write("labs/mine/mine.p4"), "labs/mine/mine: not compiled yet"),
         (write("labs/mine/mine.json"), "labs/mine/mine.json: it has no source"),
     ],
