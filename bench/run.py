@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks: all, or those named.
 
-python -m bench.run [--rounds N] [versus_ns3 scale agent rate syscalls parallel merge p4 p4switch containers]
+python -m bench.run [--rounds N] [versus_ns3 scale agent rate syscalls parallel merge p4 p4switch telemetry containers]
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import typer
 
 from bench.harness import machine, write
 
-ALL = ("versus_ns3", "scale", "agent", "rate", "syscalls", "parallel", "merge", "p4", "p4switch", "containers")
+ALL = (
+    *("versus_ns3", "scale", "agent", "rate", "syscalls", "parallel", "merge", "p4", "p4switch"),
+    *("telemetry", "containers"),
+)
 
 
 def main(

@@ -69,6 +69,11 @@ class Server:
     def root(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         with (self._folder / "log").open("ab") as log:
             command = [self._program, "run", "-config", str(self._folder / "influxdb.conf")]

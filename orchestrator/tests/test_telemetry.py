@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 from campaigns import fake_toolchain, write_lab
-from influx import Server, between, served
+from influx import Server, between, free_port, served
 from synthetic import sample
 
 from qbed.live.courier import Address, Courier, Delivery, deliver
@@ -319,3 +323,54 @@ def test_the_precision_and_the_token_are_always_sent() -> None:
     )
     expected = "/api/v3/write_lp?db=d&precision=nanosecond&accept_partial=false"
     assert target("http://x/api/v3/write_lp?db=d", "t") == (expected, "Bearer t")
+
+
+def test_cells_of_the_store_give_the_same_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "toolchain")))
+    monkeypatch.setenv("QBED_STORE", "1 GB")
+    lab, found = write_lab(tmp_path / "lab"), []
+    for name in ("first", "second"):
+        file, screen = tmp_path / f"{name}.ndjson", Screen()
+        wishes = Wishes("quick", tmp_path / name, sinks=[Address("ndjson", str(file))])
+        done = conduct(prepare(lab, wishes), LocalExecutor([0]), screen, images=False)
+        assert done.totals.stored == (2 if name == "second" else 0)
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        found.append(sorted(json.dumps(row | {"run": ""}) for row in rows if row["measurement"] == "queue"))
+    assert found[0] == found[1] and len(found[0]) == len(in_parquet(tmp_path / "first"))
+
+
+def test_a_run_that_is_stopped_does_not_wait_for_its_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from qbed.live.courier import couriers
+
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "toolchain")))
+    monkeypatch.setenv("QBED_STORE", "off")
+    conduct(
+        prepare(write_lab(tmp_path / "lab"), Wishes("quick", tmp_path / "run")),
+        LocalExecutor([0]),
+        Screen(),
+        images=False,
+    )
+    told: list[Delivery | str] = []
+    nobody = Address("influx", f"http://127.0.0.1:{free_port()}/x")
+    with pytest.raises(KeyboardInterrupt), couriers(tmp_path / "run", [nobody], told.append):
+        time.sleep(2)
+        raise KeyboardInterrupt
+    assert len(told) == 1 and (isinstance(told[0], str) or told[0].left == 2)
+
+
+def test_the_command_line_says_what_was_not_delivered(run: Path, tmp_path: Path) -> None:
+    tools = str(fake_toolchain(tmp_path / "toolchain"))
+
+    def qbed(*arguments: str) -> tuple[int, str]:
+        environment = os.environ | {"QBED_INFLUX_PATIENCE": "0.1", "QBED_TOOLCHAIN": tools}
+        command = [sys.executable, "-m", "qbed", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    status, said = qbed("samples", str(run), "--influx", f"http://127.0.0.1:{free_port()}/x")
+    assert status == 1 and "NOT DELIVERED: those of 2 cells" in said and "Connection refused" in said
+    status, said = qbed("samples", str(run), "--ndjson", str(tmp_path / "file"))
+    assert status == 0 and "points to" in said and (tmp_path / "file").read_text().count('"queue"') > 0
+    status, said = qbed("run", str(write_lab(tmp_path / "lab")), "--influx", "localhost:8086/x")
+    assert status == 2 and "expected a URL such as" in said and "Traceback" not in said
