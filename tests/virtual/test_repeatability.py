@@ -77,23 +77,33 @@ def test_equal_runs_are_equal_files(run_cell: Callable[..., Any], text: str) -> 
             assert first.digest()[name] != other.digest()[name], f"{name} does not depend on the seed"
 
 
-def test_a_link_that_leaps_gives_what_one_gives_that_idles(tmp_path: Path) -> None:
-    """Of its deadlines in one go, where nothing else happens between them (kernel patch `leap`)."""
+def told_links(folder: Path, parameter: str, value: str, counter: str) -> tuple[int, dict[str, Any]]:
+    """The small lab with a parameter of the link device: its counter at the end, and the results."""
+    parameters = "/sys/module/qlink/parameters"
+    plan = plan_of(folder, SMALL, 7)
+    with boot(find_toolchain(), folder, plan, "lab") as guest:
+        lab = Live(guest)
+        lab.ready()
+        assert lab.run("h1", "sh", "-c", f"echo {value} > {parameters}/{parameter}") == (0, "")
+        guest.send({"command": "workloads", "id": 1000})
+        assert lab.run("h1", "sleep", "1.06") == (0, "")
+        counted = int(lab.run("h2", "cat", f"{parameters}/{counter}")[1])
+        lab.stop()
+    return counted, Observed(plan, folder).digest()
 
-    def run(leap: str) -> tuple[int, dict[str, Any]]:
-        parameters = "/sys/module/qlink/parameters"
-        plan = plan_of(tmp_path / leap, SMALL, 7)
-        with boot(find_toolchain(), tmp_path / leap, plan, "lab") as guest:
-            lab = Live(guest)
-            lab.ready()
-            assert lab.run("h1", "sh", "-c", f"echo {leap} > {parameters}/leap") == (0, "")
-            guest.send({"command": "workloads", "id": 1000})
-            assert lab.run("h1", "sleep", "1.06") == (0, "")
-            leaps = int(lab.run("h2", "cat", f"{parameters}/leaps")[1])
-            lab.stop()
-        return leaps, Observed(plan, tmp_path / leap).digest()
 
-    (many, leapt), (few, idled) = run("Y"), run("N")
+@pytest.mark.parametrize(
+    ("parameter", "on", "off", "counter"),
+    [
+        pytest.param("leap", "Y", "N", "leaps", id="leaps from deadline to deadline (kernel patch `leap`)"),
+        pytest.param("warm_ends", "0", "100", "fetches", id="fetches ahead what the next ones need"),
+    ],
+)
+def test_what_makes_a_link_fast_changes_no_result(
+    tmp_path: Path, parameter: str, on: str, off: str, counter: str
+) -> None:
+    many, fast = told_links(tmp_path / "fast", parameter, on, counter)
+    few, plain = told_links(tmp_path / "plain", parameter, off, counter)
     assert many > 1000 > few, (many, few)
-    assert {"flows.ndjson", "taps.bin", "counters.json"} <= set(leapt)
-    assert leapt == idled
+    assert {"flows.ndjson", "taps.bin", "counters.json"} <= set(fast)
+    assert fast == plain

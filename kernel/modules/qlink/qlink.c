@@ -14,7 +14,7 @@
  * completion comes when the frame has left: TCP small queues and the socket's
  * send buffer then count what waits in this host, and nothing on the wire.
  *
- * All links share one heap of deadlines on one time-travel event. Frames of a
+ * All links share one agenda of deadlines on one time-travel event. Frames of a
  * direction arrive in order, so a transmitter has at most two deadlines there.
  * The event fires in hard interrupt context; the work is done in a tasklet,
  * where the stack may be entered, and from which the clock goes on to the next
@@ -43,8 +43,9 @@
 #include <qbed/egress.h>
 #include <qbed/qlink.h>
 
-#include "qlink_heap.h"
-#include "qlink_wire.h"
+#include "qlink_agenda.h"
+#include "qlink_end.h"
+#include "qlink_fetch.h"
 
 #if IS_ENABLED(CONFIG_SMP)
 #error "qlink relies on the single CPU of time-travel mode"
@@ -53,43 +54,6 @@
 #define QLINK_MAX_OVERHEAD_BYTES 65535
 #define QLINK_MAX_DELAY_NS (3600ull * NSEC_PER_SEC)
 
-/* What a deadline means: the low bit of its owner pointer. */
-enum qlink_deadline_kind {
-	QLINK_SERIALIZED = 0,
-	QLINK_ARRIVED = 1,
-};
-
-#define QLINK_OWNER_MASK (~1ul)
-
-struct qlink_params {
-	struct qlink_wire_params wire;
-	u64 delay_ns;		/* of propagation */
-	u32 loss;		/* probability x 2^32 */
-};
-
-struct qlink_stats {
-	u64 sent;		/* frames whose transmission began */
-	u64 sent_bytes;
-	u64 delivered;		/* frames handed to the other end's stack */
-	u64 delivered_bytes;
-	u64 lost;		/* frames lost by the model or a closed peer */
-};
-
-/* One end: its transmitter and the wire towards the other end. */
-struct qlink_end {
-	struct qbed_link link;		/* first: others find it there */
-	struct net_device *dev;
-	struct qlink_end *peer;		/* NULL once the link is being deleted */
-	struct qlink_wire wire;
-	struct sk_buff *serializing;
-	struct sk_buff *flight_head;	/* on the wire, first to arrive first */
-	struct sk_buff *flight_tail;
-	u64 last_arrival_ns;
-	u64 delay_ns;
-	u32 loss;
-	struct qlink_stats stats;
-};
-
 /* Of a frame on the wire, in skb->cb. */
 struct qlink_flight {
 	u64 arrival_ns;
@@ -97,13 +61,13 @@ struct qlink_flight {
 };
 
 struct qlink_clock {
-	struct qlink_heap heap;
+	struct qlink_agenda agenda;
 	u64 next_sequence;
 	struct time_travel_event event;
 	u64 armed_ns;
 	bool running;			/* the tasklet is; it arms at its end */
 	struct tasklet_struct tasklet;
-	u32 ends;			/* devices with room in the heap */
+	u32 ends;			/* devices with room in the agenda */
 };
 
 static struct qlink_clock qlink_clock;
@@ -120,6 +84,14 @@ static unsigned long leaps;
 module_param(leaps, ulong, 0444);
 MODULE_PARM_DESC(leaps, "deadlines before which the machine was not idle");
 
+static unsigned int warm_ends = 100;
+module_param(warm_ends, uint, 0644);
+MODULE_PARM_DESC(warm_ends, "ends of links with which all is in the cache; with more it is fetched ahead");
+
+static unsigned long fetches;
+module_param(fetches, ulong, 0444);
+MODULE_PARM_DESC(fetches, "deadlines before which others' needs were fetched");
+
 static struct rtnl_link_ops qlink_link_ops;
 
 static struct qlink_flight *qlink_flight(struct sk_buff *skb)
@@ -132,7 +104,7 @@ static struct qlink_flight *qlink_flight(struct sk_buff *skb)
 
 static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
 {
-	const struct qlink_deadline *top = qlink_heap_top(&clock->heap);
+	const struct qlink_deadline *top = qlink_agenda_top(&clock->agenda);
 
 	if (clock->event.pending) {
 		if (top && clock->armed_ns == top->time_ns)
@@ -168,7 +140,8 @@ static void qlink_clock_event(struct time_travel_event *event)
 static int qlink_clock_reserve(struct qlink_clock *clock)
 {
 	struct qlink_deadline *entries;
-	u32 capacity = clock->heap.capacity;
+	struct qlink_heap *later = &clock->agenda.later;
+	u32 capacity = later->capacity;
 
 	if (2 * (clock->ends + 1) > capacity) {
 		capacity = max(64u, 2 * capacity);
@@ -176,11 +149,10 @@ static int qlink_clock_reserve(struct qlink_clock *clock)
 		if (!entries)
 			return -ENOMEM;
 		local_bh_disable();
-		if (clock->heap.used)
-			memcpy(entries, clock->heap.entries,
-			       clock->heap.used * sizeof(*entries));
-		swap(entries, clock->heap.entries);
-		clock->heap.capacity = capacity;
+		if (later->used)
+			memcpy(entries, later->entries, later->used * sizeof(*entries));
+		swap(entries, later->entries);
+		later->capacity = capacity;
 		local_bh_enable();
 		kvfree(entries);
 	}
@@ -196,11 +168,14 @@ static void qlink_start_frame(struct qlink_end *end, struct sk_buff *skb, u64 no
 	u64 end_ns = qlink_wire_send(&end->wire, now_ns, skb->len);
 
 	end->serializing = skb;
+	/* Forwarded, and not queued: the stack is still at it. */
+	if (qlink_entering && !skb->sk && clock->ends > warm_ends)
+		qlink_learn(qlink_entering, end, skb);
 	end->stats.sent++;
 	end->stats.sent_bytes += skb->len;
-	qlink_heap_push(&clock->heap,
-			qlink_deadline(end, QLINK_SERIALIZED, end_ns,
-				       clock->next_sequence++));
+	qlink_agenda_push(&clock->agenda,
+			  qlink_deadline(end, QLINK_SERIALIZED, end_ns,
+					 clock->next_sequence++));
 	if (!clock->running)
 		qlink_clock_arm(clock, now_ns);
 }
@@ -335,7 +310,7 @@ static bool qlink_is_lost(const struct qlink_end *end)
 	return unlikely(end->loss) && get_random_u32() < end->loss;
 }
 
-/* The top of the heap says that @end's frame has left the transmitter. */
+/* The top of the agenda says that @end's frame has left the transmitter. */
 static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 {
 	struct qlink_clock *clock = &qlink_clock;
@@ -343,11 +318,11 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 	struct qlink_flight *flight = qlink_flight(skb);
 	bool lost = qlink_is_lost(end);
 
-	/* First settle heap and wire: what follows may start another frame. */
+	/* First settle agenda and wire: what follows may start another frame. */
 	end->serializing = NULL;
+	qlink_agenda_pop(&clock->agenda);
 	if (lost) {
 		end->stats.lost++;
-		qlink_heap_pop(&clock->heap);
 	} else {
 		/* A delay made shorter must not let frames overtake. */
 		end->last_arrival_ns = max(now_ns + end->delay_ns, end->last_arrival_ns);
@@ -356,13 +331,12 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 		skb->next = NULL;
 		if (end->flight_head) {
 			end->flight_tail->next = skb;
-			qlink_heap_pop(&clock->heap);
 		} else {
 			end->flight_head = skb;
-			qlink_heap_replace_top(&clock->heap,
-					       qlink_deadline(end, QLINK_ARRIVED,
-							      flight->arrival_ns,
-							      flight->sequence));
+			qlink_agenda_push(&clock->agenda,
+					  qlink_deadline(end, QLINK_ARRIVED,
+							 flight->arrival_ns,
+							 flight->sequence));
 		}
 		end->flight_tail = skb;
 	}
@@ -396,10 +370,12 @@ static void qlink_deliver(struct qlink_end *end, struct sk_buff *skb)
 	}
 	end->stats.delivered++;
 	end->stats.delivered_bytes += skb->len;
+	qlink_entering = peer;
 	qlink_receive(skb, peer->dev);
+	qlink_entering = NULL;
 }
 
-/* The top of the heap says that @end's first frame in flight has arrived. */
+/* The top of the agenda says that @end's first frame in flight has arrived. */
 static void qlink_arrived(struct qlink_end *end)
 {
 	struct qlink_clock *clock = &qlink_clock;
@@ -407,15 +383,14 @@ static void qlink_arrived(struct qlink_end *end)
 	struct sk_buff *next = skb->next;
 
 	end->flight_head = next;
+	qlink_agenda_pop(&clock->agenda);
 	if (next) {
 		struct qlink_flight *flight = qlink_flight(next);
 
-		qlink_heap_replace_top(&clock->heap,
-				       qlink_deadline(end, QLINK_ARRIVED,
-						      flight->arrival_ns,
-						      flight->sequence));
-	} else {
-		qlink_heap_pop(&clock->heap);
+		qlink_agenda_push(&clock->agenda,
+				  qlink_deadline(end, QLINK_ARRIVED,
+						 flight->arrival_ns,
+						 flight->sequence));
 	}
 	skb_mark_not_on_list(skb);
 	qlink_deliver(end, skb);
@@ -429,7 +404,7 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 
 	clock->running = true;
 	rcu_read_lock();
-	while ((top = qlink_heap_top(&clock->heap))) {
+	while ((top = qlink_agenda_top(&clock->agenda))) {
 		struct qlink_end *end = (struct qlink_end *)(top->owner & QLINK_OWNER_MASK);
 		u64 at_ns = top->time_ns;
 
@@ -442,6 +417,10 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 		/* Only a clock that follows the wall can be late; the wire is not. */
 		if (unlikely(now_ns - at_ns > late_ns))
 			late_ns = now_ns - at_ns;
+		if (clock->ends > warm_ends) {
+			fetches++;
+			qlink_fetch(&clock->agenda);
+		}
 		if (top->owner & QLINK_ARRIVED)
 			qlink_arrived(end);
 		else
@@ -461,7 +440,8 @@ static void qlink_purge(struct qlink_end *end)
 
 	local_bh_disable();
 	if (end->serializing || end->flight_head) {
-		qlink_heap_remove(&qlink_clock.heap, (unsigned long)end, QLINK_OWNER_MASK);
+		qlink_agenda_remove(&qlink_clock.agenda, (unsigned long)end,
+				    QLINK_OWNER_MASK);
 		if (!qlink_clock.running)
 			qlink_clock_arm(&qlink_clock, time_travel_now());
 	}
@@ -492,6 +472,7 @@ static void qlink_uninit(struct net_device *dev)
 {
 	qlink_purge(netdev_priv(dev));
 	qlink_clock.ends--;
+	qlink_generation++;
 }
 
 static int qlink_open(struct net_device *dev)
@@ -887,7 +868,7 @@ static void __exit qlink_module_exit(void)
 	rtnl_link_unregister(&qlink_link_ops);
 	time_travel_del_event(&qlink_clock.event);
 	tasklet_kill(&qlink_clock.tasklet);
-	kvfree(qlink_clock.heap.entries);
+	kvfree(qlink_clock.agenda.later.entries);
 }
 
 module_init(qlink_module_init);

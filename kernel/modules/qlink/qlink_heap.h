@@ -94,13 +94,6 @@ static inline void qlink_heap_pop(struct qlink_heap *heap)
 		qlink_heap_sift_down(heap, 0, entry);
 }
 
-/* As a pop and a push, in one pass. */
-static inline void qlink_heap_replace_top(struct qlink_heap *heap,
-					  struct qlink_deadline entry)
-{
-	qlink_heap_sift_down(heap, 0, entry);
-}
-
 /* Forget every deadline of @owner (compared under @mask). O(n): teardown only. */
 static inline void qlink_heap_remove(struct qlink_heap *heap,
 				     unsigned long owner, unsigned long mask)

@@ -575,6 +575,21 @@ out:
 }
 
 /* At the instant at which it was dequeued, and behind that: a P4 switch's port sends a packet that its program marked. */
+static void qtap_soon(struct qbed_watch *watch, bool second)
+{
+	const struct qtap *tap = container_of(watch, struct qtap, watch);
+	const struct qtap_occupancy *occupancy = &tap->occupancy;
+	const char *line = (const char *)tap;
+
+	if (!second) {
+		for (; line < (const char *)&tap->waiting; line += L1_CACHE_BYTES)
+			prefetchw(line);
+		prefetchw(&tap->ops);
+	} else if (occupancy->bins) {
+		prefetchw(&occupancy->histogram[occupancy->bytes / occupancy->params.bin_bytes]);
+	}
+}
+
 static void qtap_left(struct qbed_watch *watch, struct sk_buff *skb)
 {
 	struct qtap *tap = container_of(watch, struct qtap, watch);
@@ -811,6 +826,7 @@ static void qtap_init(struct qtap *tap, const struct genl_info *info)
 	spin_lock_init(&tap->lock);
 	tap->owner = -1;
 	tap->watch.left = qtap_left;
+	tap->watch.soon = qtap_soon;
 	INIT_LIST_HEAD(&tap->waiting.waiting);
 	INIT_LIST_HEAD(&tap->waiting.gone);
 }

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What is due when: the next few deadlines in their order, all later ones in a
+ * heap. The order is the heap's; but who is next but three can be seen, and what
+ * he will need be fetched while others are served.
+ */
+#ifndef _QLINK_AGENDA_H
+#define _QLINK_AGENDA_H
+
+#include "qlink_heap.h"
+
+#define QLINK_NEAR 16u		/* a power of two */
+
+struct qlink_agenda {
+	struct qlink_deadline near[QLINK_NEAR];	/* a ring, from near_first on */
+	u32 near_first;
+	u32 near_used;
+	struct qlink_heap later;		/* none before any of near[] */
+};
+
+static inline struct qlink_deadline *
+qlink_agenda_slot(struct qlink_agenda *agenda, u32 place)
+{
+	return &agenda->near[(agenda->near_first + place) % QLINK_NEAR];
+}
+
+/* The deadline that has @place others before it; NULL: none, or nobody knows. */
+static inline const struct qlink_deadline *
+qlink_agenda_at(struct qlink_agenda *agenda, u32 place)
+{
+	return place < agenda->near_used ? qlink_agenda_slot(agenda, place) : NULL;
+}
+
+static inline const struct qlink_deadline *
+qlink_agenda_top(struct qlink_agenda *agenda)
+{
+	return qlink_agenda_at(agenda, 0);
+}
+
+static inline void qlink_agenda_push(struct qlink_agenda *agenda,
+				     struct qlink_deadline entry)
+{
+	u32 place = agenda->near_used;
+
+	if (place == QLINK_NEAR) {
+		const struct qlink_deadline *last = qlink_agenda_slot(agenda, place - 1);
+
+		if (!qlink_deadline_before(&entry, last)) {
+			qlink_heap_push(&agenda->later, entry);
+			return;
+		}
+		qlink_heap_push(&agenda->later, *last);
+		place--;
+	} else {
+		if (agenda->later.used &&
+		    !qlink_deadline_before(&entry, qlink_heap_top(&agenda->later))) {
+			qlink_heap_push(&agenda->later, entry);
+			return;
+		}
+		agenda->near_used++;
+	}
+	while (place && qlink_deadline_before(&entry, qlink_agenda_slot(agenda, place - 1))) {
+		*qlink_agenda_slot(agenda, place) = *qlink_agenda_slot(agenda, place - 1);
+		place--;
+	}
+	*qlink_agenda_slot(agenda, place) = entry;
+}
+
+static inline void qlink_agenda_refill(struct qlink_agenda *agenda)
+{
+	while (agenda->near_used < QLINK_NEAR && agenda->later.used) {
+		*qlink_agenda_slot(agenda, agenda->near_used++) =
+			*qlink_heap_top(&agenda->later);
+		qlink_heap_pop(&agenda->later);
+	}
+}
+
+static inline void qlink_agenda_pop(struct qlink_agenda *agenda)
+{
+	agenda->near_first = (agenda->near_first + 1) % QLINK_NEAR;
+	agenda->near_used--;
+	qlink_agenda_refill(agenda);
+}
+
+/* Forget every deadline of @owner (compared under @mask). O(n): teardown only. */
+static inline void qlink_agenda_remove(struct qlink_agenda *agenda,
+				       unsigned long owner, unsigned long mask)
+{
+	u32 kept = 0;
+	u32 i;
+
+	for (i = 0; i < agenda->near_used; i++) {
+		struct qlink_deadline entry = *qlink_agenda_slot(agenda, i);
+
+		if ((entry.owner & mask) != owner)
+			*qlink_agenda_slot(agenda, kept++) = entry;
+	}
+	agenda->near_used = kept;
+	qlink_heap_remove(&agenda->later, owner, mask);
+	qlink_agenda_refill(agenda);
+}
+
+#endif /* _QLINK_AGENDA_H */

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The agenda of deadlines against a sorted array. */
+#include <string.h>
+
+#include "qlink_agenda.h"
+#include "unit.h"
+
+#define MOST 5000
+
+static struct qlink_deadline sorted[MOST];
+static u32 sorted_used;
+
+static int compare(const void *a, const void *b)
+{
+	if (qlink_deadline_before(a, b))
+		return -1;
+	return qlink_deadline_before(b, a);
+}
+
+static void sorted_push(struct qlink_deadline entry)
+{
+	sorted[sorted_used++] = entry;
+	qsort(sorted, sorted_used, sizeof(*sorted), compare);
+}
+
+static void sorted_pop(void)
+{
+	memmove(sorted, sorted + 1, --sorted_used * sizeof(*sorted));
+}
+
+static struct qlink_deadline any(u64 *sequence, u64 times)
+{
+	return (struct qlink_deadline) {
+		.time_ns = random_below(times),
+		.sequence = (*sequence)++,
+		.owner = 2 * random_below(8) + random_below(2),
+	};
+}
+
+static void expect_same(struct qlink_agenda *agenda)
+{
+	u32 place;
+
+	EXPECT_EQUAL(agenda->near_used + agenda->later.used, sorted_used);
+	EXPECT(sorted_used < QLINK_NEAR || agenda->near_used);
+	for (place = 0; place < agenda->near_used; place++) {
+		const struct qlink_deadline *deadline = qlink_agenda_at(agenda, place);
+
+		EXPECT_EQUAL(deadline->time_ns, sorted[place].time_ns);
+		EXPECT_EQUAL(deadline->sequence, sorted[place].sequence);
+		EXPECT_EQUAL(deadline->owner, sorted[place].owner);
+	}
+	EXPECT(!qlink_agenda_at(agenda, agenda->near_used));
+	EXPECT(!qlink_agenda_top(agenda) == !sorted_used);
+}
+
+/* After each of these all near places are taken, if there are that many. */
+static void expect_full(const struct qlink_agenda *agenda)
+{
+	EXPECT(agenda->near_used == QLINK_NEAR || !agenda->later.used);
+}
+
+static void forget(struct qlink_agenda *agenda, unsigned long owner)
+{
+	u32 kept = 0, j;
+
+	qlink_agenda_remove(agenda, owner, ~1ul);
+	for (j = 0; j < sorted_used; j++) {
+		if ((sorted[j].owner & ~1ul) != owner)
+			sorted[kept++] = sorted[j];
+	}
+	sorted_used = kept;
+}
+
+/* Few distinct times: equal ones must leave in the order of their sequence. */
+static void random_operations(u32 most, u64 times)
+{
+	struct qlink_deadline *entries = calloc(most, sizeof(*entries));
+	struct qlink_agenda agenda = { .later = { .entries = entries, .capacity = most } };
+	struct qlink_deadline entry;
+	u64 sequence = 0;
+	int i;
+
+	sorted_used = 0;
+	for (i = 0; i < 20000; i++) {
+		if (sorted_used == most || (sorted_used && !random_below(3))) {
+			qlink_agenda_pop(&agenda);
+			sorted_pop();
+		} else {
+			entry = any(&sequence, times);
+			qlink_agenda_push(&agenda, entry);
+			sorted_push(entry);
+		}
+		expect_same(&agenda);
+		expect_full(&agenda);
+		if (i % 1000 == 999) {
+			forget(&agenda, 2 * random_below(8));
+			expect_same(&agenda);
+			expect_full(&agenda);
+		}
+	}
+	while (sorted_used) {
+		qlink_agenda_pop(&agenda);
+		sorted_pop();
+		expect_same(&agenda);
+	}
+	free(entries);
+}
+
+static void same_instant_runs_in_order_of_creation(void)
+{
+	struct qlink_deadline *entries = calloc(100, sizeof(*entries));
+	struct qlink_agenda agenda = { .later = { .entries = entries, .capacity = 100 } };
+	u64 i;
+
+	for (i = 0; i < 100; i++)
+		qlink_agenda_push(&agenda, (struct qlink_deadline) { 7, i, i });
+	for (i = 0; i < 100; i++) {
+		EXPECT_EQUAL(qlink_agenda_top(&agenda)->owner, i);
+		qlink_agenda_pop(&agenda);
+	}
+	EXPECT(!qlink_agenda_top(&agenda));
+	free(entries);
+}
+
+int main(void)
+{
+	static const u32 sizes[] = { 1, 2, 5, 15, 16, 17, 18, 64, 300 };
+	size_t i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		random_operations(sizes[i], 10);
+		random_operations(sizes[i], 1ull << 60);
+	}
+	same_instant_runs_in_order_of_creation();
+	return PASS();
+}
