@@ -79,20 +79,8 @@ def one(folder: Path, observed: str, options: tuple[str, ...]) -> float:
     lab, out = folder / "lab.yml", folder / "run"
     lab.write_text(LAB.replace("OBSERVED", observed))
     shutil.rmtree(out, ignore_errors=True)
-    command = [
-        sys.executable,
-        "-m",
-        "qbed",
-        "run",
-        lab,
-        "--no-images",
-        "--no-store",
-        "--jobs",
-        "1",
-        "--out",
-        out,
-        *options,
-    ]
+    how = ("--no-images", "--no-store", "--jobs", "1", "--out", str(out), *options)
+    command = [sys.executable, "-m", "qbed", "run", str(lab), *how]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0 and "NOT DELIVERED" not in done.stderr, done.stderr
     time.sleep(1)
