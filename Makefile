@@ -7,6 +7,7 @@
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make test-kills  kills a campaign 200 times at random instants (20 times in make test) and compares what comes of it
+# make compose        InfluxDB, Grafana with its dashboards and the orchestrator, which runs RUN (docker-compose.yml)
 # make bench  measures (bench/), writes JSON to bench/results/
 # make p4     compiles the P4 programs of schemes and labs where p4c is installed (docs/p4.md)
 # make p4-campaigns  runs the profile `switch` of every campaign that has one: the kernel's switches against those in P4
@@ -19,7 +20,7 @@ QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
 .PHONY: setup demo test test-kernels test-kills check lint unit e2e e2e-machines e2e-containers headers bench fuzz generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
-    wheel wheel-test
+    wheel wheel-test compose
 
 setup:
 	@tools/setup
@@ -94,6 +95,13 @@ images: setup
 
 images-clean:
 	@tools/images --clean
+
+RUN := labs/dumbbell --profile quick --out runs/compose
+
+compose: setup
+	@mkdir -p runs
+	image=$$(tools/images orchestrator | sed -n 's/^orchestrator //p') && \
+	    QBED_ORCHESTRATOR_IMAGE=$$image QBED_USER=$$(id -u) QBED_RUN='$(RUN)' tools/compose up
 
 bench: setup
 	$(PY) -m bench.run
