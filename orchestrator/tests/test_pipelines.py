@@ -99,8 +99,11 @@ def test_ports_have_their_own_parameters() -> None:
         ({"port": 1}, 7),
         ({"port": 2}, 20),
     ]
-    shown = next(row for row in summary(plan)["nodes"] if row["name"] == "s1")
-    assert shown["program"] == "ecn; mark_above(packets 20); mark_above(packets 7)"
+    assert next(row for row in summary(plan)["nodes"] if row["name"] == "s1")["program"] == "ecn"
+    assert summary(plan)["programs"] == [
+        {"switches": "s1", "program": "ecn", "told": "mark_above(packets 20); mark_above(packets 7)"},
+        {"switches": "s2", "program": "ecn", "told": "mark_above(packets 20)"},
+    ]
 
 
 def test_qcn_and_abq_have_a_port_without_a_link() -> None:
@@ -126,8 +129,8 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     assert "0400" in pipeline(plan, "s2").parking[0].qdisc["options"]  # 5 GB/s is beyond 32 bits: TCA_TBF_RATE64
     told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_parking"]
     assert [(entry.key, entry.arguments) for entry in told] == [(None, {"port": 7, "limit": 1000})]
-    shown = next(row for row in summary(plan)["nodes"] if row["name"] == "s2")
-    assert shown["program"].endswith("port 7 without a link, at 40 Gbit/s")
+    shown = next(row for row in summary(plan)["programs"] if row["switches"] == "s2")
+    assert shown["told"].endswith("port 7 without a link, at 40 Gbit/s")
 
 
 # Each row: what a lab says of its switches, and the message.

@@ -1,27 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan for people: what `qbed inspect` shows, as plain data and as tables."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 
 from qbed.language.units import format_duration, format_rate, format_size
 from qbed.network.programs import FORWARDING
-from qbed.plan.model import Arrivals, Controller, Flows, Link, Node, Parking, Plan, Queue
+from qbed.plan.model import Arrivals, Controller, Flows, Link, Parking, Pipeline, Plan, Queue
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 Row = dict[str, Any]
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """Nodes, links, queues and workloads, one row each, with units in the text."""
+    """Nodes, links, queues and workloads, one row each, with units in the text; of P4, what each switch is told."""
     peers = _peers(plan)
+    programs = {"programs": list(_programs(plan))} if plan.p4 else {}
     return {
         "lab": plan.lab,
         "seed": plan.seed,
         "duration": format_duration(plan.duration_ns),
         "memory": f"{plan.memory_bytes >> 20} MiB",
         "nodes": [_node(plan, index) for index in range(len(plan.nodes))],
+        **programs,
         "links": [_link(plan, link) for link in plan.links],
         "queues": [_queue(queue, peers[i]) for i, queue in enumerate(plan.queues)],
         "workloads": [_workload(plan, workload) for workload in plan.workloads],
@@ -33,8 +36,8 @@ def tables(plan: Plan) -> list[Table]:
     data = summary(plan)
     title = f"{data['lab']}: {data['duration']}, seed {data['seed']}, {data['memory']} of memory"
     found: list[Any] = []
-    for kind in ("nodes", "links", "queues", "workloads"):
-        rows: list[Row] = data[kind]
+    for kind in ("nodes", "programs", "links", "queues", "workloads"):
+        rows: list[Row] = data.get(kind, [])
         if not rows:
             continue
         table = Table(
@@ -62,18 +65,26 @@ def _node(plan: Plan, index: int) -> Row:
         "routes": "; ".join(shown),
     }
     if plan.p4:
-        row["program"] = _program(node)
+        row["program"] = node.pipeline.program if node.pipeline else ""
     by_rate = any(workload.transport == "rate" for workload in plan.workloads)
     return row | {"controller": _controller(node.controller)} if by_rate else row
 
 
-def _program(node: Node) -> str:
-    """Of a switch in P4: its program, and what its tables are told beyond routes."""
-    if node.pipeline is None:
-        return ""
-    told = [entry for entry in node.pipeline.entries if entry.table not in FORWARDING]
-    shown = [f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in told]
-    return "; ".join([node.pipeline.program, *dict.fromkeys(shown), *map(_parking, node.pipeline.parking)])
+def _programs(plan: Plan) -> Iterator[Row]:
+    """What the tables of switches in P4 are told beyond routes: a row for all that are told the same."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for node in plan.nodes:
+        if node.pipeline is not None:
+            alike.setdefault((node.pipeline.program, *_told(node.pipeline)), []).append(node.name)
+    for (program, *told), names in alike.items():
+        yield {"switches": " ".join(names), "program": program, "told": "; ".join(told)}
+
+
+def _told(pipeline: Pipeline) -> Iterator[str]:
+    told = [entry for entry in pipeline.entries if entry.table not in FORWARDING]
+    shown = (f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in told)
+    yield from dict.fromkeys(shown)
+    yield from map(_parking, pipeline.parking)
 
 
 def _parking(parking: Parking) -> str:
