@@ -145,6 +145,8 @@ REFUSED = [
     ("default: {kind: bmv2, scheme: qcn, sample_least: 50 %}", "switches.default.sample_least: `sample_least`: it is more than `sample_most`"),
     ("default: {kind: bmw2}", "expected `linux` or `bmv2`, got `bmw2`"),
     ("default: {kind: bmv2, qdisc: fq_codel}", "a switch that runs a program has plain queues: expected `buffer`"),
+    ("s1>h1: {engine: p4switch}", "switches.s1>h1.engine: is of a switch as a whole: expected it under `s1`"),
+    ("default: {kind: bmv2, engine: bmv2}", "expected `p4switch` or `simple_switch_grpc`, got `bmv2`"),
     ("s1>h1: {program: stamp}", "lab.yml:6:20: switches.s1>h1.program: is of a switch as a whole: expected it under `s1`"),
     ("default: {kind: bmv2, scheme: ecn}\n  s1>h1: {scheme: codel}", "switches.s1>h1.scheme: the switch runs one program, that of `ecn`; its ports cannot have `codel`"),
     ("default: {program: ecn, threshold: 30 KB}", "switches.default.threshold: `threshold`: in P4 a queue's length is a number of packets: expected such as `20 packets`, got `30 KB`"),
@@ -225,6 +227,31 @@ def test_a_switch_in_p4_is_in_containers_on_the_labs_kernel_as_any_switch(tmp_pa
     assert not {plan.node_index("s1"), plan.node_index("s2")} & set(place_of.host_kernel)
     made = topology(plan, {"host": "a", "linux-switch": "b"}, plan.lab)["topology"]["nodes"]
     assert made["s1"]["image"] == made["s2"]["image"] == "b"
+
+
+def test_a_switch_of_bmv2_is_on_the_machines_kernel_and_its_neighbours_are_not(tmp_path: Path) -> None:
+    plan = compiled({"switches.s1": {"kind": "bmv2", "engine": "simple_switch_grpc"}})
+    assert pipeline(plan, "s1").engine == "simple_switch_grpc" and plan.p4[0].p4info
+    assert Plan.loads(plan.dumps()) == plan
+    found = place(plan, Machine(tmp_path), 1)
+    assert found.host_kernel == (plan.node_index("s1"),)  # this machine's kernel has no dctcp
+    assert "not dilated" in place(plan, Machine(tmp_path), 5).warnings[0]
+    made = topology(plan, {"host": "a", "linux-switch": "b", "bmv2": "c"}, plan.lab)["topology"]["nodes"]
+    beside = made["s1_bmv2"]
+    assert (beside["image"], beside["network-mode"], beside["binds"]) == ("c", "container:s1", made["s1"]["binds"])
+    assert not {name for name in made if name.endswith("_bmv2")} - {"s1_bmv2"}
+    both = compiled({"switches.default.kind": "bmv2", "switches.default.engine": "simple_switch_grpc"})
+    with pytest.raises(LabError, match=r"`s1-s2` joins two switches of BMv2, both on.*expected `engine: p4switch` for"):
+        place(both, Machine(tmp_path))
+    with pytest.raises(LabError, match=r"joins a host and a switch of BMv2.*expected `kernel: qbed` for the host"):
+        place(compiled({"switches.s1.engine": "simple_switch_grpc", "switches.s1.kind": "bmv2",
+                        "hosts.default": {"tcp": "cubic", "kernel": "host"}}), machine_with_cubic(tmp_path))  # fmt: skip
+
+
+def machine_with_cubic(folder: Path) -> Machine:
+    (folder / "net/ipv4").mkdir(parents=True)
+    (folder / "net/ipv4/tcp_available_congestion_control").write_text("cubic\n")
+    return Machine(folder)
 
 
 def test_counters_of_switches_are_gathered_from_the_nodes_that_are_them() -> None:

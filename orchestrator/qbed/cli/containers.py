@@ -33,11 +33,14 @@ def export(
 ) -> None:
     """Write a lab as a Containerlab topology that `containerlab deploy -t` brings up by itself."""
     from qbed.plan.compile import compile_lab
+    from qbed.substrates.containers import bmv2
     from qbed.substrates.containers.folder import write_folder
     from qbed.substrates.containers.images import images, role
     from qbed.substrates.containers.placement import Machine, place
 
     plan = compile_lab(load(lab, sets), seed)
+    if told := [plan.nodes[node].name for node in bmv2.switches(plan)]:
+        raise LabError([f"{told[0]}: BMv2 is told its program by qbed, as a lab comes up; expected `engine: p4switch`"])
     placement = place(plan, Machine(), dilate)
     folder = out or Path(f"{plan.lab}-clab")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -102,6 +102,9 @@ class QueueSettings(Strict):
         return {name: value for name, value in own.items() if value is not None} | (self.model_extra or {})
 
 
+P4Engine = Literal["p4switch", "simple_switch_grpc"]
+
+
 class ParkingSettings(Strict):
     """A port without a link: what a switch's program in P4 sends there it takes out again, by recirculation."""
 
@@ -171,6 +174,11 @@ class SwitchSettings(QueueSettings):
     controller: Annotated[str, BeforeValidator(_switch), Field(examples=["./mine.py"])] | None = None
     """Of a switch that runs a program: a script beside the lab file that controls it by P4Runtime while the lab runs
     (docs/p4runtime.md); `off`: none.
+    """
+    engine: P4Engine | None = None
+    """Of a switch as a whole, in containers: what runs the program, `p4switch` (the default, qbed's own, in the lab's
+    kernel) or `simple_switch_grpc` (BMv2, beside the switch's container: docs/containers.md). In virtual time it is
+    always `p4switch`.
     """
 
 

@@ -31,7 +31,7 @@ FORWARDING = {
 
 OWN = ("tables", "initial", "clones", "groups")
 """What is said to a program of one's own."""
-WHOLE = ("kind", "program", "parking", "controller", *OWN)
+WHOLE = ("kind", "program", "parking", "controller", "engine", *OWN)
 """What is said of a switch as a whole."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from qbed.errors import nearest
 from qbed.lab.model import Lab
+from qbed.lab.settings import P4Engine
 from qbed.lab.topology import Network
 from qbed.language.problems import Problems
 from qbed.language.source import FieldPath, Source
@@ -139,6 +140,12 @@ class ResolvedLab:
             for name, settings in self._switch_settings[0].items()
         )
         return {name: script for name, script in found if script is not None}
+
+    @cached_property
+    def engines(self) -> dict[str, P4Engine]:
+        """What runs the program in containers, of every switch where the file says so."""
+        settings = self._switch_settings[0]
+        return {name: settings[name]["engine"][0] for name in self.programs if "engine" in settings[name]}
 
     @cached_property
     def switch_queues(self) -> dict[LinkEnd, QueueSpec]:

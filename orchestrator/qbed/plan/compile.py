@@ -80,7 +80,7 @@ class _Compiler:
             captures=self.captures(),
             events=self.events(),
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
-            p4=pipelines.programs(self.resolved.programs),
+            p4=pipelines.programs(self.resolved.programs, self.resolved.engines),
         )
 
     # --- links and queues --------------------------------------------------------------------------------------
@@ -276,6 +276,7 @@ class _Compiler:
                     forwarding.add(self.prefix(edge, family), [hops[out] for out in outs], family)
         return p.Pipeline(
             program=program.name,
+            engine=self.resolved.engines.get(self.names[node]),
             ports=[self.interfaces[out] for out in hops],
             entries=[*forwarding.entries(), *map(pipelines.entry, [*told, *own.entries])],
             parking=[self.parking(node, parking)] if parking else [],

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from qbed.lab.settings import P4Engine
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
 
@@ -123,9 +124,12 @@ class Register(Part):
 
 
 class Pipeline(Part):
-    """What a switch in P4 runs: one of the plan's `p4`, by name. Port N is the interface `ports[N]`."""
+    """What a switch in P4 runs: one of the plan's `p4`, by name. Port N is the interface `ports[N]`. `engine`: what
+    runs it in containers, where the lab file says so.
+    """
 
     program: str
+    engine: P4Engine | None = None
     ports: list[str]
     entries: list[Entry]
     parking: list[Parking] = []
@@ -140,10 +144,15 @@ class Pipeline(Part):
 
 
 class P4Program(Part):
-    """A program in P4: BMv2's JSON, as text."""
+    """A program in P4: BMv2's JSON, as text, and its P4Info where an engine of the plan is told by P4Runtime."""
 
     name: str
     bmv2: str
+    p4info: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_no_info(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class Node(Part):

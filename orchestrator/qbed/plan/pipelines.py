@@ -12,6 +12,7 @@ from qbed.schemes.programs import Program
 from qbed.schemes.told import Entry, Parking, clone_sessions
 
 MODULE = "qp4"
+BMV2 = "simple_switch_grpc"
 _LAYER_SHIFT = 16
 _OVERHEAD_BYTES, _LEAST_BYTES = 24, 84  # of a frame on Ethernet: preamble, checksum, gap; and all of it
 _ETHERNET = 1  # TC_LINKLAYER_ETHERNET
@@ -55,10 +56,14 @@ class Forwarding:
         yield from self._routes
 
 
-def programs(found: Mapping[str, Program]) -> list[p.P4Program]:
+def programs(found: Mapping[str, Program], engines: Mapping[str, str]) -> list[p.P4Program]:
     """Each once, by name."""
     by_name = {program.name: program for program in found.values()}
-    return [p.P4Program(name=name, bmv2=by_name[name].text) for name in sorted(by_name)]
+    informed = {found[switch].name for switch, engine in engines.items() if engine == BMV2}
+    return [
+        p.P4Program(name=name, bmv2=one.text, p4info=one.info.text if name in informed else None)
+        for name, one in sorted(by_name.items())
+    ]
 
 
 def entry(entry: Entry) -> p.Entry:

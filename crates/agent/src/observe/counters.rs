@@ -99,7 +99,8 @@ pub fn write(world: &World<'_>) -> Result<()> {
     let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
     let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
     let mut counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
-    for (index, node) in world.plan.nodes.iter().enumerate().filter(|(index, _)| world.scope.has(*index)) {
+    let here = |index: &usize| world.scope.has(*index) && !world.scope.on_host_kernel();
+    for (index, node) in world.plan.nodes.iter().enumerate().filter(|(index, _)| here(index)) {
         if let Some(pipeline) = &node.pipeline {
             world.lab.namespaces.enter(index)?;
             let program = world.lab.programs.counted(pipeline).of(|| format!("node {}", node.name))?;

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 pub struct P4Program {
     pub name: String,
     pub bmv2: String,
+    /// For engines that are told by P4Runtime: no business of the agent.
+    #[serde(default, rename = "p4info")]
+    _p4info: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -18,6 +21,9 @@ pub struct P4Program {
 pub struct Pipeline {
     /// One of the plan's `p4`.
     pub program: String,
+    /// What runs it in a container, where the lab file says so: who puts the node on a kernel looks at it.
+    #[serde(default, rename = "engine")]
+    _engine: Option<Engine>,
     /// Interfaces by port number.
     pub ports: Vec<String>,
     /// In the order in which the tables are told.
@@ -77,6 +83,15 @@ pub struct Session {
     /// 0: whole.
     #[serde(default)]
     pub truncate_bytes: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// The module of our kernel.
+    P4switch,
+    /// BMv2, a container beside the node's.
+    SimpleSwitchGrpc,
 }
 
 /// An entry of a table, or without a key its default action.

@@ -12,6 +12,7 @@ from pathlib import Path
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, Limits, Progress
+from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.folder import NODES, SOCKET, write_folder
 from qbed.substrates.containers.gather import gather
 from qbed.substrates.containers.labs import (
@@ -29,8 +30,10 @@ from qbed.substrates.containers.labs import (
 from qbed.substrates.containers.nodes import Nodes, nodes_of
 from qbed.substrates.containers.placement import Placement
 
-LEAD_NS, LEAD_A_NODE_NS = 1_500_000_000, 200_000_000
-"""Real time from the word to go to the epoch: every node must have booted by then."""
+LEAD_NS, LEAD_A_NODE_NS, LEAD_A_VALUE_NS = 1_500_000_000, 200_000_000, 200_000
+"""Real time from the word to go to the epoch: every node must have booted by then, and have told its switch in P4 the
+values of tables and registers.
+"""
 READY_S, READY_A_NODE_S = 60.0, 1.0
 LATE_S = 60.0
 """How long nodes may take to write their results."""
@@ -68,7 +71,7 @@ class ContainersCell:
     def __init__(self, folder: Path, plan: Plan, placement: Placement, images: dict[str, str]) -> None:
         """Write the lab's folder; `images` by role."""
         self._folder, self._plan, self._placement = folder, plan, placement
-        self._images = set(images.values())
+        self._images = images
         self._record = Record(
             name=cell_name(folder, plan),
             folder=str(folder),
@@ -77,6 +80,7 @@ class ContainersCell:
             file=str(folder / TOPOLOGY),
             dilation=placement.dilation,
             host_kernel=tuple(plan.nodes[node].name for node in placement.host_kernel),
+            beside=tuple(bmv2.containers(plan)),
         )
         write_folder(folder, plan, placement, images, name=self._record.name, file=TOPOLOGY, start="on go")
 
@@ -88,7 +92,7 @@ class ContainersCell:
         try:
             with deployed(record) as nodes:
                 up(record)
-                _run(nodes, plan, record.dilation, limits, progress)
+                _run(nodes, plan, record, limits, progress)
             gather(self._folder, plan, self._placement)
         except BaseException:
             # What went wrong first is what counts; if it cannot be taken away now, the record stays for `qbed down`.
@@ -114,9 +118,13 @@ def clear_the_way(record: Record) -> None:
             before.forget()
 
 
-def _run(nodes: Nodes, plan: Plan, dilation: int, limits: Limits, progress: Progress) -> None:
+def _run(nodes: Nodes, plan: Plan, record: Record, limits: Limits, progress: Progress) -> None:
+    dilation = record.dilation
     nodes.gather(ready_until(plan))
-    origin_ns = origin_for(plan, dilation, LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes))
+    bmv2.set_up(plan, record.path / NODES, record.name, dilation)
+    told = [len(node.pipeline.entries) + len(node.pipeline.registers) for node in plan.nodes if node.pipeline]
+    lead_ns = LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes) + LEAD_A_VALUE_NS * sum(told)
+    origin_ns = origin_for(plan, dilation, lead_ns)
     begin_ns = origin_ns + plan.epoch_ns * dilation
     lasts_ns = plan.duration_ns * dilation
     if lasts_ns > limits.cell_s * 1e9:

@@ -97,36 +97,53 @@ class Engine:
             raw = self._raw("GET", path)[1]
         except OSError:
             return []
-        text, at = b"", 0
-        while at + 8 <= len(raw):  # each piece has a header of 8 bytes, its length in the last four
-            length = int.from_bytes(raw[at + 4 : at + 8], "big")
-            text += raw[at + 8 : at + 8 + length]
-            at += 8 + length
-        return [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
+        return [line for line in _said(raw).splitlines() if line.strip()]
 
-    def _call(self, method: str, path: str) -> Any:
-        status, answer = self._request(method, path)
-        if status != 200:
+    def run(self, container: Container, argv: list[str]) -> str:
+        """Run a program in a container; returns what it said."""
+        asked = {"AttachStdout": True, "AttachStderr": True, "Cmd": argv}
+        identity = self._call("POST", f"/containers/{container.id}/exec", asked)["Id"]
+        try:
+            return _said(self._raw("POST", f"/exec/{identity}/start", {"Detach": False, "Tty": False})[1])
+        except OSError as error:
+            raise EngineError(_explain(error, self.path)) from error
+
+    def _call(self, method: str, path: str, body: object = None) -> Any:
+        status, answer = self._request(method, path, body)
+        if status not in (200, 201):
             raise EngineError(f"the Docker engine refuses {path.partition('?')[0]}: {answer.get('message', status)}")
         return answer
 
-    def _request(self, method: str, path: str) -> tuple[int, Any]:
+    def _request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         try:
-            status, data = self._raw(method, path)
+            status, data = self._raw(method, path, body)
             return status, json.loads(data) if data else {}
         except OSError as error:
             raise EngineError(_explain(error, self.path)) from error
         except (ValueError, http.client.HTTPException) as error:
             raise EngineError(f"what answers at {self.path} is no Docker engine: {error}") from error
 
-    def _raw(self, method: str, path: str) -> tuple[int, bytes]:
+    def _raw(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         connection = _Connection(self.path)
         try:
-            connection.request(method, path)
+            if body is None:
+                connection.request(method, path)
+            else:
+                connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
             return response.status, response.read()
         finally:
             connection.close()
+
+
+def _said(raw: bytes) -> str:
+    """Output as the engine wraps it: each piece has a header of 8 bytes, its length in the last four."""
+    text, at = b"", 0
+    while at + 8 <= len(raw):
+        length = int.from_bytes(raw[at + 4 : at + 8], "big")
+        text += raw[at + 8 : at + 8 + length]
+        at += 8 + length
+    return text.decode("utf-8", "replace")
 
 
 def _explain(error: OSError, path: str) -> str:

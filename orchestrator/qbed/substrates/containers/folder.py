@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 
 from qbed.substrates.command_line import guest_arguments
+from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.images import role
 
 if TYPE_CHECKING:
@@ -31,6 +32,17 @@ Start = Literal["on go", "at once"]
 
 def topology(plan: Plan, images: Mapping[str, str], name: str) -> dict[str, Any]:
     """The Containerlab topology of a plan; `images` by role; paths of binds are relative to its file."""
+    nodes: dict[str, dict[str, Any]] = {
+        node.name: {
+            "kind": "linux",
+            "image": images[role(node)],
+            "binds": [f"{NODES}/{node.name}:/qbed", f"{SHARED}:/qbed-lab"],
+            "env": {"QBED_NODE": node.name},
+        }
+        for node in plan.nodes
+    }
+    for beside, switch in bmv2.containers(plan).items():
+        nodes[beside] = bmv2.topology(nodes[switch], switch, images[bmv2.ROLE])
     return {
         "name": name,
         # The nodes have no network but their links. With Docker's own bridge named here, Containerlab makes no
@@ -46,15 +58,7 @@ def topology(plan: Plan, images: Mapping[str, str], name: str) -> dict[str, Any]
                     "labels": {LABEL: name},
                 },
             },
-            "nodes": {
-                node.name: {
-                    "kind": "linux",
-                    "image": images[role(node)],
-                    "binds": [f"{NODES}/{node.name}:/qbed", f"{SHARED}:/qbed-lab"],
-                    "env": {"QBED_NODE": node.name},
-                }
-                for node in plan.nodes
-            },
+            "nodes": nodes,
             "links": [_link(plan, link) for link in plan.links],
         },
     }
@@ -71,6 +75,7 @@ def write_folder(
     """Write everything that a lab's containers need into `folder`; returns the topology file."""
     (folder / SHARED).mkdir(parents=True)
     (folder / PLAN).write_text(plan.dumps())
+    programmed = bmv2.switches(plan)
     for index, node in enumerate(plan.nodes):
         own = folder / NODES / node.name
         (own / OUT).mkdir(parents=True)
@@ -90,6 +95,8 @@ def write_folder(
                 modules=f"{TOOLCHAIN}/modules",
             )
         (own / PLACE).write_text(json.dumps(place) + "\n")
+        if index in programmed and node.pipeline is not None:
+            bmv2.write(node.pipeline, own)
     path = folder / file
     path.write_text(_dump(topology(plan, images, name)))
     return path

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from qbed.errors import QbedError
 from qbed.places import checkout
 from qbed.plan.model import Node
+from qbed.substrates.containers import bmv2
 
 ROLES = {"host": "host", "switch": "linux-switch"}
 """The role of an image by the kind of node."""
@@ -28,10 +29,11 @@ def role(node: Node) -> str:
 def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
     """The image of each role. `build`: those that are missing are built, which takes minutes the first time.
 
-    `$QBED_IMAGES` (`host=NAME,linux-switch=NAME`) names others.
+    BMv2's is a public one, which is not built. `$QBED_IMAGES` (`host=NAME,linux-switch=NAME`) names others.
     """
     wanted = sorted(set(roles))
-    known = dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
+    known = {bmv2.ROLE: bmv2.IMAGE}
+    known |= dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
     asked = [one for one in wanted if one not in known]
     if asked:
         known |= _ask(asked, build)

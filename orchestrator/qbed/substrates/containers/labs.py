@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from qbed.errors import QbedError
 from qbed.json_files import write_json
 from qbed.substrates import SessionError, SubstrateError
 from qbed.substrates.console import console_tail
-from qbed.substrates.containers import containerlab
+from qbed.substrates.containers import bmv2, containerlab
 from qbed.substrates.containers.engine import Container, Engine
 from qbed.substrates.containers.folder import NODES, SHARED
 from qbed.substrates.sessions import state_folder
@@ -46,6 +46,8 @@ class Record:
     dilation: int
     state: Literal["deploying", "up"] = "deploying"
     host_kernel: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """Containers that are no nodes: BMv2's."""
     origin_ns: int = 0
     """The machine's CLOCK_MONOTONIC at the lab's epoch, its time 0."""
 
@@ -73,7 +75,7 @@ def read_record(name: str) -> Record | None:
     """The record of a lab, or None."""
     try:
         values = json.loads((state_folder() / name / RECORD).read_bytes())
-        return Record(**values | {key: tuple(values.get(key, ())) for key in ("nodes", "host_kernel")})
+        return Record(**values | {key: tuple(values.get(key, ())) for key in ("nodes", "host_kernel", "beside")})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -120,14 +122,19 @@ def is_busy(name: str) -> bool:
         return True
 
 
-def check_machine(name: str, images: set[str]) -> None:
-    """What can be known before anything is made; raises what says what is missing and how to mend it."""
+def check_machine(name: str, images: Mapping[str, str]) -> None:
+    """What can be known before anything is made; raises what is missing and how to mend it. `images` by role."""
     engine = Engine()
     engine.check()
     containerlab.find()
-    missing = sorted(image for image in images if not engine.has_image(image))
+    missing = {role: image for role, image in sorted(images.items()) if not engine.has_image(image)}
+    if bmv2.ROLE in missing:
+        raise SubstrateError(
+            f"Docker has no image of BMv2: `docker pull {missing[bmv2.ROLE]}` brings it, `engine: p4switch` needs none"
+        )
     if missing:
-        raise SubstrateError(f"Docker has no image {', '.join(missing)}: `make images` builds the nodes' images")
+        names = ", ".join(sorted(set(missing.values())))
+        raise SubstrateError(f"Docker has no image {names}: `make images` builds the nodes' images")
     if there := engine.containers(name):
         raise SessionError(
             f"the name {name} is taken: {len(there)} containers of a lab of that name are there"
@@ -167,7 +174,7 @@ def destroy(record: Record) -> None:
         engine.remove(container)
     if left := engine.containers(record.name):
         raise trouble or SubstrateError(f"{left[0].name} cannot be removed")
-    containerlab.clear_traces(record.name, list(record.nodes))
+    containerlab.clear_traces(record.name, [*record.nodes, *record.beside])
     for part in (f"clab-{record.name}", SHARED):
         shutil.rmtree(record.path / part, ignore_errors=True)
     if record.kind == "lab":
@@ -187,7 +194,7 @@ def ended_containers(record: Record) -> str | None:
         engine = Engine()
         found = engine.containers(record.name)
         gone = [one for one in found if one.state != "running"]
-        missing = sorted(set(record.nodes) - {one.node for one in found})
+        missing = sorted({*record.nodes, *record.beside} - {one.node for one in found})
         if missing:
             return f"the container of {missing[0]} has gone"
         return _last_words(engine, gone[0], record.path) if gone else None

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kernel each host of a lab in containers runs on: the machine's own, or the lab's (`qbed`), as switches do."""
+"""Which kernel each host of a lab in containers runs on: the machine's own, or the lab's (`qbed`), as switches do.
+
+A switch that BMv2 runs is on the machine's own: what a link needs there is in the lab's kernel at its other end.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from qbed.errors import LabError
 from qbed.plan.model import Plan
 from qbed.plan.sysctls import RTO_MIN, usual
+from qbed.substrates.containers import bmv2
 
 SYSCTLS = Path("/proc/sys")
 MOST_NAMES = 4
@@ -51,19 +55,23 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     if controlled := [node.name for node in plan.nodes if node.pipeline is not None and node.programs]:
         text = f"{shorten(controlled)}: a switch's controller runs in virtual time only"
         raise LabError([f"lab {plan.lab}: {text}; expected `controller: off`"])
+    for node in (plan.nodes[index] for index in bmv2.switches(plan)):
+        if node.pipeline is not None and (lack := bmv2.lacks(node.pipeline)) is not None:
+            raise LabError([f"lab {plan.lab}: {node.name}: BMv2 {lack}; expected `engine: p4switch`"])
     return _Placer(plan, machine, dilation).place()
 
 
 class _Placer:
     def __init__(self, plan: Plan, machine: Machine, dilation: int) -> None:
         self._plan, self._machine, self._dilation = plan, machine, dilation
+        self._bmv2 = bmv2.switches(plan)
         self._asked = {i: node.kernel for i, node in enumerate(plan.nodes) if node.kind == "host"}
         self._controls = self._congestion_controls()
         self._rate = self._by_rate()
         self._errors: list[str] = []
 
     def place(self) -> Placement:
-        on_host: list[int] = []
+        on_host = list(self._bmv2)
         why_not: dict[str, list[str]] = {}
         for node, asked in self._asked.items():
             lacks = self._lacks(node)
@@ -81,7 +89,8 @@ class _Placer:
         if self._errors:
             raise LabError(self._errors)
         notes = [f"{shorten(names)} on the qbed kernel: {reason}" for reason, names in why_not.items()]
-        return Placement(tuple(on_host), self._dilation, tuple(notes), tuple(self._warnings(on_host)))
+        hosts = [node for node in on_host if node in self._asked]
+        return Placement(tuple(sorted(on_host)), self._dilation, tuple(notes), tuple(self._warnings(hosts)))
 
     def _name(self, node: int) -> str:
         return self._plan.nodes[node].name
@@ -125,9 +134,11 @@ class _Placer:
 
     def _crowded(self, node: int) -> str | None:
         """A reason if a neighbour would be on the machine's kernel too: none of them could hold the link's queue."""
-        peers = [self._plan.nodes[peer] for peer in self._peers(node)]
-        direct = [peer.name for peer in peers if peer.kind == "host"]
-        return f"the link to {shorten(direct)}, a host too, needs it" if direct else None
+        peers = list(self._peers(node))
+        if direct := [self._name(peer) for peer in peers if peer in self._asked]:
+            return f"the link to {shorten(direct)}, a host too, needs it"
+        direct = [self._name(peer) for peer in peers if peer in self._bmv2]
+        return f"the link to {shorten(direct)}, which BMv2 runs, needs it" if direct else None
 
     def _peers(self, node: int) -> Iterable[int]:
         for link in self._plan.links:
@@ -143,9 +154,13 @@ class _Placer:
     def _check_links(self, on_host: set[int]) -> None:
         for link in self._plan.links:
             if link.a.node in on_host and link.b.node in on_host:
+                programmed = [node for node in (link.a.node, link.b.node) if node in self._bmv2]
+                what = ("two hosts on", "a host and a switch of BMv2, both on", "two switches of BMv2, both on")
+                remedy = "`engine: p4switch`" if len(programmed) == 2 else "`kernel: qbed`"
+                whom = "the host" if len(programmed) == 1 else "one of them"
                 text = (
-                    f"the link `{link.name}` joins two hosts on the machine's kernel, where nothing holds its rate,"
-                    " delay and queue; expected `kernel: qbed` for one of them"
+                    f"the link `{link.name}` joins {what[len(programmed)]} the machine's kernel, where nothing holds"
+                    f" its rate, delay and queue; expected {remedy} for {whom}"
                 )
                 self._errors.append(self._message(link.a.node, text))
 
@@ -155,6 +170,11 @@ class _Placer:
         return f"{asked_at}: {text}" if asked_at else text
 
     def _warnings(self, on_host: list[int]) -> Iterable[str]:
+        if self._dilation > 1 and self._bmv2:
+            yield (
+                f"{shorten(self._name(node) for node in self._bmv2)}: BMv2's clock is not dilated: what its program"
+                f" measures or sets in time is {self._dilation} times too long; `engine: p4switch` is"
+            )
         if self._dilation > 1 and on_host:
             yield (
                 f"{shorten(self._name(node) for node in on_host)} on the machine's kernel: its timers are not dilated:"

@@ -15,7 +15,7 @@ from typing import Any
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.substrates import Samples, SessionError, Status, refuse_elsewhere
-from qbed.substrates.containers import NAME
+from qbed.substrates.containers import NAME, bmv2
 from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.folder import NODES, OUT, PLACE, SOCKET, write_folder
@@ -51,14 +51,16 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
         file=str(file.resolve()),
         dilation=dilation,
         host_kernel=tuple(plan.nodes[node].name for node in placement.host_kernel),
+        beside=tuple(bmv2.containers(plan)),
     )
     clear_the_way(record)
     try:
-        check_machine(name, set(images.values()))
+        check_machine(name, images)
         record.write()
         write_folder(folder, plan, placement, images, name=name, file=TOPOLOGY, start="on go")
         with deployed(record) as nodes:
             nodes.gather(ready_until(plan))
+            bmv2.set_up(plan, folder / NODES, name, dilation)
             origin_ns = origin_for(plan, dilation, 0)  # no common beginning to wait for: ready is who has booted
             nodes.go("lab", origin_ns)
             nodes.wait({"ready"}, (origin_ns + plan.epoch_ns * dilation) / 1e9 + BOOT_S)
@@ -206,5 +208,6 @@ def _running(record: Record) -> str:
         found = Engine().containers(record.name)
     except QbedError as error:
         return str(error).partition(":")[0]
-    alive = sum(container.state == "running" for container in found)
-    return f"{alive} of {len(record.nodes)} nodes"
+    alive = {container.node for container in found if container.state == "running"}
+    nodes = f"{len(alive & set(record.nodes))} of {len(record.nodes)} nodes"
+    return nodes + "".join(f", {name} has ended" for name in record.beside if name not in alive)

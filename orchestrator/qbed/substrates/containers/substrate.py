@@ -12,7 +12,7 @@ from qbed.errors import QbedError
 from qbed.places import checkout
 from qbed.plan.model import Plan
 from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Limits, Samples
-from qbed.substrates.containers import NAME, containerlab, session
+from qbed.substrates.containers import NAME, bmv2, containerlab, session
 from qbed.substrates.containers.cell import ContainersCell
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.images import images, role
@@ -35,7 +35,7 @@ class ContainersSubstrate:
 
     def _images_of(self, plan: Plan) -> dict[str, str]:
         """The images by role, those of the plan's nodes among them; they are built where they are not there."""
-        roles = {role(node) for node in plan.nodes}
+        roles = {role(node) for node in plan.nodes} | ({bmv2.ROLE} if bmv2.switches(plan) else set())
         if not roles <= set(self._images):
             self._images.update(images(roles, build=True))
         return self._images

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BMv2 as a switch's engine: its public image as it is, a container beside the node's, in its network namespace.
+
+Program and entries are told by P4Runtime, over a socket in the node's folder. P4Runtime knows no queues: their rate and
+length are told over BMv2's own interface, Thrift, by the program that its image brings for that.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qbed.network.frames import ETHERNET_BYTES
+from qbed.plan.model import Pipeline, Plan
+from qbed.plan.pipelines import BMV2
+from qbed.substrates import SubstrateError
+from qbed.substrates.containers.engine import Container, Engine
+from qbed.substrates.containers.p4runtime import DEVICE, RefusedError, tell
+
+ROLE = "bmv2"
+IMAGE = "p4lang/behavioral-model@sha256:7f28ab029368a1749a100c37ca4eaa6861322abb89885cfebb5c316326a45247"
+SCRIPT, ADDRESS = "bmv2.sh", "p4runtime.sock"
+PATIENCE_S = 60.0
+_SUFFIX = "_bmv2"  # no node has such a name: theirs have no underscore
+_COMMAND_LINE = ("sh", "-c", 'echo "$1" | simple_switch_CLI', "sh")
+_MOST_SAID = 300
+_ALL, _FIRST = 1000, 3  # lines of its console; of what it complains of, the first are the reason
+_GREETING, _PROMPT, _UNREACHABLE = (
+    "Control utility for runtime P4 table manipulation",
+    "RuntimeCmd:",
+    "Could not connect",
+)
+
+
+class Bmv2Error(SubstrateError):
+    """BMv2 does not come up, or refuses what it is told; the message names the switch."""
+
+
+def switches(plan: Plan) -> list[int]:
+    """The nodes whose program BMv2 runs."""
+    return [index for index, node in enumerate(plan.nodes) if node.pipeline and node.pipeline.engine == BMV2]
+
+
+def containers(plan: Plan) -> dict[str, str]:
+    """The switch of every container beside one, by the container's name in the lab."""
+    return {f"{plan.nodes[index].name}{_SUFFIX}": plan.nodes[index].name for index in switches(plan)}
+
+
+def lacks(pipeline: Pipeline) -> str | None:
+    """What a program needs and BMv2 does not have, or P4Runtime does not tell it; None: nothing."""
+    if pipeline.parking:
+        return "has no port without a link"
+    return "does not take registers by P4Runtime" if pipeline.registers else None
+
+
+def topology(switch: dict[str, Any], name: str, image: str) -> dict[str, Any]:
+    """Containerlab's entry of the container beside a switch, whose own entry and name these are."""
+    return {
+        "kind": "linux",
+        "image": image,
+        "network-mode": f"container:{name}",
+        "entrypoint": f"/bin/sh /qbed/{SCRIPT}",
+        "binds": switch["binds"],
+    }
+
+
+def write(pipeline: Pipeline, folder: Path) -> None:
+    """What a switch's BMv2 needs, into the node's folder."""
+    there = " && ".join(f"[ -e /sys/class/net/{interface} ]" for interface in pipeline.ports)
+    ports = " ".join(f"-i {number}@{interface}" for number, interface in enumerate(pipeline.ports))
+    # The kernel below is to say nothing of its own; Containerlab has switched IPv6 on as it made this container. What
+    # is wrong with a program BMv2 says on its output only, which would keep it back.
+    (folder / SCRIPT).write_text(f"""\
+until {there}; do sleep 0.1; done
+echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
+exec stdbuf -oL {BMV2} --no-p4 --device-id {DEVICE} --log-console -L warn {ports} -- \\
+    --grpc-server-addr unix:/qbed/{ADDRESS}
+""")
+
+
+def set_up(plan: Plan, folders: Path, lab: str, dilation: int) -> None:
+    """Tell every BMv2 of a lab, whose nodes wait, its program, its entries and its queues; `Bmv2Error`."""
+    names = {node: name for name, node in containers(plan).items()}
+    found = {one.node: one for one in Engine().containers(lab)} if names else {}
+    for index in switches(plan):
+        node = plan.nodes[index]
+        pipeline = _pipeline(plan, index)
+        try:
+            container = found[names[node.name]]
+        except KeyError:
+            raise Bmv2Error(f"switch {node.name}: the container of BMv2 has gone") from None
+        with tempfile.TemporaryDirectory() as short:  # a socket's path has 108 bytes at most
+            near = Path(short) / "node"
+            near.symlink_to((folders / node.name).resolve())
+            _wait(near / ADDRESS, node.name, container)
+            program = next(one for one in plan.p4 if one.name == pipeline.program)
+            before = len(Engine().logs(container, _ALL))
+            try:
+                tell(f"unix:{near / ADDRESS}", program, pipeline)
+            except RefusedError as error:
+                text = f"switch {node.name}: BMv2 refuses the program {program.name} or an entry of it: {error}"
+                raise Bmv2Error(text + _said(Engine().logs(container, _ALL)[before:][:_FIRST])) from None
+        _set_queues(container, node.name, list(queues(plan, index, dilation)))
+
+
+def _wait(address: Path, switch: str, container: Container) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not _listens(address):
+        state = _state(container)
+        if state != "running" or time.monotonic() > until:
+            text = f"switch {switch}: BMv2 does not answer (its container is {state})"
+            raise Bmv2Error(text + _said(Engine().logs(container)))
+        time.sleep(0.1)
+
+
+def _listens(address: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(address)) == 0
+
+
+def _state(container: Container) -> str:
+    return next((one.state for one in Engine().containers() if one.id == container.id), "gone")
+
+
+def _said(lines: list[str]) -> str:
+    return "; it said:" + "".join(f"\n    | {line}" for line in lines) if lines else ""
+
+
+def _set_queues(container: Container, switch: str, commands: list[str]) -> None:
+    """Its command line has status 0 whatever it was told: it refuses in words. Thrift comes up after P4Runtime."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        said = Engine().run(container, [*_COMMAND_LINE, "\n".join(commands)])
+        if _UNREACHABLE not in said or _state(container) != "running" or time.monotonic() > until:
+            break
+        time.sleep(0.1)
+    _, greeting, answers = said.partition(_GREETING)
+    if not greeting or answers.replace(_PROMPT, "").strip():
+        words = " ".join((answers if greeting else said).replace(_PROMPT, "").split())
+        raise Bmv2Error(f"switch {switch}: BMv2 refuses its queues' rates and lengths: {words[-_MOST_SAID:]}")
+
+
+def queues(plan: Plan, node: int, dilation: int) -> Iterator[str]:
+    """What BMv2's command line is told of each port: its queue's length, and its rate in frames of the largest size."""
+    ends = {end.interface: (link, end) for link in plan.links for end in (link.a, link.b) if end.node == node}
+    for port, interface in enumerate(_pipeline(plan, node).ports):
+        link, end = ends[interface]
+        frame_bytes = link.mtu + ETHERNET_BYTES
+        qdisc = plan.queues[end.queue].qdisc  # a plain one: see `qbed.network.queues.plain`
+        limit = int.from_bytes(bytes.fromhex(qdisc["options"]), "little")
+        packets = limit if qdisc["kind"] == "pfifo" else max(1, limit // frame_bytes)
+        yield f"set_queue_depth {packets} {port}"
+        bits = 8 * (frame_bytes + end.overhead_bytes) * dilation
+        yield f"set_queue_rate {max(1, round(end.rate_bps / bits))} {port}"
+
+
+def _pipeline(plan: Plan, node: int) -> Pipeline:
+    found = plan.nodes[node].pipeline
+    assert found is not None
+    return found

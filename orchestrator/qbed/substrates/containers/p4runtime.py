@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Runtime server is told a program and what the plan has for its tables, once, by finsy's client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from qbed.plan.model import P4Program, Pipeline
+from qbed.substrates import SubstrateError
+
+if TYPE_CHECKING:
+    from finsy.p4client import P4Client, P4ClientError
+
+DEVICE = 1
+BATCH = 1000
+PATIENCE_S = 60.0
+_MOST_SAID = 300
+
+
+class RefusedError(SubstrateError):
+    """The server does not answer, or refuses what it is told."""
+
+
+def tell(address: str, program: P4Program, pipeline: Pipeline) -> None:
+    """Tell the server at an address its program, clone sessions, groups and entries, in this order; `RefusedError`."""
+    try:
+        import finsy  # noqa: F401
+        from finsy.p4client import P4Client, P4ClientError
+    except ImportError:
+        raise RefusedError("P4Runtime is spoken with finsy: expected a checkout of qbed, which has it") from None
+
+    async def session() -> None:
+        async with asyncio.timeout(PATIENCE_S), P4Client(address, wait_for_ready=False) as client:
+            await _tell(client, program, pipeline)
+
+    try:
+        asyncio.run(session())
+    except TimeoutError:
+        raise RefusedError(f"it has not answered within {PATIENCE_S:g} s") from None
+    except P4ClientError as error:
+        raise RefusedError(_reason(error)) from None
+    except (ValueError, LookupError) as error:  # what does not belong to the P4Info
+        raise RefusedError(f"the program {program.name} and its P4Info do not belong together: {error}") from None
+
+
+async def _tell(client: P4Client, program: P4Program, pipeline: Pipeline) -> None:
+    from finsy.p4client import P4ClientError
+    from finsy.p4entity import encode_updates
+    from finsy.p4schema import P4Schema
+    from finsy.pbutil import from_text
+    from finsy.proto import p4i, p4r
+
+    schema = P4Schema(info := from_text(program.p4info or "", p4i.P4Info))
+    master = p4r.Uint128(low=1)
+    arbitration = p4r.MasterArbitrationUpdate(device_id=DEVICE, election_id=master)
+    await client.send(p4r.StreamMessageRequest(arbitration=arbitration))
+    await client.receive()
+    config = p4r.ForwardingPipelineConfig(p4info=info, p4_device_config=program.bmv2.encode())
+    action = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+    await client.request(
+        p4r.SetForwardingPipelineConfigRequest(device_id=DEVICE, election_id=master, action=action, config=config)
+    )
+    entities = list(_entities(pipeline))
+    for at in range(0, len(entities), BATCH):
+        updates: list[Any] = encode_updates(entities[at : at + BATCH], schema)
+        try:
+            await client.request(p4r.WriteRequest(device_id=DEVICE, election_id=master, updates=updates))
+        except P4ClientError as error:
+            raise RefusedError(_first(error, entities[at:])) from None
+    if not entities:  # BMv2 takes any program, and says that it has none of its tables where it was no good
+        every = p4r.Entity(table_entry=p4r.TableEntry())
+        async for _ in client.request_iter(p4r.ReadRequest(device_id=DEVICE, entities=[every])):
+            pass
+
+
+def _entities(pipeline: Pipeline) -> Iterator[Any]:
+    """What finsy makes updates of: `+` inserts, `~` modifies."""
+    import finsy
+
+    for session in pipeline.sessions:
+        yield +finsy.P4CloneSessionEntry(
+            session.session, replicas=session.ports, packet_length_bytes=session.truncate_bytes
+        )
+    for group in pipeline.groups:
+        yield +finsy.P4MulticastGroupEntry(group.group, replicas=group.ports)
+    for entry in pipeline.entries:
+        action = finsy.P4TableAction(entry.action, **entry.arguments)
+        if entry.key is None:
+            yield ~finsy.P4TableEntry(entry.table, action=action, is_default_action=True)
+        else:
+            match = finsy.P4TableMatch(_key(entry.key))
+            yield +finsy.P4TableEntry(entry.table, match=match, action=action, priority=entry.priority)
+
+
+def _key(key: dict[str, int | str]) -> dict[str, int | str]:
+    """Masks and ranges as finsy writes them."""
+    return {
+        name: value.replace("&&&", "/&").replace("..", "...") if isinstance(value, str) else value
+        for name, value in key.items()
+    }
+
+
+def _first(error: P4ClientError, entities: list[Any]) -> str:
+    """Which of a batch was refused first, and why."""
+    for index, detail in error.details.items():
+        entity = entities[index]
+        where = f"{getattr(entity, 'table_id', type(entity).__name__)} {getattr(entity, 'match', None) or ''}".strip()
+        return f"{where}: {detail.canonical_code.name}: {detail.message}"[:_MOST_SAID]
+    return _reason(error)
+
+
+def _reason(error: P4ClientError) -> str:
+    return " ".join(f"{error.code.name}: {error.message}".split())[:_MOST_SAID]
