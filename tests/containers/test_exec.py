@@ -23,14 +23,15 @@ COMMANDS = 100  # a socket holds their answers
 NODES = pytest.mark.parametrize("node", ["h1", "s1"])  # on the machine's kernel, and on the lab's
 
 
-@pytest.fixture
-def here(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Where the lab's session is."""
-    request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
-    lab = write(tmp_path, NAME, STAR.replace("kernel: qbed", "kernel: host"))
-    done = qbed(tmp_path, "up", str(lab), "--on", "containerlab", "--dilate", "1")
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Where the session is of one lab for all tests; what the last of them kills stays so."""
+    folder = tmp_path_factory.mktemp("exec")
+    request.addfinalizer(lambda: qbed(folder, "down", "--all"))
+    lab = write(folder, NAME, STAR.replace("kernel: qbed", "kernel: host"))
+    done = qbed(folder, "up", str(lab), "--on", "containerlab", "--dilate", "1")
     assert done.returncode == 0, done.stderr
-    return tmp_path
+    return folder
 
 
 def connect(here: Path, node: str) -> socket.socket:

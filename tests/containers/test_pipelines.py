@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -18,6 +19,7 @@ from qbed.places import schemes_folder
 from real_labs import STAR, docker, environment, left_of, qbed, write
 
 NAME = "qbed-t-p4"
+LABS = Path(__file__).parents[2] / "labs"
 MIXED = """\
 name: NAME
 topology: {dumbbell: {left: 2, right: 1}}
@@ -45,6 +47,38 @@ claims:
       WHERE port IN ('s1>s2', 's2>h3')
 gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0, queue_mean_packets: 15 % or 0.5, dropped_packets: 0}
 """
+EACH_ITS_OWN = """\
+name: NAME
+topology:
+  explicit:
+    nodes: {h1..h4: host, s1..s3: switch}
+    links:
+      - {ends: [h1..h2, s1]}
+      - {ends: [s1, s2], rate: 15 Mbit/s}
+      - {ends: [s2, s3], rate: 10 Mbit/s}
+      - {ends: [s3, h3..h4], rate: 6 Mbit/s}
+links: {default: {rate: 20 Mbit/s, delay: 1 ms}}
+switches:
+  default: {kind: bmv2, buffer: 100 packets}
+  s1: {scheme: qcn, sample_least: 100 %, sample_most: 100 %, equilibrium: 5 packets}
+  s2: {scheme: abq, threshold: 5 packets}
+  s3:
+    program: ./young.p4
+    tables: {marking: [{match: {port: ">h4"}, action: mark_above, params: {packets: 0, young_packets: 0, idle_us: 1}}]}
+    initial: {sent: {0..255: 100}}
+    clones: {1: {ports: [">h3"], truncate: 64 B}}
+    groups: {1: [">h3", ">h4"]}
+hosts: {default: {tcp: dctcp, controller: {name: reaction_point, least_rate: 1 Mbit/s}}}
+workload:
+  - flow: {from: h1, to: h3, size: 60 KB, transport: rate}
+  - flow: {from: h2, to: h4, size: 60 KB}
+observe: {queues: 10 ms, flows: 10 ms}
+duration: 180 ms
+"""
+
+
+def rows(query: str) -> list[Any]:
+    return duckdb.sql(query).fetchall()
 
 
 @pytest.fixture
@@ -71,6 +105,34 @@ def test_a_p4_switch_is_in_containers_what_it_is_in_virtual_time(lab: Path, tmp_
         f"SELECT max(max_packets) FROM '{tmp_path}/out/containerlab/queue_series.parquet' WHERE port = 's1>s2'"
     ).fetchone()
     assert waited is not None and waited[0] > 5
+    assert left_of(NAME, tmp_path) == []
+
+
+def test_ports_without_a_link_and_a_program_of_ones_own_are_what_they_are_in_virtual_time(
+    lab: Path, tmp_path: Path
+) -> None:
+    """qcn's feedback and abq's acknowledgements are recirculated; the third switch does as the lab file tells it."""
+    for suffix in ("json", "p4info.txtpb"):
+        shutil.copy(LABS / "young-flows" / f"young.{suffix}", lab)
+    (lab / "lab.yml").write_text(EACH_ITS_OWN.replace("NAME", NAME))
+    (lab / "campaign.yml").write_text("question: Are they?\ngap: {fct_mean_ns: 10 %, flows_complete: 0}\n")
+    arguments = ("--on", "virtual,containerlab", "--dilate", "20", "--out", "out", "--no-images")
+    done = qbed(tmp_path, "run", str(lab), *arguments)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
+    for run in ("virtual", "containerlab"):
+        folder = tmp_path / "out" / run
+        columns = "node, p4_program, recirculated_packets, parser_errors, cardinality(drops)"
+        switches = {row[0]: row[1:] for row in rows(f"SELECT {columns} FROM '{folder}/switches.parquet'")}
+        queues = {
+            row[0]: row[1:] for row in rows(f"SELECT port, xstats, marked_packets FROM '{folder}/queues.parquet'")
+        }
+        assert [row[0] for row in switches.values()] == ["qcn", "abq", "young"]
+        assert all(row[2:] == (0, 0) for row in switches.values())
+        assert switches["s1"][1] == queues["s1>s2"][0]["reflected"] > 5
+        held = queues["s2>s3"][0]
+        assert held["released"] == held["holds"] > 0 and switches["s2"][1] > 10 * held["holds"]
+        assert queues["s3>h4"][1] > 0  # at more than 0 packets; the program's own threshold is 20
     assert left_of(NAME, tmp_path) == []
 
 
