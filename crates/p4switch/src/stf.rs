@@ -182,6 +182,8 @@ const KEYWORDS: &[&str] = &[
     "meter_get_rates",
     "meter_set_rates",
     "meter_array_set_rates",
+    "set_crc16_parameters",
+    "set_crc32_parameters",
 ];
 
 impl Comparison {
@@ -340,6 +342,12 @@ fn command(keyword: &str, words: &mut Words) -> Result<Statement> {
         }
         "meter_array_set_rates" => {
             Statement::MeterWrite { meter: words.word()?, index: None, rates: rates(words)? }
+        }
+        "set_crc16_parameters" | "set_crc32_parameters" => {
+            return Err(format!(
+                "{keyword}: a custom CRC keeps the parameters that BMv2 begins with (those of crc16, crc32): \
+                 no JSON and no P4Runtime carries others"
+            ))
         }
         other => return Err(format!("{other} is no statement")),
     })
@@ -625,6 +633,7 @@ mod tests {
             ("packet x 12", 1, "is no port"),
             ("wait\nadd t a:1", 2, "missing at its end"),
             ("mirroring_add 1 70000", 1, "no number that is possible"),
+            ("set_crc16_parameters calc 0x1021 0xffff 0 false false", 1, "a custom CRC keeps the parameters"),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.line, line, "{error}");
