@@ -246,7 +246,7 @@ def test_p4info_of_another_program_is_refused_and_the_old_pipeline_goes_on(addre
     strangers = [
         (text.replace("ProbeIngress.routes", "Other.routes"), blob, "the program has no table Other.routes"),
         (text, blob[:5000], "EOF"),
-        (text, blob.replace(b'"Verify"', b'"Varify"').replace(b'"op" : "assign"', b'"op" : "entangle"'), "entangle"),
+        (text, blob.replace(b'"Verify"', b'"Varify"').replace(b'"op": "assign"', b'"op": "entangle"'), "entangle"),
     ]
 
     async def session() -> None:
