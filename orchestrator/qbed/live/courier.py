@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The courier: a process of its own takes a run's points to a sink while the cells run, and never slows them.
+"""The courier: a process of its own takes a run's points to a sink while the cells run, and no cell waits for it.
 
 It reads what the cells write anyway, on what the machine has left (nice 19), and holds one batch at a time: while a
 sink takes nothing, nothing is read, and the run folder keeps what there is (`qbed.live.ledger`). When the run has
