@@ -8,6 +8,8 @@
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
 # make test-kills  kills a campaign 200 times at random instants (20 times in make test) and compares what comes of it
 # make compose        InfluxDB, Grafana with its dashboards and the orchestrator, which runs RUN (docker-compose.yml)
+# make locks  writes what every quick cell of labs/ does into their campaign.lock, after a change that is meant to change it
+# make slurm  installs Debian's Slurm, for the tests of qbed run --slurm (they bring it up on this machine, and down again)
 # make bench  measures (bench/), writes JSON to bench/results/
 # make p4     compiles the P4 programs of schemes and labs where p4c is installed (docs/p4.md)
 # make p4-campaigns  runs the profile `switch` of every campaign that has one: the kernel's switches against those in P4
@@ -19,7 +21,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels test-kills check lint unit e2e e2e-machines e2e-containers headers bench fuzz generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
     wheel wheel-test compose
 
 setup:
@@ -30,7 +32,7 @@ demo: setup
 	@echo "The report: runs/demo/report.html"
 
 # What loads one core goes side by side; labs in containers run on the wall clock, alone.
-test: check e2e
+test: slurm check e2e
 	@+$(MAKE) --no-print-directory -j2 --output-sync=target headers wheel-test test-kernels e2e-machines
 	@+$(MAKE) --no-print-directory e2e-containers
 
@@ -115,6 +117,13 @@ generate: setup
 
 p4:
 	@tools/p4
+
+# Status 3 says that this machine cannot have it; its test stands there as a skip (.ci/expected-skips).
+slurm:
+	@tools/slurm --or-skip || [ $$? = 3 ]
+
+locks: setup
+	tools/locks
 
 p4-campaigns: setup
 	@failed=0; \

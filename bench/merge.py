@@ -30,13 +30,13 @@ MERGE = f"""\
 import sys
 from pathlib import Path
 from qbed.results.folder import RunFolder
-RunFolder(Path(sys.argv[1])).merge({CELLS}, {{"scheme": "str", "seed": "int"}})
+RunFolder(Path(sys.argv[1])).merge(range({CELLS}), {{"scheme": "str", "seed": "int"}})
 """
 SURVEY = f"""\
 import sys
 from pathlib import Path
 from qbed.results.folder import RunFolder
-assert RunFolder(Path(sys.argv[1])).survey({CELLS}) == ([], [])
+assert RunFolder(Path(sys.argv[1])).survey(range({CELLS})) == ([], [])
 """
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benchmarks: all, or those named.
 
-python -m bench.run [--rounds N] [versus_ns3 scale agent rate syscalls parallel merge p4 p4switch telemetry containers]
+python -m bench.run [--rounds N] [BENCH...]: versus_ns3 scale agent rate syscalls parallel merge scheduling p4 p4switch
+    telemetry containers
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import typer
 from bench.harness import machine, write
 
 ALL = (
-    *("versus_ns3", "scale", "agent", "rate", "syscalls", "parallel", "merge", "p4", "p4switch"),
+    *("versus_ns3", "scale", "agent", "rate", "syscalls", "parallel", "merge", "scheduling", "p4", "p4switch"),
     *("telemetry", "containers"),
 )
 

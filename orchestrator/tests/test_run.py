@@ -128,7 +128,7 @@ def test_a_run_that_was_being_thrown_away_is_gone(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         run.identity()
     assert run.claim(new) is None
-    assert run.survey(1) == ([0], []) and run.identity()["plans"] == "new"
+    assert run.survey(range(1)) == ([0], []) and run.identity()["plans"] == "new"
     assert sorted(path.name for path in run.path.iterdir()) == ["campaign.json", "cells"]
 
 

@@ -117,20 +117,20 @@ def test_no_damage_of_a_cell_passes(folder: Path) -> None:
     run = RunFolder(folder / "run")
     cell = run.cells / "000001"
     before = {path.name: path.read_bytes() for path in run.path.glob("*.parquet")}
-    assert run.survey(2) == ([], [])
+    assert run.survey(range(2)) == ([], [])
 
     def notices(victim: Path) -> None:
-        to_run, found = run.survey(2)
+        to_run, found = run.survey(range(2))
         assert to_run == [1] and [error.file for error in found] == [victim], f"to run: {to_run}, {found}"
         assert [error.file for error in run.verify()] == [victim]
         with pytest.raises(DamagedError, match=re.escape(str(victim))):
             check_cell(cell)  # what `qbed samples` does
         if victim.suffix == ".arrow" or victim.name == "cell.json":
             with pytest.raises(DamagedError, match=re.escape(f"{victim} ")):
-                run.merge(2, AXES)
+                run.merge(range(2), AXES)
 
     survive(run.path, files(cell), DAMAGES, notices)
-    run.merge(2, AXES)
+    run.merge(range(2), AXES)
     assert before == {path.name: path.read_bytes() for path in run.path.glob("*.parquet")}
 
 

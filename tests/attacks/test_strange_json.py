@@ -75,7 +75,7 @@ def put(run: Path, name: str, value: Any, *, seal: bool) -> None:
 def resumed(run: Path) -> object:
     """What `qbed run` asks of a folder that has results already."""
     folder = RunFolder(run)
-    return folder.survey(2), folder.claim(folder.identity())
+    return folder.survey(range(2)), folder.claim(folder.identity())
 
 
 LOOKS: dict[str, Look] = {
@@ -83,7 +83,7 @@ LOOKS: dict[str, Look] = {
     "cells": lambda run: list(lines(Listing(run))),
     "run": resumed,
     "verify": lambda run: list(RunFolder(run).verify()),
-    "merge": lambda run: RunFolder(run).merge(2, {"seed": "int", "tcp": "str"}),
+    "merge": lambda run: RunFolder(run).merge(range(2), {"seed": "int", "tcp": "str"}),
 }
 
 

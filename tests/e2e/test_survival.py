@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from kills import Victim
 
 pytestmark = pytest.mark.e2e

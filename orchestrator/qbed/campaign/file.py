@@ -20,6 +20,7 @@ from pydantic import Field, PlainValidator, ValidationError, field_validator, mo
 from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.overlaps import count_fields, fields, without
+from qbed.campaign.until import Until, parse_until
 from qbed.errors import LabError, nearest
 from qbed.language.messages import MOST_ERRORS, explain
 from qbed.language.source import FieldPath, Source, read
@@ -102,6 +103,8 @@ class Profile(Part):
     """By the axis' name: its values, or the names of its alternatives."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Fields of the lab."""
+    seeds: Annotated[Until, PlainValidator(parse_until)] | None = None
+    """Instead of a list of seeds, as the campaign's."""
     compare: dict[str, AxisEntry] = Field(default_factory=dict, max_length=1)
     """One more axis: each claim is judged for each of its values alone, and holds if it comes out as for the first."""
     within: dict[str, Annotated[Band, PlainValidator(parse_band)]] = Field(default_factory=dict)
@@ -119,6 +122,8 @@ class Campaign(Part):
     """What the campaign asks, in a sentence."""
     axes: dict[str, AxisEntry] = Field(default_factory=dict)
     """The matrix: every combination is a cell."""
+    seeds: Annotated[Until, PlainValidator(parse_until)] | None = None
+    """How well to know a metric's mean, instead of a list of seeds: `until 5 % of goodput_bps, at most 40`."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Fields of the lab that hold in every cell."""
     profiles: dict[str, Profile] = Field(default_factory=dict)
@@ -149,7 +154,8 @@ class Campaign(Part):
             return own
         other = self.profiles[own.like]
         given = without(other.set, fields(own.set)) | own.set
-        return own.model_copy(update={"axes": other.axes | own.axes, "set": given})
+        seeds = own.seeds or (None if "seed" in own.axes else other.seeds)
+        return own.model_copy(update={"axes": other.axes | own.axes, "set": given, "seeds": seeds})
 
     def asks(self, claim: Claim, profile: str | None) -> bool:
         """Whether a claim is one that a profile's cells can tell."""
@@ -188,6 +194,11 @@ def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
 
 
 def _wrong(campaign: Campaign, source: Source) -> Iterator[str]:
+    parts: list[tuple[FieldPath, Campaign | Profile]] = [((), campaign)]
+    parts += [(("profiles", name), profile) for name, profile in campaign.profiles.items()]
+    for place, part in parts:
+        if part.seeds is not None and "seed" in part.axes:
+            yield source.message((*place, "seeds"), "the axis `seed` has a list: expected one of the two", at_key=True)
     yield from _wrong_columns(campaign.axes, ("axes",), source)
     everywhere: dict[FieldPath, dict[str, Any]] = {("set",): campaign.set} | {
         ("profiles", name, "set"): profile.set for name, profile in campaign.profiles.items()

@@ -47,8 +47,13 @@ class Lock:
             )
         return cls(path, value["traces"])
 
-    def differences(self, profile: str | None, series: str, found: Mapping[str, str | None]) -> Iterator[str]:
-        """What cells did differently, in words, in their order; `LockError` if this was never locked."""
+    def differences(
+        self, profile: str | None, series: str, found: Mapping[str, str | None], *, part: bool = False
+    ) -> Iterator[str]:
+        """What cells did differently, in words, in their order; `LockError` if this was never locked.
+
+        `part`: there are more cells than these.
+        """
         known = self.traces.get(profile or _WHOLE, {}).get(series)
         if known is None:
             what = f"the profile `{profile}`" if profile else "the campaign without a profile"
@@ -59,7 +64,7 @@ class Lock:
             elif trace != known[cell]:
                 said = f"{self.path} says: {_short(trace)}, not {_short(known[cell])}"
                 yield f"cell ({cell}) did something else than {said}"
-        for cell in known.keys() - found.keys():
+        for cell in sorted(known.keys() - found.keys()) if not part else ():
             yield f"cell ({cell}) of {self.path} is not in the campaign any more"
 
     def record(self, profile: str | None, series: str, found: Mapping[str, str]) -> None:

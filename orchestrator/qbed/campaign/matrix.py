@@ -14,6 +14,7 @@ from typing import Any
 from qbed.campaign.axes import FieldAxis, Value, alternatives, axis_field, column_name
 from qbed.campaign.file import Campaign
 from qbed.campaign.overlaps import MISSING, Fields, fields, leaves, look, shown, untrue, varied, within, without
+from qbed.campaign.until import Until
 from qbed.errors import LabError, QbedError, nearest
 from qbed.language.overrides import parse_path
 from qbed.language.source import FieldPath, show_path
@@ -97,6 +98,8 @@ class Matrix:
     """Fields that hold in every cell; an axis overrides them."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Fields that hold whatever else is set: `--set`."""
+    until: Until | None = None
+    """How many of the seeds are run; all of them without it."""
 
     def __len__(self) -> int:
         return math.prod(len(axis.values) for axis in self.axes)
@@ -157,7 +160,8 @@ class Matrix:
     def describe(self) -> dict[str, Any]:
         """The whole matrix as JSON: what must be equal for a run to be continued."""
         axes = [{"name": axis.name, "values": axis.values, "set": axis.settings} for axis in self.axes]
-        return {"axes": axes, "set": {**self.common, **self.fixed}}
+        told = {} if self.until is None else {"until": str(self.until)}
+        return {"axes": axes, "set": {**self.common, **self.fixed}, **told}
 
 
 def build_matrix(
@@ -184,6 +188,9 @@ def build_matrix(
     plain = {path for name, entry in varied_axes.items() if (path := _field(name, entry)) is not None}
     axes = [_axis(name, entry, other.get(name), fixed, plain) for name, entry in varied_axes.items() if name != "seed"]
     own_seeds = campaign.axes.get("seed", [1])
+    until = None if seeds else chosen.seeds or (None if "seed" in other else campaign.seeds)
+    if until is not None:
+        seeds = [*range(1, until.most + 1)]
     numbers = seeds or other.get("seed") or (own_seeds if isinstance(own_seeds, list) else own_seeds.values)
     if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in numbers):
         raise MatrixError(f"seeds are whole numbers from 0 to {2**32 - 1}, got {_first(numbers)}")
@@ -194,7 +201,7 @@ def build_matrix(
         counts = " x ".join(str(len(axis.values)) for axis in axes)
         raise MatrixError(f"the axes make {counts} = {cells} cells; expected at most {MOST_CELLS}")
     common = without(campaign.set, fields(chosen.set)) | chosen.set
-    return Matrix(tuple(axes), without(common, fixed), {show_path(path): value for path, value in fixed.items()})
+    return Matrix(tuple(axes), without(common, fixed), {show_path(path): value for path, value in fixed.items()}, until)
 
 
 def _first(values: Sequence[Any]) -> str:

@@ -27,14 +27,14 @@ def compared(identity: Mapping[str, Any]) -> tuple[str, list[Value]]:
     return axis, values if len(values) > 1 else []
 
 
-def judge_run(run: Path, campaign: Campaign, profile: str | None) -> list[Verdict]:
+def judge_run(run: Path, campaign: Campaign, profile: str | None, lacking: str | None = None) -> list[Verdict]:
     """The verdict of each claim over a merged run folder; in a profile that compares, whether they are alike."""
     axis, values = compared(RunFolder(run).identity())
     found: list[list[Verdict]] = []
     each: list[Value | None] = [*values] or [None]
     for value in each:
         with connect(run, None if value is None else (axis, value)) as connection:
-            found.append(judge_all(connection, campaign, profile))
+            found.append(judge_all(connection, campaign, profile, lacking))
     if not values:
         return found[0]
     chosen = campaign.profile(profile)

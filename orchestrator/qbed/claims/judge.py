@@ -18,6 +18,7 @@ import duckdb
 from pydantic import BaseModel, ConfigDict
 
 from qbed.campaign.file import Campaign, Claim
+from qbed.campaign.until import STUDENT_95
 from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, quoted, said, text
 from qbed.errors import QbedError
 from qbed.json_files import read_json
@@ -25,11 +26,6 @@ from qbed.results import tables
 from qbed.results.checksums import check_merged
 from qbed.results.folder import CLAIMS, RunFolder
 
-STUDENT_95 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
-    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""The 97.5 % quantiles of Student's t distribution for 1 to 30 degrees of freedom."""
 MACROS = (
     # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything
     "jain_index(x) AS pow(sum(x), 2) / (count(x) * sum(pow(x, 2)))",
@@ -126,8 +122,13 @@ def define(connection: Connection, name: str, sql: str) -> None:
         connection.execute(f"CREATE VIEW {quoted(name)} AS {checked(sql)}")
 
 
-def judge_all(connection: Connection, campaign: Campaign, profile: str | None) -> list[Verdict]:
-    """The verdict of each claim. With failed or invalid cells none is decided: a part proves nothing of the whole."""
+def judge_all(
+    connection: Connection, campaign: Campaign, profile: str | None, lacking: str | None = None
+) -> list[Verdict]:
+    """The verdict of each claim. With failed or invalid cells none is decided: a part proves nothing of the whole.
+
+    `lacking`: why these cells are too few to decide anything.
+    """
     rows = connection.execute(
         "SELECT status, count(*) FROM all_cells WHERE status <> 'complete' GROUP BY 1 ORDER BY 1"
     ).fetchall()
@@ -141,6 +142,8 @@ def judge_all(connection: Connection, campaign: Campaign, profile: str | None) -
             outcome = _ask(connection, claim)
             if gaps:
                 outcome |= {"verdict": "undecided", "reason": f"cells are missing: {gaps}"}
+            elif lacking is not None:
+                outcome |= {"verdict": "undecided", "reason": lacking}
         verdicts.append(Verdict(**claim.model_dump(exclude={"profiles"}), **outcome))
     return verdicts
 

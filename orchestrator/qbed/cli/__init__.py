@@ -12,7 +12,20 @@ import typer
 from qbed import __version__, faults, terminal
 from qbed.errors import LabError, QbedError
 
-ORDER = ("labs", "run", "verify", "diff", "store", "queue", "lab", "session", "samples", "doctor", "containers")
+ORDER = (
+    "labs",
+    "run",
+    "merge",
+    "verify",
+    "diff",
+    "store",
+    "queue",
+    "lab",
+    "session",
+    "samples",
+    "doctor",
+    "containers",
+)
 """How `qbed --help` lists the groups; those that it does not name come last."""
 
 app = typer.Typer(

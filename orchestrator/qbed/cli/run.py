@@ -9,19 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
 from qbed import terminal
+from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, hand_out, tell
 from qbed.lab.library import find
 from qbed.language.reach import trust
 from qbed.language.source import scalar
@@ -29,13 +19,10 @@ from qbed.language.units import parse_size
 from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
-    from rich.console import Console
-
-    from qbed.live.courier import Address, Delivery
+    from qbed.live.courier import Address
+    from qbed.runs.executor import Executor
     from qbed.runs.experiment import Conclusion, Experiment
-    from qbed.runs.worker import Outcome
 
-MOST_DAMAGED = 10
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
 ]
@@ -96,6 +83,16 @@ def run(
     influx: Influx = None,
     ndjson: Ndjson = None,
     own: Trust = False,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Only this part of the cells; `qbed merge` puts parts together.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run the cells on the workers of this Dask scheduler.")
+    ] = None,
+    slurm: Annotated[bool, typer.Option("--slurm", help="Run the cells as Slurm's array jobs.")] = False,
+    junit: Junit = None,
+    summary: Summary = None,
+    fail_on: Failing = FailOn.claims,
 ) -> None:
     """Run a campaign's cells, judge its claims and write the report.
 
@@ -118,44 +115,66 @@ def run(
     several = len(asked) > 1
     if several and ndjson:
         raise typer.BadParameter("a file is of one run: without a second substrate", param_hint="--ndjson")
+    part = parse_shard(shard) if shard else None
+    if part and (lock or several):
+        raise typer.BadParameter(
+            "a part of the cells is no campaign: without --lock, on one substrate", param_hint="--shard"
+        )
     wishes = Wishes(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
-        store=store, lock="write" if lock else "compare" if locked else None, sinks=sinks(influx, ndjson),
+        store=store, lock="write" if lock else "compare" if locked else None, shard=part,
+        sinks=sinks(influx, ndjson),
     )  # fmt: skip
+
+    elsewhere = _elsewhere(scheduler, slurm)
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
         experiment = prepare(lab, replace(wishes, on=name))
         terminal.warn(experiment.warnings)
         cores = sorted(os.sched_getaffinity(0))
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
-        screen = _Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
+        screen = Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
         with screen.bar:
-            mine = [cores[i % len(cores)] for i in range(workers)]
-            outcome = conduct(experiment, LocalExecutor(mine), screen, images=images, fresh=fresh)
-        _tell(outcome, screen.console)
+            executor = elsewhere or LocalExecutor([cores[i % len(cores)] for i in range(workers)])
+            outcome = conduct(experiment, executor, screen, images=images, fresh=fresh)
+        tell(outcome, screen.console)
         return experiment, outcome
 
     concluded = [conclude(name) for name in asked]
-    bad = any(outcome.bad for _, outcome in concluded)
-    if several:
-        bad = _tell_gap([experiment for experiment, _ in concluded]) or bad
-    if bad:
+    gaps = _tell_gap([experiment for experiment, _ in concluded]) if several else []
+    hand_out(concluded, gaps, junit, summary)
+    if any(outcome.bad(fail_on.value) for _, outcome in concluded) or (gaps and fail_on is FailOn.claims):
         raise typer.Exit(1)
 
 
-def _tell_gap(experiments: list[Experiment]) -> bool:
-    """Compare two runs of a campaign; whether a band is broken."""
+def _elsewhere(scheduler: str | None, slurm: bool) -> Executor | None:
+    """Who runs the cells, if it is not this machine."""
+    from qbed.runs.executor.dask import DaskEngine
+    from qbed.runs.executor.elsewhere import ElsewhereExecutor
+    from qbed.runs.executor.slurm import SlurmEngine
+
+    if scheduler and slurm:
+        raise typer.BadParameter("expected one of --scheduler and --slurm", param_hint="--slurm")
+    if scheduler:
+        return ElsewhereExecutor(DaskEngine(scheduler))
+    return ElsewhereExecutor(SlurmEngine()) if slurm else None
+
+
+def _tell_gap(experiments: list[Experiment]) -> list[str]:
+    """Compare two runs of a campaign; says which bands are broken."""
     from qbed.claims.gap import compare, write_gap
 
     virtual, other = sorted(experiments, key=lambda experiment: substrate(experiment.task.on).clock != "virtual")
     gap = compare(virtual.task.out, other.task.out, virtual.campaign.gap)
+    texts = []
     for row in gap.broken:
         where = f" ({row.setting})" if row.setting else ""
         seen = f"{row.virtual} on {gap.reference}, {row.other} on {gap.substrate}; tolerated {row.band}"
-        terminal.tell(f"gap: {row.metric}{where}: {seen}; {row.cause}")
+        texts.append(f"gap: {row.metric}{where}: {seen}; {row.cause}")
+        terminal.tell(texts[-1])
     terminal.say(write_gap(virtual.task.out.parent, gap))
-    return bool(gap.broken)
+    return texts
 
 
 def report(
@@ -216,6 +235,14 @@ def sinks(influx: str | None, ndjson: Path | None) -> list[Address]:
     return [*asked, *([Address("ndjson", str(ndjson.absolute()))] if ndjson else [])]
 
 
+def parse_shard(text: str) -> tuple[int, int]:
+    """`2/3`: the second part of three."""
+    which, slash, of = text.partition("/")
+    if not (slash and which.isdecimal() and of.isdecimal() and 1 <= int(which) <= int(of) <= 1_000_000):
+        raise typer.BadParameter(f"expected a part such as `2/3`, got `{text}`", param_hint="--shard")
+    return int(which), int(of)
+
+
 def parse_seeds(text: str) -> list[int]:
     """`1,2,5` or `1..10`."""
     from qbed.campaign.matrix import MOST_CELLS
@@ -235,86 +262,3 @@ def parse_seeds(text: str) -> list[int]:
     if not seeds:
         raise typer.BadParameter(f"`{text}` holds no seed", param_hint="--seeds")
     return seeds
-
-
-class _Screen:
-    """Shows how the run goes: a bar on a terminal, a line for each bad cell anywhere."""
-
-    def __init__(self, cells: int, name: str) -> None:
-        self.console = terminal.console(error=True)
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-            TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal,
-        )  # fmt: skip
-        self._cells: TaskID = self.bar.add_task(name, total=cells)
-        self._skipped = 0
-        self._reasons: set[str] = set()
-
-    def skipped(self, cells: int) -> None:
-        self._skipped = cells
-        if cells:
-            self.console.print(f"{cells} cells are finished already")
-
-    def damaged(self, what: list[str]) -> None:
-        for text in what[:MOST_DAMAGED]:
-            self.console.print(f"{text}: done now", style="yellow", soft_wrap=True)
-        if len(what) > MOST_DAMAGED:
-            self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow")
-
-    def waiting(self) -> None:
-        self.console.print("another `qbed run` is writing to this folder: waiting for it")
-
-    def discarded(self, why: str) -> None:
-        self.console.print(f"the folder held another run ({why} differ): it was thrown away", soft_wrap=True)
-
-    def progress(self, finished: int, running: float) -> None:
-        self.bar.update(self._cells, completed=self._skipped + finished + running)
-
-    def outcome(self, outcome: Outcome) -> None:
-        if outcome.status == "complete":
-            return
-        text = outcome.error or ""
-        reason = text.partition("\n")[0].partition("; its console")[0]
-        shown = text if reason not in self._reasons else f"{reason}, as before"
-        self._reasons.add(reason)
-        line = terminal.shorten(f"cell {outcome.cell} {outcome.status}: {shown}")
-        self.console.print(line, style="red", soft_wrap=True)
-
-    def phase(self, name: str) -> None:
-        self.bar.update(self._cells, description=name)
-
-    def delivered(self, what: Delivery | str) -> None:
-        whole = not isinstance(what, str) and not what.left
-        text = what if isinstance(what, str) else f"telemetry: {what.said()}"
-        self.console.print(terminal.shorten(text), style=None if whole else "red", soft_wrap=True)
-
-
-def _number(value: object) -> str:
-    if isinstance(value, list):
-        return " | ".join(map(_number, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _tell(outcome: Conclusion, console: Console) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for verdict in outcome.verdicts:
-        style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"
-        expected = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
-        numbers = ", ".join(f"{name} {_number(value)}" for name, value in verdict.measured.items())
-        said = terminal.shorten(verdict.reason or numbers)
-        table.add_row(Text(verdict.verdict + expected, style), verdict.name, said)
-    if outcome.verdicts:
-        console.print(table)
-    for text in outcome.differences[:MOST_DAMAGED]:
-        console.print(text, style="red", soft_wrap=True)
-    if len(outcome.differences) > MOST_DAMAGED:
-        console.print(f"... and {len(outcome.differences) - MOST_DAMAGED} cells more", style="red")
-    for problem in outcome.problems:
-        console.print(terminal.shorten(f"warning: {problem}"), style="yellow")
-    totals = outcome.totals
-    bad = "".join(
-        f", {count} {name}" for name, count in (("failed", totals.failed), ("invalid", totals.invalid)) if count
-    )
-    stored = f" ({totals.stored} from the store)" if totals.stored else ""
-    console.print(f"{totals.complete} of {totals.cells} cells complete{stored}{bad}, in {outcome.wall_s:.1f} s")
-    terminal.say(outcome.report)

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,7 @@ from qbed.results.checksums import (
     DamagedError,
     cell_damages,
     cell_record,
+    check_cell,
     check_merged,
     damages,
     has_checksums,
@@ -140,10 +141,10 @@ class RunFolder:
 
     # --- its cells ---
 
-    def survey(self, cells: int) -> tuple[list[int], list[DamagedError]]:
-        """Which of so many cells are still to be run, and what is damaged of those that had been."""
+    def survey(self, cells: Iterable[int]) -> tuple[list[int], list[DamagedError]]:
+        """Which of these cells are still to be run, and what is damaged of those that had been."""
         to_run, found = [], []
-        for number in range(cells):
+        for number in cells:
             damaged = list(self.damages(number)) if self.folder(number).exists() else []
             if damaged or not self.folder(number).exists():
                 to_run.append(number)
@@ -200,15 +201,46 @@ class RunFolder:
         if not (self.path / MERGED).exists() and not self.table("cells").exists():
             return  # it goes on, or was stopped
         if ended:  # somebody may hand on the tables alone
-            cells = math.prod(len(axis["values"]) for axis in identity["matrix"]["axes"])
-            missing = (number for number in range(cells) if number not in ended)
+            missing = (number for number in self._cells(identity["matrix"], ended) if number not in ended)
             yield from (DamagedError(self.folder(number), "is missing") for number in islice(missing, MOST_MISSING))
         yield from merged_damages(self.path, MERGED_FILES)
 
+    @staticmethod
+    def _cells(matrix: Mapping[str, Any], ended: Iterable[int]) -> Iterator[int]:
+        """All numbers that a finished run has; of one with as many seeds as it takes, up to the last of each group."""
+        sizes = [len(axis["values"]) for axis in matrix["axes"]]
+        if "until" not in matrix:
+            yield from range(math.prod(sizes))
+            return
+        last = {number // sizes[-1]: number for number in sorted(ended)}
+        for group in range(math.prod(sizes[:-1])):
+            yield from range(group * sizes[-1], last.get(group, group * sizes[-1]) + 1)
+
+    def record(self, cell: int) -> dict[str, Any] | None:
+        """The row of a cell that has ended, checked; None if it has not."""
+        for folder in (self.folder(cell), self.folder(cell, ".failed")):
+            if folder.exists():
+                return read_cell_record(folder, cell)
+        return None
+
+    def adopt(self, cell: int, other: RunFolder) -> bool:
+        """Take a cell that has ended from another run of the same campaign, unless it is finished here already."""
+        for state in ("", ".failed"):
+            theirs = other.folder(cell, state)
+            if not theirs.exists() or self.folder(cell).exists():
+                continue
+            check_cell(theirs)
+            into = self.begin(cell)
+            _remove(into)
+            shutil.copytree(theirs, into, symlinks=True, copy_function=_link)
+            move(into, self.folder(cell, state))
+            return True
+        return self.folder(cell).exists()
+
     # --- their merger ---
 
-    def merge(self, cells: int, axes: Mapping[str, str]) -> None:
-        """Merge the tables of so many cells, in the order of their numbers; a table that no cell has is left out.
+    def merge(self, cells: Iterable[int], axes: Mapping[str, str]) -> None:
+        """Merge the tables of these cells, in this order, that of their numbers; a table that none has is left out.
 
         `axes`: the type of each axis, as `tables.cells_schema` takes them.
         """
@@ -217,13 +249,10 @@ class RunFolder:
             name: tables.TableFile(self.path / f".{name}.tmp", schema, wanted=name in ("cells", "flows", "queues"))
             for name, schema in schemas.items()
         }
-        rows: list[dict[str, Any]] = []
-        for number in range(cells):
-            rows.append(self._add_cell(number, files))
-            if len(rows) == MERGE_ROWS or number == cells - 1:
-                with _of_our_form(self.cells):
-                    files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
-                rows.clear()
+        numbers = iter(cells)
+        while rows := [self._add_cell(number, files) for number in islice(numbers, MERGE_ROWS)]:
+            with _of_our_form(self.cells):
+                files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
         for name, file in files.items():
             file.close()
             written, place = self.path / f".{name}.tmp", self.table(name)
@@ -277,3 +306,10 @@ def _remove(place: Path) -> None:
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
+
+
+def _link(path: str, place: str) -> None:
+    try:
+        os.link(path, place, follow_symlinks=False)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(path, place, follow_symlinks=False)

@@ -29,10 +29,12 @@ class Listing:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        axes = {axis["name"]: axis["values"] for axis in read_identity(run)["matrix"]["axes"]}
+        matrix = read_identity(run)["matrix"]
+        axes = {axis["name"]: axis["values"] for axis in matrix["axes"]}
         self.axes: dict[str, list[Any]] = {name: values for name, values in axes.items() if len(values) > 1}
         self.counted: Counter[str] = Counter()
         """By status; complete when `rows` is at its end."""
+        self._open = "until" in matrix  # nobody knows how many seeds it takes
         self._cells = 1
         for values in axes.values():
             self._cells *= len(values)
@@ -49,8 +51,9 @@ class Listing:
 
     def said(self) -> str:
         """How many cells there are, and how they went."""
-        counted = self.counted | Counter({"to come": self._cells - self.counted.total()})
-        return f"{self._cells} cells: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count)
+        known = self.counted.total() if self._open else self._cells
+        counted = self.counted | Counter({"to come": known - self.counted.total()})
+        return f"{known} cells: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count)
 
     def _goes_on(self) -> bool:
         """Whether a `qbed run` has the folder's lock."""

@@ -88,12 +88,13 @@ class CellStore:
         self.folder = folder
         self.most_bytes = most_bytes
 
-    def _of(self, key: str) -> Path:
+    def place(self, key: str) -> Path:
+        """Where a cell is, if it is here."""
         return self.folder / key[:2] / key
 
     def take(self, key: str, into: Path) -> dict[str, Any] | None:
         """The files of a cell into a folder; its row, or None if it is not here, or damaged."""
-        folder = self._of(key)
+        folder = self.place(key)
         try:
             row = read_cell_record(folder, 0)
             for damage in cell_damages(folder, 0):
@@ -132,14 +133,14 @@ class CellStore:
     def has(self, key: str) -> bool:
         """Whether a cell is here, and its record is what was written."""
         try:
-            read_cell_record(self._of(key), 0)
+            read_cell_record(self.place(key), 0)
         except DamagedError:
             return False
         return True
 
     def put(self, key: str, folder: Path, row: dict[str, Any]) -> None:
         """Keep the files of a cell's folder and what its row has of it alone; what cannot be kept is not."""
-        place = self._of(key)
+        place = self.place(key)
         beside = place.with_name(f".{key}.{os.getpid()}.tmp")
         try:
             beside.mkdir(parents=True)
@@ -154,7 +155,7 @@ class CellStore:
     def drop(self, key: str) -> None:
         """Throw a cell away; whoever is taking it has it, or runs it."""
         with suppress(OSError):
-            gone = self._of(key).rename(self._of(key).with_name(f".{key}.{os.getpid()}.tmp"))
+            gone = self.place(key).rename(self.place(key).with_name(f".{key}.{os.getpid()}.tmp"))
             shutil.rmtree(gone, ignore_errors=True)
 
     def cells(self) -> Iterator[Stored]:
@@ -184,7 +185,7 @@ class CellStore:
     def verify(self) -> Iterator[DamagedError]:
         """All that is damaged; such cells are thrown away."""
         for cell in self.cells():
-            damages = list(cell_damages(self._of(cell.key), 0))
+            damages = list(cell_damages(self.place(cell.key), 0))
             if damages:
                 self.drop(cell.key)
             yield from damages

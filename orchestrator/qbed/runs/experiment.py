@@ -10,7 +10,8 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,13 +37,17 @@ from qbed.results.identity import CELL_FORM, StoreError, ran_on
 from qbed.results.store import usual_store
 from qbed.results.tables import VERSION, traces_of
 from qbed.runs.calibrate import calibrated
+from qbed.runs.choice import Choice, Shard
 from qbed.runs.executor import WALL_TIMES, Book, Executor, RunStoppedError, Totals, Watcher
 from qbed.runs.rehearsal import rehearse
+from qbed.runs.shards import gather, refuse_strangers
 from qbed.runs.worker import Task
 from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.toolchain import find_toolchain
 
 SMALLEST_FREE_BYTES = 64 << 20
+FailOn = Literal["claims", "errors"]
+"""What makes a run no success: a claim that did not come out as expected, too, or only cells that could not be run."""
 
 
 class Screen(Watcher, Protocol):
@@ -53,6 +58,9 @@ class Screen(Watcher, Protocol):
 
     def damaged(self, what: list[str]) -> None:
         """These files of finished cells are damaged; the cells are run again."""
+
+    def asked(self, cells: int) -> None:
+        """So many cells are wanted, as far as is known."""
 
     def waiting(self) -> None:
         """Another run is writing to the folder; this one goes on when it has ended."""
@@ -77,6 +85,7 @@ class Experiment:
     identity: dict[str, Any]
     file: Path
     lock: Literal["write", "compare"] | None = None
+    shard: Shard | None = None
     sinks: list[Address] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -87,15 +96,16 @@ class Conclusion:
 
     totals: Totals
     verdicts: list[Verdict]
-    report: Path
+    report: Path | None
+    """Of a whole run."""
     wall_s: float
     problems: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     """What cells did differently from what the campaign's lock says."""
 
-    @property
-    def bad(self) -> bool:
-        unexpected = any(not verdict.as_expected for verdict in self.verdicts)
+    def bad(self, on: FailOn = "claims") -> bool:
+        """Whether it is no success: that a cell did something else than the lock says is always none."""
+        unexpected = on == "claims" and any(not verdict.as_expected for verdict in self.verdicts)
         return unexpected or bool(self.differences) or self.totals.failed + self.totals.invalid > 0
 
 
@@ -105,7 +115,8 @@ class Wishes:
 
     `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
     campaign runs on several substrates, each in a folder of its own within `out`. `store`: what that has is taken.
-    `lock`: what is done with the campaign's lock. `sinks`: where samples go while it runs.
+    `lock`: what is done with the campaign's lock. `shard`: only that part of the cells, and nothing is judged. `sinks`:
+    where samples go while it runs.
     """
 
     profile: str | None = None
@@ -119,6 +130,7 @@ class Wishes:
     several: bool = False
     store: bool = True
     lock: Literal["write", "compare"] | None = None
+    shard: Shard | None = None
     sinks: list[Address] = field(default_factory=list)
 
 
@@ -155,7 +167,9 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
     if on.name != DEFAULT:
         identity["substrate"] = {"name": on.name, "dilation": dilation}
     task = Task(lab.resolve(), out.resolve(), matrix, wishes.limits, wishes.keep, on.name, dilation, wishes.store)
-    return Experiment(campaign, profile, task, identity, Path(source.file), wishes.lock, wishes.sinks, found.warnings)
+    return Experiment(
+        campaign, profile, task, identity, Path(source.file), wishes.lock, wishes.shard, wishes.sinks, found.warnings
+    )
 
 
 def _usual_folder(identity: dict[str, Any], wishes: Wishes) -> Path:
@@ -214,30 +228,44 @@ def _is_lab(file: Path) -> bool:
 
 
 def conduct(
-    experiment: Experiment, executor: Executor, screen: Screen, *, images: bool = True, fresh: bool = False
+    experiment: Experiment,
+    executor: Executor,
+    screen: Screen,
+    *,
+    images: bool = True,
+    fresh: bool = False,
+    shards: Sequence[RunFolder] = (),
 ) -> Conclusion:
-    """Run what is not finished, merge, judge, report. `fresh`: instead of another run that the folder holds."""
+    """Run what is not finished, merge, judge, report. `fresh`: instead of another run that the folder holds.
+
+    `shards`: the cells are in these run folders, and none is run.
+    """
     begun = time.monotonic()
     task = experiment.task
     store = RunFolder(task.out)
+    refuse_strangers(shards, experiment.identity)
     with store.lock(screen.waiting):
         if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
             raise DiskFullError(f"the disk is full: {task.out} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
         different = store.claim(experiment.identity, fresh=fresh)
         if different is not None:
             screen.discarded(different)
-        to_run, damaged = store.survey(len(task.matrix))
-        screen.damaged([str(error) for error in damaged])
-        screen.skipped(len(task.matrix) - len(to_run))
+        choice = Choice(task.matrix, store, experiment.shard)
+        totals = Totals(len(choice), 0)
         try:
             with couriers(task.out, experiment.sinks, screen.delivered):
-                totals = Totals(len(task.matrix), len(task.matrix) - len(to_run))
-                _run(executor, task, to_run, totals, screen)
-                if task.store and (cells := usual_store()):
-                    cells.shrink()
+                if shards:
+                    gather(store, shards, choice)
+                    totals.cells = totals.skipped = len(choice)
+                else:
+                    _run_all(executor, experiment, store, choice, totals, screen)
+                if task.store and (kept := usual_store()):
+                    kept.shrink()
+                if experiment.shard is not None:
+                    return _conclude_shard(experiment, choice, totals, begun)
                 screen.phase("merging")
-                store.merge(len(task.matrix), task.matrix.columns)
-                conclusion = _conclude(experiment, totals, begun, screen, images)
+                store.merge(choice, task.matrix.columns)
+                conclusion = _conclude(experiment, choice, totals, begun, screen, images)
                 screen.phase("telemetry" if experiment.sinks else "report")
                 return conclusion
         except OSError as error:
@@ -248,46 +276,84 @@ def conduct(
             raise
 
 
+def _run_all(
+    executor: Executor, experiment: Experiment, store: RunFolder, choice: Choice, totals: Totals, screen: Screen
+) -> None:
+    """Run the cells that are wanted and not finished, and those that they make necessary."""
+    wanted = list(choice)
+    while wanted:
+        to_run, damaged = store.survey(wanted)
+        totals.cells = len(choice)
+        totals.skipped += len(wanted) - len(to_run)
+        screen.asked(totals.cells)
+        screen.damaged([str(error) for error in damaged])
+        if to_run:
+            screen.skipped(totals.skipped)
+            _run(executor, experiment.task, to_run, totals, screen)
+        wanted = choice.more()
+    screen.skipped(totals.skipped)
+
+
 def _run(executor: Executor, task: Task, cells: list[int], totals: Totals, screen: Screen) -> None:
+    before = totals.ended
     with Book(task, totals, screen) as book:
         try:
             executor.run(task, cells, book)
         except KeyboardInterrupt:
-            left = len(cells) - totals.ended
+            left = len(cells) - (totals.ended - before)
             raise RunStoppedError(
                 f"stopped; finished cells are kept in {task.out}, {left} are left: the same command goes on from there"
             ) from None
 
 
-def _conclude(experiment: Experiment, totals: Totals, begun: float, screen: Screen, images: bool) -> Conclusion:
+def _conclude(
+    experiment: Experiment, choice: Choice, totals: Totals, begun: float, screen: Screen, images: bool
+) -> Conclusion:
     from qbed.report import make_report
 
     out = experiment.task.out
     screen.phase("claims")
-    verdicts = judge_run(out, experiment.campaign, experiment.profile)
+    verdicts = judge_run(out, experiment.campaign, experiment.profile, choice.lacking())
     connection = connect(out)
     counted = dict(connection.execute("SELECT status, count(*) FROM all_cells GROUP BY 1").fetchall())
     connection.close()
-    for status in ("complete", "failed", "invalid"):
-        setattr(totals, status, counted.get(status, 0))
+    _count(totals, counted)
     write_json(out / CLAIMS, [verdict.model_dump() for verdict in verdicts])
     vouch(out, [CLAIMS], more=True)
     write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)
-    differences = _locked(experiment, totals)
+    differences = _locked(experiment, totals, traces_of(out))
     return Conclusion(totals, verdicts, made.page, time.monotonic() - begun, made.problems, differences)
 
 
-def _locked(experiment: Experiment, totals: Totals) -> list[str]:
+def _conclude_shard(experiment: Experiment, choice: Choice, totals: Totals, begun: float) -> Conclusion:
+    """Of a part of the cells: nothing is merged or judged, as `qbed merge` does that of all."""
+    store, counted = RunFolder(experiment.task.out), Counter[str]()
+    traces: dict[int, str | None] = {}
+    for number in choice:
+        row = store.record(number) or {"status": "failed"}
+        counted[row["status"]] += 1
+        traces[number] = row.get("trace_sha256")
+    _count(totals, counted)
+    differences = _locked(experiment, totals, traces.items())
+    return Conclusion(totals, [], None, time.monotonic() - begun, [], differences)
+
+
+def _count(totals: Totals, counted: Mapping[str, int]) -> None:
+    for status in ("complete", "failed", "invalid"):
+        setattr(totals, status, counted.get(status, 0))
+
+
+def _locked(experiment: Experiment, totals: Totals, found: Iterable[tuple[int, str | None]]) -> list[str]:
     """Compare the run with the campaign's lock, or make the lock of it."""
     if experiment.lock is None:
         return []
     matrix, series = experiment.task.matrix, experiment.identity["toolchain"]["kernel_series"]
-    traces = {str(matrix.cell(number)): trace for number, trace in traces_of(experiment.task.out)}
+    traces = {str(matrix.cell(number)): trace for number, trace in found}
     lock = Lock.of(experiment.file)
     if experiment.lock == "compare":
-        return list(lock.differences(experiment.profile, series, traces))
+        return list(lock.differences(experiment.profile, series, traces, part=experiment.shard is not None))
     whole = {cell: trace for cell, trace in traces.items() if trace is not None}
     if len(whole) < totals.cells:
         raise LockError(f"{lock.path} is as it was: {totals.cells - len(whole)} cells have no trace")
@@ -297,12 +363,6 @@ def _locked(experiment: Experiment, totals: Totals) -> list[str]:
 
 def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
     """What may differ between equal runs: the host, the versions of what is not in the guest, wall-clock times."""
-    times: dict[str, float] = {}
-    with (experiment.task.out / "cells" / WALL_TIMES).open() as lines:
-        for line in lines:
-            with suppress(ValueError, KeyError, TypeError):  # the last line of a runner that was killed
-                entry = json.loads(line)
-                times[str(entry["cell"])] = entry["wall_s"]
     return {
         "provenance": {
             "command": " ".join(["qbed", *sys.argv[1:]]),
@@ -315,5 +375,16 @@ def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
             "host": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "cores": len(os.sched_getaffinity(0)),
         },
-        "cell_wall_s": times,
+        "cell_wall_s": {str(cell): seconds for cell, seconds in wall_times(experiment.task.out).items()},
     }
+
+
+def wall_times(run: Path) -> dict[int, float]:
+    """How long each cell of a run took, in seconds, by its number; of those that ended in it."""
+    times: dict[int, float] = {}
+    with suppress(FileNotFoundError), (run / "cells" / WALL_TIMES).open() as lines:
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError):  # the last line of a runner that was killed
+                entry = json.loads(line)
+                times[int(entry["cell"])] = float(entry["wall_s"])
+    return times

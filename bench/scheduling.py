@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to have a cell run, beyond the cell: its plan, its folder on the disk, its turn; and from the store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bench.harness import Figure, cores, pinned
+from qbed import substrates
+from qbed.campaign.file import Campaign
+from qbed.campaign.matrix import build_matrix
+from qbed.plan.model import Plan
+from qbed.results.folder import RunFolder
+from qbed.runs.executor import Book, Totals
+from qbed.runs.executor.local import LocalExecutor
+from qbed.runs.worker import Outcome, Task, Worker
+from qbed.substrates import Limits, Progress
+from qbed.substrates.virtual.substrate import VirtualSubstrate
+
+CELLS = 30
+LAB = """\
+name: cell
+topology: {dumbbell: {left: 4, right: 4}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: ecn, buffer: 128 KB, threshold: 20 packets}}
+hosts: {default: {tcp: dctcp}}
+workload: [{flows: {pairs: [[h1, h5], [h2, h6], [h3, h7], [h4, h8]], size: 100 KB, count: 5, spread: 1 ms}}]
+observe: {queues: 1 ms}
+duration: 10 ms
+"""
+
+
+class Turns:
+    """A `Watcher`: when cells ended, and how long they took."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+        self.took: list[float] = []
+
+    def progress(self, finished: int, running: float) -> None:
+        pass
+
+    def outcome(self, outcome: Outcome) -> None:
+        assert outcome.status == "complete", outcome.error
+        self.at.append(time.monotonic())
+        self.took.append(outcome.wall_s)
+
+    def between(self) -> list[float]:
+        """From one cell's end to the next one's, beyond what that took."""
+        return [now - before - took for before, now, took in zip(self.at, self.at[1:], self.took[1:], strict=False)]
+
+
+@dataclass
+class Timed:
+    """A `Cell` of a substrate, which says how long its guest took."""
+
+    cell: substrates.Cell
+    took: list[float]
+
+    def run(self, limits: Limits, progress: Progress) -> None:
+        begun = time.monotonic()
+        self.cell.run(limits, progress)
+        self.took.append(time.monotonic() - begun)
+
+
+class Watched(VirtualSubstrate):
+    """Virtual time, with a clock beside it."""
+
+    took: ClassVar[list[float]] = []
+
+    def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Any:
+        return Timed(super().cell(folder, plan, dilation), self.took)
+
+
+def task_of(out: Path, *, store: bool) -> Task:
+    """A campaign of some cells, and its run folder."""
+    (out.parent / "lab.yml").write_text(LAB)
+    matrix = build_matrix(Campaign(question="?", axes={"seed": [*range(1, CELLS + 1)]}))
+    task = Task(out.parent / "lab.yml", out, matrix, store=store)
+    RunFolder(out).claim({"version": 1, "name": "cell", "plans": "", "matrix": matrix.describe()})
+    return task
+
+
+def beside_the_guest(out: Path) -> list[float]:
+    """Of each cell: what its worker took beyond its guest."""
+    worker = Worker(task_of(out, store=False), Watched())
+    Watched.took.clear()
+    with pinned(cores()[-1]):
+        outcomes = [worker.run(number) for number in range(CELLS)]
+    assert all(outcome.status == "complete" for outcome in outcomes)
+    return [outcome.wall_s - guest for outcome, guest in zip(outcomes, Watched.took, strict=True)]
+
+
+def turns(out: Path, *, store: bool) -> Turns:
+    """A campaign on one core."""
+    found, task = Turns(), task_of(out, store=store)
+    with Book(task, Totals(CELLS, 0), found) as book:
+        LocalExecutor([cores()[-1]]).run(task, range(CELLS), book)
+    return found
+
+
+def measure(rounds: int) -> list[Figure]:
+    folder = Path(tempfile.mkdtemp(prefix="qbed-bench-"))
+    os.environ |= {"QBED_CACHE": str(folder / "cache"), "QBED_STORE": "1 GB"}
+    beside: list[float] = []
+    between: list[float] = []
+    stored: list[float] = []
+    try:
+        turns(folder / "first", store=True)
+        for number in range(rounds):
+            beside += beside_the_guest(folder / f"beside-{number}")
+            between += turns(folder / f"run-{number}", store=False).between()
+            taken = turns(folder / f"stored-{number}", store=True)
+            stored += [took + more for took, more in zip(taken.took[1:], taken.between(), strict=True)]
+    finally:
+        shutil.rmtree(folder)
+    mine, turn = (1000 * statistics.median(values) for values in (beside, between))
+    return [
+        Figure("a cell's plan, tables and folder, beyond its guest", mine, "ms"),
+        Figure("from one cell's end to the next one's start", turn, "ms"),
+        Figure("scheduling overhead of a cell", mine + turn, "ms", 50),
+        Figure("a cell from the store", 1000 * statistics.median(stored), "ms", 50),
+    ]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed merge`: one run of what several machines ran, a part each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qbed import terminal
+from qbed.cli.run import LabFolder, Trust, parse_seeds, parse_settings
+from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, hand_out, tell
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(merge)
+
+
+def merge(
+    lab: LabFolder,
+    shards: Annotated[list[Path], typer.Argument(metavar="SHARD...", help="Run folders of `qbed run --shard`.")],
+    profile: Annotated[str | None, typer.Option(help="The profile that the shards are of.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder that they are put into.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="As the shards were run.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="As the shards were run.")] = None,
+    images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Fail if a cell did something else than the campaign's lock says.")
+    ] = False,
+    own: Trust = False,
+    junit: Junit = None,
+    summary: Summary = None,
+    fail_on: Failing = FailOn.claims,
+) -> None:
+    """Put the cells of a campaign's shards together, judge its claims and write the report, as `qbed run` does.
+
+    Nothing is run, and the shards stay as they are. Exit status: as `qbed run`; 1 also where a cell is in no shard.
+    """
+    from qbed.results.folder import RunFolder
+    from qbed.runs.executor.local import LocalExecutor
+    from qbed.runs.experiment import Wishes, conduct, prepare
+
+    wishes = Wishes(
+        profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), store=False,
+        lock="compare" if locked else None,
+    )  # fmt: skip
+    experiment = prepare(lab, wishes)
+    terminal.warn(experiment.warnings)
+    screen = Screen(len(experiment.task.matrix), "cells")
+    folders = [RunFolder(shard) for shard in shards]
+    with screen.bar:
+        outcome = conduct(experiment, LocalExecutor([]), screen, images=images, shards=folders)
+    tell(outcome, screen.console)
+    hand_out([(experiment, outcome)], [], junit, summary)
+    if outcome.bad(fail_on.value):
+        raise typer.Exit(1)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a run is shown while it goes on and when it has ended, on the terminal and to those who run it in CI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from qbed import terminal
+
+if TYPE_CHECKING:  # loading these takes longer than most commands
+    from rich.console import Console
+
+    from qbed.live.courier import Delivery
+    from qbed.runs.experiment import Conclusion, Experiment
+    from qbed.runs.worker import Outcome
+
+MOST_DAMAGED = 10
+
+
+class FailOn(StrEnum):
+    """What makes a run no success."""
+
+    claims = "claims"
+    errors = "errors"
+
+
+Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write claims and cells as JUnit XML.")]
+Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Append a page of Markdown on what came out.")]
+Failing = Annotated[
+    FailOn,
+    typer.Option(help="`errors`: exit with 1 only for cells that failed or are invalid, and not for claims."),
+]
+
+
+def hand_out(
+    ended: Sequence[tuple[Experiment, Conclusion]], gaps: Sequence[str], junit: Path | None, summary: Path | None
+) -> None:
+    """Write what CI reads."""
+    from qbed.report.ci import Ended, write_junit, write_summary
+    from qbed.runs.experiment import wall_times
+
+    told = []
+    for experiment, outcome in ended:
+        parts = [str(experiment.identity["name"]), experiment.profile or "", "/".join(map(str, experiment.shard or ()))]
+        on = [experiment.task.on] if len(ended) > 1 else []
+        totals, run = outcome.totals, experiment.task.out
+        counted = {"complete": totals.complete, "failed": totals.failed, "invalid": totals.invalid}
+        name = " ".join(filter(None, [*parts, *on]))
+        problems = [*outcome.problems, *gaps]
+        differences, times = outcome.differences, wall_times(run)
+        told.append(Ended(name, run, counted, outcome.wall_s, outcome.verdicts, differences, problems, times))
+    if junit is not None:
+        write_junit(junit, told)
+    if summary is not None:
+        write_summary(summary, told)
+
+
+class Screen:
+    """Shows how the run goes: a bar on a terminal, a line for each bad cell anywhere."""
+
+    def __init__(self, cells: int, name: str) -> None:
+        self.console = terminal.console(error=True)
+        self.bar = Progress(
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+            TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal,
+        )  # fmt: skip
+        self._cells: TaskID = self.bar.add_task(name, total=cells)
+        self._skipped = 0
+        self._reasons: set[str] = set()
+
+    def skipped(self, cells: int) -> None:
+        if cells > self._skipped:
+            self.console.print(f"{cells - self._skipped} cells are finished already")
+        self._skipped = cells
+
+    def damaged(self, what: list[str]) -> None:
+        for text in what[:MOST_DAMAGED]:
+            self.console.print(f"{text}: done now", style="yellow", soft_wrap=True)
+        if len(what) > MOST_DAMAGED:
+            self.console.print(f"... and {len(what) - MOST_DAMAGED} files more", style="yellow")
+
+    def asked(self, cells: int) -> None:
+        self.bar.update(self._cells, total=cells)
+
+    def waiting(self) -> None:
+        self.console.print("another `qbed run` is writing to this folder: waiting for it")
+
+    def discarded(self, why: str) -> None:
+        self.console.print(f"the folder held another run ({why} differ): it was thrown away", soft_wrap=True)
+
+    def progress(self, finished: int, running: float) -> None:
+        self.bar.update(self._cells, completed=self._skipped + finished + running)
+
+    def outcome(self, outcome: Outcome) -> None:
+        if outcome.status == "complete":
+            return
+        text = outcome.error or ""
+        reason = text.partition("\n")[0].partition("; its console")[0]
+        shown = text if reason not in self._reasons else f"{reason}, as before"
+        self._reasons.add(reason)
+        line = terminal.shorten(f"cell {outcome.cell} {outcome.status}: {shown}")
+        self.console.print(line, style="red", soft_wrap=True)
+
+    def phase(self, name: str) -> None:
+        self.bar.update(self._cells, description=name)
+
+    def delivered(self, what: Delivery | str) -> None:
+        whole = not isinstance(what, str) and not what.left
+        text = what if isinstance(what, str) else f"telemetry: {what.said()}"
+        self.console.print(terminal.shorten(text), style=None if whole else "red", soft_wrap=True)
+
+
+def tell(outcome: Conclusion, console: Console) -> None:
+    from qbed.report.ci import said
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for verdict in outcome.verdicts:
+        style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"
+        expected = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
+        table.add_row(Text(verdict.verdict + expected, style), verdict.name, terminal.shorten(said(verdict)))
+    if outcome.verdicts:
+        console.print(table)
+    for text in outcome.differences[:MOST_DAMAGED]:
+        console.print(text, style="red", soft_wrap=True)
+    if len(outcome.differences) > MOST_DAMAGED:
+        console.print(f"... and {len(outcome.differences) - MOST_DAMAGED} cells more", style="red")
+    for problem in outcome.problems:
+        console.print(terminal.shorten(f"warning: {problem}"), style="yellow")
+    totals = outcome.totals
+    bad = "".join(
+        f", {count} {name}" for name, count in (("failed", totals.failed), ("invalid", totals.invalid)) if count
+    )
+    stored = f" ({totals.stored} from the store)" if totals.stored else ""
+    console.print(f"{totals.complete} of {totals.cells} cells complete{stored}{bad}, in {outcome.wall_s:.1f} s")
+    if outcome.report is not None:
+        terminal.say(outcome.report)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came of runs, for those who run them in CI: JUnit's XML, and a page of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import XMLGenerator
+from xml.sax.xmlreader import AttributesImpl
+
+from qbed.claims.judge import Verdict
+from qbed.durable import move
+from qbed.json_files import beside
+from qbed.results.listing import Listing
+from qbed.terminal import clean, shorten
+
+_MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
+MOST_LINES = 200
+"""Of claims, cells and differences in a page of Markdown, each."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has ended. `counted`: its cells by status."""
+
+    name: str
+    run: Path
+    counted: Mapping[str, int]
+    wall_s: float
+    verdicts: Sequence[Verdict] = ()
+    differences: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    times: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        return sum(self.counted.values())
+
+
+def number(value: object) -> str:
+    """A measured number, as people read it."""
+    if isinstance(value, list):
+        return " | ".join(map(number, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def said(verdict: Verdict) -> str:
+    """Why, or by which numbers."""
+    measured = ", ".join(f"{name} {number(value)}" for name, value in verdict.measured.items())
+    return verdict.reason or measured
+
+
+# --- JUnit ---
+
+
+class _Xml:
+    """Elements, one after the other. Text has no character that XML cannot have."""
+
+    def __init__(self, file: Any) -> None:
+        self._to = XMLGenerator(file, "utf-8", short_empty_elements=True)
+        self._to.startDocument()
+
+    def open(self, element: str, **attributes: object) -> None:
+        told = {name: shorten(value) for name, value in attributes.items()}
+        self._to.startElement(element, AttributesImpl(told))
+
+    def close(self, element: str) -> None:
+        self._to.endElement(element)
+        self._to.ignorableWhitespace("\n")
+
+    def case(self, suite: str, name: str, time_s: float = 0.0, **said: tuple[str, str]) -> None:
+        """A test case; `said`: a kind (`failure`, `error`, `skipped`), its type and text."""
+        self.open("testcase", classname=suite, name=name, time=f"{time_s:.3f}")
+        for kind, (type_, text) in said.items():
+            self.open(kind, message=text.partition("\n")[0], **({} if kind == "skipped" else {"type": type_}))
+            self._to.characters(clean(text))
+            self._to.endElement(kind)
+        self.close("testcase")
+
+
+def write_junit(file: Path, ended: Iterable[Ended]) -> None:
+    """A suite of claims, one of cells and one of the lock for each run: what is not as it should be is a failure."""
+    with beside(file).open("w", encoding="utf-8") as out:
+        xml = _Xml(out)
+        xml.open("testsuites")
+        for one in ended:
+            _claims(xml, one)
+            _cells(xml, one)
+            if one.differences:
+                many = len(one.differences)
+                xml.open("testsuite", name=f"{one.name}.lock", tests=many, failures=many, errors=0, skipped=0)
+                for text in one.differences:
+                    xml.case(f"{one.name}.lock", text.partition(" did ")[0], failure=("different", text))
+                xml.close("testsuite")
+        xml.close("testsuites")
+    move(beside(file), file)
+
+
+def _claims(xml: _Xml, one: Ended) -> None:
+    wrong = sum(not verdict.as_expected for verdict in one.verdicts)
+    skipped = sum(verdict.verdict == "not asked" for verdict in one.verdicts)
+    suite = f"{one.name}.claims"
+    xml.open("testsuite", name=suite, tests=len(one.verdicts), failures=wrong, errors=0, skipped=skipped)
+    for verdict in one.verdicts:
+        if verdict.verdict == "not asked":
+            xml.case(suite, verdict.name, skipped=("", verdict.reason or ""))
+        elif verdict.as_expected:
+            xml.case(suite, verdict.name)
+        else:
+            text = f"{verdict.verdict}, expected {verdict.expect}: {said(verdict)}\n{verdict.paper}"
+            xml.case(suite, verdict.name, failure=(verdict.verdict, text))
+    xml.close("testsuite")
+
+
+def _cells(xml: _Xml, one: Ended) -> None:
+    suite, listing = f"{one.name}.cells", Listing(one.run)
+    failures, errors = one.counted.get("invalid", 0), one.counted.get("failed", 0)
+    xml.open(
+        "testsuite", name=suite, tests=one.cells, failures=failures, errors=errors, skipped=0, time=f"{one.wall_s:.3f}"
+    )
+    for row in listing.rows():
+        name = ", ".join([str(row["cell"]), *(f"{axis}={row[axis]}" for axis in listing.axes)])
+        time_s = one.times.get(row["cell"], 0.0)
+        match row["status"]:
+            case "complete":
+                xml.case(suite, name, time_s)
+            case "failed":
+                xml.case(suite, name, time_s, error=("failed", str(row["error"])))
+            case status:
+                wrong = row["contradictions"] if isinstance(row["contradictions"], list) else [row["error"]]
+                xml.case(suite, name, time_s, failure=(status, "\n".join(map(str, wrong))))
+    xml.close("testsuite")
+
+
+# --- Markdown ---
+
+
+def write_summary(file: Path, ended: Iterable[Ended]) -> None:
+    """A page; what is there already stays before it, as CI systems have one file for all steps."""
+    with file.open("a", encoding="utf-8") as out:
+        for one in ended:
+            out.writelines(f"{line}\n" for line in _page(one))
+
+
+def _page(one: Ended) -> Iterator[str]:
+    counted = ", ".join(f"{count} {status}" for status, count in one.counted.items() if count)
+    yield f"## {_plain(one.name)}\n"
+    yield f"{one.cells} cells ({counted or 'none'}) in {one.wall_s:.1f} s\n"
+    if one.verdicts:
+        yield "| claim | verdict | | the sentence |\n|---|---|---|---|"
+        for verdict in one.verdicts[:MOST_LINES]:
+            mark = "" if verdict.verdict == "not asked" else "✅ " if verdict.as_expected else "❌ "
+            known = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
+            told = (verdict.name, f"{mark}{verdict.verdict}{known}", said(verdict), verdict.paper)
+            yield f"| {' | '.join(map(_plain, told))} |"
+        yield ""
+    bad = (row for row in Listing(one.run).rows() if row["status"] != "complete")
+    wrong = [
+        f"cell {row['cell']} {row['status']}: {row['error'] or row['contradictions']}"
+        for row in islice(bad, MOST_LINES)
+    ]
+    for title, texts in (("Cells", wrong), ("Lock", one.differences), ("Remarks", one.problems)):
+        if texts:
+            yield f"### {title}\n"
+            yield from (f"- {_plain(text)}" for text in texts[:MOST_LINES])
+            yield ""
+
+
+def _plain(text: object) -> str:
+    """A text in one line that is no markup."""
+    line = " ".join(shorten(text, 500).split())
+    return line.translate(_MARKUP)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On the workers of a Dask scheduler (`qbed run --scheduler ADDRESS`), a process each, a cell at a time.
+
+    dask worker ADDRESS --nthreads 1 --nworkers N --resources cell=1     (playbooks/worker.yml)
+
+A worker runs `qbed cell KEY` as a process that dies with it, with the toolchain and the store of its machine, and sends
+what came of it; where both have the same store, nothing but word of it. The scheduler gives the cell of a worker that
+died to another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from qbed.results.checksums import CELL_ROW, FILES, DamagedError, cell_damages, read_cell_record
+from qbed.results.queue import Queue
+from qbed.runs.executor import RunAbortedError
+from qbed.runs.executor.elsewhere import ElsewhereError, Returned, command_of
+from qbed.runs.filed import needed_store
+from qbed.substrates import Limits
+
+RESOURCE = "cell"
+CONNECT_S = 15
+START = "`dask worker ADDRESS --nthreads 1 --resources cell=1`"
+ROOM_A_WORKER = 3
+"""One is run, the others are on their way."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What a worker sends: the files of a cell's folder by their names, or why there are none.
+
+    `here`: they are in the store or queue of the receiver.
+    """
+
+    wall_s: float
+    here: bool = False
+    complete: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
+    error: str | None = None
+
+
+def _place(queue: Queue) -> tuple[str, str]:
+    return socket.gethostname(), str(queue.folder.resolve())
+
+
+def carry_out(key: str, plan: bytes, limits: Limits, receiver: tuple[str, str]) -> Parcel:
+    """Run a cell here: what a worker does."""
+    begun, queue = time.monotonic(), Queue(needed_store())
+    if not queue.store.has(key):
+        queue.file(key, plan)
+    command = ["setpriv", "--pdeathsig", "KILL", *command_of(key, limits)]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    wall_s, complete, ended = time.monotonic() - begun, queue.store.has(key), queue.ended(key)
+    folder = queue.store.place(key) if complete else ended[0] if ended else None
+    if folder is None:
+        return Parcel(wall_s, error=f"{socket.gethostname()}: {done.stderr.strip() or f'status {done.returncode}'}")
+    if _place(queue) == receiver:
+        return Parcel(wall_s, here=True)
+    names = [CELL_ROW, *read_cell_record(folder, 0)[FILES]]
+    parcel = Parcel(wall_s, complete=complete, files={name: (folder / name).read_bytes() for name in names})
+    if not complete:
+        queue.leave(key)
+    return parcel
+
+
+@dataclass
+class DaskEngine:
+    """An `Engine`: the workers of one scheduler."""
+
+    address: str
+    _client: Any = None
+    _futures: dict[Any, str] = field(default_factory=dict)
+
+    def begin(self, queue: Queue, limits: Limits) -> None:
+        try:
+            import distributed
+        except ImportError:
+            raise ElsewhereError("--scheduler needs Dask: `pip install 'qbed[dask]'`") from None
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        try:
+            client: Any = distributed.Client
+            self._client = client(self.address, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ElsewhereError(f"no Dask scheduler answers at {self.address}: {error}") from None
+        self._queue, self._limits = queue, limits
+        if self._workers() == 0:
+            raise ElsewhereError(f"no worker at {self.address} has the resource `{RESOURCE}`: start some by {START}")
+
+    def _workers(self) -> int:
+        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        return sum(int(worker.get("resources", {}).get(RESOURCE, 0)) for worker in workers.values())
+
+    def room(self) -> int:
+        return ROOM_A_WORKER * max(self._workers(), 1)
+
+    def submit(self, key: str, plan: bytes) -> None:
+        future = self._client.submit(
+            carry_out, key, plan, self._limits, _place(self._queue),
+            key=f"qbed-{key[:16]}-{uuid.uuid4().hex[:8]}", resources={RESOURCE: 1}, pure=False,
+        )  # fmt: skip
+        self._futures[future] = key
+
+    def ended(self, wait_s: float) -> Iterator[Returned]:
+        import distributed
+
+        wait: Any = distributed.wait
+        try:
+            with self._client.as_current():
+                done, _ = wait(list(self._futures), timeout=wait_s, return_when="FIRST_COMPLETED")
+        except TimeoutError:
+            return
+        for future in done:
+            key = self._futures.pop(future)
+            if future.status == "cancelled" or future.status == "lost":
+                raise RunAbortedError(f"the Dask scheduler at {self.address} is gone; finished cells are kept")
+            if future.status == "error":
+                problem = future.exception()
+                yield Returned(key, 0.0, f"{type(problem).__name__}: {problem}")
+            else:
+                yield self._unpacked(key, future.result())
+
+    def _unpacked(self, key: str, parcel: Parcel) -> Returned:
+        """Have what was sent where what is run here would be."""
+        if parcel.error or parcel.here:
+            return Returned(key, parcel.wall_s, parcel.error)
+        run = self._queue.of(key)
+        folder = run.begin(0)
+        try:
+            for name, content in parcel.files.items():
+                if not _is_inside(name):
+                    raise ElsewhereError(f"a worker sent a file called `{name}`")
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+            for damage in cell_damages(folder, 0):
+                raise damage
+            row = read_cell_record(folder, 0)
+        except (DamagedError, ElsewhereError) as error:
+            run.drop(0)
+            return Returned(key, parcel.wall_s, f"what a worker sent is damaged: {error}")
+        if parcel.complete:
+            del row[FILES], row["cell"]
+            self._queue.store.put(key, folder, row)
+            run.drop(0)
+        else:
+            folder.replace(run.folder(0, ".failed" if row["status"] == "failed" else ""))
+        return Returned(key, parcel.wall_s)
+
+    def stop(self) -> None:
+        if self._client is not None:
+            with suppress(OSError):  # of a scheduler that is gone
+                self._client.cancel(list(self._futures), force=True)
+            self._client.close(timeout=CONNECT_S)
+        self._client = None
+        self._futures.clear()
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in name and bool(path.parts)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cells of a campaign that several machines ran, a shard each, in one run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from qbed.results.checksums import DamagedError
+from qbed.results.folder import SAME, RunFolder
+from qbed.results.identity import StoreError, any_identity
+from qbed.runs.choice import Choice
+from qbed.runs.executor import WALL_TIMES
+
+MOST_NAMED = 10
+
+
+class MissingCellsError(StoreError):
+    """The shards do not have all cells."""
+
+    exit_status = 1
+
+
+def refuse_strangers(shards: Sequence[RunFolder], identity: Mapping[str, Any]) -> None:
+    """`StoreError` if one of these is no run folder, or of another campaign."""
+    for shard in shards:
+        theirs = any_identity(shard.path)
+        different = [what for key, what in SAME.items() if theirs.get(key) != identity.get(key)]
+        if different:
+            raise StoreError(f"{shard.path} is a shard of another campaign: {' and '.join(different)} differ")
+
+
+def gather(run: RunFolder, shards: Sequence[RunFolder], choice: Choice) -> None:
+    """Take the cells from the shards; `StoreError` if one is damaged, or nowhere."""
+    wanted, missing = list(choice), list[int]()
+    while wanted:
+        missing += [number for number in wanted if not _adopt(run, shards, number)]
+        wanted = choice.more()
+    if missing:
+        named = ", ".join(map(str, islice(missing, MOST_NAMED))) + (", ..." if len(missing) > MOST_NAMED else "")
+        raise MissingCellsError(
+            f"{len(missing)} cells are in none of the shards ({named}): the command of their shard goes on with it"
+        )
+    _times(run, shards)
+
+
+def _adopt(run: RunFolder, shards: Sequence[RunFolder], number: int) -> bool:
+    """Take a cell that is whole somewhere, a finished one before one that failed; `DamagedError` if none is whole."""
+    damaged: list[DamagedError] = []
+    for shard in shards:
+        try:
+            run.adopt(number, shard)
+        except DamagedError as error:
+            damaged.append(error)
+    found = run.record(number) is not None
+    if damaged and not found:
+        raise damaged[0]
+    return found
+
+
+def _times(run: RunFolder, shards: Sequence[RunFolder]) -> None:
+    with (run.cells / WALL_TIMES).open("w") as out:
+        for shard in shards:
+            if (shard.cells / WALL_TIMES).exists():
+                with (shard.cells / WALL_TIMES).open() as lines:
+                    out.writelines(lines)

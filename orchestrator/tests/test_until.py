@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As many seeds as a mean needs: how many follows from the results, and a claim with too few is undecided."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from campaigns import Bench, hashes, write_lab
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbed.campaign.file import CampaignError, load_campaign
+from qbed.campaign.matrix import build_matrix
+from qbed.campaign.until import LEAST, Until, half_width, parse_until
+
+CAMPAIGN = """\
+question: How long do flows take?
+axes:
+  tcp:
+    - {name: reno, set: {hosts.default.tcp: reno}}
+    - {name: cubic, set: {hosts.default.tcp: cubic}}
+seeds: SAID
+profiles:
+  one: {axes: {seed: [7]}}
+claims:
+  - {name: all, paper: There are flows., sql: SELECT count(*) > 0 AS holds FROM flows}
+"""
+SAID = "until 12 % of fct_mean_ns, at most 20"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path)
+    write_lab(bench.lab, CAMPAIGN.replace("SAID", SAID))
+    return bench
+
+
+def test_seeds_run_until_the_mean_is_known(bench: Bench) -> None:
+    status, text = bench.campaign("a")
+    assert status == 0, text
+    counts = bench.ask("a", "SELECT tcp, count(*), max(seed) FROM 'RUN/cells.parquet' GROUP BY 1 ORDER BY 1")
+    for tcp, count, last in counts:
+        rows = bench.ask(
+            "a",
+            f"""SELECT avg(fct_ns) FROM 'RUN/flows.parquet' JOIN 'RUN/cells.parquet' USING (cell)
+            WHERE tcp = '{tcp}' GROUP BY seed ORDER BY seed""",
+        )
+        values = [float(str(row[0])) for row in rows]
+        assert isinstance(count, int) and LEAST < count == last == len(values) < 20
+        assert half_width(values) <= 0.12 < half_width(values[:LEAST])
+    ran = sum(int(str(row[1])) for row in counts)
+    assert f"{ran} of {ran} cells complete" in text
+    assert bench.run("verify", "a")[0] == 0
+    assert f"{ran} cells: {ran} complete" in bench.run("cells", "a")[1]
+
+    # The same cells whatever ran them, and in parts.
+    status, text = bench.campaign("a")
+    assert (status, f"{ran} cells are finished already" in text) == (0, True), text
+    for which in "12":
+        assert bench.campaign(f"part-{which}", "--shard", f"{which}/2")[0] == 0
+    assert bench.run("merge", "lab", "part-1", "part-2", "--out", "b", "--no-images")[0] == 0
+    assert hashes(bench.folder / "a") == hashes(bench.folder / "b")
+
+
+def test_a_claim_with_too_few_seeds_is_undecided(bench: Bench) -> None:
+    write_lab(bench.lab, CAMPAIGN.replace("SAID", "until 0.5 % of fct_mean_ns, at most 6"))
+    status, text = bench.campaign("a", "--junit", "out.xml", "--summary", "out.md")
+    assert status == 1 and "12 of 12 cells complete" in text
+    (verdict,) = json.loads((bench.folder / "a" / "claims.json").read_text())
+    assert verdict["verdict"] == "undecided"
+    assert "too few seeds: the mean of fct_mean_ns is known to" in verdict["reason"]
+    assert "not to 0.5 %, after 6 seeds (tcp=" in verdict["reason"] and "1 more like it" in verdict["reason"]
+    for file in ("a/report.html", "out.xml", "out.md"):
+        assert "undecided" in (bench.folder / file).read_text()
+    assert bench.campaign("a", "--fail-on", "errors")[0] == 0
+
+
+def test_a_cell_that_fails_ends_its_seeds(bench: Bench) -> None:
+    bench.behave(seed_2="panic")
+    status, text = bench.campaign("a")
+    assert (status, "8 of 10 cells complete, 2 failed" in text) == (1, True), text
+
+
+def test_a_list_of_seeds_is_a_list(bench: Bench) -> None:
+    campaign, _ = load_campaign(bench.lab / "campaign.yml")
+    assert len(build_matrix(campaign)) == 40 and build_matrix(campaign).until == parse_until(SAID)
+    for matrix in (build_matrix(campaign, "one"), build_matrix(campaign, seeds=[7])):
+        assert (len(matrix), matrix.until) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("5 %", "expected such as `until 5 % of goodput_bps, at most 50`, got `5 %`"),
+        ("until 5 % of goodputs_bps", "no metric is called `goodputs_bps`; did you mean `goodput_bps`?"),
+        ("until 0 % of goodput_bps", "expected more than 0 % and less than 100 %, and at most 5 to 10000 seeds"),
+        ("until 5 % of goodput_bps, at most 4", "and at most 5 to 10000 seeds"),
+        ("until 5 % of goodput_bps\naxes: {seed: [1]}", "the axis `seed` has a list: expected one of the two"),
+    ],
+)
+def test_mistakes_are_said(tmp_path: Path, wrong: str, said: str) -> None:
+    (tmp_path / "campaign.yml").write_text(f"question: What?\nseeds: {wrong}\n")
+    with pytest.raises(CampaignError) as caught:
+        load_campaign(tmp_path / "campaign.yml")
+    assert said in str(caught.value) and "campaign.yml:2:" in str(caught.value)
+
+
+@given(st.lists(st.floats(0, 1e12), max_size=60), st.floats(0.001, 0.9))
+def test_how_many_more_is_bounded(values: list[float], share: float) -> None:
+    until = Until(share, "goodput_bps", 50)
+    wanted = until.seeds(values[:50])
+    assert LEAST <= wanted <= 50 and wanted <= max(2 * len(values), LEAST)
+    if len(values) >= LEAST:
+        assert wanted >= min(len(values), 50)
+        assert (wanted == len(values[:50])) == (until.met(values[:50]) or len(values) >= 50)
+    if len(values) > 1 and statistics.fmean(values) > 0:
+        assert half_width(values) >= 0
