@@ -30,6 +30,7 @@ ROOMS = (
     "live",
     "dashboards",
     "runs",
+    "service",
     "cli",
 )
 """In the order in which the data go through them. An import inside a function, or for types alone, is one, too."""

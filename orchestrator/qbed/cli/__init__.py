@@ -2,6 +2,7 @@
 """The command line. Every module of this package that has `register(app)` adds its commands: one module a group."""
 
 import importlib
+import os
 import pkgutil
 import sys
 from functools import cache
@@ -25,6 +26,8 @@ ORDER = (
     "samples",
     "doctor",
     "containers",
+    "serve",
+    "remote",
 )
 """How `qbed --help` lists the groups; those that it does not name come last."""
 
@@ -54,11 +57,19 @@ def _say_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the versions and end.")
     ] = False,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="A service (`qbed serve`) that runs campaigns: of `run`, `jobs`.")
+    ] = None,
 ) -> None:
     """A lab bench for in-network congestion signals."""
+    if server is not None:
+        if context.invoked_subcommand not in ("run", "jobs"):
+            raise typer.BadParameter("expected `qbed --server URL run ...` or `jobs`", param_hint="--server")
+        os.environ["QBED_SERVER"] = server
 
 
 @cache

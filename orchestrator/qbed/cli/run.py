@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.executor import Executor
     from qbed.runs.experiment import Conclusion, Experiment
 
+SERVER = "QBED_SERVER"
+"""Names a service (`qbed --server`) that runs campaigns instead of this machine."""
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
 ]
@@ -105,7 +107,9 @@ def run(
     from qbed.substrates import Limits
     from qbed.substrates.rebuild import build_changed
 
-    build_changed(terminal.tell)
+    served = bool(os.environ.get(SERVER))
+    if not served:
+        build_changed(terminal.tell)
     asked, dilation = parse_substrates(on), parse_dilation(dilate)
     if (lock or locked) and (lock == locked or asked != [DEFAULT] or set_ or seeds):
         raise typer.BadParameter(
@@ -128,6 +132,15 @@ def run(
     )  # fmt: skip
 
     elsewhere = _elsewhere(scheduler, slurm)
+    if served:
+        from qbed.cli.remote import run as run_there
+
+        if elsewhere or junit or summary or fail_on is FailOn.errors:
+            raise typer.BadParameter(
+                "not with --server: the service says who runs the cells",
+                param_hint="--scheduler, --slurm, --junit, --summary, --fail-on",
+            )
+        return run_there(lab, wishes, Screen, tell, images=images, fresh=fresh)
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
         experiment = prepare(lab, replace(wishes, on=name))

@@ -15,6 +15,8 @@ from qbed import terminal
 
 TRUST = "QBED_TRUST"
 """Set in the environment, so that worker processes know it, too."""
+FOREIGN = "QBED_FOREIGN"
+"""Set where a service runs a lab that somebody has sent and whose own programs its owner does not allow."""
 
 
 class ReachError(ValueError):
@@ -38,6 +40,13 @@ def beneath(folder: Path, name: str) -> Path:
     if not place.is_relative_to(home) and not _trusted(place, home):
         raise ReachError(f"`{name}` leads out of the folder {folder}; only with --trust is it read")
     return path
+
+
+def own_program(folder: Path, name: str) -> Path:
+    """The program that a lab in `folder` brings, to be run; ReachError also where a service allows none."""
+    if os.environ.get(FOREIGN):
+        raise ReachError(f"`{name}` is a program of the lab's own: this service runs none (`qbed serve` says how to)")
+    return beneath(folder, name)
 
 
 def trusted() -> bool:

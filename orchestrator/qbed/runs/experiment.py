@@ -161,7 +161,7 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
     }
     if compared := campaign.profile(profile).compare:
         identity["compare"] = column_name(*compared)
-    out = wishes.out or _usual_folder(identity, wishes)
+    out = wishes.out or usual_folder(identity, wishes)
     out = out / on.name if wishes.several else out
     dilation = _dilation(on, wishes.dilation, lab, matrix, out)
     if on.name != DEFAULT:
@@ -172,7 +172,7 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
     )
 
 
-def _usual_folder(identity: dict[str, Any], wishes: Wishes) -> Path:
+def usual_folder(identity: dict[str, Any], wishes: Wishes) -> Path:
     """Where a run goes of which nobody says where: another plan, matrix or toolchain is another folder."""
     mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
     out = Path("runs") / f"{identity['name']}-{wishes.profile or 'all'}-{mark}"

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed --server URL`: campaigns on a service (`qbed serve`), which look and end as they do here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+from rich.table import Table
+
+from qbed import terminal
+from qbed.errors import LabError, QbedError
+from qbed.places import labs_folder
+from qbed.substrates import DEFAULT
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from qbed.runs.experiment import Conclusion, Screen, Wishes
+    from qbed.service.client import Client
+
+    class Shown(Screen, Protocol):
+        """A screen with a bar."""
+
+        bar: Progress
+
+    Tell = Callable[[Conclusion, Console], None]
+
+SERVER, TOKEN = "QBED_SERVER", "QBED_TOKEN"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(jobs)
+
+
+def connect() -> Client:
+    """The service that `--server` or the environment names."""
+    url = os.environ.get(SERVER)
+    if not url:
+        raise QbedError(f"which service? `qbed --server URL ...`, or {SERVER}")
+    try:
+        from qbed.service.client import Client
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("qbed"):
+            raise
+        raise QbedError(f"there is no Python package {error.name}: `pip install 'qbed[service]'` brings it") from None
+    return Client(url, os.environ.get(TOKEN) or None)
+
+
+def jobs() -> None:
+    """List the campaigns of a service: `qbed --server URL jobs`."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("JOB", "LAB", "PROFILE", "STATE", "CELLS"):
+        table.add_column(title, no_wrap=True)
+    for job in connect().get("/jobs"):
+        cells = "-" if job["cells"] is None else f"{int(job['done'] or 0)} of {job['cells']}"
+        state = job["state"] + (f" ({job['exit_status']})" if job["exit_status"] else "")
+        table.add_row(str(job["id"]), job["name"], job["request"]["profile"] or "-", state, cells)
+    terminal.console().print(table)
+
+
+def run(lab: Path, wishes: Wishes, show: Callable[[int, str], Shown], tell: Tell, *, images: bool, fresh: bool) -> None:
+    """Run a campaign on the service, show it, and bring its results here; ends as `qbed run` does."""
+    client = connect()
+    if wishes.several or wishes.lock == "write" or wishes.shard or wishes.sinks:
+        raise QbedError(
+            "with --server a campaign runs whole, on one substrate, no lock is written, and samples go nowhere else"
+        )
+    asked = _asked(client, lab, wishes) | {"images": images}
+    job = int(client.post("/jobs", asked)["id"])
+    try:
+        outcome, messages = _watch(client, job, show)
+        status = int(client.get(f"/jobs/{job}")["exit_status"] or 0)
+        if outcome is None:
+            raise _EndedError(messages, status)
+        place = _bring(client, job, wishes, fresh)
+    except KeyboardInterrupt:
+        client.post(f"/jobs/{job}/cancel")
+        terminal.tell(f"stopped; job {job} is cancelled, its finished cells are kept on {client.url}")
+        raise typer.Exit(130) from None
+    tell(replace(outcome, report=place / "report.html"), terminal.console(error=True))
+    if status:
+        raise typer.Exit(status)
+
+
+class _EndedError(LabError):
+    """A job without a conclusion."""
+
+    def __init__(self, messages: list[str], status: int) -> None:
+        super().__init__(messages or ["the job was cancelled; its finished cells are kept there"])
+        self.exit_status = status or 130
+
+
+def _asked(client: Client, lab: Path, wishes: Wishes) -> dict[str, Any]:
+    """A submission: a lab that the service has too by its name, any other is sent."""
+    limits = wishes.limits
+    asked: dict[str, Any] = {
+        "profile": wishes.profile, "seeds": wishes.seeds, "settings": dict(wishes.settings or {}),
+        "on": wishes.on or DEFAULT, "dilation": wishes.dilation, "cell_timeout": limits.cell_s,
+        "stall_timeout": limits.stall_s, "cell_space": limits.space_bytes, "keep": wishes.keep,
+        "store": wishes.store, "locked": wishes.lock is not None,
+    }  # fmt: skip
+    folder = lab if lab.is_dir() else lab.parent
+    name = folder.resolve().name
+    if folder.resolve().parent == labs_folder().resolve() and client.has(folder):
+        return asked | {"lab": name if lab.is_dir() else f"{name}/{lab.name}"}
+    file = {} if lab.is_dir() else {"campaign": lab.name}
+    return asked | {"upload": client.send(folder), **file}
+
+
+def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple[Conclusion | None, list[str]]:
+    """Show a job's events as those of a run here; its conclusion, or why there is none."""
+    outcome: Conclusion | None = None
+    messages: list[str] = []
+    screen: Shown | None = None
+    with ExitStack() as stack:
+        for event in client.events(job):
+            kind = event["event"]
+            if kind == "cells" and screen is None:
+                screen = show(event["total"], "cells")
+                stack.enter_context(screen.bar)
+            elif kind == "cells" and screen is not None:
+                screen.asked(event["total"])
+            elif kind == "warnings":
+                terminal.warn(event["texts"])
+            elif kind == "refused":
+                messages = event["messages"]
+            elif kind == "state":
+                messages = [] if event["state"] == "running" else messages
+            elif kind == "concluded":
+                outcome = _conclusion(event)
+            elif screen is not None:
+                _show(screen, event)
+    return outcome, messages
+
+
+def _conclusion(event: dict[str, Any]) -> Conclusion:
+    from qbed.claims.judge import Verdict
+    from qbed.runs.executor import Totals
+    from qbed.runs.experiment import Conclusion
+
+    verdicts = [Verdict.model_validate(one) for one in event["verdicts"]]
+    totals, problems = Totals(**event["totals"]), event["problems"]
+    return Conclusion(totals, verdicts, Path(), event["wall_s"], problems, event["differences"])
+
+
+def _show(screen: Shown, event: dict[str, Any]) -> None:
+    from qbed.runs.worker import Outcome
+
+    match event.pop("event"):
+        case "skipped":
+            screen.skipped(event["cells"])
+        case "damaged":
+            screen.damaged(event["what"])
+        case "waiting":
+            screen.waiting()
+        case "progress":
+            screen.progress(event["finished"], event["running"])
+        case "outcome":
+            screen.outcome(Outcome(**event))
+        case "phase":
+            screen.phase(event["name"])
+
+
+def _bring(client: Client, job: int, wishes: Wishes, fresh: bool) -> Path:
+    """Bring a job's results into a run folder here."""
+    from qbed.results.folder import RunFolder
+    from qbed.results.identity import IDENTITY, StoreError, any_identity
+    from qbed.runs.experiment import usual_folder
+    from qbed.service.client import files_of
+
+    names = list(client.get(f"/jobs/{job}/files"))
+    identity = {name: value for name, value in client.get(f"/jobs/{job}/files/{IDENTITY}").items() if name != "sha256"}
+    place = (wishes.out or usual_folder(identity, wishes)).resolve()
+    try:
+        RunFolder(place).claim(identity, fresh=fresh)
+        any_identity(place)
+    except StoreError as error:
+        raise StoreError(f"{error}; the results are job {job} on {client.url}") from None
+    for name in files_of(names):
+        client.fetch(job, name, place / name)
+    return place

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed serve`: campaigns of many, over HTTP, with a live page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qbed import terminal
+from qbed.cli.run import CellSpace, parse_space
+from qbed.errors import QbedError
+from qbed.files import read_text
+
+TOKEN = "QBED_TOKEN"
+_LONGEST_TOKEN = 4_096
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(serve)
+
+
+def serve(
+    folder: Annotated[Path | None, typer.Option(help="Where its jobs and their results are kept.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at; beyond this machine with a token only.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8410,
+    token_file: Annotated[
+        Path | None, typer.Option(help=f"A file with the token that clients have to give; or {TOKEN}.")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="What clients call this machine; may be given several times.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Campaigns at once.")] = 1,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cells at once in a campaign; without it, all cores.")
+    ] = None,
+    queue: Annotated[int, typer.Option(min=1, help="Campaigns that wait, at most.")] = 100,
+    kept: Annotated[int, typer.Option(min=1, help="Campaigns that are kept with their results, at most.")] = 1_000,
+    cell_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for one cell, at most.")] = 3600.0,
+    cell_space: CellSpace = "64 GB",
+    query_timeout: Annotated[float, typer.Option(min=1, help="Seconds of wall clock for a client's SQL.")] = 30.0,
+    allow_programs: Annotated[
+        bool, typer.Option("--allow-programs", help="Clients may bring programs: with their labs, and on nodes.")
+    ] = False,
+    allow_files: Annotated[
+        bool, typer.Option("--allow-files", help="Labs that clients send may name files of this machine.")
+    ] = False,
+    allow_containers: Annotated[
+        bool, typer.Option("--allow-containers", help="Clients may run campaigns in containers, as root.")
+    ] = False,
+) -> None:
+    """Run campaigns of many, one after the other, over HTTP: an API, and a page that shows labs while they run."""
+    try:
+        from qbed.service.serve import serve as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("qbed"):
+            raise
+        raise QbedError(f"there is no Python package {error.name}: `pip install 'qbed[service]'` brings it") from None
+    from qbed.service.settings import Settings, usual_folder
+    from qbed.substrates.rebuild import build_changed
+
+    build_changed(terminal.tell)
+    settings = Settings(
+        (folder or usual_folder()).resolve(), host, port, _token(token_file), tuple(name or ()), jobs, cores, queue,
+        kept, cell_timeout, parse_space(cell_space), allow_programs, allow_files, allow_containers,
+        query_s=query_timeout,
+    )  # fmt: skip
+
+    def ready(address: str) -> None:
+        terminal.say(f"qbed serves at {address}")
+        terminal.flush()
+
+    run(settings, ready)
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(TOKEN) or None
+    try:
+        return read_text(file, _LONGEST_TOKEN).strip()
+    except UnicodeDecodeError:
+        raise QbedError(f"{file}: expected a token in ASCII") from None

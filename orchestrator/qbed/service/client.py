@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service, seen from a client: what `qbed --server URL` asks it."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from qbed.errors import QbedError
+from qbed.results.folder import MERGED_FILES
+from qbed.service.uploads import MOST_BYTES, MOST_FILES, checksums, files_in
+
+PATIENCE_S = 60.0
+"""How long a service that does not answer is waited for: it may be being started again."""
+_TIMES = httpx.Timeout(30.0, read=60.0)
+_PIECE = 1 << 20
+
+
+class ServerError(QbedError):
+    """The service does not answer, or refuses."""
+
+
+class RefusedError(ServerError):
+    """The service has said what is wrong with the request."""
+
+    exit_status = 2
+
+
+class Client:
+    """A connection to a service."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self.url = url.rstrip("/")
+        try:
+            self._http = httpx.Client(base_url=f"{self.url}/api", headers=headers, timeout=_TIMES, trust_env=False)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ServerError(f"{url} is no URL of a service: {error}") from None
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str) -> Any:
+        """JSON."""
+        return self._asked("GET", path).json()
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """JSON, both ways."""
+        return self._asked("POST", path, json=body).json()
+
+    def has(self, folder: Path) -> bool:
+        """Whether the service has the same lab in its library."""
+        try:
+            return bool(self.get(f"/labs/{folder.resolve().name}")["checksums"] == checksums(folder))
+        except RefusedError:
+            return False
+
+    def send(self, folder: Path) -> str:
+        """Send a lab folder; returns what the service calls it."""
+        content = packed(folder)
+        headers = {"content-type": "application/zip"}
+        return str(self._asked("POST", "/uploads", content=content, headers=headers).json()["upload"])
+
+    def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **more)
+        except httpx.HTTPError as error:
+            raise ServerError(f"{self.url} does not answer: {error}") from None
+        return _fine(answer)
+
+    def events(self, job: int) -> Iterator[dict[str, Any]]:
+        """A job's events until it has ended, whatever happens to the connection meanwhile."""
+        last, heard = "0", time.monotonic()
+        while True:
+            try:
+                with self._http.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": last}) as answer:
+                    if answer.status_code != 200:
+                        answer.read()
+                    for event, identity, data in _events(_fine(answer).iter_lines()):
+                        heard, last = time.monotonic(), identity or last
+                        if event == "end":
+                            return
+                        yield data
+            except (httpx.HTTPError, ServerError) as error:
+                if isinstance(error, RefusedError) or time.monotonic() - heard > PATIENCE_S:
+                    text = f"{self.url} does not answer any more: {error}; job {job} goes on there if it can"
+                    raise ServerError(text) from None
+                time.sleep(0.5)
+
+    def fetch(self, job: int, name: str, place: Path) -> None:
+        """One of its files: written beside its place and renamed."""
+        beside = place.with_name(f".{place.name}.tmp")
+        place.parent.mkdir(exist_ok=True)
+        try:
+            with self._http.stream("GET", f"/jobs/{job}/files/{name}") as answer, beside.open("wb") as file:
+                if answer.status_code != 200:
+                    answer.read()
+                for piece in _fine(answer).iter_bytes(_PIECE):
+                    file.write(piece)
+        except httpx.HTTPError as error:
+            beside.unlink(missing_ok=True)
+            raise ServerError(f"{self.url} does not answer: {error}") from None
+        beside.rename(place)
+
+
+def files_of(names: list[str]) -> list[str]:
+    """Those of a service's files that are a run's, by their names: nothing that a service says is a path here."""
+    plain = {*MERGED_FILES, "checksums.json", "meta.json", "report.html"}
+    figures = [name for name in names if name.startswith("figures/") and name.endswith(".png")]
+    good = [name for name in figures if "/" not in name[8:] and not name[8:].startswith(".") and "\0" not in name]
+    return [name for name in names if name in plain] + good
+
+
+def _fine(answer: httpx.Response) -> httpx.Response:
+    if answer.status_code < 400:
+        return answer
+    try:
+        errors = "\n".join(str(text) for text in answer.json()["errors"])
+    except (ValueError, KeyError, TypeError):
+        errors = f"it answers {answer.status_code} {answer.reason_phrase}"
+    raise (RefusedError if answer.status_code < 500 else ServerError)(errors)
+
+
+def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Server-sent events: their names, identities and data."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+            continue
+        if "event" in fields:
+            yield fields["event"], fields.get("id", ""), json.loads(fields.get("data", "{}"))
+        fields = {}
+
+
+def packed(folder: Path) -> bytes:
+    """A lab folder as a ZIP that is the same for the same files; hidden files and links stay here."""
+    target, size, count = io.BytesIO(), 0, 0
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in files_in(folder):
+            size, count = size + path.stat().st_size, count + 1
+            if size > MOST_BYTES or count > MOST_FILES:
+                raise ServerError(f"{folder} is too much to send: at most {MOST_FILES} files, {MOST_BYTES >> 20} MiB")
+            file.writestr(zipfile.ZipInfo(str(path.relative_to(folder))), path.read_bytes())
+    return target.getvalue()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts jobs and sees them end: so many at once, in the order in which they came.
+
+A job is a process of the service's, in a group of its own, started ahead of the job so that it is warm. When the
+service ends by SIGTERM, it ends them and their jobs wait again; when it is killed, the kernel ends them
+(`qbed.service.owned`), and the next service finds jobs that run in its table and nobody to run them: they wait again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from qbed.lab.library import find
+from qbed.service.jobs import LAB, LOG, Jobs, say
+from qbed.service.order import STOPPED, Order
+from qbed.service.owned import clean_environment, end, kill_group, start
+from qbed.service.settings import Settings
+from qbed.service.states import State, TransitionError
+from qbed.service.stream import latest
+
+_log = logging.getLogger("qbed.service")
+RESTS_S = 1.0
+
+
+class Crew:
+    """The processes of the jobs that run."""
+
+    def __init__(self, jobs: Jobs, settings: Settings) -> None:
+        self._jobs, self._settings = jobs, settings
+        self._running: dict[int, Process] = {}
+        self._spare: Process | None = None
+        self._wanted = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def look(self) -> None:
+        """There may be something to do."""
+        self._wanted.set()
+
+    async def work(self) -> None:
+        """Start what waits, until `stop`."""
+        for job in self._jobs.left_over():
+            state = self._jobs.turn(job, "interrupt")
+            _log.info("job %d was running when the service ended: it is %s", job, state)
+        while not self._stopping:
+            try:
+                await self._fill()
+            except Exception:
+                _log.exception("no job could be started")
+                await asyncio.sleep(RESTS_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), 60)
+            self._wanted.clear()
+
+    async def _fill(self) -> None:
+        while len(self._running) < self._settings.jobs and not self._stopping:
+            if self._spare is None or self._spare.returncode is not None:
+                self._spare = await self._warm()
+            job = self._jobs.waiting()
+            if job is None:
+                return
+            process, self._spare = self._spare, None
+            try:
+                self._jobs.turn(job, "start")
+            except TransitionError:  # cancelled meanwhile
+                self._spare = process
+                continue
+            self._running[job] = process
+            task = asyncio.create_task(self._see(job, process))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _warm(self) -> Process:
+        argv = [sys.executable, "-m", "qbed.service.child", str(os.getpid())]
+        descriptor = os.open(self._jobs.folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            return await start(argv, environment=clean_environment(), stdin=PIPE, out=descriptor, error=descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _order(self, job: int) -> Order:
+        row = self._jobs.get(job)
+        place, asked = self._jobs.place(job), row["request"]
+        sent = asked["lab"] is None
+        lab = place / LAB / (asked["campaign"] or "") if sent else find(Path(asked["lab"]))
+        foreign = sent and not self._settings.allow_programs
+        trusted = sent and self._settings.allow_files
+        return Order(str(place), str(lab), asked, self._settings.cores, foreign, trusted)
+
+    async def _see(self, job: int, process: Process) -> None:
+        """Give a process its job, wait for its end, and say what came of it."""
+        try:
+            assert process.stdin is not None
+            with suppress(ConnectionError):
+                process.stdin.write(json.dumps(asdict(self._order(job))).encode() + b"\n")
+                await process.stdin.drain()
+                process.stdin.close()
+            status = await process.wait()
+        except Exception as error:
+            _log.exception("job %d", job)
+            say(self._jobs.place(job), {"event": "refused", "messages": [f"it could not be started: {error}"]})
+            await end(process, 1.0)
+            status = 1
+        kill_group(process)
+        self._running.pop(job, None)
+        _log.info("job %d: %s", job, self._ended(job, status))
+        self.look()
+
+    def _ended(self, job: int, status: int) -> State:
+        state: State = self._jobs.get(job)["state"]
+        if state == "running" and self._stopping and (status < 0 or status in (STOPPED, 143)):
+            return self._jobs.turn(job, "interrupt")
+        if state == "cancelling" and (status < 0 or status in (STOPPED, 143)):
+            return self._jobs.turn(job, "stop", STOPPED)
+        if status in (0, 1) and self._concluded(job):
+            return self._jobs.turn(job, "finish", status)
+        if "refused" not in latest(self._jobs.place(job)):
+            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            text = f"its process {how}; `retry` goes on from the cells that are finished"
+            say(self._jobs.place(job), {"event": "refused", "messages": [text]})
+        return self._jobs.turn(job, "fail", status if status >= 0 else 1)
+
+    def _concluded(self, job: int) -> bool:
+        return "concluded" in latest(self._jobs.place(job))
+
+    async def cancel(self, job: int) -> State:
+        """A job that waits does not run, one that runs is ended."""
+        state = self._jobs.turn(job, "cancel")
+        process = self._running.get(job)
+        if state == "cancelling" and process is not None:
+            task = asyncio.create_task(end(process))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self.look()
+        return state
+
+    async def stop(self) -> None:
+        """End all; jobs that run wait again."""
+        self._stopping = True
+        self._wanted.set()
+        spare = [self._spare] if self._spare is not None else []
+        await asyncio.gather(*(end(process) for process in (*self._running.values(), *spare)))
+        if self._tasks:
+            await asyncio.wait(self._tasks)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every lab's last campaign, and what came of its claims under the versions of qbed that have run it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from qbed.campaign.matrix import fingerprint
+from qbed.json_files import read_json
+from qbed.results.identity import IDENTITY
+from qbed.service.jobs import RUN, Jobs, Row
+
+MOST_JOBS, MOST_RUNS = 1_000, 20
+
+
+def of(jobs: Jobs) -> list[dict[str, Any]]:
+    """By lab and profile, the last one first: its newest campaign that finished, and each claim's verdicts and numbers
+    from the newest to the oldest, as far as they changed or the version did.
+    """
+    found: dict[tuple[str, str | None], dict[str, Any]] = {}
+    for row in jobs.newest(MOST_JOBS, state="finished"):
+        shown = _run(jobs, row)
+        if shown is None:
+            continue
+        key = (row["name"], row["request"]["profile"])
+        entry = found.setdefault(key, {"lab": key[0], "profile": key[1], "claims": {}, **shown[0]})
+        for claim in shown[1]:
+            history = entry["claims"].setdefault(claim["name"], [])
+            if len(history) < MOST_RUNS:
+                history.append(claim | shown[0])
+    for entry in found.values():
+        entry["claims"] = {name: _changes(history) for name, history in entry["claims"].items()}
+    return list(found.values())
+
+
+def _run(jobs: Jobs, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+    """A campaign that finished: which version ran it, and its claims."""
+    place = jobs.place(row["id"]) / RUN
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        provenance = read_json(place / "meta.json")["provenance"]
+        tools = fingerprint(read_json(place / IDENTITY)["toolchain"])[:8]
+        about = {"job": row["id"], "ended": row["ended"], "qbed": provenance["qbed"], "toolchain": tools}
+        fields = ("name", "paper", "expect", "verdict", "measured")
+        return about, [{field: claim[field] for field in fields} for claim in read_json(place / "claims.json")]
+    return None
+
+
+def _changes(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of equal neighbours (version, verdict, numbers) the newest."""
+    same = ("qbed", "toolchain", "verdict", "measured")
+    before = [None, *history]
+    return [one for one, last in zip(history, before, strict=False)
+            if last is None or any(one[field] != last[field] for field in same)]  # fmt: skip

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is let in, and with how much: before any route is looked for.
+
+* Host: only names that the service knows, or a page of another name, whose DNS answer has just become this machine's
+  address, would be of the same origin as the service (DNS rebinding).
+* Origin, Sec-Fetch-Site: a page of another site asks nothing of the API, whatever the browser lets it send.
+* The token, if there is one, is compared in constant time. The page's own files need none: they hold nothing.
+* Sizes are counted as bodies come in, whatever Content-Length says; a body that does not come is not waited for.
+* Requests of one address have a rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections import OrderedDict
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qbed.service.settings import Settings
+
+MOST_ADDRESSES = 4_096
+BODY_S = 30.0
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class RefusalError(HTTPException):
+    """A request that goes no further."""
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(status, text, headers)
+
+
+class Rates:
+    """A bucket of requests for each address, filled at a rate."""
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._per_s, self._burst = per_s, float(burst)
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, address: str, now: float) -> float:
+        """Take a request out; returns how many seconds the next one has to wait, 0 if this one is fine."""
+        left, seen = self._left.pop(address, (self._burst, now))
+        left = min(self._burst, left + (now - seen) * self._per_s)
+        allowed = left >= 1
+        self._left[address] = (left - 1 if allowed else left, now)
+        if len(self._left) > MOST_ADDRESSES:
+            self._left.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._per_s
+
+
+class Guard:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._names = settings.known_names
+        self._token = settings.token.encode() if settings.token is not None else None
+        self._rates = Rates(settings.rate_per_s, settings.burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                known = {name for name, _ in message.get("headers", ())}
+                more = [
+                    (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in known
+                ]
+                message = {**message, "headers": [*message.get("headers", ()), *more]}
+            await send(message)
+
+        try:
+            self._admit(scope)
+            await self._app(scope, _counted(receive, self._most(scope)), answer)
+        except RefusalError as refusal:
+            if begun:
+                raise
+            await _refuse(refusal, answer)
+
+    def _admit(self, scope: Scope) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        address = (scope.get("client") or ("?",))[0]
+        wait = self._rates.take(address, time.monotonic())
+        if wait:
+            raise RefusalError(429, "too many requests: wait a moment", **{"retry-after": str(int(wait) + 1)})
+        host = headers.get("host", "").lower()
+        if _name(host) not in self._names:
+            raise RefusalError(421, "this service is not called that: `qbed serve --name NAME` lets it be")
+        if not scope["path"].startswith("/api/"):
+            return
+        origin = headers.get("origin")
+        if origin is not None and origin.lower().partition("://")[2] != host:
+            raise RefusalError(403, "a page of another origin may not ask this service")
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise RefusalError(403, "a page of another site may not ask this service")
+        if self._token is not None:
+            kind, _, given = headers.get("authorization", "").partition(" ")
+            if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+                raise RefusalError(
+                    401, "expected the service's token (Authorization: Bearer TOKEN)", **{"www-authenticate": "Bearer"}
+                )
+
+    def _most(self, scope: Scope) -> int:
+        return self._settings.upload_bytes if scope["path"] == "/api/uploads" else self._settings.body_bytes
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _counted(receive: Receive, most: int) -> Receive:
+    """The same, of a body of at most so many bytes."""
+    got, whole = 0, False
+
+    async def counted() -> Message:
+        nonlocal got, whole
+        if whole:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), BODY_S)
+        except TimeoutError:
+            raise RefusalError(408, "the rest of the request did not come") from None
+        if message["type"] == "http.request":
+            got += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if got > most:
+                raise RefusalError(413, f"expected at most {most} bytes", connection="close")
+        return message
+
+    return counted
+
+
+async def _refuse(refusal: RefusalError, send: Send) -> None:
+    body = json.dumps({"errors": [refusal.detail]}).encode()
+    headers: dict[str, Any] = {
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        **(refusal.headers or {}),
+    }
+    await send({"type": "http.response.start", "status": refusal.status_code,
+                "headers": [(name.encode(), str(value).encode()) for name, value in headers.items()]})  # fmt: skip
+    await send({"type": "http.response.body", "body": body})

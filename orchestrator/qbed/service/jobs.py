@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs: a row each in SQLite, a folder each beside it. What was answered is on the disk before it is.
+
+Write-ahead log, so that readers and the one writer do not wait for each other; a state changes only by a rule
+(`qbed.service.states`), in one statement that names the state it comes from, whoever else asks at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from qbed.durable import settle
+from qbed.errors import QbedError
+from qbed.service.states import ENDED, RULES, Event, State, TransitionError
+
+EVENTS, LAB, RUN, LOG = "events.ndjson", "lab", "run", "log.txt"
+_TABLE = """
+CREATE TABLE IF NOT EXISTS jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    state TEXT NOT NULL,
+    name TEXT NOT NULL,
+    request TEXT NOT NULL,
+    created REAL NOT NULL,
+    started REAL,
+    ended REAL,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    exit_status INTEGER
+);
+CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs (state, id);
+"""
+_TIMES: dict[Event, str] = {
+    "start": ", started = :now, ended = NULL, exit_status = NULL, attempts = attempts + 1",
+    "retry": ", ended = NULL, exit_status = NULL",
+}
+_ENDING = ", ended = :now, exit_status = :status"
+
+Row = dict[str, Any]
+
+
+class FullError(QbedError):
+    """Nothing more can be taken now."""
+
+
+class MissingError(QbedError):
+    """There is no such thing."""
+
+
+class Jobs:
+    """All jobs of a service's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "jobs"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(folder / "jobs.sqlite", check_same_thread=False, isolation_level=None)
+        self._db.row_factory = sqlite3.Row
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.executescript(_TABLE)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def place(self, job: int) -> Path:
+        """A job's folder: its events, its lab if that was sent, its run folder, and what its process printed."""
+        return self.folder / f"{job:06d}"
+
+    def add(self, name: str, request: Row, lab: Path | None, *, queue: int, kept: int) -> int:
+        """A new job, with a copy of the lab folder that was sent. `FullError`."""
+        with self._lock:
+            waiting, here = self._one("SELECT sum(state = 'queued'), count(*) FROM jobs")
+            if (waiting or 0) >= queue:
+                raise FullError(f"{waiting} jobs wait already: try again later")
+            if here >= kept:
+                raise FullError(f"{here} jobs are kept already: remove some that have ended")
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                job = self._db.execute(
+                    "INSERT INTO jobs (state, name, request, created) VALUES ('queued', ?, ?, ?)",
+                    (name, json.dumps(request), time.time()),
+                ).lastrowid
+                assert job is not None
+                place = self.place(job)
+                shutil.rmtree(place, ignore_errors=True)  # of one whose row was never there
+                place.mkdir()
+                if lab is not None:
+                    shutil.copytree(lab, place / LAB)
+                say(place, {"event": "state", "state": "queued"})
+                settle(place)
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        return job
+
+    def get(self, job: int) -> Row:
+        """A job's row; `MissingError`."""
+        with self._lock, closing(self._db.execute("SELECT * FROM jobs WHERE id = ?", (job,))) as found:
+            row = found.fetchone()
+        if row is None:
+            raise MissingError(f"there is no job {job}")
+        return _row(row)
+
+    def newest(self, most: int, before: int | None = None, state: State | None = None) -> list[Row]:
+        """Jobs, the last one first."""
+        where = "id < ?" + (" AND state = ?" if state else "")
+        values = (before if before is not None else 1 << 62, *([state] if state else []), most)
+        with self._lock:
+            return [_row(row) for row in self._db.execute(
+                f"SELECT * FROM jobs WHERE {where} ORDER BY id DESC LIMIT ?", values)]  # fmt: skip
+
+    def waiting(self) -> int | None:
+        """The job that has waited longest."""
+        with self._lock:
+            found = self._db.execute("SELECT min(id) FROM jobs WHERE state = 'queued'").fetchone()[0]
+        return None if found is None else int(found)
+
+    def left_over(self) -> list[int]:
+        """Jobs whose process a service that is gone has had."""
+        with self._lock:
+            found = self._db.execute("SELECT id FROM jobs WHERE state IN ('running', 'cancelling') ORDER BY id")
+            return [int(row[0]) for row in found]
+
+    def turn(self, job: int, event: Event, status: int | None = None) -> State:
+        """What the event makes of the job; `TransitionError` if it is none for it now."""
+        with self._lock:
+            found = self._db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
+            if found is None:
+                raise MissingError(f"there is no job {job}")
+            before: State = found[0]
+            state = RULES[event].get(before)
+            if state is None:
+                raise TransitionError(job, event, before)
+            times = _TIMES.get(event, "") + (_ENDING if state in ENDED else "")
+            self._db.execute(
+                f"UPDATE jobs SET state = :state{times} WHERE id = :job AND state = :before",
+                {"state": state, "job": job, "before": before, "now": time.time(), "status": status},
+            )
+            say(self.place(job), {"event": "state", "state": state, "exit_status": status})
+        return state
+
+    def remove(self, job: int) -> None:
+        """Forget a job that has ended, with its results."""
+        with self._lock:
+            found = self._db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
+            if found is None:
+                raise MissingError(f"there is no job {job}")
+            if found[0] not in ENDED:
+                raise TransitionError(job, "be removed", found[0])
+            self._db.execute("DELETE FROM jobs WHERE id = ?", (job,))
+        shutil.rmtree(self.place(job), ignore_errors=True)
+
+    def _one(self, sql: str) -> Any:
+        return self._db.execute(sql).fetchone()
+
+
+def _row(row: sqlite3.Row) -> Row:
+    return {**dict(row), "request": json.loads(row["request"])}
+
+
+def say(place: Path, *events: Row) -> None:
+    """Add to a job's events. One write each: the service and the job's process write into the same file."""
+    descriptor = os.open(place / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        for event in events:
+            os.write(descriptor, json.dumps(event, default=str).encode() + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def parsed(lines: Iterable[bytes]) -> Iterable[Row]:
+    """Events; a line that a crash has cut is left out."""
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            yield event

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Curves by uPlot: of the chosen queues, and of the flows' rates. Without uPlot there are none, and the page says so.
+
+const COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#6f4e9c', '#8c6d31'];
+const MOST_CURVES = 8, MOST_FLOWS = 24;
+
+let uPlot = null;
+export async function load() {
+  try { uPlot = (await import('/page/uPlot.esm.js')).default; } catch { uPlot = null; }
+  return uPlot !== null;
+}
+
+function ink() { return getComputedStyle(document.body).color; }
+
+function axes(unit) {
+  const line = getComputedStyle(document.documentElement).getPropertyValue('--line');
+  const look = {stroke: ink, grid: {stroke: line, width: 1}, ticks: {stroke: line, width: 1}};
+  return [{...look, label: 'time in the lab (ms)'}, {...look, label: unit, size: 80}];
+}
+
+function plot(place, unit, series, bands = []) {
+  const options = {
+    width: Math.max(300, place.clientWidth), height: 240, axes: axes(unit), series: [{label: 'ms'}, ...series], bands,
+    scales: {x: {time: false}}, cursor: {drag: {x: true, y: false}}, legend: {live: true},
+  };
+  return new uPlot(options, series.length ? [[0], ...series.map(() => [null])] : [[0]], place);
+}
+
+export class Curves {
+  constructor(place) {
+    this.place = place;
+    this.chosen = [];
+    this.plots = new Map();
+  }
+
+  show(series) {
+    this.series = series;
+    this.clear();
+    this.chosen = this.chosen.filter(queue => queue < series.cell.queues.length);
+    this.drawn = -1;
+  }
+
+  clear() {
+    for (const {plot} of this.plots.values()) plot.destroy();
+    this.plots.clear();
+    this.place.replaceChildren();
+  }
+
+  toggle(queue) {
+    if (this.chosen.includes(queue)) {
+      this.chosen = this.chosen.filter(one => one !== queue);
+      this.plots.get(queue)?.plot.destroy();
+      this.plots.get(queue)?.place.remove();
+      this.plots.delete(queue);
+    } else {
+      this.chosen = [...this.chosen, queue].slice(-MOST_CURVES);
+    }
+    this.drawn = -1;
+  }
+
+  // The fullest queue, if nobody has chosen one.
+  usual() {
+    if (this.chosen.length || !this.series) return;
+    const most = this.series.most, fullest = most.indexOf(Math.max(...most));
+    if (most[fullest] > 0) this.toggle(fullest);
+  }
+
+  draw() {
+    if (!uPlot || !this.series || this.drawn === this.series.version) return;
+    this.drawn = this.series.version;
+    this.usual();
+    for (const [queue, one] of [...this.plots]) {
+      if (!this.chosen.includes(queue)) { one.plot.destroy(); one.place.remove(); this.plots.delete(queue); }
+    }
+    this.chosen.forEach((queue, at) => {
+      if (!this.plots.has(queue)) {
+        const place = this.place.appendChild(document.createElement('div'));
+        place.dataset.queue = this.series.cell.queues[queue];
+        const colour = COLOURS[at % COLOURS.length];
+        const made = plot(place, `${this.series.cell.queues[queue]} (bytes)`, [
+          {label: 'least', stroke: 'transparent'}, {label: 'mean', stroke: colour, width: 2}, {label: 'most', stroke: colour, width: 0.5},
+        ], [{series: [3, 1], fill: `${colour}33`}]);
+        this.plots.set(queue, {place, plot: made});
+      }
+      this.plots.get(queue).plot.setData(this.series.curve(queue));
+    });
+  }
+}
+
+export class Flows {
+  constructor(place) { this.place = place; }
+
+  show(series) {
+    this.series = series;
+    this.plot?.destroy();
+    this.plot = null;
+    this.place.textContent = 'No flow has said a rate yet (observe.flows).';
+    this.count = 0;
+    this.drawn = -1;
+  }
+
+  draw() {
+    const {series} = this;
+    if (!series || !series.flows.size || this.drawn === series.version) return;
+    this.drawn = series.version;
+    if (!uPlot) { this.table(); return; }
+    const flows = [...series.flows].slice(0, MOST_FLOWS);
+    if (flows.length !== this.count) {
+      this.plot?.destroy();
+      this.place.replaceChildren();
+      this.count = flows.length;
+      this.plot = plot(this.place, 'Mbit/s', flows.map(([flow], at) => (
+        {label: `flow ${flow}`, stroke: COLOURS[at % COLOURS.length], width: 1.5, spanGaps: true})));
+    }
+    const times = [], ms = series.cell.bin_ns / 1e6;
+    for (let column = 0; column < Math.max(1, series.end); column++) times.push(column * ms);
+    const values = flows.map(([, rates]) => times.map((_, column) => Number.isNaN(rates[column]) ? null : rates[column] / 1e6));
+    this.plot.setData([times, ...values]);
+  }
+
+  table() {
+    const rows = [...this.series.flows].slice(0, MOST_FLOWS).map(([flow, rates]) => {
+      const known = rates.filter(rate => !Number.isNaN(rate));
+      return `flow ${flow}: ${(known[known.length - 1] / 1e6).toFixed(1)} Mbit/s`;
+    });
+    this.place.textContent = rows.join(', ');
+  }
+}

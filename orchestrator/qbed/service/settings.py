@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the service's owner has said: where it listens and keeps its files, what clients may do, and how much of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from qbed.errors import QbedError
+
+MIB = 1 << 20
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+SHORTEST_TOKEN = 16
+
+
+class SettingsError(QbedError):
+    """The service is not started like this."""
+
+    exit_status = 2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`names`: what clients may call this service besides the address that it listens at (DNS rebinding)."""
+
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int = 8410
+    token: str | None = None
+    names: tuple[str, ...] = ()
+    jobs: int = 1
+    """Campaigns at once; each takes all cores."""
+    cores: int | None = None
+    """Cells at once in a campaign; without it as many as there are cores."""
+    queue: int = 100
+    """Jobs that wait."""
+    kept: int = 1_000
+    """Jobs with their results."""
+    cell_timeout_s: float = 3600.0
+    cell_space_bytes: int = 64_000_000_000
+    allow_programs: bool = False
+    """Clients may bring programs: controllers and programs in P4 with their labs, commands on nodes."""
+    allow_files: bool = False
+    """Labs of clients may name files elsewhere on this machine, as with `--trust`."""
+    allow_containers: bool = False
+
+    upload_bytes: int = 8 * MIB
+    body_bytes: int = 64 << 10
+    uploads: int = 32
+    labs: int = 4
+    streams: int = 64
+    queries: int = 2
+    query_s: float = 30.0
+    query_bytes: int = 256 * MIB
+    rate_per_s: float = 50.0
+    burst: int = 400
+
+    def check(self) -> Settings:
+        """The same; `SettingsError` if it would let in whom nobody knows."""
+        if self.token is not None and (len(self.token) < SHORTEST_TOKEN or not self.token.isascii()):
+            raise SettingsError(f"the token is too short: expected at least {SHORTEST_TOKEN} characters of ASCII")
+        if not is_loopback(self.host) and self.token is None:
+            raise SettingsError(
+                f"--host {self.host} is open to other machines: it needs a token (--token-file FILE, or QBED_TOKEN),"
+                " and a proxy with TLS before it (docs/service.md), or anybody on the way reads the token"
+            )
+        return self
+
+    @property
+    def known_names(self) -> frozenset[str]:
+        """What the header Host may say, without a port."""
+        own = () if self.host in ("0.0.0.0", "::") else (f"[{self.host}]" if ":" in self.host else self.host,)
+        return frozenset(name.lower() for name in (*LOOPBACK, *own, *self.names))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def usual_folder() -> Path:
+    """Where the service keeps its state if nobody says where."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "qbed" / "service"

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lab folders that clients send, as a ZIP or a (compressed) tar: files with plain names, and nothing else.
+
+What is in an archive is somebody else's: names lead nowhere, there are no links or devices, sizes are counted as they
+are unpacked and not as the archive says them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from qbed.errors import QbedError
+from qbed.service.jobs import MissingError
+
+MOST_FILES, MOST_BYTES, DEEPEST = 200, 16 << 20, 4
+MOST_ENTRIES, MOST_TAR = 4 * MOST_FILES, MOST_BYTES + (2 << 20)
+"""With folders and headers."""
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_PIECE = 1 << 16
+_BROKEN = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError,
+)  # fmt: skip
+LAB_FILES = ("lab.yml", "campaign.yml")
+
+
+class UploadError(QbedError):
+    """What was sent is no lab folder."""
+
+
+Member = tuple[str, IO[bytes]]
+
+
+class Uploads:
+    """The folders that were sent, by the checksum of their archives; the oldest go when there are too many."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self._folder, self._most = folder / "uploads", most
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for rest in self._folder.glob(".new-*"):
+            shutil.rmtree(rest, ignore_errors=True)
+
+    def take(self, archive: bytes) -> tuple[str, list[str]]:
+        """Unpack an archive; returns its name and its files. `UploadError`."""
+        name = hashlib.sha256(archive).hexdigest()
+        place = self._folder / name
+        if not place.exists():
+            new = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))
+            try:
+                _unpack(archive, new)
+                top = _top(new)
+                with suppress(FileExistsError, OSError):  # somebody else has just sent the same
+                    top.rename(place)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+        place.touch()
+        self._forget()
+        return name, sorted(str(file.relative_to(place)) for file in place.rglob("*") if file.is_file())
+
+    def find(self, name: str) -> Path:
+        """The folder of a name; `MissingError`."""
+        place = self._folder / name
+        if not place.is_dir():
+            raise MissingError(f"there is no upload {name}: send it (again) first")
+        return place
+
+    def _forget(self) -> None:
+        places = sorted(self._folder.glob("[0-9a-f]*"), key=lambda path: path.stat().st_mtime)
+        for place in places[: -self._most]:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _top(folder: Path) -> Path:
+    """Where the lab is: in what was sent, or in the only folder of it."""
+    inside: list[Path] = list(folder.iterdir())
+    nested = inside if len(inside) == 1 and inside[0].is_dir() else []
+    for place in [folder, *nested]:
+        if any((place / name).is_file() for name in LAB_FILES):
+            return place
+    raise UploadError("expected a lab folder: there is no lab.yml and no campaign.yml")
+
+
+def _unpack(archive: bytes, folder: Path) -> None:
+    left = MOST_BYTES
+    seen: set[str] = set()
+    try:
+        for count, (name, stream) in enumerate(_members(archive), 1):
+            if count > MOST_FILES:
+                raise UploadError(f"expected at most {MOST_FILES} files")
+            place = folder.joinpath(*_parts(name))
+            if name.lower() in seen:
+                raise UploadError(f"{name!r} is there twice")
+            seen.add(name.lower())
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("xb") as file:
+                while piece := stream.read(_PIECE):
+                    left -= len(piece)
+                    if left < 0:
+                        raise UploadError(f"expected at most {MOST_BYTES >> 20} MiB of files")
+                    file.write(piece)
+    except UploadError:
+        raise
+    except _BROKEN as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UploadError(f"the archive is damaged, or no ZIP and no tar: {why}") from None
+
+
+def _parts(name: str) -> list[str]:
+    parts = name.removeprefix("./").split("/")
+    if len(parts) > DEEPEST or not all(_PART.fullmatch(part) for part in parts):
+        raise UploadError(
+            f"{name[:200]!r} is no name for a file of a lab: expected letters, digits, `_`, `-` and `.`,"
+            f" at most {DEEPEST} folders deep"
+        )
+    return parts
+
+
+def _members(archive: bytes) -> Iterator[Member]:
+    """The archive's files, one after the other; folders are left out, anything else is refused."""
+    if archive.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+            if len(packed.infolist()) > MOST_ENTRIES:
+                raise UploadError(f"expected at most {MOST_FILES} files")
+            for entry in packed.infolist():
+                kind = stat.S_IFMT(entry.external_attr >> 16)
+                if entry.is_dir():
+                    continue
+                if kind not in (0, stat.S_IFREG):
+                    raise UploadError(f"{entry.filename[:200]!r} is no plain file")
+                with packed.open(entry) as stream:
+                    yield entry.filename, stream
+        return
+    with tarfile.open(fileobj=io.BytesIO(_inflated(archive)), mode="r:") as packed:
+        for number, one in enumerate(packed):
+            if number > MOST_ENTRIES:
+                raise UploadError(f"expected at most {MOST_FILES} files")
+            if one.isdir():
+                continue
+            found = packed.extractfile(one) if one.isreg() and not one.issparse() else None
+            if found is None:
+                raise UploadError(f"{one.name[:200]!r} is no plain file")
+            yield one.name, found
+
+
+def _inflated(archive: bytes) -> bytes:
+    """A tar as it was before gzip, if it was; all of it at once, since its headers may say any length, too."""
+    if not archive.startswith(b"\x1f\x8b"):
+        return archive
+    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    whole = unzip.decompress(archive, MOST_TAR)
+    if unzip.unconsumed_tail:
+        raise UploadError(f"expected at most {MOST_BYTES >> 20} MiB of files")
+    return whole
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """What of a lab folder is the lab: no hidden files, no links, no runs."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__", "runs")))
+        for name in sorted(names):
+            path = Path(place, name)
+            if not name.startswith(".") and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Of these files, by their names."""
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files_in(folder)}
