@@ -65,6 +65,7 @@ test-kills: setup
 	$(PY) tests/e2e/kills.py --kills 200
 
 e2e: setup
+	@tools/browser
 	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks -n 2 --dist worksteal
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live page in a real browser, opened during a real run: its curve against the results, keyboard, colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser, chromium
+from served import Served, write_lab
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(chromium() is None, reason="there is no Chromium here (tools/browser)"),
+]
+TOKEN = "a-token-of-many-letters"
+FULLEST = "qbed.series?.cell.queues.indexOf('s1>h3')"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("service"), QBED_TOKEN=TOKEN) as served:
+        served.http.headers["authorization"] = f"Bearer {TOKEN}"
+        yield served
+
+
+@pytest.fixture(scope="module")
+def page(service: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, int, Any]]:
+    """A page that was opened while a campaign ran, and its job, ended."""
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        browser.open(f"{service.url}/")
+        browser.until("document.getElementById('ask').open")  # the service wants its token
+        browser.value(f"document.getElementById('token').value = '{TOKEN}'")
+        browser.value("document.querySelector('#ask button').click()")
+        job = service.submit(write_lab(tmp_path_factory.mktemp("lab") / "mine", "400 ms", "[1, 2, 3, 4]"))
+        browser.until("window.qbed?.series?.end > 0")
+        yield browser, job, service.ended(job)
+
+
+def test_the_curve_is_that_of_the_results(page: Any, service: Served) -> None:
+    browser, job, ended = page
+    assert ended["state"] == "finished"
+    browser.until("document.querySelectorAll('#claims li').length === 2")
+    cell = browser.value("qbed.series.cell.cell")
+    browser.until("qbed.series.end * qbed.series.cell.bin_ns >= qbed.series.cell.duration_ns")
+    times, least, mean, most = browser.value(f"qbed.series.curve({FULLEST})")
+    ns = browser.value(f"Array.from(qbed.series.ns.slice({FULLEST} * 512, {FULLEST} * 512 + {len(times)}))")
+    assert sum(ns) == 400_000_000
+    names = "mean_bytes, max_bytes"
+    sql = f"SELECT {names} FROM queues WHERE port = 's1>h3' AND cell = {cell}"
+    ((told, highest),) = service.post(f"/jobs/{job}/query", sql=sql)["rows"]
+    assert sum(value * part for value, part in zip(mean, ns, strict=True)) / sum(ns) == pytest.approx(told, rel=1e-5)
+    assert max(most) == highest and all(
+        low <= middle <= high for low, middle, high in zip(least, mean, most, strict=True)
+    )
+    series = (
+        "SELECT time_ns, interval_ns, mean_bytes FROM queue_series"
+        f" WHERE port = 's1>h3' AND cell = {cell} ORDER BY time_ns"
+    )
+    rows = service.post(f"/jobs/{job}/query", sql=series)["rows"]
+    width = browser.value("qbed.series.cell.bin_ns")
+    for column in range(0, len(times), 37):  # column by column, too
+        inside = [row for row in rows if (row[0] - 1) // width == column]
+        expected = sum(row[1] * row[2] for row in inside) / sum(row[1] for row in inside)
+        assert mean[column] == pytest.approx(expected, rel=1e-3, abs=1)
+
+
+def test_claims_turn_green_or_red_and_everything_is_drawn(page: Any, tmp_path: Path) -> None:
+    browser, _, _ = page
+    browser.until("document.querySelectorAll('#claims li.good').length === 2")
+    assert browser.value("document.querySelectorAll('#topology line').length") == 3
+    assert "100 %" in browser.value("document.querySelector('#topology').textContent")
+    painted = """(() => { const heat = document.getElementById('heat'), context = heat.getContext('2d');
+      const data = context.getImageData(0, 0, heat.width, heat.height).data, seen = new Set();
+      for (let at = 0; at < data.length; at += 4) seen.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+      return seen.size; })()"""
+    browser.until(f"{painted} >= 4")  # nothing known, empty, full, and the frame of the chosen row
+    if browser.value("document.getElementById('no-uplot').hidden"):
+        browser.until("document.querySelectorAll('#curves .uplot').length === 1")
+        assert browser.value("document.querySelector('#curves [data-queue]').dataset.queue") == "s1>h3"
+        browser.until("document.querySelectorAll('#flows .uplot').length === 1")
+    else:
+        assert "tools/page" in browser.value("document.getElementById('no-uplot').textContent")
+    assert browser.complaints() == []
+
+
+def test_the_page_is_used_by_keyboard(page: Any) -> None:
+    browser, _, _ = page
+    browser.value("document.getElementById('heat').focus()")
+    browser.key("ArrowUp")
+    row = browser.value("(() => { const {heat} = qbed; return heat.row; })()")
+    browser.key("ArrowDown")
+    assert browser.value("qbed.heat.row") == row + 1
+    browser.key("+", "+")
+    assert browser.value("qbed.heat.view[1] - qbed.heat.view[0]") == pytest.approx(0.8)
+    before = browser.value("qbed.heat.view[0]")
+    browser.key("ArrowRight")
+    assert browser.value("qbed.heat.view[0]") > before
+    browser.key("Home")
+    assert browser.value("qbed.heat.view") == [0, 1]
+    browser.key(" ", " ")
+    assert browser.value("qbed.paused && document.getElementById('pause').ariaPressed") == "true"
+    browser.key(" ", " ")
+    chosen = browser.value("qbed.curves.chosen.length")
+    browser.key("Enter", "\r")
+    assert browser.value("qbed.curves.chosen.length") != chosen
+    reached = []
+    browser.value("document.activeElement.blur()")
+    for _ in range(20):
+        browser.key("Tab")
+        reached.append(browser.value("document.activeElement.id || document.activeElement.textContent.slice(0, 12)"))
+    assert {"lab", "profile", "pause", "whole", "heat"} <= set(reached)
+
+
+def test_light_and_dark(page: Any) -> None:
+    browser, _, _ = page
+    light = "getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color"
+    browser.dark(False)
+    seen = browser.value(light)
+    browser.dark(True)
+    assert browser.value(light) != seen
+    browser.dark(False)
+
+
+def test_a_hundred_queues_thirty_times_a_second(page: Any) -> None:
+    """What a frame costs, drawn whole: no wall clock, but the page's own time for 60 frames of 100 queues."""
+    browser, _, _ = page
+    made = """(async () => {
+      const {Series} = await import('/page/series.js'), {heat} = qbed, before = heat.series;
+      const queues = Array.from({length: 100}, (_, i) => `s1>h${i}`);
+      const series = new Series({...before.cell, queues, bin_ns: 1e6, duration_ns: 5e8});
+      const said = {queue: [], bin: [], ns: [], min: [], mean: [], max: [], dequeued: []};
+      for (let queue = 0; queue < 100; queue++) for (let bin = 0; bin < 500; bin++) {
+        for (const [name, value] of Object.entries(
+          {queue, bin, ns: 1e6, min: 0, mean: queue * bin, max: 2 * queue * bin, dequeued: 1})) said[name].push(value);
+      }
+      series.queues(said);
+      heat.show(series);
+      const begun = performance.now();
+      for (let frame = 0; frame < 60; frame++) { series.version++; heat.draw(); }
+      const took = (performance.now() - begun) / 60;
+      heat.show(before);
+      return took; })()"""
+    assert browser.value(made) < 1000 / 30
+
+
+def test_the_gallery_shows_claims_over_versions(page: Any) -> None:
+    browser, job, _ = page
+    browser.value("location.hash = '#gallery'")
+    browser.until("document.querySelectorAll('#gallery li.good').length === 2")
+    assert f"campaign {job}" in browser.value("document.getElementById('gallery').textContent")
+    browser.value("location.hash = '#live'")
