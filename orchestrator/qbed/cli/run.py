@@ -21,7 +21,7 @@ from qbed.substrates import DEFAULT, names, substrate
 if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.live.courier import Address
     from qbed.runs.executor import Executor
-    from qbed.runs.experiment import Conclusion, Experiment
+    from qbed.runs.experiment import Conclusion, Experiment, Wishes
 
 SERVER = "QBED_SERVER"
 """Names a service (`qbed --server`) that runs campaigns instead of this machine."""
@@ -133,14 +133,8 @@ def run(
 
     elsewhere = _elsewhere(scheduler, slurm)
     if served:
-        from qbed.cli.remote import run as run_there
-
-        if elsewhere or junit or summary or fail_on is FailOn.errors:
-            raise typer.BadParameter(
-                "not with --server: the service says who runs the cells",
-                param_hint="--scheduler, --slurm, --junit, --summary, --fail-on",
-            )
-        return run_there(lab, wishes, Screen, tell, images=images, fresh=fresh)
+        alone = not (elsewhere or junit or summary or fail_on is FailOn.errors)
+        return _on_server(lab, wishes, alone=alone, images=images, fresh=fresh)
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
         experiment = prepare(lab, replace(wishes, on=name))
@@ -159,6 +153,17 @@ def run(
     hand_out(concluded, gaps, junit, summary)
     if any(outcome.bad(fail_on.value) for _, outcome in concluded) or (gaps and fail_on is FailOn.claims):
         raise typer.Exit(1)
+
+
+def _on_server(lab: Path, wishes: Wishes, *, alone: bool, images: bool, fresh: bool) -> None:
+    from qbed.cli.remote import run as run_there
+
+    if not alone:
+        raise typer.BadParameter(
+            "not with --server: the service says who runs the cells, and ends as a run does",
+            param_hint="--scheduler, --slurm, --junit, --summary, --fail-on",
+        )
+    run_there(lab, wishes, Screen, tell, images=images, fresh=fresh)
 
 
 def _elsewhere(scheduler: str | None, slurm: bool) -> Executor | None:
