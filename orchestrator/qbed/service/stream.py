@@ -31,7 +31,7 @@ from qbed.service.states import ENDED
 from qbed.substrates import substrate
 from qbed.telemetry.taps import Histogram, Records, TapTail
 
-POLL_S, HEARTBEAT_S = 0.1, 15.0
+POLL_S, EAGER_S, HEARTBEAT_S = 0.1, 0.01, 15.0
 PIECE_BYTES = 1 << 20
 BINS = 500
 MOST_FLOWS = 100
@@ -124,7 +124,7 @@ async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) 
             if time.monotonic() - heard > HEARTBEAT_S:
                 yield HEARTBEAT
                 heard = time.monotonic()
-            await _rest(stopping, POLL_S)
+            await _rest(stopping, EAGER_S if watch.eager else POLL_S)
     finally:
         watch.close()
 
@@ -135,6 +135,11 @@ class Watch:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._cell: _Cell | None = None
+
+    @property
+    def eager(self) -> bool:
+        """Whether files are still to come: a short cell is over before a viewer would look again, and they are gone."""
+        return self._cell is not None and self._cell.awaited
 
     def look(self) -> list[bytes]:
         """What is new."""
@@ -190,6 +195,12 @@ class _Cell:
             return self._work.stat().st_ino != self._inode
         except OSError:
             return True
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the samples of queues have no file yet."""
+        there = [file.there() for file, _ in (*self._tails, *self._lines)]
+        return not all(there[: len(self._tails)])
 
     def described(self) -> Row:
         """What a viewer needs to know before the samples."""
@@ -252,14 +263,16 @@ class _File:
         self._path = path
         self._stream: BufferedReader | None = None
 
+    def there(self) -> bool:
+        """Whether it is; from now on it stays open."""
+        if self._stream is None:
+            with suppress(OSError):
+                self._stream = self._path.open("rb")
+        return self._stream is not None
+
     def more(self) -> bytes:
         """A piece of what is new."""
-        if self._stream is None:
-            try:
-                self._stream = self._path.open("rb")
-            except OSError:
-                return b""
-        return self._stream.read(PIECE_BYTES)
+        return self._stream.read(PIECE_BYTES) if self.there() and self._stream else b""
 
     def close(self) -> None:
         if self._stream is not None:
