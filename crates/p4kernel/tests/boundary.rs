@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The engine as the module's C calls it (kernel/modules/qp4/core.h): what it does with memory that both sides see.
-//! Miri looks on (`make miri`).
 
 #[path = "../../p4engine/tests/build/mod.rs"]
 mod build;
