@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bench.harness import Figure, cores, pinned
+from bench.merge import LAB
 from qbed import substrates
 from qbed.campaign.file import Campaign
 from qbed.campaign.matrix import build_matrix
@@ -25,16 +26,6 @@ from qbed.substrates import Limits, Progress
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
 CELLS = 30
-LAB = """\
-name: cell
-topology: {dumbbell: {left: 4, right: 4}}
-links: {default: {rate: 1 Gbit/s, delay: 5 us}}
-switches: {default: {scheme: ecn, buffer: 128 KB, threshold: 20 packets}}
-hosts: {default: {tcp: dctcp}}
-workload: [{flows: {pairs: [[h1, h5], [h2, h6], [h3, h7], [h4, h8]], size: 100 KB, count: 5, spread: 1 ms}}]
-observe: {queues: 1 ms}
-duration: 10 ms
-"""
 
 
 class Turns:

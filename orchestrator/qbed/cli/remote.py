@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Tell = Callable[[Conclusion, Console], None]
 
 SERVER, TOKEN = "QBED_SERVER", "QBED_TOKEN"
+"""They name a service (`qbed --server`) that runs campaigns instead of this machine, and what it asks for."""
 
 
 def register(app: typer.Typer) -> None:

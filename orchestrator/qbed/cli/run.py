@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qbed import terminal
+from qbed.cli import remote
 from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, hand_out, tell
 from qbed.lab.library import find
 from qbed.language.reach import trust
@@ -23,8 +24,6 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.runs.executor import Executor
     from qbed.runs.experiment import Conclusion, Experiment, Wishes
 
-SERVER = "QBED_SERVER"
-"""Names a service (`qbed --server`) that runs campaigns instead of this machine."""
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
 ]
@@ -107,7 +106,7 @@ def run(
     from qbed.substrates import Limits
     from qbed.substrates.rebuild import build_changed
 
-    served = bool(os.environ.get(SERVER))
+    served = bool(os.environ.get(remote.SERVER))
     if not served:
         build_changed(terminal.tell)
     asked, dilation = parse_substrates(on), parse_dilation(dilate)
@@ -156,14 +155,12 @@ def run(
 
 
 def _on_server(lab: Path, wishes: Wishes, *, alone: bool, images: bool, fresh: bool) -> None:
-    from qbed.cli.remote import run as run_there
-
     if not alone:
         raise typer.BadParameter(
             "not with --server: the service says who runs the cells, and ends as a run does",
             param_hint="--scheduler, --slurm, --junit, --summary, --fail-on",
         )
-    run_there(lab, wishes, Screen, tell, images=images, fresh=fresh)
+    remote.run(lab, wishes, Screen, tell, images=images, fresh=fresh)
 
 
 def _elsewhere(scheduler: str | None, slurm: bool) -> Executor | None:
