@@ -263,18 +263,22 @@ impl Supervisor {
     /// cable that is pulled.
     fn on_interfaces(&mut self) -> Result<()> {
         let gone = self.interfaces.gone()?;
-        let mut links = self.node.plan.links.iter();
-        let lost = links.find_map(|link| {
-            let mut ends = link.ends().into_iter();
-            let end = ends.find(|end| end.node == self.node.place.node && gone.contains(&end.interface))?;
-            Some(format!("interface {} of the link {} has gone", end.interface, link.name))
-        });
+        let lost = self.lost(|interface| gone.iter().any(|name| name == interface));
         let Some(lost) = lost else { return Ok(()) };
         if let Some(running) = self.running.as_ref().filter(|running| running.is_cell) {
             running.end();
             self.fault.get_or_insert(lost);
         }
         Ok(())
+    }
+
+    /// The first of the node's links whose interface `is_gone` says has gone, in words.
+    fn lost(&self, is_gone: impl Fn(&str) -> bool) -> Option<String> {
+        self.node.plan.links.iter().find_map(|link| {
+            let mut ends = link.ends().into_iter();
+            let end = ends.find(|end| end.node == self.node.place.node && is_gone(&end.interface))?;
+            Some(format!("interface {} of the link {} has gone", end.interface, link.name))
+        })
     }
 
     /// Returns whether to end.
@@ -300,7 +304,10 @@ impl Supervisor {
         self.running.iter_mut().for_each(Running::clean_up);
         while self.on_gate() {}
         let Some(running) = self.running.take() else { return };
-        let mut error = self.fault.take().or_else(evidence::failure);
+        let fault = self.fault.take();
+        // What a guest says that found a link gone while it began is of no use beside the cause.
+        let cause = || self.lost(|interface| !interfaces::is_there(interface)).filter(|_| running.is_cell);
+        let mut error = fault.or_else(|| evidence::failure().map(|said| cause().unwrap_or(said)));
         let interfaces = self.node.ends().map(|(end, _)| end.interface.as_str());
         if let Err(failure) = running.start.write(interfaces) {
             error.get_or_insert(failure.to_string());
