@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from served import Served, below, write_lab
 
-from qbed.service.stream import BINS
+from qbed.service.columns import BINS
 
 pytestmark = pytest.mark.e2e
 

@@ -31,7 +31,7 @@ from qbed.service.requests import NODE, Job
 from qbed.service.settings import Settings
 from qbed.service.states import ENDED, State, TransitionError
 from qbed.service.uploads import UploadError, Uploads, checksums
-from qbed.substrates import DEFAULT, names
+from qbed.substrates import DEFAULT, names, substrate
 
 
 class ForbiddenError(QbedError):
@@ -76,6 +76,7 @@ class Service:
         self.asker = results.Asker(folder, settings)
         self.stopping = asyncio.Event()
         self.streams = 0
+        substrate(DEFAULT)  # what it takes is loaded before there is a viewer
 
     def run(self, job: int) -> Path:
         """A job's run folder."""

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows the cells of a run folder while they run, the newest at a time, by the files that they write anyway."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as arrow_json
+
+from qbed.errors import QbedError
+from qbed.network.frames import ETHERNET_BYTES
+from qbed.plan.model import Plan
+from qbed.plan.ports import port_names
+from qbed.results.identity import ran_on
+from qbed.service.columns import SAMPLED, Columns, Flows, binned, width_of
+from qbed.service.jobs import Row
+from qbed.substrates import substrate
+from qbed.telemetry.taps import Histogram, TapTail
+
+PIECE_BYTES = 1 << 20
+_FLOWS = {"tcpinfo.ndjson": "delivery_bps", "rates.ndjson": "rate_bps"}
+
+Said = tuple[str, Any]
+"""An event's name, and what it says."""
+
+
+class Watch:
+    """What a viewer is to be told next."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._cell: _Cell | None = None
+
+    @property
+    def eager(self) -> bool:
+        """Whether to look again at once: files are still to come, and those of a short cell are gone before a viewer
+        would come again; or there is more than was read.
+        """
+        return self._cell is not None and (self._cell.behind or self._cell.awaited)
+
+    def look(self) -> list[Said]:
+        """What is new."""
+        if self._cell is None:
+            self._cell = self._newest()
+            return [] if self._cell is None else [("cell", self._cell.described())]
+        gone = self._cell.gone  # before its files are read: they are whole then
+        try:
+            said = self._cell.look()
+        except (QbedError, ValueError, KeyError):  # a guest that was killed in the middle of a record
+            said, gone = [], True
+        if gone and not said:
+            number = self._cell.number
+            self.close()
+            return [("cell-end", {"cell": number})]
+        return said
+
+    def _newest(self) -> _Cell | None:
+        with suppress(OSError, QbedError, ValueError):
+            works = sorted((self._run / "cells").glob("*.tmp/work"), key=lambda path: path.stat().st_mtime)
+            if works:
+                return _Cell(self._run, works[-1])
+        return None
+
+    def close(self) -> None:
+        if self._cell is not None:
+            self._cell.close()
+        self._cell = None
+
+
+class _Cell:
+    """A cell that runs. Its files stay open: they can be read to their end when it has ended and they are gone."""
+
+    def __init__(self, run: Path, work: Path) -> None:
+        self.number = int(work.parent.name.removesuffix(".tmp"))
+        self._work = work
+        self._inode = work.stat().st_ino
+        self._plan = Plan.loads((work / "plan.json").read_bytes())
+        found = substrate(ran_on(run).name).samples(work, self._plan)
+        self._clock = found.clock
+        self._width = width_of(self._plan.duration_ns)
+        self._tails = [(_File(part / "taps.bin"), TapTail(len(self._plan.queues))) for part in found.parts]
+        self._lines = [_Lines(_File(part / name), field) for part in found.parts for name, field in _FLOWS.items()]
+        self._flows = Flows(self._width)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the cell has ended: its folder is renamed, or another cell's."""
+        try:
+            return self._work.stat().st_ino != self._inode
+        except OSError:
+            return True
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the samples of queues have no file yet."""
+        there = [file.there() for file in self._files()]
+        return not all(there[: len(self._tails)])
+
+    @property
+    def behind(self) -> bool:
+        """Whether a whole piece was read of a file the last time, so that there is probably more."""
+        return any(file.full for file in self._files())
+
+    def _files(self) -> list[_File]:
+        return [*(file for file, _ in self._tails), *(lines.file for lines in self._lines)]
+
+    def described(self) -> Row:
+        """What a viewer needs to know before the samples."""
+        return described(self._plan, self.number, self._clock)
+
+    def look(self) -> list[Said]:
+        """What has come since the last time: at most a piece of each file."""
+        said: list[Said] = []
+        for file, tail in self._tails:
+            runs = [
+                run.records
+                for run in tail.feed(file.more())
+                if not isinstance(run, Histogram) and run.kind == "samples"
+            ]
+            if runs:
+                samples = {name: np.concatenate([run[name] for run in runs]) for name in SAMPLED}
+                if columns := binned(np.concatenate([run["id"] for run in runs]), samples, self._width):
+                    said.append(("queues", columns))
+        for lines in self._lines:
+            if rates := lines.more(self._flows):
+                said.append(("flows", rates))
+        return said
+
+    def close(self) -> None:
+        for file in self._files():
+            file.close()
+
+
+def described(plan: Plan, number: int, clock: Row) -> Row:
+    """A cell, for those who see its samples."""
+    links = [
+        {
+            "a": link.a.node,
+            "b": link.b.node,
+            "queues": [link.a.queue, link.b.queue],
+            "rate_bps": min(link.a.rate_bps, link.b.rate_bps),
+            "frame_bytes": link.mtu + ETHERNET_BYTES + link.a.overhead_bytes,
+        }
+        for link in plan.links
+    ]
+    return {
+        "cell": number, "lab": plan.lab, "duration_ns": plan.duration_ns, "bin_ns": width_of(plan.duration_ns),
+        "clock": clock, "queues": port_names(plan), "nodes": [node.name for node in plan.nodes],
+        "kinds": [node.kind for node in plan.nodes], "links": links,
+    }  # fmt: skip
+
+
+class _Lines:
+    """Samples of flows, a line each; of their fields, those that are drawn."""
+
+    def __init__(self, file: _File, field: str) -> None:
+        self.file = file
+        self._rest = b""
+        fields = pa.schema([("flow", pa.int64()), ("time_ns", pa.int64()), (field, pa.float64())])
+        self._how = arrow_json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore")
+
+    def more(self, flows: Flows) -> Columns:
+        """The rates in whole lines that are new. `ValueError`: they are no such lines."""
+        lines, _, self._rest = (self._rest + self.file.more()).rpartition(b"\n")
+        if not lines:
+            return {}
+        read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+        table = arrow_json.read_json(pa.BufferReader(lines), read, self._how)
+        return flows.rates(*(column.to_numpy() for column in table.columns))
+
+
+class _File:
+    """A file that grows, from the moment it is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stream: BufferedReader | None = None
+        self.full = False
+
+    def there(self) -> bool:
+        """Whether it is; from now on it stays open."""
+        if self._stream is None:
+            with suppress(OSError):
+                self._stream = self._path.open("rb")
+        return self._stream is not None
+
+    def more(self) -> bytes:
+        """A piece of what is new."""
+        data = self._stream.read(PIECE_BYTES) if self.there() and self._stream else b""
+        self.full = len(data) == PIECE_BYTES
+        return data
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
