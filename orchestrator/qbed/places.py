@@ -41,8 +41,3 @@ def setup_folder() -> Path:
 def toolchain_folder() -> Path:
     """The toolchain that a wheel brought, or that `make setup` links to."""
     return BUNDLE / "toolchain" if checkout() is None else setup_folder() / "toolchain"
-
-
-def page_folder() -> Path:
-    """What the live page takes from others (`tools/page`)."""
-    return BUNDLE / "page" if checkout() is None else setup_folder() / "page"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -296,6 +297,14 @@ def test_answers_forbid_what_no_page_of_ours_needs(client: TestClient) -> None:
     assert "<script>" not in page and " onclick" not in page and "style=" not in page
     for path in ("/page/../app.py", "/page/%2e%2e/app.py", "/page//etc/passwd", "/page/__init__.py"):
         assert client.get(path).status_code == 404
+
+
+def test_the_page_has_uplots_own_release(client: TestClient) -> None:
+    """Of version 1.6.31, dist/uPlot.iife.min.js, whoever brings it; nobody's page asks another host for it."""
+    script = client.get("/page/uPlot.js")
+    released, exported = script.content.split(b"\nexport")
+    assert hashlib.sha256(released).hexdigest() == "2d27e8ad3d228164525ce213f9dc716f39b4e3aee0cc773fb3491c96cf4921a2"
+    assert exported == b" default uPlot;\n" and script.headers["content-type"].startswith("text/javascript")
 
 
 # --- what is sent ---

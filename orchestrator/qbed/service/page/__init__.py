@@ -1,23 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live page: plain modules of JavaScript, and uPlot, which `tools/page` takes from its package."""
+"""The live page: plain modules of JavaScript, and uPlot (MIT)."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
-from qbed.places import page_folder
+from qbed.errors import QbedError
 
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
 }
-UPLOT = ("uPlot.esm.js", "uPlot.min.css")
+BRINGS_UPLOT = "youplot"
+"""A Python package that has uPlot's own release in it, so that the page needs no npm. Nothing else of it is used."""
 
 
 def assets() -> dict[str, tuple[bytes, str]]:
-    """What is served, by its path: read once, so that no path of a client's names a file. uPlot may be missing."""
-    own = {path.name: path for path in sorted(Path(__file__).parent.iterdir()) if path.suffix in KINDS}
-    theirs = {name: path for name in UPLOT if (path := page_folder() / name).is_file()}
-    found = {f"/page/{name}": (path.read_bytes(), KINDS[path.suffix]) for name, path in {**own, **theirs}.items()}
+    """What is served, by its path: read once, so that no path of a client's names a file."""
+    own = {path.name: path.read_bytes() for path in sorted(Path(__file__).parent.iterdir()) if path.suffix in KINDS}
+    found = {f"/page/{name}": (content, KINDS[Path(name).suffix]) for name, content in {**own, **_uplot()}.items()}
     return {"/": found.pop("/page/index.html"), **found}
+
+
+def _uplot() -> dict[str, bytes]:
+    """uPlot as a module, and its style."""
+    spec = find_spec(BRINGS_UPLOT)
+    if spec is None or spec.origin is None:
+        raise QbedError(f"there is no Python package {BRINGS_UPLOT}: `pip install 'qbed[service]'` brings it")
+    place = Path(spec.origin).parent / "vendor"
+    script = (place / "uplot.iife.min.js").read_bytes() + b"\nexport default uPlot;\n"
+    return {"uPlot.js": script, "uPlot.min.css": (place / "uplot.min.css").read_bytes()}

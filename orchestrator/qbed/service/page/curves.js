@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Curves by uPlot: of the chosen queues, and of the flows' rates. Without uPlot there are none, and the page says so.
+// Curves by uPlot: of the chosen queues, and of the flows' rates.
+
+import uPlot from '/page/uPlot.js';
 
 const COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#6f4e9c', '#8c6d31'];
 const MOST_CURVES = 8, MOST_FLOWS = 24;
-
-let uPlot = null;
-export async function load() {
-  try { uPlot = (await import('/page/uPlot.esm.js')).default; } catch { uPlot = null; }
-  return uPlot !== null;
-}
 
 function ink() { return getComputedStyle(document.body).color; }
 
@@ -66,7 +62,7 @@ export class Curves {
   }
 
   draw() {
-    if (!uPlot || !this.series || this.drawn === this.series.version) return;
+    if (!this.series || this.drawn === this.series.version) return;
     this.drawn = this.series.version;
     this.usual();
     for (const [queue, one] of [...this.plots]) {
@@ -103,7 +99,6 @@ export class Flows {
     const {series} = this;
     if (!series || !series.flows.size || this.drawn === series.version) return;
     this.drawn = series.version;
-    if (!uPlot) { this.table(); return; }
     const flows = [...series.flows].slice(0, MOST_FLOWS);
     if (flows.length !== this.count) {
       this.plot?.destroy();
@@ -116,13 +111,5 @@ export class Flows {
     for (let column = 0; column < Math.max(1, series.end); column++) times.push(column * ms);
     const values = flows.map(([, rates]) => times.map((_, column) => Number.isNaN(rates[column]) ? null : rates[column] / 1e6));
     this.plot.setData([times, ...values]);
-  }
-
-  table() {
-    const rows = [...this.series.flows].slice(0, MOST_FLOWS).map(([flow, rates]) => {
-      const known = rates.filter(rate => !Number.isNaN(rate));
-      return `flow ${flow}: ${(known[known.length - 1] / 1e6).toFixed(1)} Mbit/s`;
-    });
-    this.place.textContent = rows.join(', ');
   }
 }

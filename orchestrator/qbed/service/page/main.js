@@ -4,7 +4,7 @@
 import {get, post, blob, follow, ApiError} from '/page/api.js';
 import {Series} from '/page/series.js';
 import {Heat} from '/page/heat.js';
-import {Curves, Flows, load} from '/page/curves.js';
+import {Curves, Flows} from '/page/curves.js';
 import {Topology} from '/page/topology.js';
 import {showGallery} from '/page/gallery.js';
 
@@ -185,7 +185,6 @@ addEventListener('resize', () => { heat.drawn = -1; });
 addEventListener('hashchange', view);
 
 $('report').href = '#report';
-$('no-uplot').hidden = await load();
 await tried(fill);
 view();
 await list();
