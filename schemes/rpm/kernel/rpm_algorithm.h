@@ -25,7 +25,8 @@
  * and when the last one did. It serves one flow at a time, which holds it
  * until its acknowledgements have been absent for reverse_timeout_ns: a flow
  * that hashes to a register held by another is marked on the forward path, and
- * no flow ever gets the signal of another.
+ * no flow ever gets the signal of another. A flow that has ended holds nothing:
+ * with its FIN it leaves the register to whoever comes, SYN and RST free it.
  */
 #ifndef _RPM_ALGORITHM_H
 #define _RPM_ALGORITHM_H
@@ -42,6 +43,18 @@ struct rpm_register {
 	void *port;		/* whose decisions are pending */
 	u32 signature;		/* of the flow that holds the register */
 	u32 pending;		/* decisions that no acknowledgement has carried yet */
+	bool closing;		/* the holder has said FIN: its last acknowledgements still
+				 * carry what is pending, unless another flow takes the register
+				 */
+};
+
+/* What an acknowledgement may do. */
+enum rpm_ack {
+	RPM_ACK,		/* carry a decision */
+	RPM_ACK_OPENS,		/* it is the SYN-ACK of a new connection: ECE means something else
+				 * in it (RFC 3168, 6.1.1), and what is pending is of an earlier one
+				 */
+	RPM_ACK_TAKEN,		/* it carries a decision of another register */
 };
 
 /*
@@ -105,7 +118,7 @@ static inline enum rpm_path rpm_on_congestion(const struct rpm_params *params,
 	if (!rpm_seen(params, reg, now_ns))
 		return RPM_FORWARD;
 	if (reg->signature != signature)
-		return RPM_COLLISION;
+		return reg->closing ? RPM_FORWARD : RPM_COLLISION;
 	if (reg->pending && reg->port != port)
 		return RPM_FORWARD;
 	reg->port = port;
@@ -122,31 +135,49 @@ static inline u32 rpm_clear(struct rpm_register *reg)
 	return cleared;
 }
 
-/*
- * A packet with an acknowledgement for the flow arrives: lines 6 to 10.
- * @opens: it is the SYN-ACK of a new connection. ECE means something else in it
- * (RFC 3168, 6.1.1), and what is pending is of an earlier connection.
- */
+/* A packet with an acknowledgement for the flow arrives: lines 6 to 10. */
 static inline struct rpm_arrival rpm_on_ack(const struct rpm_params *params,
 					    struct rpm_register *reg, u32 signature,
-					    bool opens, u64 now_ns)
+					    enum rpm_ack ack, u64 now_ns)
 {
 	struct rpm_arrival arrival = { RPM_PASS, reg->port, 0 };
 
 	if (reg->signature != signature) {
-		if (rpm_seen(params, reg, now_ns))
+		if (!reg->closing && rpm_seen(params, reg, now_ns))
 			return arrival;		/* a collision; decisions count those */
 		reg->signature = signature;
+		reg->closing = false;
 		arrival.cleared = rpm_clear(reg);
-	} else if (opens && signature != RPM_ANY_FLOW) {
+	} else if (ack == RPM_ACK_OPENS && signature != RPM_ANY_FLOW) {
+		reg->closing = false;
 		arrival.cleared = rpm_clear(reg);
 	}
 	reg->reverse_ns = now_ns;
-	if (reg->pending && !opens) {
+	if (reg->pending && ack == RPM_ACK) {
 		reg->pending--;
 		arrival.verdict = RPM_MARK;
 	}
 	return arrival;
+}
+
+/* A packet of the flow itself arrives with FIN. */
+static inline void rpm_on_fin(struct rpm_register *reg, u32 signature)
+{
+	if (reg->signature == signature)
+		reg->closing = true;
+}
+
+/*
+ * The connection is gone (RST), or another one of these ports begins (SYN); returns
+ * how many decisions that makes void.
+ */
+static inline u32 rpm_on_end(struct rpm_register *reg, u32 signature)
+{
+	if (reg->signature != signature)
+		return 0;
+	reg->signature = RPM_NOBODY;
+	reg->closing = false;
+	return rpm_clear(reg);
 }
 
 #endif /* _RPM_ALGORITHM_H */

@@ -21,6 +21,7 @@
 #include <qbed/tcp_segment.h>
 
 #include "rpm_algorithm.h"
+
 struct rpm_switch {
 	spinlock_t lock;		/* of all that decisions and acknowledgements change */
 	struct list_head ports;		/* all; the hook stands while there are any */
@@ -51,19 +52,14 @@ static u64 rpm_hash(const struct tcp_flow *flow)
 	return siphash(flow, sizeof(*flow), &rpm_hash_key);
 }
 
-/* The register of @flow at @port, and what identifies the flow in it. */
-static struct rpm_register *rpm_register_of(struct rpm_port *port, const struct tcp_flow *flow,
+/* The register of @flow, and what identifies the flow in it. */
+static struct rpm_register *rpm_register_of(struct rpm_switch *on, const struct tcp_flow *flow,
 					    u32 *signature)
 {
-	u64 hash;
+	u64 hash = rpm_hash(flow);
 
-	if (port->params.per_port) {
-		*signature = RPM_ANY_FLOW;
-		return &port->shared;
-	}
-	hash = rpm_hash(flow);
 	*signature = rpm_signature(hash);
-	return &port->on->registers[rpm_position(hash, port->on->register_count)];
+	return &on->registers[rpm_position(hash, on->register_count)];
 }
 
 /*
@@ -72,7 +68,6 @@ static struct rpm_register *rpm_register_of(struct rpm_port *port, const struct 
  */
 static bool rpm_decided(struct rpm_port *port, struct sk_buff *skb, bool had_ce)
 {
-	const struct rpm_params *params;
 	struct rpm_stats *stats = &port->stats;
 	enum rpm_path path = RPM_FORWARD;
 	u64 now_ns = ktime_get_ns();
@@ -86,10 +81,13 @@ static bool rpm_decided(struct rpm_port *port, struct sk_buff *skb, bool had_ce)
 		stats->ce_arrived++;
 		goto unlock;
 	}
-	if (tcp_segment_parse(skb, &segment)) {
-		reg = rpm_register_of(port, &segment.flow, &signature);
-		params = port->params.per_port ? &port->params : &port->on->params;
-		path = rpm_on_congestion(params, reg, signature, port, now_ns);
+	if (!tcp_segment_parse(skb, &segment)) {
+		path = RPM_FORWARD;
+	} else if (port->params.per_port) {
+		path = rpm_on_congestion(&port->params, &port->shared, RPM_ANY_FLOW, port, now_ns);
+	} else {
+		reg = rpm_register_of(port->on, &segment.flow, &signature);
+		path = rpm_on_congestion(&port->on->params, reg, signature, port, now_ns);
 	}
 	switch (path) {
 	case RPM_REVERSE:
@@ -118,9 +116,9 @@ static void rpm_cleared(struct rpm_port *port, u32 decisions, u64 now_ns)
 /* True: the acknowledgement carries a decision away. */
 static bool rpm_acknowledged(const struct rpm_params *params, struct rpm_register *reg,
 			     u32 signature, struct sk_buff *skb, struct tcp_segment *segment,
-			     u64 now_ns)
+			     enum rpm_ack ack, u64 now_ns)
 {
-	struct rpm_arrival arrival = rpm_on_ack(params, reg, signature, segment->th->syn, now_ns);
+	struct rpm_arrival arrival = rpm_on_ack(params, reg, signature, ack, now_ns);
 	struct rpm_port *port = arrival.port;
 
 	if (arrival.cleared)
@@ -141,26 +139,59 @@ static bool rpm_acknowledged(const struct rpm_params *params, struct rpm_registe
 	return true;
 }
 
-static void rpm_arrived(struct rpm_switch *on, struct sk_buff *skb, struct tcp_segment *segment)
+/* @flow's register serves it no longer. */
+static void rpm_ended(struct rpm_switch *on, const struct tcp_flow *flow, u64 now_ns)
 {
-	const struct tcp_flow flow = tcp_flow_reversed(&segment->flow);
-	const u64 hash = rpm_hash(&flow);
-	u64 now_ns = ktime_get_ns();
-	struct rpm_port *port;
+	u32 signature, cleared;
+	struct rpm_register *reg = rpm_register_of(on, flow, &signature);
 
-	spin_lock(&on->lock);
+	cleared = rpm_on_end(reg, signature);
+	if (cleared)
+		rpm_cleared(reg->port, cleared, now_ns);
+}
+
+/* By an acknowledgement of @flow. */
+static void rpm_carried(struct rpm_switch *on, const struct tcp_flow *flow, struct sk_buff *skb,
+			struct tcp_segment *segment, u64 now_ns)
+{
+	enum rpm_ack ack = segment->th->syn ? RPM_ACK_OPENS : RPM_ACK;
+	struct rpm_register *reg;
+	struct rpm_port *port;
+	u32 signature;
+
 	list_for_each_entry(port, &on->ports, list) {
 		if (!port->params.per_port || port->dev != skb->dev)
 			continue;
 		if (rpm_acknowledged(&port->params, &port->shared, RPM_ANY_FLOW, skb, segment,
-				     now_ns))
-			goto unlock;
+				     ack, now_ns))
+			ack = RPM_ACK_TAKEN;
 	}
-	if (on->registers)
-		rpm_acknowledged(&on->params,
-				 &on->registers[rpm_position(hash, on->register_count)],
-				 rpm_signature(hash), skb, segment, now_ns);
-unlock:
+	if (on->registers) {
+		reg = rpm_register_of(on, flow, &signature);
+		rpm_acknowledged(&on->params, reg, signature, skb, segment, ack, now_ns);
+	}
+}
+
+static void rpm_arrived(struct rpm_switch *on, struct sk_buff *skb, struct tcp_segment *segment)
+{
+	const struct tcp_flow flow = tcp_flow_reversed(&segment->flow);
+	const struct tcphdr th = *segment->th;
+	u64 now_ns = ktime_get_ns();
+	struct rpm_register *reg;
+	u32 signature;
+
+	spin_lock(&on->lock);
+	if (on->registers && (th.syn || th.rst))
+		rpm_ended(on, &segment->flow, now_ns);
+	if (on->registers && th.rst)
+		rpm_ended(on, &flow, now_ns);
+	if (th.ack && !th.rst)
+		rpm_carried(on, &flow, skb, segment, now_ns);
+	/* Last: this very acknowledgement shall not take what the flow leaves. */
+	if (on->registers && th.fin) {
+		reg = rpm_register_of(on, &segment->flow, &signature);
+		rpm_on_fin(reg, signature);
+	}
 	spin_unlock(&on->lock);
 }
 
@@ -168,7 +199,7 @@ static unsigned int rpm_input(void *priv, struct sk_buff *skb, const struct nf_h
 {
 	struct tcp_segment segment;
 
-	if (tcp_segment_parse(skb, &segment) && segment.th->ack && !segment.th->rst)
+	if (tcp_segment_parse(skb, &segment))
 		rpm_arrived(net_generic(state->net, rpm_net_id), skb, &segment);
 	return NF_ACCEPT;
 }

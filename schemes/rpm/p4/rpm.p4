@@ -73,17 +73,98 @@ control FlowRegister(in headers hdr, in metadata meta, in bool reversed, in bit<
 @name(".rpm_reverse_time") register<bit<48>>(REGISTERS + PORTS) reverse_time_of;
 @name(".rpm_pending") register<bit<32>>(REGISTERS + PORTS) pending_of;
 @name(".rpm_pending_port") register<bit<9>>(REGISTERS + PORTS) pending_port_of;
+@name(".rpm_closing") register<bit<1>>(REGISTERS + PORTS) closing_of;
+@name(".cleared") register<bit<32>>(PORTS) cleared_of;
 
-control SchemeIngress(inout headers hdr, inout metadata meta,
-                      inout standard_metadata_t standard_metadata)
+/* Nothing will carry what is pending in the register. */
+control Clear(in bit<32> position)
 {
-    FlowRegister() flow_register;
+    apply {
+        bit<32> pending;
+        bit<32> cleared;
+        bit<9> port;
+
+        pending_of.read(pending, position);
+        if (pending == 0)
+            return;
+        pending_port_of.read(port, position);
+        cleared_of.read(cleared, (bit<32>)port);
+        cleared_of.write((bit<32>)port, cleared + pending);
+        pending_of.write(position, 0);
+    }
+}
+
+/* The connection is gone, or another one of these ports begins. */
+control End(in bit<32> position, in bit<32> signature)
+{
+    Clear() clear;
+
+    apply {
+        bit<32> holder;
+
+        holder_of.read(holder, position);
+        if (holder != signature)
+            return;
+        clear.apply(position);
+        holder_of.write(position, NOBODY);
+        closing_of.write(position, 0);
+    }
+}
+
+/* The decisions that an acknowledgement of the register's flow makes void, or carries. */
+control Acknowledge(inout headers hdr, in metadata meta, in bit<48> now, in bit<32> position,
+                    in bit<32> signature)
+{
+    Clear() clear;
     SetEce() set_ece;
 
     /* by the port whose decisions they are */
     @name(".reverse_marks") counter(PORTS, CounterType.packets) reverse_marks;
     @name(".ece_already_set") counter(PORTS, CounterType.packets) ece_already_set;
-    @name(".cleared") register<bit<32>>(PORTS) cleared_of;
+
+    apply {
+        bit<32> holder;
+        bit<48> reverse_time;
+        bit<1> closing;
+        bit<32> pending;
+        bit<9> port;
+
+        holder_of.read(holder, position);
+        if (holder != signature) {
+            reverse_time_of.read(reverse_time, position);
+            closing_of.read(closing, position);
+            if (holder != NOBODY && closing == 0 && now - reverse_time <= meta.scheme.reverse_timeout)
+                return;		/* a collision; decisions count those */
+            holder_of.write(position, signature);
+        }
+        /* what is pending is of an earlier holder or, at a SYN-ACK, of an earlier connection */
+        if (holder != signature || (hdr.tcp.syn == 1 && signature != ANY_FLOW)) {
+            closing_of.write(position, 0);
+            clear.apply(position);
+        }
+        reverse_time_of.write(position, now);
+        pending_of.read(pending, position);
+        if (pending == 0 || hdr.tcp.syn == 1)
+            return;		/* in a SYN-ACK, ECE means something else (RFC 3168, 6.1.1) */
+        pending_port_of.read(port, position);
+        pending_of.write(position, pending - 1);
+        if (hdr.tcp.ece == 1) {
+            ece_already_set.count((bit<32>)port);
+        } else {
+            set_ece.apply(hdr);
+            reverse_marks.count((bit<32>)port);
+        }
+    }
+}
+
+control SchemeIngress(inout headers hdr, inout metadata meta,
+                      inout standard_metadata_t standard_metadata)
+{
+    FlowRegister() own_register;
+    FlowRegister() answered_register;
+    End() end_own;
+    End() end_answered;
+    Acknowledge() acknowledge;
 
     @name(".registers") action registers(bit<32> mask, bit<48> reverse_timeout_us, bit<1> per_port) {
         meta.scheme.register_mask = mask;
@@ -98,46 +179,31 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
 
     apply {
         bit<48> now = standard_metadata.ingress_global_timestamp;
-        bit<32> position;
+        bit<9> port = standard_metadata.ingress_port;
+        bit<32> own;
+        bit<32> own_signature;
+        bit<32> answered;
         bit<32> signature;
         bit<32> holder;
-        bit<48> reverse_time;
-        bit<32> pending;
-        bit<9> port;
-        bit<32> cleared;
-        bool clears = false;
+        bool of_flows;
 
         rpm.apply();
-        if (!hdr.tcp.isValid() || hdr.tcp.ack == 0 || hdr.tcp.rst == 1)
+        if (!hdr.tcp.isValid())
             return;
-        flow_register.apply(hdr, meta, true, standard_metadata.ingress_port, position, signature);
-        holder_of.read(holder, position);
-        reverse_time_of.read(reverse_time, position);
-        pending_of.read(pending, position);
-        pending_port_of.read(port, position);
-        if (holder != signature) {
-            if (holder != NOBODY && now - reverse_time <= meta.scheme.reverse_timeout)
-                return;		/* a collision; decisions count those */
-            holder_of.write(position, signature);
-            clears = true;
-        } else if (hdr.tcp.syn == 1 && signature != ANY_FLOW) {
-            clears = true;	/* what is pending is of an earlier connection */
-        }
-        if (clears && pending != 0) {
-            cleared_of.read(cleared, (bit<32>)port);
-            cleared_of.write((bit<32>)port, cleared + pending);
-            pending_of.write(position, 0);
-            pending = 0;
-        }
-        reverse_time_of.write(position, now);
-        if (pending == 0 || hdr.tcp.syn == 1)
-            return;		/* in a SYN-ACK, ECE means something else (RFC 3168, 6.1.1) */
-        pending_of.write(position, pending - 1);
-        if (hdr.tcp.ece == 1) {
-            ece_already_set.count((bit<32>)port);
-        } else {
-            set_ece.apply(hdr);
-            reverse_marks.count((bit<32>)port);
+        of_flows = meta.scheme.per_port == 0;	/* the register of a port serves all */
+        own_register.apply(hdr, meta, false, port, own, own_signature);
+        answered_register.apply(hdr, meta, true, port, answered, signature);
+        if (of_flows && (hdr.tcp.syn == 1 || hdr.tcp.rst == 1))
+            end_own.apply(own, own_signature);
+        if (of_flows && hdr.tcp.rst == 1)
+            end_answered.apply(answered, signature);
+        if (hdr.tcp.ack == 1 && hdr.tcp.rst == 0)
+            acknowledge.apply(hdr, meta, now, answered, signature);
+        /* last: this very acknowledgement shall not take what the flow leaves */
+        if (of_flows && hdr.tcp.fin == 1) {
+            holder_of.read(holder, own);
+            if (holder == own_signature)
+                closing_of.write(own, 1);
         }
     }
 }
@@ -183,6 +249,7 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
         bit<48> reverse_time;
         bit<32> pending = 0;
         bit<9> port;
+        bit<1> closing;
 
         codel_settings.apply();
         codel.apply(standard_metadata, target, interval, signals);
@@ -207,10 +274,13 @@ control SchemeEgress(inout headers hdr, inout metadata meta,
             pending_port_of.read(port, position);
             /* only where an acknowledgement of the flow passed a short while ago */
             if (holder != NOBODY && now - reverse_time <= meta.scheme.reverse_timeout) {
-                if (holder != signature)
-                    collisions.count(index);
-                else if (pending == 0 || port == standard_metadata.egress_port)
+                if (holder != signature) {
+                    closing_of.read(closing, position);
+                    if (closing == 0)
+                        collisions.count(index);
+                } else if (pending == 0 || port == standard_metadata.egress_port) {
                     forward = false;
+                }
             }
         }
         if (forward) {

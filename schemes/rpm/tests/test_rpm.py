@@ -247,6 +247,53 @@ def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., Observed]
     assert sum(bool(segment.flags & ECE) for segment in gone) == found["reverse_marks"]
 
 
+def test_a_flow_that_has_ended_leaves_its_register_to_the_next(run_cell: Callable[..., Observed]) -> None:
+    """At once, not when `reverse_timeout` (1 s) has passed: one register, and a second flow 10 ms after the first."""
+    text = dumbbell(hosts=2, extra=", registers: 1")
+    flow = "  - flow: {{from: {}, to: {}, size: 3 MB, start: {}}}\n"
+    text = re.sub(r"  - flows: .*\n", flow.format("h1", "h3", "1 ms") + flow.format("h2", "h4", "80 ms"), text)
+    cell = run_cell(text)
+    first, second = cell.flows()
+    assert first["status"] == second["status"] == "complete"
+    assert first["end_ns"] < 70_000_000
+    found = statistics(cell, "s1>s2")
+    balance(found)
+    assert found["collisions"] == found["forward_marks"] == 0
+    assert all(sum(bool(s.flags & ECE) for s in echoes(cell, host) if not s.flags & SYN) > 5 for host in (1, 2))
+
+
+@pytest.mark.parametrize("delayed", ["on", "off"])
+def test_dctcp_takes_all_that_a_marked_acknowledgement_covers_for_marked(
+    run_cell: Callable[..., Observed], delayed: str
+) -> None:
+    """Linux adds what an ECE acknowledges to `delivered_ce`. A receiver sees to it that an acknowledgement is of marked
+    segments or of others (RFC 8257, 3.2); a switch that marks one does not know how many it covers. So DCTCP's alpha
+    is up to twice what it would be under forward marks, unless every segment is acknowledged."""
+    text = dumbbell(tcp="dctcp").replace("hosts: {default: {", f'hosts: {{default: {{delayed_ack: "{delayed}", ')
+    cell = run_cell(text)
+    found = statistics(cell, "s1>s2")
+    told = sum(bool(s.flags & ECE) for s in echoes(cell) if not s.flags & SYN)
+    assert told == found["reverse_marks"] > 20
+    counted = cell.flows()[0]["ce_marks"]
+    if delayed == "on":
+        assert 1.5 * told < counted <= 2 * told
+    else:
+        assert counted == told
+
+
+def test_a_register_of_the_port_also_empties_into_flows_without_ecn(run_cell: Callable[..., Observed]) -> None:
+    """A pure acknowledgement is never ECN-capable, and there is no state of flows to ask: the decision is lost."""
+    text = dumbbell(hosts=2, extra=", per_port: on", size="3 MB")
+    text = text.replace("10000 packets}}\naddr", '10000 packets}, h2: {ecn: "off"}, h4: {ecn: "off"}}\naddr')
+    cell = run_cell(text)
+    found = statistics(cell, "s1>s2")
+    balance(found)
+    strange = [s for s in echoes(cell, 2) if s.flags & ECE]
+    assert len(strange) > 3
+    assert found["reverse_marks"] == len(strange) + sum(bool(s.flags & ECE) for s in echoes(cell) if not s.flags & SYN)
+    assert cell.flows()[1]["ce_marks"] == 0, "its sender did not negotiate ECN, and does not listen"
+
+
 def test_flows_without_ecn_lose_packets(run_cell: Callable[..., Observed]) -> None:
     cell = run_cell(dumbbell(ecn="off"))
     found = statistics(cell, "s1>s2")
