@@ -28,9 +28,22 @@ static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
 	return grown;
 }
 
-static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns)
+static u32 emitted;
+
+static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
 {
+	u64 interval_ns = occupancy->params.interval_ns;
+
+	emitted++;
 	seen[samples++] = (struct seen) { occupancy->open, occupancy->counts, end_ns };
+	while (steady--) {	/* as whoever reads the record does */
+		struct qtap_integral still;
+
+		qtap_integral_reset(&still, end_ns);
+		qtap_integral_add(&still, interval_ns, occupancy->bytes, occupancy->packets);
+		end_ns += interval_ns;
+		seen[samples++] = (struct seen) { .open = still, .end_ns = end_ns };
+	}
 }
 
 /* bytes[t], packets[t]: the state that lasts from t to t + 1 */
@@ -144,6 +157,31 @@ static void instantaneous_states_do_not_count(void)
 	free(occupancy.histogram);
 }
 
+static void intervals_without_a_change_are_one_record(void)
+{
+	struct qtap_occupancy occupancy;
+
+	samples = emitted = 0;
+	qtap_occupancy_init(&occupancy, (struct qtap_occupancy_params) {
+		.begin_ns = 5, .end_ns = U64_MAX, .interval_ns = 10, .bin_bytes = 1000 }, 0, 0);
+	qtap_occupancy_advance(&occupancy, 95);	/* [5, 10), and [10, 20) with seven more */
+	EXPECT_EQUAL(emitted, 2);
+	EXPECT_EQUAL(samples, 9);
+	occupancy.packets = 2;
+	occupancy.bytes = 2000;
+	occupancy.counts.enqueued += 2;
+	qtap_occupancy_advance(&occupancy, 130);
+	EXPECT_EQUAL(emitted, 3);
+	EXPECT_EQUAL(samples, 13);
+	EXPECT_EQUAL(seen[9].counts.enqueued, 2);
+	EXPECT_EQUAL(seen[9].open.min_packets, 0);
+	EXPECT_EQUAL(seen[12].counts.enqueued, 0);
+	EXPECT_EQUAL(seen[12].open.byte_ns, 20000);
+	EXPECT_EQUAL(seen[12].open.min_packets, 2);
+	EXPECT_EQUAL(seen[12].end_ns, 130);
+	free(occupancy.histogram);
+}
+
 static void a_change_at_an_edge_belongs_to_the_next_interval(void)
 {
 	struct qtap_occupancy occupancy;
@@ -233,6 +271,7 @@ int main(void)
 		}
 	}
 	instantaneous_states_do_not_count();
+	intervals_without_a_change_are_one_record();
 	a_change_at_an_edge_belongs_to_the_next_interval();
 	starts_with_what_waits();
 	histogram_has_an_open_end();

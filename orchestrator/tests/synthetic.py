@@ -20,10 +20,10 @@ def header(kind: int, length: int, queue: int, time_ns: int) -> bytes:
 
 
 def sample(queue: int, time_ns: int, interval_ns: int, **values: int) -> bytes:
-    names = ("byte_ns", "packet_ns"), ("min_bytes", "max_bytes", "min_packets", "max_packets")
-    counts = ("enqueued", "dequeued", "dropped", "marked")
-    body = struct.pack("<QQQ", interval_ns, *(values.get(name, 0) for name in names[0]))
-    return header(1, 72, queue, time_ns) + body + struct.pack("<8I", *(values.get(n, 0) for n in (*names[1], *counts)))
+    names = ("byte_ns", "packet_ns", "dequeued_bytes"), ("min_bytes", "max_bytes", "min_packets", "max_packets")
+    counts = ("enqueued", "dequeued", "dropped", "marked", "steady", "steady_bytes", "steady_packets", "zero")
+    body = struct.pack("<QQQQ", interval_ns, *(values.get(name, 0) for name in names[0]))
+    return header(1, 96, queue, time_ns) + body + struct.pack("<12I", *(values.get(n, 0) for n in (*names[1], *counts)))
 
 
 def event(queue: int, time_ns: int, op: int, packet: int, size: int = FULL) -> bytes:

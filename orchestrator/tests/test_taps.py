@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import event, header, histogram, sample, summary
 
+from qbed.telemetry import taps
 from qbed.telemetry.taps import Histogram, Run, TapError, read_taps
 
 
@@ -54,15 +55,57 @@ def test_runs_are_found_whatever_the_chunk() -> None:
     assert kinds(data) == [("samples", 100), ("events", 37), ("samples", 1), ("histogram", 3), ("summaries", 1)]
 
 
+@pytest.mark.parametrize("rows", [1, 3, 1 << 17])
+def test_steady_intervals_are_samples_of_their_own(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taps, "SPREAD_ROWS", rows)
+    busy = {
+        "byte_ns": 7,
+        "min_bytes": 1,
+        "max_bytes": 9,
+        "enqueued": 4,
+        "dequeued": 3,
+        "dropped": 2,
+        "marked": 1,
+        "dequeued_bytes": 4542,
+    }
+    still = {"byte_ns": 15_000, "packet_ns": 20, "min_bytes": 1500, "max_bytes": 1500}
+    still |= {"min_packets": 2, "max_packets": 2}
+    held = {"steady_bytes": 1500, "steady_packets": 2}
+    runs: tuple[list[tuple[int, int, dict[str, int], int]], ...] = (
+        [(0, 10, busy, 0), (1, 10, {}, 3), (0, 20, busy, 2), (2, 20, busy, 0)],
+        [(2, 10, {}, 40)],
+        [(3, 10, {}, 0)],
+    )
+    data = b"".join(
+        b"".join(
+            sample(queue, at, 10, **own, **(held | {"steady": steady} if steady else {}))
+            for queue, at, own, steady in run
+        )
+        + summary(0, 0)
+        for run in runs
+    )
+    plain = b"".join(
+        sample(queue, at + 10 * number, 10, **(still if number else own))
+        for run in runs
+        for queue, at, own, steady in run
+        for number in range(steady + 1)
+    )
+    found = [batch for batch in read_taps(io.BytesIO(data), 4) if isinstance(batch, Run)]
+    samples = [batch.records for batch in found if batch.kind == "samples"]
+    assert b"".join(records.tobytes() for records in samples) == plain
+    assert max(map(len, samples)) <= rows
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
         (sample(0, 1, 1)[:-1], "ends inside the record at byte 0"),
-        (sample(0, 1, 1) + b"\1", "ends inside the record at byte 72"),
+        (sample(0, 1, 1) + b"\1", "ends inside the record at byte 96"),
         (sample(7, 1, 1), "of queue 7, but the plan has 4"),
         (header(9, 16, 0, 0), "unknown record type 9"),
-        (header(1, 80, 0, 0) + bytes(64), "says 80 bytes, not 72"),
+        (header(1, 72, 0, 0) + bytes(56), "says 72 bytes, not 96"),
         (event(0, 0, 6, 0), "unknown operation"),
+        (sample(0, 1, 1, steady=2**30), "says it has more than 1000000000 samples"),
         (header(4, 32, 0, 0) + struct.pack("<IIQ", 1514, 2, 0), "says 2 bins"),
         (header(4, 24, 0, 0) + struct.pack("<II", 0, 0), "0 bins of 0 bytes"),
     ],

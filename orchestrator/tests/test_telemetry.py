@@ -28,7 +28,17 @@ from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import Wishes, conduct, prepare
 from qbed.runs.worker import Outcome
 
-COLUMNS = ("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked")
+COLUMNS = (
+    "min_bytes",
+    "max_bytes",
+    "min_packets",
+    "max_packets",
+    "enqueued",
+    "dequeued",
+    "dropped",
+    "marked",
+    "dequeued_bytes",
+)
 FIELDS = ",".join(("interval_ns", "mean_bytes", "mean_packets", *COLUMNS))
 
 

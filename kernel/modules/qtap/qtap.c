@@ -160,7 +160,7 @@ static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
 	return grown;
 }
 
-static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns)
+static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
 {
 	const struct qtap *tap = container_of(occupancy, struct qtap, occupancy);
 	const struct qtap_integral *open = &occupancy->open;
@@ -169,6 +169,7 @@ static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns)
 		.interval_ns = end_ns - open->begin_ns,
 		.byte_ns = open->byte_ns,
 		.packet_ns = open->packet_ns,
+		.dequeued_bytes = occupancy->counts.dequeued_bytes,
 		.min_bytes = open->min_bytes,
 		.max_bytes = open->max_bytes,
 		.min_packets = open->min_packets,
@@ -177,9 +178,12 @@ static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns)
 		.dequeued = occupancy->counts.dequeued,
 		.dropped = occupancy->counts.dropped,
 		.marked = occupancy->counts.marked,
+		.steady = steady,
+		.steady_bytes = steady ? occupancy->bytes : 0,
+		.steady_packets = steady ? occupancy->packets : 0,
 	};
 
-	BUILD_BUG_ON(sizeof(sample) != 72);
+	BUILD_BUG_ON(sizeof(sample) != 96);
 	qtap_stream_write(&qtap_stream, &sample, sizeof(sample), NULL, 0);
 }
 
@@ -556,6 +560,7 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 		out = (struct qtap_length) { 1, qdisc_pkt_len(skb) };
 		signal = qtap_signal(tap, skb);
 		tap->occupancy.counts.dequeued++;
+		tap->occupancy.counts.dequeued_bytes += out.bytes;
 		tap->occupancy.counts.marked += signal == QTAP_OP_MARK;
 		tap->totals.marked_packets += signal == QTAP_OP_MARK;
 	}

@@ -34,8 +34,9 @@ struct qtap_integral {
 	u32 max_packets;
 };
 
-/* What is counted over an interval, in packets. */
+/* What is counted over an interval: packets, but for the first. */
 struct qtap_counts {
+	u64 dequeued_bytes;
 	u32 enqueued;
 	u32 dequeued;
 	u32 dropped;
@@ -68,8 +69,12 @@ struct qtap_occupancy {
 /* Supplied by the includer: as realloc(), new memory zeroed; NULL if none. */
 static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
 
-/* Supplied by the includer: an interval [open.begin_ns, end_ns) is complete. */
-static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns);
+/*
+ * Supplied by the includer: an interval [open.begin_ns, end_ns) is complete, and
+ * so are @steady ones of interval_ns behind it, all through which the queue was as
+ * it is now.
+ */
+static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady);
 
 static inline void qtap_integral_reset(struct qtap_integral *integral, u64 begin_ns)
 {
@@ -139,22 +144,38 @@ static inline void qtap_occupancy_integrate(struct qtap_occupancy *occupancy, u6
 	occupancy->last_ns = now_ns;
 }
 
-/* Emit the interval up to @end_ns and open the next one. */
-static inline void qtap_occupancy_cut(struct qtap_occupancy *occupancy, u64 end_ns)
+/* Emit the interval up to @end_ns and @steady ones behind it, and open the next one. */
+static inline void qtap_occupancy_cut(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
 {
 	if (end_ns > occupancy->open.begin_ns)
-		qtap_sample_emit(occupancy, end_ns);
-	qtap_integral_reset(&occupancy->open, end_ns);
+		qtap_sample_emit(occupancy, end_ns, steady);
+	qtap_occupancy_integrate(occupancy, end_ns + steady * occupancy->params.interval_ns);
+	qtap_integral_reset(&occupancy->open, occupancy->last_ns);
 	occupancy->counts = (struct qtap_counts) {};
+}
+
+/* A queue that nobody has touched for long costs as much as one that was busy. */
+static inline void qtap_occupancy_edges(struct qtap_occupancy *occupancy, u64 now_ns)
+{
+	u64 interval_ns = occupancy->params.interval_ns;
+
+	while (now_ns >= occupancy->edge_ns) {
+		u64 end_ns = occupancy->edge_ns, steady = 0;
+
+		qtap_occupancy_integrate(occupancy, end_ns);
+		if (end_ns - occupancy->open.begin_ns == interval_ns)
+			steady = (now_ns - end_ns) / interval_ns;
+		if (steady > U32_MAX)
+			steady = U32_MAX;
+		qtap_occupancy_cut(occupancy, end_ns, steady);
+		occupancy->edge_ns = occupancy->last_ns + interval_ns;
+	}
 }
 
 static inline void qtap_occupancy_span(struct qtap_occupancy *occupancy, u64 now_ns)
 {
-	while (occupancy->params.interval_ns && now_ns >= occupancy->edge_ns) {
-		qtap_occupancy_integrate(occupancy, occupancy->edge_ns);
-		qtap_occupancy_cut(occupancy, occupancy->edge_ns);
-		occupancy->edge_ns += occupancy->params.interval_ns;
-	}
+	if (occupancy->params.interval_ns)
+		qtap_occupancy_edges(occupancy, now_ns);
 	qtap_occupancy_integrate(occupancy, now_ns);
 }
 
@@ -177,7 +198,7 @@ static inline void qtap_occupancy_turn(struct qtap_occupancy *occupancy, u64 now
 	}
 	qtap_occupancy_span(occupancy, params->end_ns);
 	if (params->interval_ns)
-		qtap_occupancy_cut(occupancy, params->end_ns);
+		qtap_occupancy_cut(occupancy, params->end_ns, 0);
 	occupancy->phase = QTAP_CLOSED;
 }
 
@@ -215,7 +236,7 @@ static inline void qtap_occupancy_flush(struct qtap_occupancy *occupancy, u64 no
 {
 	qtap_occupancy_advance(occupancy, now_ns);
 	if (occupancy->phase == QTAP_OPEN && occupancy->params.interval_ns)
-		qtap_occupancy_cut(occupancy, now_ns);
+		qtap_occupancy_cut(occupancy, now_ns, 0);
 }
 
 static inline u64 qtap_occupancy_duration_ns(const struct qtap_occupancy *occupancy)

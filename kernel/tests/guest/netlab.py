@@ -247,6 +247,7 @@ SAMPLE = (
     "interval_ns",
     "byte_ns",
     "packet_ns",
+    "dequeued_bytes",
     "min_bytes",
     "max_bytes",
     "min_packets",
@@ -299,6 +300,19 @@ class Record(dict[str, int]):
     bins: tuple[int, ...] = ()
 
 
+def samples(id: int, time_ns: int, body: tuple[int, ...]) -> Iterator[Record]:
+    """A sample, and those of the steady intervals behind it."""
+    *own, steady, level_bytes, level_packets, _ = body
+    interval = own[0]
+    still = [interval, level_bytes * interval, level_packets * interval, 0]
+    still += [level_bytes, level_bytes, level_packets, level_packets, 0, 0, 0, 0]
+    for number in range(steady + 1):
+        record = Record(zip(SAMPLE, still if number else own, strict=True))
+        record.kind = "sample"
+        record["id"], record["time_ns"] = id, time_ns + number * interval
+        yield record
+
+
 def records(data: bytes) -> Iterator[Record]:
     offset = 0
     while offset < len(data):
@@ -306,7 +320,8 @@ def records(data: bytes) -> Iterator[Record]:
         body = data[offset + 16 : offset + length]
         offset += length
         if kind == 1:
-            record = Record(zip(SAMPLE, struct.unpack("<QQQ8I", body), strict=True))
+            yield from samples(id, time_ns, struct.unpack("<QQQQ12I", body))
+            continue
         elif kind == 2:
             record = Record(zip(EVENT, struct.unpack_from("<BBBBIIIQHHIIHB", body), strict=True))
         elif kind == 3:
@@ -315,6 +330,6 @@ def records(data: bytes) -> Iterator[Record]:
             bin_bytes, bins = struct.unpack_from("<II", body)
             record = Record(bin_bytes=bin_bytes)
             record.bins = struct.unpack_from(f"<{bins}Q", body, 8)
-        record.kind = ("", "sample", "event", "summary", "histogram")[kind]
+        record.kind = ("", "", "event", "summary", "histogram")[kind]
         record["id"], record["time_ns"] = id, time_ns
         yield record

@@ -259,7 +259,12 @@ def check_books(found: list[dict[str, int]], name: str) -> None:
     assert all(s["interval_ns"] == 100_000 for s in samples)
     for key in ("byte_ns", "packet_ns"):
         assert sum(s[key] for s in samples) == summary[key]
-    for key, total in (("dequeued", "sent_packets"), ("dropped", "dropped_packets"), ("marked", "marked_packets")):
+    for key, total in (
+        ("dequeued", "sent_packets"),
+        ("dequeued_bytes", "sent_bytes"),
+        ("dropped", "dropped_packets"),
+        ("marked", "marked_packets"),
+    ):
         assert sum(s[key] for s in samples) == summary[total], key
     assert max(s["max_bytes"] for s in samples) == summary["max_bytes"]
     assert sum(histogram.bins) == summary["duration_ns"] == 30_000_000

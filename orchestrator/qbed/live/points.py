@@ -41,7 +41,7 @@ MOST_FLOWS = 100
 """Flows of a cell whose samples are sent: those that began first."""
 _SAMPLED = (
     *("interval_ns", "mean_bytes", "mean_packets", "min_bytes", "max_bytes", "min_packets", "max_packets"),
-    *("enqueued", "dequeued", "dropped", "marked"),
+    *("enqueued", "dequeued", "dropped", "marked", "dequeued_bytes"),
 )
 _TOTAL = ("mean_bytes", "mean_packets", "max_bytes", "max_packets", "sent_packets", "sent_bytes", "dropped_packets")
 

@@ -23,7 +23,17 @@ from qbed.substrates import Samples, SessionError, substrate, substrates
 from qbed.telemetry.taps import Records
 
 POLL_S = 0.2
-_QUEUE = ("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked")
+_QUEUE = (
+    "min_bytes",
+    "max_bytes",
+    "min_packets",
+    "max_packets",
+    "enqueued",
+    "dequeued",
+    "dropped",
+    "marked",
+    "dequeued_bytes",
+)
 
 UNITS = ("byte", "packet")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path as File
 from typing import Any
 
@@ -34,7 +34,7 @@ from qbed.telemetry.records import (
 from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, TapError, read_taps
 from qbed.telemetry.wall import read_wall
 
-BATCH_ROWS = 10_000
+BATCH_ROWS, GATHERED_ROWS = 10_000, 1 << 16
 _WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What comes of a record that has other fields, or other values in them."""
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
@@ -266,6 +266,26 @@ class _Flows:
         return self._paths[src, dst]
 
 
+class _Gathered:
+    """Runs of records, handed on when they are many: a table of one row costs as much as one of a thousand."""
+
+    def __init__(self, to: Callable[[Records], None]) -> None:
+        self._to = to
+        self._held: list[Records] = []
+        self._rows = 0
+
+    def add(self, records: Records) -> None:
+        self._held.append(records)
+        self._rows += len(records)
+        if self._rows >= GATHERED_ROWS:
+            self.hand_on()
+
+    def hand_on(self) -> None:
+        if self._held:
+            self._to(np.concatenate(self._held) if len(self._held) > 1 else self._held[0])
+        self._held, self._rows = [], 0
+
+
 class _Taps:
     """The tap stream of one cell, split into its tables in one pass."""
 
@@ -283,16 +303,18 @@ class _Taps:
             self._file(into, "queue_series", any(queue.observe.interval_ns for queue in queues)) as series,
             self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
         ):
+            samples = _Gathered(lambda records: series.add(series_of(records, self._ports)))
+            packets = _Gathered(lambda records: events.add(self._events(records)))
             for batch in read_taps(stream, len(queues)):
                 if isinstance(batch, Histogram):
                     self.histograms[batch.queue] = batch
-                elif batch.kind == "samples":
-                    series.add(series_of(batch.records, self._ports))
-                elif batch.kind == "events":
-                    events.add(self._events(batch.records))
-                else:
+                elif batch.kind == "summaries":
                     for record in batch.records:
                         self.summaries[int(record["id"])] = QueueSummary(**{k: int(record[k]) for k in SUMMARY_FIELDS})
+                else:
+                    (samples if batch.kind == "samples" else packets).add(batch.records)
+            samples.hand_on()
+            packets.hand_on()
 
     @staticmethod
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
@@ -363,7 +385,7 @@ def _table(name: str, columns: dict[str, Any], records: Records) -> Any:
     arrays, schema = [], tables.OF_CELL[name]
     for item in schema:
         column = columns[item.name] if item.name in columns else records[item.name]
-        arrays.append(
-            column if isinstance(column, pa.Array) else pa.array(np.ascontiguousarray(column)).cast(item.type)
-        )
+        if not isinstance(column, pa.Array):
+            column = pa.array(column.astype(item.type.to_pandas_dtype()))
+        arrays.append(column)
     return pa.Table.from_arrays(arrays, schema=schema)

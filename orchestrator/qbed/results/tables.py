@@ -93,6 +93,7 @@ QUEUE_SERIES = _schema(
         "mean_bytes": pa.float64(),
         "mean_packets": pa.float64(),
         **_ints("min_bytes", "max_bytes", "min_packets", "max_packets", "enqueued", "dequeued", "dropped", "marked"),
+        "dequeued_bytes": pa.int64(),
     },
 )
 

@@ -3,6 +3,8 @@
 
 A stream is a concatenation of records of four types. Samples and events come in long runs, so the parser looks for
 the end of a run with one vectorised comparison instead of looking at each record; memory is bounded by the chunk.
+A record of a sample stands for the intervals behind it, too, in which nothing happened: whoever reads the stream gets
+each interval as a sample of its own.
 """
 
 from __future__ import annotations
@@ -19,15 +21,19 @@ from qbed.errors import QbedError
 SAMPLE, EVENT, SUMMARY, HISTOGRAM = 1, 2, 3, 4
 OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark", "signal")
 CHUNK_BYTES = 8 << 20
+SPREAD_ROWS = 1 << 17
+MOST_SAMPLES = 1_000_000_000
+"""Of a stream: more than that are no lab's, but of a record that says so."""
 
 _HEADER: list[Any] = [("type", "<u2"), ("length", "<u2"), ("id", "<u4"), ("time_ns", "<i8")]
 HEADER_DTYPE = np.dtype(_HEADER)
 SAMPLE_DTYPE = np.dtype(
     [
         *_HEADER,
-        *((name, "<u8") for name in ("interval_ns", "byte_ns", "packet_ns")),
+        *((name, "<u8") for name in ("interval_ns", "byte_ns", "packet_ns", "dequeued_bytes")),
         *((name, "<u4") for name in ("min_bytes", "max_bytes", "min_packets", "max_packets")),
         *((name, "<u4") for name in ("enqueued", "dequeued", "dropped", "marked")),
+        *((name, "<u4") for name in ("steady", "steady_bytes", "steady_packets", "zero")),
     ]
 )
 EVENT_DTYPE = np.dtype(
@@ -57,7 +63,7 @@ SUMMARY_FIELDS = (
 )
 SUMMARY_DTYPE = np.dtype([*_HEADER, *((name, "<u8") for name in SUMMARY_FIELDS)])
 _FIXED = {SAMPLE: SAMPLE_DTYPE, EVENT: EVENT_DTYPE, SUMMARY: SUMMARY_DTYPE}
-_SIZES = {SAMPLE: 72, EVENT: 96, SUMMARY: 144}
+_SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144}
 assert all(_FIXED[kind].itemsize == size for kind, size in _SIZES.items())
 
 Records = npt.NDArray[np.void]
@@ -93,23 +99,10 @@ def read_taps(stream: BinaryIO, queues: int, *, chunk_bytes: int = CHUNK_BYTES) 
 
     Raises `TapError` for anything that is not a complete tap stream, naming the offset in bytes.
     """
-    rest = b""
-    offset = 0
-    while True:
-        block = stream.read(chunk_bytes)
-        data = rest + block
-        used = 0
-        while (batch := _take(data, used, offset, queues)) is not None:
-            used, result = batch
-            yield result
-        offset += used
-        rest = data[used:]
-        if not block:
-            if rest:
-                raise TapError(
-                    f"the tap stream ends inside the record at byte {offset}: {len(rest)} bytes are left over"
-                )
-            return
+    tail = TapTail(queues)
+    while block := stream.read(chunk_bytes):
+        yield from tail.feed(block)
+    tail.end()
 
 
 class TapTail:
@@ -119,6 +112,7 @@ class TapTail:
         self._queues = queues
         self._rest = b""
         self._offset = 0
+        self._samples = 0
 
     def feed(self, data: bytes) -> Iterator[Batch]:
         """The runs of equal records that are complete with `data`. Raises `TapError`."""
@@ -126,9 +120,51 @@ class TapTail:
         used = 0
         while (batch := _take(data, used, self._offset, self._queues)) is not None:
             used, result = batch
-            yield result
+            if isinstance(result, Histogram) or result.kind != "samples":
+                yield result
+                continue
+            self._samples += len(result.records) + int(result.records["steady"].sum(dtype=np.int64))
+            if self._samples > MOST_SAMPLES:
+                raise TapError(f"the tap stream says it has more than {MOST_SAMPLES} samples")
+            for records in _spread(result.records):
+                yield Run("samples", records)
         self._offset += used
         self._rest = data[used:]
+
+    def end(self) -> None:
+        """Raises `TapError` if the stream has ended inside a record."""
+        if self._rest:
+            raise TapError(
+                f"the tap stream ends inside the record at byte {self._offset}: {len(self._rest)} bytes are left over"
+            )
+
+
+def _spread(records: Records) -> Iterator[Records]:
+    """Each interval that these records stand for as a sample of its own, with none behind it."""
+    behind = records["steady"].astype(np.int64)
+    if not behind.any():
+        yield records
+        return
+    both = np.repeat(records, 2)  # each record without the intervals behind it, and one of those
+    both["steady"] = both["steady_bytes"] = both["steady_packets"] = 0
+    still = both[1::2]
+    for unit in ("byte", "packet"):
+        level = records[f"steady_{unit}s"]
+        still[f"{unit}_ns"] = level * records["interval_ns"]
+        still[f"min_{unit}s"] = still[f"max_{unit}s"] = level
+    for name in ("dequeued_bytes", "enqueued", "dequeued", "dropped", "marked"):
+        still[name] = 0
+    step, times = np.zeros((2, len(both)), np.int64)
+    step[1::2], times[::2], times[1::2] = records["interval_ns"], 1, behind
+    ends = times.cumsum()
+    for begin in range(0, int(ends[-1]), SPREAD_ROWS):
+        end = min(begin + SPREAD_ROWS, int(ends[-1]))
+        here = slice(int(ends.searchsorted(begin, "right")), int(ends.searchsorted(end)) + 1)
+        begins = ends[here] - times[here]
+        rows = np.minimum(ends[here], end) - np.maximum(begins, begin)
+        spread = np.repeat(both[here], rows)
+        spread["time_ns"] += np.repeat(step[here], rows) * (np.arange(begin, end) - np.repeat(begins - 1, rows))
+        yield spread
 
 
 def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:

@@ -55,12 +55,16 @@ struct qtap_record {
 	__s64 time_ns;		/* since START */
 };
 
-/* Occupancy over [time_ns - interval_ns, time_ns). */
+/*
+ * Occupancy over [time_ns - interval_ns, time_ns), and of steady intervals of
+ * the same length that follow: nothing came, left or was dropped in them.
+ */
 struct qtap_sample {
 	struct qtap_record record;
 	__u64 interval_ns;
 	__u64 byte_ns;
 	__u64 packet_ns;
+	__u64 dequeued_bytes;
 	__u32 min_bytes;
 	__u32 max_bytes;
 	__u32 min_packets;
@@ -69,6 +73,10 @@ struct qtap_sample {
 	__u32 dequeued;
 	__u32 dropped;
 	__u32 marked;
+	__u32 steady;		/* intervals */
+	__u32 steady_bytes;	/* in the queue all through them */
+	__u32 steady_packets;
+	__u32 zero;
 };
 
 enum {
