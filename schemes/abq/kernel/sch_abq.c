@@ -18,6 +18,7 @@ struct abq_sched_data {
 	struct abq_vars vars;
 	struct abq_port *port;		/* NULL: not initialised */
 	struct Qdisc *child;
+	bool grafted;			/* the child is not ours: its length is its own matter */
 };
 
 static bool abq_counts_bytes(const struct abq_sched_data *q)
@@ -104,9 +105,26 @@ static struct abq_lengths abq_lengths_of(const struct abq_params *params)
 	return lengths;
 }
 
+/* The output queue until another is grafted: drop-tail, as long as @params say. */
+static struct Qdisc *abq_create_fifo(struct Qdisc *sch, const struct abq_params *params,
+				     struct netlink_ext_ack *extack)
+{
+	bool bytes = params->buffer_bytes != ABQ_NO_BOUND;
+
+	return fifo_create_dflt(sch, bytes ? &bfifo_qdisc_ops : &pfifo_qdisc_ops,
+				bytes ? params->buffer_bytes : params->buffer_packets, extack);
+}
+
+static bool abq_other_buffer(const struct abq_params *params, const struct abq_params *now)
+{
+	return params->buffer_bytes != now->buffer_bytes ||
+	       params->buffer_packets != now->buffer_packets;
+}
+
 static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
 {
 	struct abq_sched_data *q = qdisc_priv(sch);
+	struct Qdisc *fifo = NULL, *old = NULL;
 	struct abq_params params;
 	int err;
 
@@ -119,29 +137,25 @@ static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 	}
 	if (!params.mtu)
 		params.mtu = psched_mtu(qdisc_dev(sch));
+	if (!q->grafted && (q->child == &noop_qdisc || abq_other_buffer(&params, &q->params))) {
+		fifo = abq_create_fifo(sch, &params, extack);
+		if (IS_ERR(fifo))
+			return PTR_ERR(fifo);
+		qdisc_hash_add(fifo, true);
+	}
 	sch_tree_lock(sch);
+	if (fifo) {
+		qdisc_purge_queue(q->child);
+		old = q->child;
+		q->child = fifo;
+	}
 	q->params = params;
 	q->lengths = abq_lengths_of(&params);
 	abq_port_limit(q->port, params.hold_limit_packets);
 	abq_restart(q);		/* X may be in another unit */
 	abq_update(sch);
 	sch_tree_unlock(sch);
-	return 0;
-}
-
-/* The output queue until another is grafted: drop-tail. */
-static int abq_create_child(struct Qdisc *sch, struct netlink_ext_ack *extack)
-{
-	struct abq_sched_data *q = qdisc_priv(sch);
-	bool bytes = q->params.buffer_bytes != ABQ_NO_BOUND;
-	struct Qdisc *child;
-
-	child = fifo_create_dflt(sch, bytes ? &bfifo_qdisc_ops : &pfifo_qdisc_ops,
-				 bytes ? q->params.buffer_bytes : q->params.buffer_packets, extack);
-	if (IS_ERR(child))
-		return PTR_ERR(child);
-	q->child = child;
-	qdisc_hash_add(child, true);
+	qdisc_put(old);
 	return 0;
 }
 
@@ -160,10 +174,7 @@ static int abq_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ac
 	if (IS_ERR(port))
 		return PTR_ERR(port);
 	q->port = port;
-	err = abq_change(sch, opt, extack);
-	if (err)
-		return err;
-	return abq_create_child(sch, extack);
+	return abq_change(sch, opt, extack);
 }
 
 static void abq_reset(struct Qdisc *sch)
@@ -217,6 +228,7 @@ static int abq_graft(struct Qdisc *sch, unsigned long class, struct Qdisc *new,
 
 	*old = qdisc_replace(sch, new ?: &noop_qdisc, &q->child);
 	sch_tree_lock(sch);
+	q->grafted = true;
 	abq_update(sch);
 	sch_tree_unlock(sch);
 	return 0;

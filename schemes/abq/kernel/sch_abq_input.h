@@ -22,7 +22,9 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/timekeeping.h>
+#include <net/addrconf.h>
 #include <net/ip.h>
+#include <net/ip_fib.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
@@ -152,6 +154,16 @@ static bool abq_port_passes(const struct abq_port *port)
 	return !READ_ONCE(port->holding) && !READ_ONCE(port->draining);
 }
 
+/* For the switch itself, such as BGP's: holding it would stop nobody's data. */
+static bool abq_is_own(const struct nf_hook_state *state, const struct sk_buff *skb)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (skb->protocol == htons(ETH_P_IPV6))
+		return ipv6_chk_addr(state->net, &ipv6_hdr(skb)->daddr, state->in, 0);
+#endif
+	return inet_addr_type_dev_table(state->net, state->in, ip_hdr(skb)->daddr) == RTN_LOCAL;
+}
+
 /* A full input queue lets its oldest go, so the order stays; with ECE, as Qout is congested. */
 static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb)
 {
@@ -164,19 +176,47 @@ static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb)
 	abq_input_set(&port->input, &port->stats, ktime_get_ns(), skb_queue_len(&port->held));
 }
 
+/*
+ * What of @segment's connection is held leaves ahead of it: it acknowledges as much
+ * as they do, and behind it PAWS would discard them, with their ECE.
+ */
+static void abq_port_overtake(struct abq_port *port, const struct tcp_segment *segment)
+{
+	struct sk_buff *skb, *next;
+	struct tcp_segment held;
+	u32 left = 0;
+
+	skb_queue_walk_safe(&port->held, skb, next) {
+		if (!tcp_segment_parse(skb, &held) ||
+		    memcmp(&held.flow, &segment->flow, sizeof(held.flow)))
+			continue;
+		__skb_unlink(skb, &port->held);
+		abq_port_leave(port, skb, true);
+		left++;
+	}
+	if (left)
+		abq_input_set(&port->input, &port->stats, ktime_get_ns(),
+			      skb_queue_len(&port->held));
+	port->stats.overtaken += left;
+}
+
 static unsigned int abq_port_arrival(struct abq_port *port, struct sk_buff *skb,
+				     const struct tcp_segment *segment,
 				     const struct nf_hook_state *state)
 {
 	unsigned int verdict = NF_STOLEN;
 
 	abq_cb(skb)->okfn = state->okfn;
 	spin_lock_bh(&port->lock);
-	if (port->holding)
+	if (port->holding && tcp_segment_is_pure_ack(segment)) {
 		abq_port_enqueue(port, skb);
-	else if (port->draining)
-		abq_port_leave(port, skb, false);
-	else
-		verdict = NF_ACCEPT;
+	} else {
+		abq_port_overtake(port, segment);
+		if (port->draining)
+			abq_port_leave(port, skb, false);
+		else
+			verdict = NF_ACCEPT;
+	}
 	spin_unlock_bh(&port->lock);
 	return verdict;
 }
@@ -201,12 +241,12 @@ static unsigned int abq_hook(void *priv, struct sk_buff *skb, const struct nf_ho
 
 	if (!port || abq_port_passes(port))
 		return NF_ACCEPT;
-	if (!tcp_segment_parse(skb, &segment) || !tcp_segment_is_pure_ack(&segment))
+	if (!tcp_segment_parse(skb, &segment) || abq_is_own(state, skb))
 		return NF_ACCEPT;
 	/* What does not outlive this call cannot wait. */
 	if (skb->sk || (skb_dst(skb) && !skb_dst_force(skb)))
 		return NF_ACCEPT;
-	return abq_port_arrival(port, skb, state);
+	return abq_port_arrival(port, skb, &segment, state);
 }
 
 /* Last, so that routing is what comes next: hooks after this one would be passed over. */

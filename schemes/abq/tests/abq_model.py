@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COUNTED: tuple[str, ...] = (
-    *("holds", "releases", "released", "released_with_ece", "overflow", "held_packet_ns", "max_held"),
+    *("holds", "releases", "released", "released_with_ece", "overflow", "overtaken", "held_packet_ns", "max_held"),
     *("entries_us", "entries_cs", "entries_lcs"),
 )
 
@@ -31,12 +31,12 @@ class Model:
     _held_since: int = 0
 
     def run(self, steps: Iterable[tuple[int, str, Any]]) -> None:
-        """Steps in order: (time, "queue", its length) or (time, "ack", the packet)."""
+        """Steps in order: (time, "queue", its length), (time, "ack", the packet) or (time, "segment", one that is more);
+        a packet begins with what names its connection, its destination and its ports.
+        """
+        step = {"queue": self._queue, "ack": self._ack, "segment": self._segment}
         for time, kind, what in steps:
-            if kind == "queue":
-                self._queue(time, what)
-            else:
-                self._ack(time, what)
+            step[kind](time, what)
 
     def finish(self, time: int) -> dict[str, int]:
         """The statistics at the end."""
@@ -78,6 +78,14 @@ class Model:
         self.held.append(ack)
         self.statistics["holds"] += 1
         self.statistics["max_held"] = max(self.statistics["max_held"], len(self.held))
+
+    def _segment(self, time: int, segment: Any) -> None:
+        taken = [ack for ack in self.held if ack[:2] == segment[:2]]
+        self._integrate(time)
+        self.left += [(ack, time, True) for ack in taken]
+        self.held = [ack for ack in self.held if ack[:2] != segment[:2]]
+        self.statistics["overtaken"] += len(taken)
+        self.statistics["released_with_ece"] += len(taken)
 
     def _integrate(self, time: int) -> None:
         self.statistics["held_packet_ns"] += len(self.held) * (time - self._held_since)

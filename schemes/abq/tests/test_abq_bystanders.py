@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ABQ and what it is not about: the switch's own connections, data of the same connection, hosts without ECN."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from test_abq import ACK, FIN, SYN, arrivals, departures, events
+
+from qbed.schemes.declaration import registry
+
+from cells import Observed
+
+LAB = """
+name: bystanders
+addressing: {addressing}
+topology: {{star: {{hosts: 2}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 20 us}}, h1-s1: {{rate: 100 Mbit/s}}}}
+switches: {{default: {{scheme: abq, buffer: 128 KB, threshold: 20 packets}}}}
+hosts: {{default: {{tcp: dctcp, rto_min: 10 ms}}}}
+workload: [{{flow: {{from: h2, to: h1, size: 1 KB}}}}]
+duration: 10 s
+"""
+TC = ("env", "TC_LIB_DIR=/mnt/tc", "tc")
+
+TALK = """
+import socket, sys, threading, time
+end, address = sys.argv[1:]
+sockets = []
+if end == "server":
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 7000), family=family) as listener:
+        sockets = [listener.accept()[0] for _ in range(8)]
+else:
+    sockets = [socket.create_connection((address, 7000)) for _ in range(8)]
+def read(peer):
+    while peer.recv(1 << 16):
+        pass
+readers = [threading.Thread(target=read, args=(peer,)) for peer in sockets]
+for reader in readers:
+    reader.start()
+for step in range(200):
+    for peer in sockets:
+        peer.sendall(bytes(1000 if end == "server" else 12500))
+    time.sleep(0.001)
+for peer in sockets:
+    peer.shutdown(socket.SHUT_WR)
+for reader in readers:
+    reader.join()
+"""
+"""Eight connections in each of which both ends send at once, the client as much as the link carries."""
+
+
+def qdisc(lab: Any) -> dict[str, Any]:
+    status, output = lab.run("s1", *TC, "-s", "-j", "qdisc", "show", "dev", "eth0", "root")
+    assert status == 0, output
+    found: dict[str, Any] = json.loads(output)[0]
+    return found
+
+
+def counted(lab: Any, node: str, name: str) -> int:
+    """A counter of /proc/net/netstat."""
+    status, output = lab.run(node, "cat", "/proc/net/netstat")
+    assert status == 0, output
+    names, values = (line.split() for line in output.splitlines() if line.startswith("TcpExt:"))
+    return int(values[names.index(name)])
+
+
+@pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
+def test_what_is_for_the_switch_itself_is_not_held(
+    plugins: None, live_lab: Callable[[str], Any], addressing: str
+) -> None:
+    """As BGP's acknowledgements: its own data would wait for them."""
+    with live_lab(LAB.format(addressing=addressing)) as lab:
+        status, output = lab.run("h1", "sh", "-c", "ip -j addr show dev eth0")
+        address = next(
+            entry["local"] for entry in json.loads(output)[0]["addr_info"] if entry["scope"] == "global"
+        )  # fmt: skip
+        lab.background("h1", "python3", "-c", TALK, "server", address)
+        status, output = lab.run("s1", "python3", "-c", TALK, "client", address)
+        assert status == 0, output
+        found = qdisc(lab)
+        assert found["entries_cs"] > 10
+        assert found["holds"] == 0
+
+
+def test_data_takes_the_acknowledgements_before_it_along(plugins: None, live_lab: Callable[[str], Any]) -> None:
+    """Behind it, PAWS would discard them for their time stamps, and their ECE with them."""
+    with live_lab(LAB.format(addressing="ipv4")) as lab:
+        lab.background("h1", "python3", "-c", TALK, "server", "10.0.0.1")
+        status, output = lab.run("h2", "python3", "-c", TALK, "client", "10.0.0.1")
+        assert status == 0, output
+        found = qdisc(lab)
+        assert found["holds"] > 100 and found["overtaken"] > 20
+        assert counted(lab, "h2", "PAWSEstab") == 0
+
+
+def test_a_change_of_the_limit_is_one_of_the_queue_inside(plugins: None, live_lab: Callable[[str], Any]) -> None:
+    with live_lab(LAB.format(addressing="ipv4")) as lab:
+
+        def shown(verb: str, *words: str) -> list[tuple[str, Any]]:
+            status, output = lab.run("s1", *TC, "qdisc", verb, "dev", "eth0", "root", "handle", "1:", "abq", *words)
+            assert status == 0, output
+            status, output = lab.run("s1", *TC, "-j", "qdisc", "show", "dev", "eth0", "invisible")
+            assert status == 0, output
+            return [(entry["kind"], entry.get("options", {}).get("limit")) for entry in json.loads(output)[1:]]
+
+        threshold = ("threshold", "5p")
+        lab.run("s1", *TC, "qdisc", "del", "dev", "eth0", "root")
+        assert shown("add", "limit", "30kb", *threshold) == [("bfifo", 30720)]
+        assert shown("change", "limit", "60kb", *threshold) == [("bfifo", 61440)]
+        assert shown("change", "limit", "50p", *threshold) == [("pfifo", 50)]
+        assert shown("change", "limit", "50p", "threshold", "6p") == [("pfifo", 50)]
+        status, output = lab.run("s1", *TC, "qdisc", "add", "dev", "eth0", "parent", "1:1", "pfifo", "limit", "7")
+        assert status == 0, output
+        assert shown("change", "limit", "60kb", *threshold) == [("pfifo", 7)], "another's queue is another's"
+
+
+INCAST = """
+name: forged
+topology: {star: {hosts: 13}}
+links: {default: {rate: 1 Gbit/s, delay: 40 us}}
+switches: {default: {scheme: abq, buffer: 400 KB, threshold: 20 packets}}
+hosts: {default: {tcp: TCP, rto_min: 10 ms}}
+workload:
+  - incast: {senders: 12, receiver: h1, size: 64 KB, start: 1 ms, spread: 100 us}
+  - flow: {from: h1, to: h2, size: 30 KB, start: 1500 us}
+observe: {queues: every packet}
+capture: [s1>h1]
+duration: 200 ms
+"""
+
+
+def test_a_host_without_ecn_does_not_hear_the_echo(run_cell: Callable[..., Observed]) -> None:
+    """RFC 3168: ECE means something on connections that have negotiated it, and on no others."""
+    cells = {tcp: run_cell(INCAST.replace("TCP", tcp)) for tcp in ("reno", "dctcp")}
+    corrected = {}
+    for tcp, cell in cells.items():
+        queue = cell.counters().queues[cell.queue("s1>h1")]
+        corrected[tcp] = registry()["abq"].decode(bytes.fromhex(queue.xstats))["corrected"]
+        assert queue.drops == 0
+    assert corrected["reno"] > 30 and corrected["dctcp"] > 30
+    heard = {tcp: sum(flow["ce_marks"] for flow in cell.flows()) for tcp, cell in cells.items()}
+    assert heard["reno"] == 0 < heard["dctcp"]
+
+
+def test_the_handshakes_last_acknowledgement_is_one_of_them(run_cell: Callable[..., Observed]) -> None:
+    """A switch that remembers no connection cannot know it from others; so the peer's accept waits with it, no longer
+    than the output queue is above X, or until the connection's first data.
+    """
+    cell = run_cell(INCAST.replace("TCP", "dctcp"))
+    flow = cell.flows()[-1]
+    receiver = flow["src_address"]
+    everything = events(cell)
+    came = [
+        (time, segment) for time, segment, _ in arrivals(cell, receiver) if segment.destination == flow["dst_address"]
+    ]
+    went = {segment: time for time, segment in departures(cell, everything, receiver)}
+    ports = came[[bool(segment.flags & SYN) and not segment.flags & ACK for _, segment in came].index(True)][1].ports
+    own = [(time, segment) for time, segment in came if segment.ports == ports and not segment.flags & (SYN | FIN)]
+    (time, last), (first_data, data) = own[0], next(entry for entry in own if entry[1].payload)
+    assert last.is_pure_ack and last.payload == 0
+    assert time < went[last.with_ece(True)] <= first_data
+    assert went[data] == first_data
