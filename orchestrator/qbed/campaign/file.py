@@ -59,10 +59,30 @@ class Claim(Part):
         return self
 
 
-class Figure(Part):
-    """A figure of the report. `line`, `bar`, `scatter` take SQL with columns x, y and, for several lines, series."""
+ROWS = {
+    "line": ("x", "y"),
+    "steps": ("x", "y"),
+    "bar": ("x", "y"),
+    "scatter": ("x", "y"),
+    "heatmap": ("x", "y", "z"),
+    "cdf": ("x",),
+}
+"""By the kinds of figures that have SQL: the columns that it has to give."""
 
-    kind: Literal["queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "bar", "scatter"]
+
+class Figure(Part):
+    """A figure of the report.
+
+    `line`, `steps`, `bar` and `scatter` take SQL with the columns `x` and `y`; for several lines `series`, and for
+    what is not known exactly `low` and `high`: a band of `line` and `steps`, whiskers of `bar` and `scatter`. `heatmap`
+    takes `x`, `y` and the colour `z`. `cdf` shows how much of the time a queue was how long, or of SQL the share of the
+    values `x`, each with its `weight`, if there is one. Along an axis numbers and quantities (`128 KB`) stand by size,
+    anything else in the order of the campaign's axis.
+    """
+
+    kind: Literal[
+        "queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "steps", "bar", "scatter", "heatmap", "cdf"
+    ]
     """What it shows."""
     name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]*$")
     """Its file's name; the kind without it."""
@@ -77,11 +97,13 @@ class Figure(Part):
     queue: str | None = None
     """The queue that it shows; the bottleneck without it."""
     sql: str | None = None
-    """Of `line`, `bar`, `scatter`: the rows."""
+    """DuckDB over the views of `qbed.claims.judge`: the rows of `line`, `steps`, `bar`, `scatter`, `heatmap`, `cdf`."""
     x_title: str | None = None
     """What the x-axis shows, with its unit."""
     y_title: str | None = None
     """What the y-axis shows, with its unit."""
+    z_title: str | None = None
+    """What the colours of a `heatmap` show, with their unit."""
     log_x: bool = False
     """A logarithmic x-axis."""
     log_y: bool = False
@@ -89,8 +111,11 @@ class Figure(Part):
 
     @model_validator(mode="after")
     def _rows(self) -> Figure:
-        if (self.sql is not None) != (self.kind in ("line", "bar", "scatter")):
-            raise ValueError("`sql` belongs to the kinds `line`, `bar` and `scatter`, and they need it")
+        kinds = ", ".join(f"`{kind}`" for kind in ROWS)
+        if self.sql is not None and self.kind not in ROWS:
+            raise ValueError(f"`sql` belongs to the kinds {kinds}")
+        if self.sql is None and self.kind in ROWS and self.kind != "cdf":
+            raise ValueError(f"a figure of the kind `{self.kind}` needs `sql`")
         return self
 
 

@@ -18,6 +18,7 @@ from qbed.campaign.until import Until
 from qbed.errors import LabError, QbedError, nearest
 from qbed.language.overrides import parse_path
 from qbed.language.source import FieldPath, show_path
+from qbed.results.numbers import Numbers, numbers_of
 
 MOST_CELLS = 1_000_000
 
@@ -154,8 +155,12 @@ class Matrix:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns of the axes and their types."""
-        return {axis.name: axis.kind for axis in self.axes}
+        """The columns of the axes and their types, and those of their numbers."""
+        return {axis.name: axis.kind for axis in self.axes} | {one.column: one.kind for one in self.numbers}
+
+    @property
+    def numbers(self) -> list[Numbers]:
+        return numbers_of((axis.name, axis.values) for axis in self.axes)
 
     def describe(self) -> dict[str, Any]:
         """The whole matrix as JSON: what must be equal for a run to be continued."""

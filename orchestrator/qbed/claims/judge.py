@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from qbed.json_files import read_json
 from qbed.results import tables
 from qbed.results.checksums import check_merged
 from qbed.results.folder import CLAIMS, RunFolder
+from qbed.results.numbers import numbers_of
 
 MACROS = (
     # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything
@@ -80,7 +82,9 @@ def connect(run: Path, only: tuple[str, Any] | None = None) -> Connection:
     store = RunFolder(run)
     files, identity = store.tables(), store.identity()
     where = "" if only is None else f" WHERE {quoted(only[0])} = {text(only[1])}"
-    connection = _connect([axis["name"] for axis in identity["matrix"]["axes"]], files, spill=run, where=where)
+    axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
+    numbers = [one.column for one in numbers_of(axes.items())]
+    connection = _connect([*axes], files, spill=run, where=where, numbers=numbers)
     for view in identity.get("views", ()):
         try:
             define(connection, view["name"], view["sql"])
@@ -95,9 +99,14 @@ def connect_empty(columns: dict[str, str]) -> Connection:
 
 
 def _connect(
-    axes: list[str], files: dict[str, Path], cells: Any = None, spill: Path | None = None, where: str = ""
+    axes: list[str],
+    files: dict[str, Path],
+    cells: Any = None,
+    spill: Path | None = None,
+    where: str = "",
+    numbers: Iterable[str] = (),
 ) -> Connection:
-    """Macros and views of those cells; tables that have no file are empty."""
+    """Macros and views of those cells; tables that have no file are empty. `numbers`: columns that older runs lack."""
     connection = confined(files.values(), spill)
     source = {name: f"read_parquet({text(file)})" for name, file in files.items()}
     for macro in MACROS:
@@ -107,6 +116,8 @@ def _connect(
             connection.register(f"empty_{name}", schema.empty_table())
     define(connection, "all_cells", f"SELECT * FROM {source.get('cells', 'empty_cells')}{where}")
     define(connection, "cells", "SELECT * FROM all_cells WHERE status = 'complete'")
+    there = {name for name, *_ in connection.execute("DESCRIBE all_cells").fetchall()}
+    axes = [*axes, *(name for name in numbers if name in there)]
     columns = ", ".join(f"c.{quoted(axis)}" for axis in axes)
     for name in tables.SCHEMAS:
         table = source.get(name, f"empty_{name}")

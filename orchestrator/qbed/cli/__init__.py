@@ -16,6 +16,7 @@ from qbed.errors import LabError, QbedError
 ORDER = (
     "labs",
     "run",
+    "report",
     "merge",
     "verify",
     "diff",

@@ -26,7 +26,7 @@ def merge(
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="As the shards were run.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="As the shards were run.")] = None,
-    images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+    images: Annotated[bool, typer.Option(help="Draw the figures as files, too.")] = True,
     locked: Annotated[
         bool, typer.Option("--locked", help="Fail if a cell did something else than the campaign's lock says.")
     ] = False,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed run` and `qbed report`: a campaign from its matrix to the report."""
+"""`qbed run`: a campaign from its matrix to the report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ LabFolder = Annotated[
 
 def register(app: typer.Typer) -> None:
     app.command()(run)
-    app.command()(report)
 
 
 def run(
@@ -56,7 +55,8 @@ def run(
     profile: Annotated[str | None, typer.Option(help="A profile of the campaign, such as `quick` or `paper`.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; a run that it holds already is continued.")] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Cells at once; as many as there are cores without it.")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Cells at once; as many as there are cores without it."),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the lab, in every cell.")
@@ -69,7 +69,7 @@ def run(
         bool, typer.Option("--fresh", help="If the run folder holds another run, throw that away and run anew.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep what the guests wrote (plans, tap streams).")] = False,
-    images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
+    images: Annotated[bool, typer.Option(help="Draw the figures as files, too.")] = True,
     locked: Annotated[
         bool, typer.Option("--locked", help="Fail if a cell does something else than the campaign's lock says.")
     ] = False,
@@ -190,19 +190,6 @@ def _tell_gap(experiments: list[Experiment]) -> list[str]:
         terminal.tell(texts[-1])
     terminal.say(write_gap(virtual.task.out.parent, gap))
     return texts
-
-
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    images: Annotated[bool, typer.Option(help="Draw the figures as PNG, too.")] = True,
-    own: Trust = False,
-) -> None:
-    """Write a run's report again, from its Parquet files."""
-    from qbed.report import make_report
-
-    made = make_report(folder, images=images)
-    terminal.warn(made.problems)
-    terminal.say(made.page)
 
 
 def parse_settings(texts: list[str]) -> dict[str, object]:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run: one HTML page that needs no network, and each figure as PNG. Made from the run folder alone."""
+"""The report of a run: one HTML page that needs no network, and each figure as PNG, SVG and PDF. Made from the run
+folder alone.
+"""
 
-from qbed.report.page import Made, make_report
+from qbed.report.page import Images, Made, make_report
 
-__all__ = ["Made", "make_report"]
+__all__ = ["Images", "Made", "make_report"]

@@ -8,16 +8,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
-import plotly.graph_objects as go
 
-from qbed.campaign.file import Figure
+from qbed.campaign.file import ROWS, Figure
 from qbed.claims.sql import Connection, all_rows
 from qbed.claims.sql import said as in_a_line
 from qbed.faults import brief
-from qbed.report.style import DASHES, Colours, faded, new_figure
+from qbed.report import own
+from qbed.report.places import Places, in_order
+from qbed.report.style import Colours, faded, new_figure
 
 SERIES_POINTS = 1200
 CDF_POINTS = 400
+_WAITING = """
+    WITH bins AS (
+      SELECT {key} AS series, cell, bin_bytes,
+        unnest(histogram_ns) AS ns, generate_subscripts(histogram_ns, 1) - 1 AS bin
+      FROM queues q JOIN (SELECT cell, bottleneck FROM cells) b USING (cell)
+      WHERE port = coalesce(?, bottleneck) AND ({where}))
+    SELECT any_value(series), bin * any_value(bin_bytes) / 1e3, sum(ns), min(cell) FROM bins
+    GROUP BY series, bin HAVING sum(ns) > 0 ORDER BY 2
+"""
 _FROM_SERIES = """
     WITH s AS (
       SELECT *, ntile(?) OVER (ORDER BY time_ns) AS bucket FROM queue_series WHERE cell = ? AND port = ?)
@@ -59,20 +69,21 @@ class Artist:
 
     def draw(self, spec: Figure) -> Drawing:
         """The figure, or the reason why the run has nothing for it."""
-        name = spec.name or spec.kind
+        drawing = Drawing(spec.name or spec.kind, spec.title or TITLES.get(spec.kind, spec.kind))
         try:
-            figure = _KINDS[spec.kind](self, spec)
+            drawing.figure = self.own(spec) if spec.sql is not None else _KINDS[spec.kind](self, spec)
         except duckdb.Error as error:
-            return Drawing(name, spec.title or spec.kind, missing=f"the SQL fails: {in_a_line(error)}")
+            drawing.missing = f"the SQL fails: {in_a_line(error)}"
         except Exception as error:  # its rows may be anything, but of what is drawn here
-            return Drawing(name, spec.title or spec.kind, missing=f"it cannot be drawn: {brief(error)}")
-        if figure is None:
-            return Drawing(name, spec.title or TITLES.get(spec.kind, spec.kind), missing="this run has no data for it")
-        if spec.log_x:
-            figure.update_xaxes(type="log")
-        if spec.log_y:
-            figure.update_yaxes(type="log")
-        return Drawing(name, spec.title or TITLES.get(spec.kind, spec.kind), figure)
+            drawing.missing = f"it cannot be drawn: {brief(error)}"
+        else:
+            if drawing.figure is None:
+                drawing.missing = "this run has no data for it"
+        if drawing.figure is not None and spec.log_x:
+            drawing.figure.update_xaxes(type="log")
+        if drawing.figure is not None and spec.log_y:
+            drawing.figure.update_yaxes(type="log")
+        return drawing
 
     # --- what the axes give ---
 
@@ -83,17 +94,12 @@ class Artist:
         if spec.x:
             return spec.x
         series = spec.series or next((name for name in self.axes if name != "seed"), None)
-        numeric = (
-            name
-            for name, values in self.axes.items()
-            if name not in ("seed", series) and all(isinstance(value, int | float) for value in values)
-        )
-        return next(numeric, None)
+        others = ((name, values) for name, values in self.axes.items() if name not in ("seed", series))
+        return next((name for name, values in others if Places(values).measured), None)
 
-    def place(self, axis: str | None, value: Any) -> Any:
-        """Where a value stands along an axis: numbers by size, anything else in the campaign's order."""
-        values = self.axes.get(axis or "", [])
-        return value if all(isinstance(item, int | float) for item in values) else values.index(value)
+    def known(self, axis: str | None) -> list[Any]:
+        """The values of an axis in the campaign's order."""
+        return self.axes.get(axis or "", [])
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         return all_rows(self.connection, sql, parameters)[1]
@@ -115,7 +121,7 @@ class Artist:
                 continue
             if figure is None:
                 subtitle = self._constant(cells, spec)
-                figure = new_figure(spec.title or TITLES["queue"], subtitle, "time (ms)", "queue (packets)")
+                figure = new_figure(subtitle, "time (ms)", "queue (packets)")
             times, means, lows, highs = zip(*points, strict=True)
             colour, name = self.colours[label], str(label) or (spec.queue or bottleneck)
             figure.add_scatter(
@@ -172,7 +178,7 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(spec.title or TITLES[spec.kind], said(spec.where), title, "share of flows")
+        figure = new_figure(said(spec.where), title, "share of flows")
         largest = max(row[1][-1] for row in rows)
         smallest = min(row[1][0] for row in rows)
         for label, quantiles, count in rows:
@@ -197,21 +203,21 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(
-            spec.title or TITLES[spec.kind], "; ".join(filter(None, (_PERCENTILES, said(spec.where)))), words(x), title
-        )
-        for label in dict.fromkeys(row[0] for row in rows):
-            mine = sorted(((row[1], row[2]) for row in rows if row[0] == label), key=lambda row: self.place(x, row[0]))
+        figure = new_figure("; ".join(filter(None, (_PERCENTILES, said(spec.where)))), words(x), title)
+        places = Places((row[1] for row in rows), self.known(x))
+        places.prepare(figure)
+        for label in in_order((row[0] for row in rows), self.known(series)):
+            mine = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: places.order(row[0]))
             for place, dash in ((1, "solid"), (2, "dash"), (0, "dot")):
                 figure.add_scatter(
-                    x=[point[0] for point in mine],
+                    x=[places(point[0]) for point in mine],
                     y=[point[1][place] for point in mine],
                     name=str(label),
                     legendgroup=str(label),
                     showlegend=place == 1,
-                    mode="lines+markers",
+                    mode="lines+markers" if places.measured else "markers",
                     line={"color": self.colours[label], "dash": dash, "width": 2.4 if place == 1 else 1.5},
-                    marker={"size": 7 if place == 1 else 4},
+                    marker={"size": 7 if place == 1 else 4, "symbol": self.colours.symbol(label)},
                 )
         figure.update_yaxes(rangemode="tozero")
         return figure
@@ -235,69 +241,48 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(spec.title or TITLES[spec.kind], said(spec.where), words(x or series), title)
-        for label in dict.fromkeys(row[0] for row in rows):
-            mine = [row for row in rows if row[0] == label]
-            mine.sort(key=lambda row: self.place(x, row[1]))
+        figure = new_figure(said(spec.where), words(x or series), title)
+        labels = in_order((row[0] for row in rows), self.known(series))
+        places = Places((row[1] if x else row[0] for row in rows), self.known(x or series))
+        places.prepare(figure, side_by_side=not x)
+        for label in labels:
+            mine = sorted((row for row in rows if row[0] == label), key=lambda row: places.order(row[1]) if x else 0)
             _, where, means, lows, highs = zip(*mine, strict=True)
-            whiskers = {
-                "array": [high - mean for high, mean in zip(highs, means, strict=True)],
-                "arrayminus": [mean - low for low, mean in zip(lows, means, strict=True)],
-                "thickness": 1.2,
-                "width": 4,
-            }
-            colour = self.colours[label]
+            colour, spread = self.colours[label], own.whiskers(means, lows, highs)
             if x:
                 figure.add_scatter(
-                    x=where,
+                    x=[places(value) for value in where],
                     y=means,
-                    error_y=whiskers,
+                    error_y=spread,
                     name=str(label),
-                    mode="lines+markers",
+                    mode="lines+markers" if places.measured else "markers",
                     line={"color": colour, "width": 2.4},
-                    marker={"size": 8},
+                    marker={"size": 8, "symbol": self.colours.symbol(label)},
                 )
             else:
-                figure.add_bar(x=[str(label)], y=means, error_y=whiskers, name=str(label), marker={"color": colour})
+                figure.add_bar(x=[str(label)], y=means, error_y=spread, name=str(label), marker={"color": colour})
                 figure.update_layout(showlegend=False)
         figure.update_yaxes(rangemode="tozero")
         return figure
 
-    def own(self, spec: Figure) -> Any:
-        """Rows of the campaign's own SQL: x, y, and series if there are several."""
-        assert spec.sql is not None
-        names, found = all_rows(self.connection, spec.sql)
-        if not {"x", "y"} <= set(names):
-            raise duckdb.BinderException("it must give the columns x and y, and may give series")
-        rows = [dict(zip(names, row, strict=True)) for row in found]
+    def waiting(self, spec: Figure) -> Any:
+        """The share of time that a queue was at most so long, from the exact histograms of all cells of a series."""
+        sql = _WAITING.format(key=_key(self.series_of(spec)), where=spec.where or "true")
+        rows = self.rows(sql, [spec.queue])
         if not rows:
             return None
-        figure = new_figure(spec.title or spec.kind, "", spec.x_title or "", spec.y_title or "")
-        kinds: list[str] = []
-        for label in dict.fromkeys(row.get("series") for row in rows):
-            mine = [row for row in rows if row.get("series") == label]
-            points = {"x": [row["x"] for row in mine], "y": [row["y"] for row in mine]}
-            # A series `droptail, ns-3` has the colour of `droptail`, and a dash of its own.
-            name = "" if label is None else str(label)
-            first, _, rest = name.partition(", ")
-            if first not in self.colours:
-                first, rest = name, ""
-            colour = self.colours[first]
-            if rest not in kinds:
-                kinds.append(rest)
-            if spec.kind == "bar":
-                figure.add_bar(**points, name=name, marker={"color": colour}, showlegend=label is not None)
-            else:
-                mode = "markers" if spec.kind == "scatter" else "lines+markers"
-                line = {"color": colour, "width": 2.4, "dash": DASHES[kinds.index(rest) % len(DASHES)]}
-                figure.add_trace(
-                    go.Scatter(
-                        **points, name=name, mode=mode, line=line, marker={"size": 8}, showlegend=label is not None
-                    )
-                )
-        if spec.kind != "scatter" and not spec.log_y:
-            figure.update_yaxes(rangemode="tozero")
-        return figure
+        subtitle = "; ".join(filter(None, (f"port {spec.queue or 'of the bottleneck'}", said(spec.where))))
+        found = [(label, size, ns) for label, size, ns, _ in sorted(rows, key=lambda row: row[3])]
+        figure = new_figure(subtitle, spec.x_title or "queue (KB)", spec.y_title or "share of time")
+        return own.shares(figure, found, self.colours, self.known(self.series_of(spec)))
+
+    def own(self, spec: Figure) -> Any:
+        """Rows of the campaign's own SQL."""
+        names, found = all_rows(self.connection, spec.sql or "")
+        if not set(ROWS[spec.kind]) <= set(names):
+            raise duckdb.BinderException(f"it must give the columns {' and '.join(ROWS[spec.kind])}")
+        rows = [own.Row.of(dict(zip(names, row, strict=True))) for row in found]
+        return own.draw(spec, rows, self.colours, [*self.axes.values()]) if rows else None
 
 
 def _key(axis: str | None) -> str:
@@ -328,10 +313,8 @@ TITLES = {
     "goodput": "Goodput",
     "drops": "Drops",
     "marks": "ECN marks",
+    "cdf": "Distribution",
 }
-_KINDS: dict[str, Any] = {
-    **{kind: getattr(Artist, kind) for kind in TITLES},
-    **dict.fromkeys(("line", "bar", "scatter"), Artist.own),
-}
+_KINDS: dict[str, Any] = {kind: getattr(Artist, kind) for kind in TITLES if kind != "cdf"} | {"cdf": Artist.waiting}
 USUAL = [Figure(kind=kind) for kind in ("queue", "fct", "goodput", "drops", "marks")]
 """The figures of a campaign that names none."""

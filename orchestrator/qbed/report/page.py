@@ -22,11 +22,11 @@ from qbed.campaign.file import Figure
 from qbed.claims.alike import compared
 from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection, said
-from qbed.durable import move
 from qbed.faults import brief
 from qbed.json_files import read_json
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
-from qbed.report.style import HEIGHT, WIDTH
+from qbed.report.images import FORMATS, draw_images, write
+from qbed.report.style import SCREEN, Style
 from qbed.results.checksums import UNKNOWN, has_checksums
 from qbed.results.folder import RunFolder
 from qbed.results.identity import IDENTITY, StoreError
@@ -48,19 +48,28 @@ class Made:
     problems: list[str] = field(default_factory=list)
 
 
-def make_report(run: Path, *, images: bool = True, advance: Callable[[str], None] = lambda _: None) -> Made:
-    """Write `report.html` and `figures/*.png` into a merged run folder."""
+@dataclass(frozen=True)
+class Images:
+    """Which files of its figures a report has; those of a style that has a name lie in a folder of that name."""
+
+    style: Style = SCREEN
+    formats: Sequence[str] = FORMATS
+    name: str = ""
+
+
+def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[str], None] = lambda _: None) -> Made:
+    """Write `report.html` and `figures/*` into a merged run folder."""
     identity = RunFolder(run).identity()
     missing = [name for name in _SHOWN if name not in identity]
     if missing:
         raise StoreError(f"{run / IDENTITY} is damaged: it has no `{missing[0]}`")
     try:
-        return _make(run, identity, images, advance)
+        return _make(run, identity, Images() if images is True else images or None, advance)
     except duckdb.Error as error:
         raise StoreError(f"{run} is damaged: its tables do not fit together: {said(error)}") from None
 
 
-def _make(run: Path, identity: dict[str, Any], images: bool, advance: Callable[[str], None]) -> Made:
+def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: Callable[[str], None]) -> Made:
     connection = connect(run)
     axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"] if len(axis["values"]) > 1}
     artist = Artist(connection, axes)
@@ -76,10 +85,12 @@ def _make(run: Path, identity: dict[str, Any], images: bool, advance: Callable[[
     made = Made(run / "report.html")
     if not has_checksums(run):
         made.problems.append(f"{run} {UNKNOWN}")
-    _write(made.page, _render(run, identity, connection, drawings, artist).encode(errors="backslashreplace"))
+    write(made.page, _render(run, identity, connection, drawings, artist).encode(errors="backslashreplace"))
     made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
-    if images:
-        _draw_images(run / "figures", drawings, made, advance)
+    if images is not None:
+        place = run / "figures" / images.name
+        made.images, wrong = draw_images(place, drawings, images.style, images.formats, advance)
+        made.problems.extend(wrong)
     return made
 
 
@@ -106,12 +117,6 @@ def _rename(drawings: list[Drawing]) -> None:
         seen[drawing.name] = seen.get(drawing.name, 0) + 1
         if seen[drawing.name] > 1:
             drawing.name = f"{drawing.name}-{seen[drawing.name]}"
-
-
-def _write(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.tmp")
-    beside.write_bytes(content)
-    move(beside, path)
 
 
 def _render(
@@ -160,7 +165,10 @@ def _figure(drawing: Drawing) -> dict[str, Any]:
             data = Markup(str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c"))
         except Exception as error:  # values of somebody's SQL that are neither numbers nor text
             drawing.figure, drawing.missing = None, f"it cannot be drawn: {brief(error)}"
-    return {"name": drawing.name, "title": drawing.title, "data": data, "missing": drawing.missing}
+    subtitle = drawing.figure.layout.meta["subtitle"] if drawing.figure is not None else ""
+    return {
+        "name": drawing.name, "title": drawing.title, "subtitle": subtitle, "data": data, "missing": drawing.missing
+    }  # fmt: skip
 
 
 def tally(verdicts: list[Verdict]) -> dict[str, Any]:
@@ -226,23 +234,6 @@ def _remarks(connection: Connection) -> list[dict[str, Any]]:
            SELECT kind, text, count(*) AS cells, min(cell) AS first FROM remarks
            GROUP BY kind, text ORDER BY kind, cells DESC, text LIMIT 60""",
     )
-
-
-def _draw_images(folder: Path, drawings: list[Drawing], made: Made, advance: Callable[[str], None]) -> None:
-    folder.mkdir(exist_ok=True)
-    for drawing in drawings:
-        if drawing.figure is None:
-            continue
-        advance(f"figures/{drawing.name}.png")
-        path = folder / f"{drawing.name}.png"
-        try:
-            _write(path, plotly.io.to_image(drawing.figure, "png", width=WIDTH, height=HEIGHT, scale=2))
-        except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
-            made.problems.append(
-                f"{path.name} could not be drawn: {str(error).splitlines()[0] if str(error) else error!r}"
-            )
-            return
-        made.images.append(path)
 
 
 def label(name: str) -> str:

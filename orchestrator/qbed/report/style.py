@@ -1,31 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How figures look: one colour for each value of the series axis in all figures of a report, light, fit for a slide."""
+"""How figures look: one colour for each value of the series axis in all figures of a report, on a page, a slide and on
+paper, in colour and in grey.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F4E9C", "#8C6D31", "#4D4D4D", "#A6192E")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart, first."""
+PALETTE = ("#004E8A", "#EE873F", "#008662", "#790022", "#EBCB4F", "#B23222", "#D65FBC", "#13C5F4", "#00245D")
+"""Nine colours whose lightnesses are all apart by a twelfth of the way from black to white, so that a grey print keeps
+them apart, in an order in which neighbours are far apart.
+"""
+SHADES = "Cividis"
+"""Of heat maps: as its values, its lightness only rises."""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "x", "cross", "star", "hexagon")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 INK, FAINT, GRID = "#1f2933", "#66727f", "#e6eaee"
-WIDTH, HEIGHT = 960, 520
-LINE = 72
-"""Characters of a subtitle that fit beside each other in half a page."""
 _FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
+_PX_PER_MM = 96 / 25.4
+_PX_PER_PT = 96 / 72
+_LETTER = 0.56
+"""The mean width of a letter, in font sizes: enough to break titles by."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """A size and what goes with it. Lengths are CSS's pixels, 96 an inch."""
+
+    width: float
+    height: float
+    font: float
+    titled: bool
+    """Whether the figure has its title; on paper its caption says it."""
+    sharpness: float
+    """Dots a pixel, in PNG."""
+
+    @property
+    def scale(self) -> float:
+        """How thick lines and how large symbols are."""
+        return self.font / SCREEN.font
+
+    def title(self, title: str, subtitle: str) -> list[tuple[str, float, bool]]:
+        """The lines over a figure: text, size, whether it is the title."""
+        if not self.titled:
+            return []
+        large, small = 1.28 * self.font, 0.93 * self.font
+        fits = [int((self.width - 7 * self.font) / (size * _LETTER)) for size in (large, small)]
+        return [(line, large, True) for line in wrap(title, fits[0])] + [
+            (line, small, False) for line in wrap(subtitle, fits[1])
+        ]
+
+
+SCREEN = Style(960, 520, 14, titled=True, sharpness=2)
+
+
+def paper(width_mm: float = 88.0, font_pt: float = 8.0) -> Style:
+    """A column of two, unless it is said; the height is 0.62 of the width."""
+    width = width_mm * _PX_PER_MM
+    return Style(width, 0.62 * width, font_pt * _PX_PER_PT, titled=False, sharpness=600 / 96)
+
 
 TEMPLATE = go.layout.Template(
     layout={
-        "font": {"family": _FONT, "size": 14, "color": INK},
-        "title": {"x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 18}, "pad": {"b": 8}},
+        "font": {"family": _FONT, "size": SCREEN.font, "color": INK},
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "colorway": list(PALETTE),
-        "margin": {"l": 72, "r": 24, "t": 72, "b": 60},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 14}},
+        "margin": {"l": 72, "r": 24, "t": 24, "b": 60},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "modebar": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
         "hoverlabel": {"font": {"family": _FONT}},
         "bargap": 0.32,
@@ -38,7 +85,7 @@ TEMPLATE = go.layout.Template(
                 "ticks": "outside",
                 "tickcolor": "#9aa5b1",
                 "zeroline": False,
-                "title": {"standoff": 12},
+                "title": {"standoff": 12, "font": {"size": SCREEN.font}},
                 "automargin": True,
             }
             for axis in ("xaxis", "yaxis")
@@ -48,19 +95,24 @@ TEMPLATE = go.layout.Template(
 
 
 class Colours:
-    """Colours by value; values that are not known beforehand get the next free one."""
+    """Colours and symbols by value; values that are not known beforehand get the next free one."""
 
     def __init__(self, known: Iterable[object]) -> None:
-        self._colours: dict[str, str] = {}
+        self._places: dict[str, int] = {}
         for value in known:
             self[value]
 
     def __contains__(self, value: object) -> bool:
-        return str(value) in self._colours
+        return str(value) in self._places
 
     def __getitem__(self, value: object) -> str:
-        key = str(value)
-        return self._colours.setdefault(key, PALETTE[len(self._colours) % len(PALETTE)])
+        return PALETTE[self._place(value) % len(PALETTE)]
+
+    def symbol(self, value: object) -> str:
+        return SYMBOLS[self._place(value) % len(SYMBOLS)]
+
+    def _place(self, value: object) -> int:
+        return self._places.setdefault(str(value), len(self._places))
 
 
 def faded(colour: str, alpha: float) -> str:
@@ -68,13 +120,61 @@ def faded(colour: str, alpha: float) -> str:
     return f"rgba({red},{green},{blue},{alpha})"
 
 
-def new_figure(title: str, subtitle: str, x_title: str, y_title: str) -> Any:
-    """An empty figure with titles."""
-    lines = subtitle.split("; ") if len(subtitle) > LINE else [subtitle] if subtitle else []
-    small = "".join(f"<br><span style='font-size:13px;color:{FAINT}'>{line}</span>" for line in lines)
-    title_layout = {"text": f"<b>{title}</b>{small}", "yref": "container", "y": 0.97, "yanchor": "top"}
-    figure = go.Figure(layout={"template": TEMPLATE, "title": title_layout, "width": None})
+def new_figure(subtitle: str, x_title: str, y_title: str) -> Any:
+    """An empty figure. Its title is not in it: pages break lines as they are wide, images as they are (`styled`)."""
+    figure = go.Figure(layout={"template": TEMPLATE, "meta": {"subtitle": subtitle}})
     figure.update_xaxes(title_text=x_title)
     figure.update_yaxes(title_text=y_title)
-    figure.update_layout(margin_t=72 + 18 * len(lines))
     return figure
+
+
+def styled(figure: Any, title: str, style: Style) -> Any:
+    """A copy for an image in a style, with its title where the style has one."""
+    made, scale = go.Figure(figure), style.scale
+    lines = style.title(title, made.layout.meta["subtitle"])
+    texts = [
+        f"<b>{text}</b>" if first else f"<span style='font-size:{size}px;color:{FAINT}'>{text}</span>"
+        for text, size, first in lines
+    ]
+    above = sum(1.3 * size for _, size, _ in lines)
+    made.update_layout(
+        width=style.width,
+        height=style.height,
+        font_size=style.font,
+        legend={"font_size": style.font, "itemwidth": max(30, 30 * scale), "tracegroupgap": 0},
+        margin={
+            "l": 8 * scale,
+            "r": (24 if style.titled else 6) * scale,
+            "t": above + 38 * scale if above else 26 * scale,
+            "b": 8 * scale,
+        },
+    )
+    if lines:
+        # Plotly hangs one line by the top of its letters, and several by the foot of the first.
+        top = 6 + (0.8 * lines[0][1] if len(lines) > 1 else 0)
+        made.update_layout(
+            title={
+                "text": "<br>".join(texts), "font": {"size": lines[0][1]}, "x": 0.01, "xref": "container",
+                "xanchor": "left", "y": 1 - top / style.height, "yref": "container", "yanchor": "top",
+            }
+        )  # fmt: skip
+    for axis in (made.update_xaxes, made.update_yaxes):
+        axis(
+            title={"standoff": 8 * scale, "font": {"size": style.font}},
+            ticklen=5 * scale,
+            tickwidth=scale,
+            linewidth=scale,
+            gridwidth=scale,
+        )
+    for number, trace in enumerate(made.data):
+        trace.uid = str(number)  # or it is a random one, in SVG
+        _scale(trace, scale)
+    return made
+
+
+def _scale(trace: Any, scale: float) -> None:
+    """Lines, symbols and whiskers in proportion to the letters."""
+    for part, names in (("line", ("width",)), ("marker", ("size",)), ("error_y", ("thickness", "width"))):
+        for name in names if part in trace else ():
+            if name in trace[part] and isinstance(trace[part][name], int | float):
+                trace[part][name] *= scale

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -36,6 +36,7 @@ from qbed.results.checksums import (
     vouch,
 )
 from qbed.results.identity import IDENTITY, StoreError, any_identity, read_identity
+from qbed.results.numbers import Numbers
 
 DISCARDED = ".discarded.json"
 """What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
@@ -239,18 +240,20 @@ class RunFolder:
 
     # --- their merger ---
 
-    def merge(self, cells: Iterable[int], axes: Mapping[str, str]) -> None:
+    def merge(self, cells: Iterable[int], axes: Mapping[str, str], numbers: Sequence[Numbers] = ()) -> None:
         """Merge the tables of these cells, in this order, that of their numbers; a table that none has is left out.
 
-        `axes`: the type of each axis, as `tables.cells_schema` takes them.
+        `axes`: the type of each axis' column and of those of `numbers`, as `tables.cells_schema` takes them.
         """
         schemas = {"cells": tables.cells_schema(axes)} | tables.SCHEMAS
         files = {
             name: tables.TableFile(self.path / f".{name}.tmp", schema, wanted=name in ("cells", "flows", "queues"))
             for name, schema in schemas.items()
         }
-        numbers = iter(cells)
-        while rows := [self._add_cell(number, files) for number in islice(numbers, MERGE_ROWS)]:
+        left = iter(cells)
+        while rows := [self._add_cell(number, files) for number in islice(left, MERGE_ROWS)]:
+            for row in rows:
+                row.update((one.column, one.by_text.get(str(row.get(one.axis)))) for one in numbers)
             with _of_our_form(self.cells):
                 files["cells"].add(pa.Table.from_pylist(rows, schema=schemas["cells"]))
         for name, file in files.items():

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbed.campaign.axes import column_name
-from qbed.campaign.file import Campaign, Claim, Figure
+from qbed.campaign.file import ROWS, Campaign, Claim, Figure
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import LabError, nearest
 from qbed.language.source import FieldPath, Source
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
     from qbed.claims.sql import Connection
 
 MOST_PLANS = 1000
-_TABLE_OF = {"fct": "flows", "slowdown": "flows"}
+_TABLE_OF = {"fct": "flows", "slowdown": "flows", "cdf": "queues"}
 """Where figures take their cells from, if not from `cells`."""
 
 
@@ -240,9 +240,10 @@ def _wrong_figure(
         except duckdb.Error as error:
             yield "sql", f"the SQL is wrong: {said(error)}"
         else:
-            if not {"x", "y"} <= set(columns):
+            if not set(ROWS[figure.kind]) <= set(columns):
+                wanted = " and ".join(f"`{name}`" for name in ROWS[figure.kind])
                 got = ", ".join(f"`{name}`" for name in columns)
-                yield "sql", f"expected the columns `x` and `y`, and perhaps `series`, got {got}"
+                yield "sql", f"expected the columns {wanted}, and perhaps `series`, got {got}"
         return
     if figure.queue is not None and ports and figure.queue not in ports:
         yield "queue", f"no queue is called `{figure.queue}`{nearest(figure.queue, ports)}"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed report`: the page and the figures of a run, for the screen and for papers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qbed import terminal
+from qbed.cli.run import Trust
+from qbed.errors import nearest
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(report)
+
+
+class Look(StrEnum):
+    """The styles of figures."""
+
+    screen = "screen"
+    paper = "paper"
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    images: Annotated[bool, typer.Option(help="Draw the figures as files, too.")] = True,
+    style: Annotated[
+        Look, typer.Option(help="Of the files; those for a paper, in figures/paper/, are small and have no titles.")
+    ] = Look.screen,
+    width: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="With --style paper: `88 mm`, which is the default, or `7 in`.")
+    ] = None,
+    font_size: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="With --style paper: `8 pt`, which is the default.")
+    ] = None,
+    formats: Annotated[
+        str, typer.Option("--format", metavar="NAMES", help="Of the files, with commas between: png, svg, pdf.")
+    ] = "png,svg,pdf",
+    own: Trust = False,
+) -> None:
+    """Write a run's report again, from its Parquet files."""
+    from qbed.report import Images, make_report
+    from qbed.report.images import FORMATS
+    from qbed.report.style import SCREEN, paper
+
+    if style is Look.screen and (width or font_size):
+        raise typer.BadParameter("is of --style paper", param_hint="--width" if width else "--font-size")
+    asked = [one.strip() for one in formats.split(",")]
+    for one in asked:
+        if one not in FORMATS:
+            raise typer.BadParameter(f"`{one}` is none{nearest(one, FORMATS)}", param_hint="--format")
+    if style is Look.paper:
+        size_mm = parse_length(width or "88 mm", 20, 1000, "--width")
+        letters = paper(size_mm, parse_length(font_size or "8 pt", 1, 20, "--font-size") / _LENGTHS["pt"])
+        wanted = Images(letters, asked, style.value)
+    else:
+        wanted = Images(SCREEN, asked)
+    made = make_report(folder, images=images and wanted)
+    terminal.warn(made.problems)
+    terminal.say(made.images[0].parent if made.images and wanted.name else made.page)
+
+
+_LENGTHS = {"mm": 1.0, "cm": 10.0, "in": 25.4, "pt": 25.4 / 72}
+"""In millimetres."""
+
+
+def parse_length(text: str, least: float, most: float, option: str) -> float:
+    """`88 mm`, in millimetres."""
+    number, _, unit = text.strip().rpartition(" ")
+    try:
+        length = float(number) * _LENGTHS[unit]
+    except (KeyError, ValueError):
+        length = -1.0
+    if not least <= length <= most:
+        raise typer.BadParameter(
+            f"expected a length of {least:g} to {most:g} mm, such as `88 mm`, `7 in` or `9 pt`, got `{text}`",
+            param_hint=option,
+        )
+    return length

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures as files: PNG, and SVG and PDF for papers. Equal figures are equal files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import plotly.io
+
+from qbed.durable import move
+from qbed.report.figures import Drawing
+from qbed.report.style import Style, styled
+
+FORMATS = ("png", "svg", "pdf")
+_UID = re.compile(rb'<defs id="defs-([0-9a-f]{6})">')
+_DATE = re.compile(rb"/(CreationDate|ModDate) \(D:\d{14}")
+
+
+def draw_images(
+    folder: Path, drawings: Iterable[Drawing], style: Style, formats: Sequence[str], advance: Callable[[str], None]
+) -> tuple[list[Path], list[str]]:
+    """The files, and why some could not be drawn."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images: list[Path] = []
+    for drawing in drawings:
+        if drawing.figure is None:
+            continue
+        figure = styled(drawing.figure, drawing.title, style)
+        for kind in formats:
+            path = folder / f"{drawing.name}.{kind}"
+            advance(f"figures/{path.name}")
+            try:
+                scale = style.sharpness if kind == "png" else 1
+                image = plotly.io.to_image(figure, kind, width=style.width, height=style.height, scale=scale)
+            except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
+                why = str(error).splitlines()[0] if str(error) else repr(error)
+                return images, [f"{path.name} could not be drawn: {why}"]
+            write(path, _timeless(image))
+            images.append(path)
+    return images, []
+
+
+def _timeless(image: bytes) -> bytes:
+    """Without the date of a PDF and the random names in an SVG."""
+    if image.startswith(b"%PDF"):
+        return _DATE.sub(rb"/\1 (D:19700101000000", image)
+    found = _UID.search(image)
+    return image.replace(found[1], b"figure") if found else image
+
+
+def write(path: Path, content: bytes) -> None:
+    """Beside, then renamed."""
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_bytes(content)
+    move(beside, path)

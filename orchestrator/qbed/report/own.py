@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a campaign's own SQL: lines, steps, bars, points, heat maps and distributions of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import accumulate, groupby
+from typing import Any
+
+from qbed.campaign.file import Figure
+from qbed.report.places import Places, in_order
+from qbed.report.style import DASHES, SHADES, Colours, faded, new_figure
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as a figure takes it; what its SQL does not give is None."""
+
+    x: Any
+    y: Any
+    z: Any
+    low: Any
+    high: Any
+    weight: Any
+    series: Any
+
+    @classmethod
+    def of(cls, columns: dict[str, Any]) -> Row:
+        found = {name: columns.get(name) for name in cls.__dataclass_fields__}
+        return cls(**{name: float(one) if isinstance(one, Decimal) else one for name, one in found.items()})
+
+
+def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[Any]]) -> Any:
+    """`axes`: the values of the campaign's axes, each in its order."""
+    figure = new_figure("", spec.x_title or "", spec.y_title or "")
+    orders = (_order((row.series for row in rows), axes), _order((row.x for row in rows), axes))
+    if spec.kind == "cdf":
+        found = [(row.series, row.x, 1 if row.weight is None else row.weight) for row in rows if row.x is not None]
+        if not spec.y_title:
+            figure.update_yaxes(title_text="share")
+        return shares(figure, found, colours, orders[0])
+    places = Places((row.x for row in rows), orders[1])
+    places.prepare(figure, side_by_side=spec.kind == "bar" and any(isinstance(row.x, str) for row in rows))
+    if spec.kind == "heatmap":
+        return _heatmap(
+            figure, spec, rows, (places, Places((row.y for row in rows), _order((r.y for r in rows), axes)))
+        )
+    _lines(spec, figure, rows, places, colours, in_order((row.series for row in rows), orders[0]))
+    if spec.kind != "scatter" and not spec.log_y:
+        figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _order(values: Iterable[Any], axes: Sequence[list[Any]]) -> list[Any]:
+    """The axis that these are values of, in its order; with what follows a comma."""
+    found = {str(value).partition(", ")[0] for value in values if value is not None}
+    return next((axis for axis in axes if found and found <= {str(value) for value in axis}), [])
+
+
+def _lines(spec: Figure, figure: Any, rows: list[Row], places: Places, colours: Colours, labels: list[Any]) -> None:
+    kinds: list[str] = []
+    for label in labels:
+        mine = [row for row in rows if row.series == label]
+        if any(isinstance(row.x, str) for row in mine):  # SQL has sorted the texts, if anything
+            mine.sort(key=lambda row: places.order(row.x) if row.x is not None else -1)
+        # A series `droptail, ns-3` has the colour of `droptail`, and a dash of its own.
+        name = "" if label is None else str(label)
+        first, _, rest = name.partition(", ")
+        if first not in colours:
+            first, rest = name, ""
+        if rest not in kinds:
+            kinds.append(rest)
+        dash = DASHES[kinds.index(rest) % len(DASHES)]
+        _trace(spec, figure, mine, places, (name, first, dash, colours))
+
+
+def _trace(spec: Figure, figure: Any, rows: list[Row], places: Places, look: tuple[str, str, str, Colours]) -> None:
+    """One series. `look`: its name, whose colour it has, its dash."""
+    name, first, dash, colours = look
+    colour, symbol = colours[first], colours.symbol(first)
+    values: list[Any] = [row.y for row in rows]
+    lows, highs = [row.low for row in rows], [row.high for row in rows]
+    common: dict[str, Any] = {"name": name, "showlegend": bool(name), "legendgroup": name}
+    if spec.kind == "bar":
+        numbers = not any(isinstance(row.x, str) for row in rows)
+        common["x"] = [places(row.x) if numbers else str(row.x) for row in rows]
+        figure.add_bar(y=values, error_y=whiskers(values, lows, highs), marker={"color": colour}, **common)
+        return
+    common["x"] = [places(row.x) for row in rows]
+    if spec.kind == "scatter" or not places.measured:
+        spread = whiskers(values, lows, highs)
+        marker = {"size": 8, "color": colour, "symbol": symbol}
+        figure.add_scatter(y=values, error_y=spread, mode="markers", marker=marker, **common)
+        return
+    shape: Any = "hv" if spec.kind == "steps" else "linear"
+    band(figure, common["x"], lows, highs, (colour, name, shape))
+    line = {"color": colour, "width": 2.4, "dash": dash, "shape": shape}
+    few = spec.kind == "line" and len(rows) <= MOST_SYMBOLS
+    mode = "lines+markers" if few else "lines"
+    figure.add_scatter(y=values, mode=mode, line=line, marker={"size": 8, "symbol": symbol}, **common)
+
+
+MOST_SYMBOLS = 60
+"""A line of more points is one without symbols, which would hide it."""
+
+
+def band(figure: Any, places: list[Any], lows: list[Any], highs: list[Any], look: tuple[str, str, Any]) -> None:
+    """What lies between `low` and `high`, where both are known."""
+    colour, name, shape = look
+    points = list(zip(places, lows, highs, strict=True))
+    for known, run in groupby(points, key=lambda point: point[1] is not None and point[2] is not None):
+        some = list(run)
+        if known and len(some) > 1:
+            along, low, high = zip(*some, strict=True)
+            common = {"x": along, "legendgroup": name, "showlegend": False, "hoverinfo": "skip", "mode": "lines"}
+            line = {"width": 0, "shape": shape, "color": colour}
+            figure.add_scatter(y=low, line=line, **common)
+            figure.add_scatter(y=high, line=line, fill="tonexty", fillcolor=faded(colour, 0.18), **common)
+
+
+def whiskers(values: Sequence[Any], lows: Sequence[Any], highs: Sequence[Any]) -> dict[str, Any] | None:
+    """From the lowest to the highest; where these are one (a single seed), there is none."""
+    spread = [None not in row and row[2] > row[1] for row in zip(values, lows, highs, strict=True)]
+    if not any(spread):
+        return None
+    # Plotly draws a whisker of no length for a null, and none for what is no number.
+    up = [high - value if wide else "none" for value, high, wide in zip(values, highs, spread, strict=True)]
+    down = [value - low if wide else "none" for value, low, wide in zip(values, lows, spread, strict=True)]
+    return {"type": "data", "array": up, "arrayminus": down, "thickness": 1.2, "width": 4}
+
+
+def shares(figure: Any, rows: list[tuple[Any, Any, Any]], colours: Colours, known: Sequence[Any]) -> Any:
+    """Cumulated weights over values, a step at each. `rows`: series, value, weight."""
+    for label in in_order((row[0] for row in rows), known):
+        mine = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: row[0])
+        total = sum(weight for _, weight in mine)
+        if not total:
+            continue
+        sums = accumulate(weight for _, weight in mine)
+        at = {value: part / total for (value, _), part in zip(mine, sums, strict=True)}
+        figure.add_scatter(
+            x=[min(at), *at],
+            y=[0, *at.values()],
+            mode="lines",
+            name="" if label is None else str(label),
+            showlegend=bool(label),
+            line={"color": colours[label], "width": 2.4, "shape": "hv"},
+        )
+    figure.update_yaxes(range=[0, 1.01], tickformat=".0%")
+    return figure
+
+
+def _heatmap(figure: Any, spec: Figure, rows: list[Row], places: tuple[Places, Places]) -> Any:
+    """One field a pair of x and y, darker the smaller it is; what has no row stays empty."""
+    wide, high = places
+    fields = {(row.x, row.y): row.z for row in rows}
+    for axis, along in zip("xy", places, strict=True):
+        along.prepare(figure, axis, side_by_side=any(isinstance(value, str) for value in along.values))
+    figure.add_heatmap(
+        x=_fields(wide),
+        y=_fields(high),
+        z=[[fields.get((x, y)) for x in wide.values] for y in high.values],
+        colorscale=SHADES,
+        colorbar={"title": {"text": spec.z_title or "", "side": "right"}, "outlinewidth": 0},
+        hoverongaps=False,
+    )
+    return figure
+
+
+def _fields(axis: Places) -> list[Any]:
+    """Quantities stand side by side: fields between `32 KB` and `1 MB` would be as wide as these are apart."""
+    return [str(value) if isinstance(value, str) else axis(value) for value in axis.values]

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's report in a real browser, on a telephone too, and its figures as files: nothing is cut off."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, chromium
+from served import write_lab
+
+pytestmark = [pytest.mark.e2e]
+LONG = "How long the queue is where two senders meet in one port of the switch, over the time of the whole experiment"
+FIGURES = f"""\
+figures:
+  - {{kind: queue, title: "{LONG}"}}
+  - {{kind: cdf, queue: s1>h3}}
+  - {{kind: goodput, x: buffer}}
+  - {{kind: drops}}
+  - kind: line
+    name: tails
+    sql: SELECT buffer_bytes AS x, avg(max_bytes) AS y, 0 AS low, max(max_bytes) AS high FROM queues GROUP BY ALL
+"""
+BESIDE = """(() => { const wide = document.documentElement.clientWidth;
+  return [...document.querySelectorAll('h1, h2, h3, .tile, .claim, .badge, .plot, .plot text, input, button, footer')]
+    .filter(one => !one.closest('.scroll, pre') && one.getBoundingClientRect().width > 0)
+    .map(one => [one, one.getBoundingClientRect()])
+    .filter(([, box]) => box.left < -0.5 || box.right > wide + 0.5)
+    .map(([one, box]) => `${one.tagName} ${one.textContent.slice(0, 30)}: ${box.left} to ${box.right}`); })()"""
+CUT = """(() => { const whole = document.documentElement.getBoundingClientRect();
+  return [...document.querySelectorAll('text')].filter(one => one.textContent).filter(one => {
+    const box = one.getBoundingClientRect();
+    return box.left < -0.5 || box.top < -0.5 || box.right > whole.width + 0.5 || box.bottom > whole.height + 0.5;
+  }).map(one => one.textContent); })()"""
+
+
+def qbed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "qbed", *arguments], text=True, capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lab = write_lab(tmp_path_factory.mktemp("lab") / "mine", "20 ms", "[1]")
+    campaign = lab / "campaign.yml"
+    text = campaign.read_text().replace("axes: {", "axes: {switches.default.buffer: [1 MB, 32 KB, 128 KB], ")
+    campaign.write_text(text + FIGURES)
+    ended = qbed("run", str(lab), "--out", str(lab / "run"))
+    assert ended.returncode == 0, ended.stderr
+    return lab / "run"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if chromium() is None:
+        pytest.skip("there is no Chromium here (tools/browser)")
+    with Browser(tmp_path_factory.mktemp("browser"), "--allow-file-access-from-files") as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_the_page_shows_everything_at_every_width(run: Path, browser: Browser, width: int) -> None:
+    browser.tell("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+    browser.open((run / "report.html").as_uri())
+    browser.until("document.querySelectorAll('.plot .main-svg').length >= 5")
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.value(BESIDE) == []
+    assert LONG in browser.value("document.querySelector('.figures h3').textContent")
+    assert browser.complaints() == []
+
+
+def test_no_figure_is_cut_off(run: Path, browser: Browser) -> None:
+    made = qbed("report", str(run), "--style", "paper", "--format", "svg")
+    assert made.returncode == 0, made.stderr
+    browser.tell("Emulation.clearDeviceMetricsOverride")
+    images = [*(run / "figures").glob("*.svg"), *(run / "figures" / "paper").glob("*.svg")]
+    assert len(images) == 10
+    for image in images:
+        browser.open(image.as_uri())
+        assert browser.value(CUT) == [], image
+
+
+def test_figures_for_a_paper_have_its_column_and_its_letters(run: Path) -> None:
+    made = qbed("report", str(run), "--style", "paper", "--width", "7 in", "--font-size", "9 pt")
+    assert made.returncode == 0 and made.stdout.strip().endswith("figures/paper"), made.stderr
+    folder = run / "figures" / "paper"
+    assert {path.suffix for path in folder.iterdir()} == {".png", ".svg", ".pdf"}
+    pdf, svg = (folder / "queue.pdf").read_bytes(), (folder / "queue.svg").read_text()
+    box = re.search(rb"/MediaBox \[0 0 (\d+) (\d+)\]", pdf)
+    assert box is not None and (int(box[1]), int(box[2])) == (504, pytest.approx(0.62 * 504, abs=1))
+    dots = int.from_bytes((folder / "queue.png").read_bytes()[16:20], "big")
+    assert dots == pytest.approx(7 * 600, abs=7)
+    assert b"/FontFile2" in pdf  # its letters are in it, and text
+    assert "font-size: 12px" in svg and LONG[:30] not in svg
+    assert LONG[:30] in (run / "figures" / "queue.svg").read_text()
+
+
+def test_equal_figures_are_equal_files(run: Path) -> None:
+    before = {path: path.read_bytes() for path in (run / "figures").glob("*.*")}
+    assert len(before) == 15
+    assert qbed("report", str(run)).returncode == 0
+    assert [path.name for path, content in before.items() if path.read_bytes() != content] == []
