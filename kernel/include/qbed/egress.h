@@ -21,6 +21,8 @@ struct qbed_egress {
 struct qbed_watch {
 	/* A packet goes onto the wire as the egress left it. */
 	void (*left)(struct qbed_watch *watch, struct sk_buff *skb);
+	/* The egress drops a packet that has just left the queue. */
+	void (*dropped)(struct qbed_watch *watch, struct sk_buff *skb);
 	/* A packet leaves the queue soon: fetch what that takes, and in the second step what the first one's tells of. */
 	void (*soon)(struct qbed_watch *watch, bool second);
 };

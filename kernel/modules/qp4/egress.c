@@ -73,9 +73,19 @@ static struct sk_buff *qp4_recirculate(struct qp4_switch *sw, struct sk_buff *sk
 	return NULL;
 }
 
-/* What the program wants with a packet that left its queue. Takes packet and node. */
+/* By the program: who watches the queue, if there was one, takes it for a drop of the queue's. */
+static void qp4_drop_behind(struct sk_buff *skb, struct net_device *dev)
+{
+	const struct qbed_link *link = dev ? qbed_link(dev) : NULL;
+
+	if (link && link->watch)
+		link->watch->dropped(link->watch, skb);
+	kfree_skb(skb);
+}
+
+/* What the program wants with a packet that left the queue of @dev, or by the CPU port (NULL). Takes packet and node. */
 static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node,
-				const struct qp4_emission *emission)
+				const struct qp4_emission *emission, struct net_device *dev)
 {
 	u64 *trouble = NULL;
 
@@ -83,7 +93,7 @@ static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, stru
 		qp4_clone_egress(sw, node, skb, emission->session);
 	if (emission->drop) {
 		qp4_node_free(node);
-		kfree_skb(skb);
+		qp4_drop_behind(skb, dev);
 		return NULL;
 	}
 	if (unlikely(!qp4_replace(skb, node, emission)))
@@ -100,14 +110,15 @@ static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, stru
 
 static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb,
 				      struct qp4_node *node,
-				      const struct qp4_departure *departure)
+				      const struct qp4_departure *departure,
+				      struct net_device *dev)
 {
 	struct qp4_emission emission;
 
 	/* a program that looks at payload has the packet in one piece; others look at none of it */
 	qp4_engine_egress(node->pipeline->engine, node->context, skb->data, skb_headlen(skb),
 			  departure, &emission);
-	return qp4_emit(sw, skb, node, &emission);
+	return qp4_emit(sw, skb, node, &emission, dev);
 }
 
 /* By the CPU port, which has no queue, to whoever asks. Takes packet and node. */
@@ -121,7 +132,7 @@ void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *
 	};
 
 	sw->counters.packets_in++;
-	skb = qp4_run_egress(sw, skb, node, &departure);
+	skb = qp4_run_egress(sw, skb, node, &departure, NULL);
 	if (skb)
 		qp4_packet_in(sw, skb);
 }
@@ -144,7 +155,7 @@ struct sk_buff *qp4_egress(struct qbed_egress *egress, struct sk_buff *skb)
 		.dequeued_depth = qp4_depth(port->dev),
 		.port = port->number,
 	};
-	skb = qp4_run_egress(port->sw, skb, node, &departure);
+	skb = qp4_run_egress(port->sw, skb, node, &departure, port->dev);
 	if (unlikely(!skb))
 		return NULL;
 	if (unlikely(skb->len < ETH_HLEN)) {

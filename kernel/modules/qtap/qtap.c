@@ -87,12 +87,15 @@ static void qtap_note(const struct qtap *tap, struct sk_buff *skb)
 	};
 }
 
+static bool qtap_has_entered(const struct qtap *tap, struct sk_buff *skb)
+{
+	return queue_note(skb)->cookie == (QTAP_COOKIE ^ tap->params.id);
+}
+
 /* That entered here. */
 static bool qtap_is_marked(const struct qtap *tap, struct sk_buff *skb)
 {
-	const struct queue_note *note = queue_note(skb);
-
-	return note->cookie == (QTAP_COOKIE ^ tap->params.id) && !note->entered_ce &&
+	return qtap_has_entered(tap, skb) && !queue_note(skb)->entered_ce &&
 	       qtap_ecn(skb) == INET_ECN_CE;
 }
 
@@ -103,13 +106,11 @@ static bool qtap_is_marked(const struct qtap *tap, struct sk_buff *skb)
  */
 static u8 qtap_signal(const struct qtap *tap, struct sk_buff *skb)
 {
-	const struct queue_note *note = queue_note(skb);
-
-	if (note->cookie != (QTAP_COOKIE ^ tap->params.id))
+	if (!qtap_has_entered(tap, skb))
 		return 0;
 	if (likely(!tap->link || !tap->link->egress) && qtap_is_marked(tap, skb))
 		return QTAP_OP_MARK;
-	return note->signalled ? QTAP_OP_SIGNAL : 0;
+	return queue_note(skb)->signalled ? QTAP_OP_SIGNAL : 0;
 }
 
 /* The clock */
@@ -579,7 +580,6 @@ out:
 	return skb;
 }
 
-/* At the instant at which it was dequeued, and behind that: a P4 switch's port sends a packet that its program marked. */
 static void qtap_soon(struct qbed_watch *watch, bool second)
 {
 	const struct qtap *tap = container_of(watch, struct qtap, watch);
@@ -595,6 +595,22 @@ static void qtap_soon(struct qbed_watch *watch, bool second)
 	}
 }
 
+/* Behind the queue of a P4 switch, at the instant at which the packet was dequeued */
+
+static void qtap_event_behind(const struct qtap *tap, struct sk_buff *skb, u8 op)
+{
+	struct qtap_event event = {
+		.packet = tap->left,
+		.bytes = qdisc_pkt_len(skb),
+	};
+
+	if (!qtap_watches_packets(tap))
+		return;
+	qtap_describe(skb, &event);
+	qtap_event_emit(tap, &event, op, qtap_tracked(tap));
+}
+
+/* The port sends a packet, which its program may have marked. */
 static void qtap_left(struct qbed_watch *watch, struct sk_buff *skb)
 {
 	struct qtap *tap = container_of(watch, struct qtap, watch);
@@ -605,15 +621,27 @@ static void qtap_left(struct qbed_watch *watch, struct sk_buff *skb)
 	if (likely(!qtap_closed(tap))) {
 		tap->occupancy.counts.marked++;
 		tap->totals.marked_packets++;
-		if (qtap_watches_packets(tap)) {
-			struct qtap_event event = {
-				.packet = tap->left,
-				.bytes = qdisc_pkt_len(skb),
-			};
+		qtap_event_behind(tap, skb, QTAP_OP_MARK);
+	}
+	qtap_leave(tap);
+}
 
-			qtap_describe(skb, &event);
-			qtap_event_emit(tap, &event, QTAP_OP_MARK, qtap_tracked(tap));
-		}
+/* Its program drops it: the queue has not sent it, as it has not where its qdisc drops what it dequeues. */
+static void qtap_dropped(struct qbed_watch *watch, struct sk_buff *skb)
+{
+	struct qtap *tap = container_of(watch, struct qtap, watch);
+
+	if (unlikely(!qtap_has_entered(tap, skb)))
+		return;
+	qtap_enter(tap);
+	if (likely(!qtap_closed(tap))) {
+		tap->totals.sent_packets--;
+		tap->totals.sent_bytes -= qdisc_pkt_len(skb);
+		tap->totals.dropped_packets++;
+		tap->totals.dropped_bytes += qdisc_pkt_len(skb);
+		tap->occupancy.counts.dequeued -= !!tap->occupancy.counts.dequeued;
+		tap->occupancy.counts.dropped++;
+		qtap_event_behind(tap, skb, QTAP_OP_DROP);
 	}
 	qtap_leave(tap);
 }
@@ -831,6 +859,7 @@ static void qtap_init(struct qtap *tap, const struct genl_info *info)
 	spin_lock_init(&tap->lock);
 	tap->owner = -1;
 	tap->watch.left = qtap_left;
+	tap->watch.dropped = qtap_dropped;
 	tap->watch.soon = qtap_soon;
 	INIT_LIST_HEAD(&tap->waiting.waiting);
 	INIT_LIST_HEAD(&tap->waiting.gone);

@@ -168,7 +168,8 @@ class Books:
     def queues(self) -> None:
         """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics.
 
-        When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it.
+        When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it. What a
+        program drops behind a queue, the qdisc has sent, and the tap counts as dropped.
         """
         downs = Counter(
             end.queue
@@ -186,10 +187,11 @@ class Books:
                     self.wrong.append(
                         f"queue {port}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
                     )
+            behind = self._behind(index)
             for what, seen, counted in (
-                ("sent packets", tap.sent_packets, own.packets),
-                ("sent bytes", tap.sent_bytes, own.bytes),
-                ("dropped packets", tap.dropped_packets, own.drops),
+                ("sent packets", tap.sent_packets + behind, own.packets),
+                ("sent bytes", 0 if behind else tap.sent_bytes, 0 if behind else own.bytes),
+                ("dropped packets", tap.dropped_packets - behind, own.drops),
                 ("queued packets", tap.queue_packets, own.backlog_packets),
                 ("queued bytes", tap.queue_bytes, own.backlog_bytes),
             ):
@@ -199,6 +201,12 @@ class Books:
                     self.wrong.append(
                         f"queue {port}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}"
                     )
+
+    def _behind(self, queue: int) -> int:
+        """Packets that a switch's program dropped as they had left this queue."""
+        if self.plan.nodes[self.plan.queues[queue].node].pipeline is None:
+            return 0
+        return max(self.counters.queues[queue].packets - self.summaries[queue].sent_packets, 0)
 
     def links(self) -> None:
         """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
@@ -269,16 +277,18 @@ class Books:
 
     def programs(self) -> None:
         """Each switch in P4: what its links received, its program got; what left its queues, its program got again or
-        the module dropped as not of it; what it gave out, its links transmitted. The CPU port has no link and no queue.
+        the module dropped as not of it; what it gave out, its links transmitted; and what was dropped behind queues is
+        among its program's drops. The CPU port has no link and no queue.
         """
         for name, counted in self.counters.switches.items():
             node = self.plan.node_index(name)
-            received = left = sent = 0
+            received = left = sent = behind = 0
             for link, pair in zip(self.plan.links, self.counters.links, strict=True):
                 for end, here in ((link.a, pair.a), (link.b, pair.b)):
                     if end.node == node:
                         received, sent = received + here.rx_packets, sent + here.sent
-                        left += self.summaries[end.queue].sent_packets
+                        left += self.summaries[end.queue].sent_packets + self._behind(end.queue)
+                        behind += self._behind(end.queue)
             sent += sum(port.sent for port in counted.parking.values())
             left += sum(port.queue.packets for port in counted.parking.values())
             shell, totals = Counter(counted.shell), Counter(counted.totals)
@@ -289,6 +299,8 @@ class Books:
             ):
                 if abs(seen - told) > self.slack.packets(seen):
                     self.wrong.append(f"switch {name}: {seen} {what}, its program counts {told}")
+            if behind > sum(counted.drops.values()) + self.slack.packets(left):
+                self.wrong.append(f"switch {name}: {behind} packets dropped behind its queues, its program says fewer")
 
 
 def _where(
