@@ -216,11 +216,14 @@ duration: 300 ms
         found[kind] = (stats[signal], queue["mean_packets"])
         held = stats.get("held_ipv4", 0)
         if kind == "bmv2" and queue["discipline"] == "abq":
-            tickets = cell.counters().switches["s1"].registers
-            held = sum(tickets["abq_tail"].values()) - sum(tickets["abq_head"].values())
+            held = cell.counters().switches["s1"].parking[510].queue.backlog_packets
         assert held + stats.get("released", 0) == stats.get("holds", 0)
         if (kind, signal) == ("bmv2", "marked"):
             assert queue["marked_packets"] == stats["marked"]
+        if signal == "dropped":
+            assert queue["dropped_packets"] == cell.counters().queues[queue["queue"]].drops + (
+                stats["dropped"] if kind == "bmv2" else 0
+            )
     (signals, length), (signals4, length4) = found["linux"], found["bmv2"]
     # TCP is chaotic: one acknowledgement more or less, and every window is another from there on.
     assert signals > 20 and 2 / 3 < signals4 / signals < 3 / 2, found

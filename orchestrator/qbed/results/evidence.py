@@ -168,8 +168,8 @@ class Books:
     def queues(self) -> None:
         """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics.
 
-        When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it. What a
-        program drops behind a queue, the qdisc has sent, and the tap counts as dropped.
+        When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it.
+        What a program drops behind a queue, the qdisc has sent, and the tap counts as dropped.
         """
         downs = Counter(
             end.queue

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The states of Active Buffer Queueing: schemes/abq/kernel/abq_algorithm.h, looked at as packets leave.
+//! The states of Active Buffer Queueing: schemes/abq/kernel/abq_algorithm.h, looked at as packets come and leave.
 
 use crate::bench::{Bench, Packet, Queue};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn next(threshold: u64, limit: u64, queue: u64, (state, x, releases): (u64, u64,
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// A queue that a departure shortens by one and arrivals lengthen.
+    /// A queue that a departure shortens by one and arrivals lengthen, of which the program sees one between two departures.
     #[test]
     fn states_follow_the_queue(threshold in 0_u64..60, limit in 0_u64..200, arrivals in prop::collection::vec(0_u64..3, 3000)) {
         let mut bench = Bench::new("abq");
@@ -33,6 +33,7 @@ proptest! {
         let (mut queue, mut expected) = (0, (US, 0, 0));
         for (at, came) in arrivals.into_iter().enumerate() {
             let more = if at % 500 < 250 { came } else { came / 2 };
+            expected = next(threshold, limit, queue + 1, expected);
             queue = (queue + more).saturating_sub(1);
             expected = next(threshold, limit, queue, expected);
             let left = queue.try_into().unwrap();
@@ -43,7 +44,9 @@ proptest! {
         }
         // An empty queue always releases.
         for _ in 0..20 {
-            expected = next(threshold, limit, 0, expected);
+            expected = next(threshold, limit, queue + 1, expected);
+            queue = 0;
+            expected = next(threshold, limit, queue, expected);
             bench.pass(1, &packet.frame(), 10, Queue::default());
         }
         prop_assert_eq!((expected.0, bench.register("abq_state", 2)), (US, US));
