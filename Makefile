@@ -111,6 +111,7 @@ bench: setup
 
 generate: setup
 	$(QBED) reference > docs/.lab-file.md && mv docs/.lab-file.md docs/lab-file.md
+	$(QBED) reference campaign > docs/.campaign.md && mv docs/.campaign.md docs/campaign.md
 	$(QBED) schema > docs/.lab.schema.json && mv docs/.lab.schema.json docs/lab.schema.json
 	$(PY) playbooks/reference.py
 	$(PY) orchestrator/tests/rooms.py

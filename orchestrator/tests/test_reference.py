@@ -2,11 +2,14 @@
 """Generated documentation: up to date, and the schema accepts what the loader accepts."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from qbed.campaign import reference as campaign
+from qbed.campaign.file import Campaign, load_campaign
 from qbed.lab.reference import page, schema
 from qbed.language.source import read
 
@@ -23,6 +26,17 @@ def test_the_published_schema_is_up_to_date() -> None:
 
 def test_the_published_reference_is_up_to_date() -> None:
     assert (ROOT / "docs" / "lab-file.md").read_text() == page(), "run: qbed reference > docs/lab-file.md"
+
+
+def test_the_published_reference_of_campaigns_is_up_to_date() -> None:
+    published = (ROOT / "docs" / "campaign.md").read_text()
+    assert published == campaign.page(), "run: qbed reference campaign > docs/campaign.md"
+
+
+def test_every_campaign_in_the_references_is_one(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", campaign.page(), re.S)
+    (tmp_path / "campaign.yml").write_text(text)
+    assert [claim.paper for claim in load_campaign(tmp_path / "campaign.yml")[0].claims] == [""]
 
 
 def test_the_schema_is_one() -> None:
@@ -52,6 +66,8 @@ def test_the_schema_refuses_mistakes(old: str, new: str, tmp_path: Path) -> None
 
 
 def test_every_field_says_what_it_means() -> None:
-    for name, place in [("Lab", schema()), *schema()["$defs"].items()]:
+    campaigns = Campaign.model_json_schema()
+    models = [("Lab", schema()), *schema()["$defs"].items(), ("Campaign", campaigns), *campaigns["$defs"].items()]
+    for name, place in models:
         for field, inner in place.get("properties", {}).items():
             assert inner.get("description"), f"{name}.{field} has no docstring"

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, ValidationError, field_validator, model_validator
+from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema, field_validator, model_validator
 
 from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
@@ -34,13 +34,25 @@ class CampaignError(LabError):
     """A campaign file that does not hold together; every message names file, line, field and what was expected."""
 
 
+SeedsUntil = Annotated[
+    Until,
+    PlainValidator(parse_until),
+    WithJsonSchema({"type": "string", "examples": ["until 5 % of goodput_bps, at most 40"]}),
+]
+Tolerated = Annotated[
+    Band,
+    PlainValidator(parse_band),
+    WithJsonSchema({"type": ["number", "string"], "examples": ["10 %", 3, "10 % or 3"]}),
+]
+
+
 class Claim(Part):
     """A sentence that the results must bear out."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     """A short name: lower-case letters, digits, hyphens."""
-    paper: str
-    """The sentence that is checked, as its source has it."""
+    paper: str = ""
+    """The sentence that is checked, as its source has it; not of a claim of one's own."""
     source: str = ""
     """Where the sentence stands: the paper, its figure or table."""
     sql: str
@@ -128,11 +140,11 @@ class Profile(Part):
     """By the axis' name: its values, or the names of its alternatives."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Fields of the lab."""
-    seeds: Annotated[Until, PlainValidator(parse_until)] | None = None
+    seeds: SeedsUntil | None = None
     """Instead of a list of seeds, as the campaign's."""
     compare: dict[str, AxisEntry] = Field(default_factory=dict, max_length=1)
     """One more axis: each claim is judged for each of its values alone, and holds if it comes out as for the first."""
-    within: dict[str, Annotated[Band, PlainValidator(parse_band)]] = Field(default_factory=dict)
+    within: dict[str, Tolerated] = Field(default_factory=dict)
     """How far a claim's numbers may then be from the first value's, by patterns of CLAIM.NUMBER: the last that fits."""
     differs: dict[str, str] = Field(default_factory=dict)
     """By claim: why it is known not to come out as for the first value."""
@@ -147,7 +159,7 @@ class Campaign(Part):
     """What the campaign asks, in a sentence."""
     axes: dict[str, AxisEntry] = Field(default_factory=dict)
     """The matrix: every combination is a cell."""
-    seeds: Annotated[Until, PlainValidator(parse_until)] | None = None
+    seeds: SeedsUntil | None = None
     """How well to know a metric's mean, instead of a list of seeds: `until 5 % of goodput_bps, at most 40`."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Fields of the lab that hold in every cell."""
@@ -159,7 +171,7 @@ class Campaign(Part):
     """What should come out."""
     figures: list[Figure] = Field(default_factory=list)
     """What the report shows; the usual figures without it."""
-    gap: dict[str, Annotated[Band, PlainValidator(parse_band)]] = Field(default_factory=dict)
+    gap: dict[str, Tolerated] = Field(default_factory=dict)
     """By metric: how far its value in containers may be from that in virtual time: `10 %`, `3`, or `10 % or 3`."""
 
     @field_validator("claims")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,11 +70,21 @@ def schema_command() -> None:
     terminal.give(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n")
 
 
-def reference_command() -> None:
-    """Print the lab file's reference (docs/lab-file.md)."""
-    from qbed.lab.reference import page
+class File(StrEnum):
+    """The files that a user writes."""
 
-    terminal.give(page())
+    lab = "lab"
+    campaign = "campaign"
+
+
+def reference_command(
+    file: Annotated[File, typer.Argument(metavar="[lab|campaign]", help="Of which file.")] = File.lab,
+) -> None:
+    """Print the reference of the lab file (docs/lab-file.md) or of the campaign file (docs/campaign.md)."""
+    from qbed.campaign import reference as campaign
+    from qbed.lab import reference as lab
+
+    terminal.give((lab if file is File.lab else campaign).page())
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed scheme new`: the folder of `ecn` under another name, which builds, runs and is tested as it is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qbed import terminal
+from qbed.errors import LabError, QbedError
+from qbed.files import read_bytes
+from qbed.places import checkout, schemes_folder
+from qbed.schemes.declaration import registry
+
+_OF_LINUX = (
+    *("bfifo", "bpf", "cake", "cbs", "choke", "codel", "drr", "dualpi2", "etf", "ets", "fq", "fq_codel", "fq_pie"),
+    *("gred", "hfsc", "hhf", "htb", "ingress", "mq", "mqprio", "multiq", "netem", "noqueue", "pfifo", "pfifo_fast"),
+    *("pie", "plug", "prio", "qfq", "red", "sfb", "sfq", "skbprio", "taprio", "tbf", "teql"),
+)
+"""Qdiscs: a scheme's own would not be loaded beside one of the same name."""
+
+LIKE = "ecn"
+LARGEST = 1 << 20
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
+_PARTS = ("scheme.yml", "kernel/Kbuild", "kernel/*.[ch]", "tests/*.c")
+_README = """\
+# {name}
+
+Whence the rule comes, and what was decided where its source is silent. It began as `{like}`, step marking above a
+threshold, and is that until `kernel/{name}_algorithm.h` is changed. docs/schemes.md says which file is what.
+"""
+
+group = typer.Typer(no_args_is_help=True, help="Schemes of one's own (docs/schemes.md).")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="scheme")
+
+
+@group.callback()
+def _schemes() -> None:
+    """Schemes of one's own (docs/schemes.md)."""
+
+
+@group.command()
+def new(name: Annotated[str, typer.Argument(metavar="NAME", help="The scheme's name, and its qdisc's.")]) -> None:
+    """Write a scheme that works, `schemes/NAME`, to start from; the next `qbed run` builds it."""
+    if checkout() is None:
+        raise QbedError("a wheel cannot build a scheme: kernel code is compiled in a checkout (make setup)")
+    if name in _OF_LINUX or any(scheme.has_kind(name) for scheme in registry().values()):
+        raise LabError([f"{name}: there is such a qdisc already; choose another name"])
+    place = create(schemes_folder(), name)
+    terminal.say(f"{place} is written: `scheme: {name}` in a lab file; the rule is in kernel/{name}_algorithm.h")
+
+
+def create(schemes: Path, name: str) -> Path:
+    """Write `schemes/NAME`; nothing is overwritten."""
+    if not _NAME.fullmatch(name):
+        raise LabError([f"{name}: expected a scheme's name: up to 12 of a-z, 0-9 and `_`, a letter first"])
+    place = schemes / name
+    if place.exists() or place.is_symlink():
+        raise LabError([f"{place} exists already; choose another name"])
+    beside = schemes / f".{name}.new"
+    shutil.rmtree(beside, ignore_errors=True)
+    for file in sorted(file for part in _PARTS for file in (schemes / LIKE).glob(part)):
+        written = beside / _renamed(str(file.relative_to(schemes / LIKE)), name)
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(_renamed(read_bytes(file, LARGEST).decode(), name))
+    (beside / "README.md").write_text(_README.format(name=name, like=LIKE))
+    beside.rename(place)
+    return place
+
+
+def _renamed(text: str, name: str) -> str:
+    """Where the scheme's name is meant: `ecn` alone or before `_`, `ECN_` of its own words, `sch_ecn`, `test_ecn`.
+
+    `without_ecn` and `INET_ECN_set_ce` mean the two bits in a packet.
+    """
+    text = re.sub(rf"(^|[^A-Za-z_]){LIKE}(?![a-z])", rf"\g<1>{name}", text, flags=re.M)
+    text = re.sub(rf"(^|[^A-Za-z_]_?){LIKE.upper()}_", rf"\g<1>{name.upper()}_", text, flags=re.M)
+    return re.sub(rf"(sch|test)_{LIKE}", rf"\g<1>_{name}", text)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qbed sql`: a question to a run's tables, as claims and figures ask."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qbed import terminal
+from qbed.cli.run import Trust
+from qbed.errors import QbedError
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(sql)
+
+
+def sql(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    select: Annotated[
+        str, typer.Argument(metavar="SELECT", help="DuckDB, over the run's tables and its campaign's views.")
+    ],
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    own: Trust = False,
+) -> None:
+    """Ask a run's tables: `cells`, `flows`, `queues`, ... of complete cells, each row with its cell's axes."""
+    import duckdb
+    from rich.table import Table
+
+    from qbed.claims.judge import connect
+    from qbed.claims.sql import all_rows, said
+
+    with connect(folder) as connection:
+        try:
+            names, rows = all_rows(connection, select)
+        except duckdb.Error as error:
+            raise QbedError(f"the SQL fails: {said(error)}") from None
+    if as_csv:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([names, *rows])
+        terminal.give(text.getvalue())
+        return
+    table = Table(box=None, pad_edge=False)
+    for name, first in zip(names, rows[0] if rows else names, strict=True):
+        table.add_column(name, justify="right" if isinstance(first, int | float) else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_shown(value) for value in row))
+    terminal.console().print(table)
+
+
+def _shown(value: object) -> str:
+    """Floats with four significant digits."""
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
