@@ -40,11 +40,12 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 
 say "building crates/$crate for the kernel"
+# In a folder of its own: in one that is shared, cargo takes another checkout's crate for this one's if it was built later.
 name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$crate/Cargo.toml" | head -n 1)
 env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="$flags" "$cargo" rustc --quiet --locked --package "$name" --features kernel --crate-type staticlib --profile kernel \
-    --target "$target" --target-dir "$cache/rust/target" </dev/null || die "crates/$crate did not build"
+    --target "$target" --target-dir "$work/target" </dev/null || die "crates/$crate did not build"
 library=lib${name//-/_}.a
-(cd "$work" && ar x "$cache/rust/target/$target/kernel/$library")
+(cd "$work" && ar x "$work/target/$target/kernel/$library")
 # The crate with all that it uses is one object; the others are the compiler's, which the kernel has its own of.
 objects=("$work/${name//-/_}"-*.rcgu.o)
 [ ${#objects[@]} = 1 ] && [ -f "${objects[0]}" ] || die "$library: expected one object of the crate, found ${objects[*]##*/}"

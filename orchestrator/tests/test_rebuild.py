@@ -35,6 +35,29 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+def test_two_checkouts_share_a_cache_and_each_gets_its_own_crate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same age, which is all that cargo goes by."""
+    monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
+
+    def run(name: str) -> str:
+        command = [tmp_path / name / "tools" / "cargo", "run", "--quiet", "--offline"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    for name in ("one", "other"):
+        checkout = tmp_path / name
+        (checkout / "tools").mkdir(parents=True)
+        for tool in ("cargo", "rustc"):
+            shutil.copy2(ROOT / "tools" / tool, checkout / "tools")
+        (checkout / "src").mkdir()
+        (checkout / "Cargo.toml").write_text('[package]\nname = "twin"\nedition = "2021"\n\n[workspace]\n')
+        (checkout / "src" / "main.rs").write_text(f'fn main() {{ println!("{name}") }}\n')
+        for file in (checkout / "Cargo.toml", checkout / "src" / "main.rs"):
+            os.utime(file, (1_000_000_000, 1_000_000_000))
+    assert [run(name) for name in ("one", "other", "one")] == ["one\n", "other\n", "one\n"]
+
+
 def set_up(scratch: Path, script: str) -> None:
     tool = scratch / "tools" / "setup"
     tool.write_text(f"#!/bin/sh\n{script}\n")
