@@ -102,6 +102,28 @@ def test_more_in_flight_than_the_link_holds(books: Books) -> None:
     assert "60 would be in flight, where 0 to" in text and "its peer received" in text
 
 
+def test_a_host_that_offloads_counts_bursts_at_its_queue_and_frames_on_the_wire(books: Books) -> None:
+    """Both books are kept: a burst may be cut into the frames that the qdisc counts, and no frame may be missing."""
+    index = books.queue("h1:eth0")
+    (end,) = (
+        end
+        for link, pair in zip(books.plan.links, books.counters["links"], strict=True)
+        for side, end in zip((link.a, link.b), (pair["a"], pair["b"]), strict=True)
+        if side.queue == index
+    )
+    for name in ("offered_packets", "sent_packets"):
+        books.summaries[index][name] -= 20
+    books.node("h1")["Ip"]["OutTransmits"] -= 20
+    assert "left its queue" in only(books)
+    books.plan.nodes[books.plan.node_index("h1")].offload = "tso"
+    evidence = books.examine()
+    assert evidence.contradictions == [] and evidence.details["offloads"] == "tso at h1"
+    books.counters["queues"][index]["packets"] += 47
+    assert books.examine().contradictions == [], "the rest of a burst waits in the network card"
+    books.counters["queues"][index]["packets"] += 1
+    assert f"{end['sent'] + 48} packets left its queue, {end['sent']} were transmitted" in only(books)
+
+
 def test_an_offload_shows_in_the_frames(books: Books) -> None:
     index = books.queue("h1:eth0")
     for counted in (books.summaries[index], books.counters["queues"][index]):

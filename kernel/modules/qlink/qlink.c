@@ -554,13 +554,15 @@ static void qlink_setup(struct net_device *dev)
 	dev->max_mtu = ETH_MAX_MTU;
 	/*
 	 * Scattered pages cost a link nothing. Checksums are left to software,
-	 * so that captures show what a wire would carry; there is no
-	 * segmentation, and sockets are told not to build super-packets.
+	 * so that captures show what a wire would carry. Sockets are told not
+	 * to build super-packets, unless IFLA_GSO_MAX_SEGS says otherwise: then
+	 * the core cuts each as it leaves the qdisc, and all of it is the frame
+	 * being sent (gso_skb) until its last segment is.
 	 */
 	dev->features |= NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HIGHDMA;
 	dev->hw_features |= NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HW_CSUM;
 	dev->vlan_features = dev->features;
-	netif_set_tso_max_segs(dev, 1);
+	dev->gso_max_segs = 1;
 	/* The carrier is on from creation; without linkwatch nobody else says so. */
 	dev->operstate = IF_OPER_UP;
 }

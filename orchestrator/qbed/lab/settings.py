@@ -241,6 +241,11 @@ class HostSettings(Strict):
     """TCP's initial congestion window; Linux's own is 10 packets."""
     delayed_ack: OnOff | None = None
     """Whether TCP may delay acknowledgements; `off` acknowledges every segment at once."""
+    offload: Annotated[Literal["tso", "off"], BeforeValidator(_switch)] | None = None
+    """What its network card does of TCP's work. `tso`: TCP hands it bursts of up to 64 KB, as a pacing rate of 1 ms
+    allows; each is one packet of the host's own queue, and goes onto the wire as frames of the MTU, back to back. In
+    virtual time only. `off` without it: each segment is a packet.
+    """
     sysctls: Sysctls = Field(default_factory=dict)
     """Any others that each node has for itself (`orchestrator/qbed/lab/sysctls.py` lists them), by their path under
     /proc/sys: `net/ipv4/tcp_sack: 0`, or `net.ipv4.tcp_sack: 0`; they win over what qbed sets.

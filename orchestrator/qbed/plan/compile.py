@@ -202,6 +202,7 @@ class _Compiler:
             addresses=self.node_addresses(node),
             sysctls=host_sysctls(settings, self.lab.addressing, socket_buffer_bytes),
             routes=list(self.host_routes(node, host_metrics(settings))),
+            offload="tso" if settings.get("offload") == "tso" else None,
             controller=self.controller(node) if self.has_rate else None,
             reflect=settings.get("reflect", 0.0) if self.has_rate else 0.0,
         )

@@ -161,7 +161,8 @@ class Node(Part):
     `kernel`: in a container, the machine's own (`host`) or the lab's (`qbed`), where the lab file asks for one. Without
     it a switch runs on the lab's, and a host on the machine's where that can do the same. `controller` and `reflect`
     (the probability that it sends a data packet's QCN feedback back) are there where a workload has the transport
-    `rate`. `pipeline`: of a switch in P4, which forwards by it alone.
+    `rate`. `pipeline`: of a switch in P4, which forwards by it alone. `offload`: of a host, whose TCP gives
+    its interfaces packets of up to 64 KB.
     """
 
     name: str
@@ -172,6 +173,7 @@ class Node(Part):
     addresses: list[str]
     sysctls: dict[str, str]
     routes: list[Route]
+    offload: Literal["tso"] | None = None
     controller: Controller | None = None
     reflect: float = 0.0
     pipeline: Pipeline | None = None

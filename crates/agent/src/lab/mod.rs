@@ -197,6 +197,10 @@ fn configure(batch: &mut Batch, node: &Node, ends: &[(&End, &End)], interfaces: 
     let lo = index("lo")?;
     link::up(batch, lo, format!("node {name}: interface lo"));
     for (end, _) in ends {
+        if node.offload.is_some() {
+            let object = format!("node {name}: offload at {}", end.interface);
+            link::allow_super_packets(batch, index(&end.interface)?, object);
+        }
         link::up(batch, index(&end.interface)?, format!("node {name}: interface {}", end.interface));
     }
     for (end, peer) in ends {

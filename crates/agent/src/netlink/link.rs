@@ -22,6 +22,10 @@ mod qlink {
 const INFO_KIND: u16 = 1;
 pub const INFO_DATA: u16 = 2;
 
+/// linux/if_link.h, and the most that the kernel takes.
+const IFLA_GSO_MAX_SEGS: u16 = 40;
+const GSO_MAX_SEGS: u32 = 65535;
+
 /// `struct ifinfomsg` for a request that goes by name.
 pub const IFINFO: [u8; 16] = [0; 16];
 
@@ -72,6 +76,13 @@ pub fn up(batch: &mut Batch, ifindex: u32, object: String) {
 
 pub fn down(batch: &mut Batch, ifindex: u32, object: String) {
     flags(batch, ifindex, 0, object);
+}
+
+/// Sockets may build packets of up to 64 KB, which are cut as they leave the interface's queue.
+pub fn allow_super_packets(batch: &mut Batch, ifindex: u32, object: String) {
+    let mut fixed = IFINFO;
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    batch.request(libc::RTM_NEWLINK, 0, &fixed, object).u32(IFLA_GSO_MAX_SEGS, GSO_MAX_SEGS);
 }
 
 /// Sets IFF_UP, or clears it.

@@ -61,6 +61,9 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
     pub sysctls: Sysctls,
     pub routes: Vec<Route>,
+    /// What its network cards do of TCP's work.
+    #[serde(default)]
+    pub offload: Option<Offload>,
     /// Of what it sends by the transport `rate`.
     #[serde(default)]
     pub controller: Option<Controller>,
@@ -85,6 +88,13 @@ pub struct Node {
     /// What the node's forwarding table must hold before the workloads begin.
     #[serde(default)]
     pub expects: Vec<Expectation>,
+}
+
+/// `Tso`: TCP hands them up to 64 KB at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Offload {
+    Tso,
 }
 
 /// A program that runs as long as the lab.

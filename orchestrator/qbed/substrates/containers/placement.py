@@ -55,6 +55,9 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     if controlled := [node.name for node in plan.nodes if node.pipeline is not None and node.programs]:
         text = f"{shorten(controlled)}: a switch's controller runs in virtual time only"
         raise LabError([f"lab {plan.lab}: {text}; expected `controller: off`"])
+    if offloading := [node.name for node in plan.nodes if node.offload is not None]:
+        text = f"{shorten(offloading)}: in containers every packet is a frame; offloads are of virtual time"
+        raise LabError([f"lab {plan.lab}: {text}; expected `offload: off`"])
     for node in (plan.nodes[index] for index in bmv2.switches(plan)):
         if node.pipeline is not None and (lack := bmv2.lacks(node.pipeline)) is not None:
             raise LabError([f"lab {plan.lab}: {node.name}: BMv2 {lack}; expected `engine: p4switch`"])

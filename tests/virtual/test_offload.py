@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`offload: tso`: TCP gives the host's queue bursts, the wire carries frames back to back, and the books balance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbed.errors import LabError
+from qbed.substrates.containers.placement import Machine, place
+
+from cells import Observed, plan_of, stored
+from pcap import read_pcap
+
+STAR = """
+name: offload
+topology: {{star: {{hosts: 3}}}}
+links: {{default: {{rate: 10 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: {scheme}}}}}
+hosts: {{default: {{tcp: cubic, ecn: on, offload: {offload}}}}}
+addressing: both
+workload: [{{flows: {{from: h1..h2, to: h3, size: 16 MB, start: 1 ms, family: {family}}}}}]
+capture: ["h1>s1"]
+observe: {{ports: {{"h1>s1": every packet}}}}
+duration: 200 ms
+"""
+FRAME = 1514
+
+
+SCHEMES = [(4, "droptail, buffer: 200 KB"), (6, "rpm, target: 100 us, interval: 1 ms")]
+
+
+@pytest.mark.parametrize(("family", "scheme"), SCHEMES)
+def test_bursts_go_onto_the_wire_as_frames(
+    run_cell: Callable[..., Observed], tmp_path: Path, family: int, scheme: str
+) -> None:
+    cell = run_cell(STAR.format(offload="tso", family=family, scheme=scheme))
+    row, _ = stored(cell, tmp_path)
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    assert {flow["status"] for flow in cell.flows()} == {"complete"}
+    events = np.concatenate(cell.taps("h1>s1")["events"])
+    sizes = events["bytes"][events["op"] == 2]
+    assert sizes.max() > 60_000, "no burst was given to the queue"
+
+    # what the wire carried: frames, and within a burst each begins as the one before ends, to the nanosecond
+    frames = [packet for packet in read_pcap(cell.out / "h1-eth0.pcap") if packet.length > 1000]
+    assert max(packet.length for packet in frames) == FRAME
+    assert sum(packet.length for packet in frames) > 16_000_000
+    gaps = np.diff([packet.time_ns for packet in frames])
+    lasts_ns = np.array([packet.length for packet in frames[:-1]]) * 8 / 10
+    assert (gaps >= np.floor(lasts_ns)).all()
+    assert (gaps <= np.ceil(lasts_ns)).mean() > 0.6
+
+
+def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., Observed]) -> None:
+    cell = run_cell(STAR.format(offload='"off"', family=4, scheme="droptail, buffer: 200 KB"))
+    events = np.concatenate(cell.taps("h1>s1")["events"])
+    assert events["bytes"].max() == FRAME
+    assert cell.plan.nodes[0].offload is None
+
+
+def test_containers_have_no_offloads(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, STAR.format(offload="tso", family=4, scheme="droptail"))
+    with pytest.raises(LabError, match=r"h1.*h3: in containers every packet is a frame.*expected `offload: off`"):
+        place(plan, Machine())
