@@ -55,7 +55,7 @@ def test_up_exec_ps_down(clab: FakeContainerlab, tmp_path: Path) -> None:
     done = qbed("exec", "tiny", "h1", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
     assert done.exit_code == 3
     done = qbed("exec", str(tmp_path / "lab"), "h9", "--", "true")
-    assert isinstance(done.exception, SessionError) and "no node h9: it has h1, h2" in str(done.exception)
+    assert isinstance(done.exception, SessionError) and "no node `h9`; expected one of `h1`" in str(done.exception)
     done = qbed("advance", "tiny", "1 ms")
     assert "its time passes by itself" in str(done.exception)
     assert qbed("down", "tiny").output == "tiny is down\n"

@@ -40,7 +40,7 @@ def test_nothing_is_wrong_with_the_campaign_of_these_tests(tmp_path: Path) -> No
         ("{kind: queue}", "{kind: queue, queue: s2>s9}", "campaign.yml:20:26: figures[0].queue: no queue is called"),
         ("{kind: queue}", "{kind: queue, queue: s1>s3}", "`s1>s3`; did you mean `s1>s2`?"),
         ("{kind: fct}", "{kind: fct, series: tpc}", "figures[1].series: no axis is called `tpc`; did you mean `tcp`?"),
-        ("{kind: fct}", "{kind: fct, x: senders}", "`senders`; expected one of `delay`, `seed`, `tcp`"),
+        ("{kind: fct}", "{kind: fct, x: senders}", "`senders`; expected one of `delay`, `delay_ns`, `seed`, `tcp`"),
         ("{kind: goodput}", "{kind: goodput, where: dealy = '5 us'}", 'figures[2].where: the SQL is wrong'),
         ("{kind: goodput}", "{kind: goodput, where: 'slowdown > 1'}", 'Referenced column "slowdown" not found'),
         ("avg(jain) AS y", "avg(jain) AS z", "campaign.yml:23:45: figures[3].sql: expected the columns `x` and `y`"),

@@ -135,6 +135,9 @@ def test_a_lab_stays_up_and_time_stands_still_between_commands(folder: Path) -> 
         assert round((float(later.split()[2]) - float(clock.split()[2])) * 1e9) == 1_000_000
         again = qbed(folder, "up", "lab")
         assert again.returncode == 1 and "is up already" in again.stderr
+        unknown = qbed(folder, "exec", "e2e", "h9", "--", "true")
+        assert unknown.returncode == 1 and "the lab e2e has no node `h9`; expected one of `h1`, `h2`" in unknown.stderr
+        assert "the lab e2 is not up; did you mean `e2e`?" in qbed(folder, "advance", "e2", "1 ms").stderr
     finally:
         assert qbed(folder, "down", "e2e").returncode == 0
     assert "e2e" not in qbed(folder, "ps").stdout
@@ -177,7 +180,11 @@ def test_ctrl_c_ends_a_command_and_a_killed_keeper_leaves_no_guest(folder: Path)
     gone = qbed(folder, "exec", "e2e", "h1", "--", "true")
     assert gone.returncode == 1 and "is not up" in gone.stderr
     assert (done := qbed(folder, "up", "lab")).returncode == 0, done.stderr
+    left = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert left.stdout is not None and "PING" in left.stdout.readline()
     assert qbed(folder, "down", "--all").returncode == 0
+    _, why = left.communicate(timeout=30)
+    assert left.returncode == 1 and "the lab was taken down by `qbed down` (" in why
 
 
 def test_doctor_boots_the_guest(folder: Path) -> None:

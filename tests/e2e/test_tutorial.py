@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_first_hour(tmp_path: Path) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "tutorial.md").read_text(), re.S)
     assert len(blocks) == 5
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "XDG_RUNTIME_DIR": str(tmp_path / "state")}
     said = []
     for block in blocks:
         command = ["bash", "-euc", block]

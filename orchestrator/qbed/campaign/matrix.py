@@ -211,7 +211,9 @@ def build_matrix(
 
 def _first(values: Sequence[Any]) -> str:
     """The beginning of a list."""
-    return f"{list(values[:10])}" + (f" and {len(values) - 10} more" if len(values) > 10 else "")
+    return ", ".join(f"`{value}`" for value in values[:10]) + (
+        f" and {len(values) - 10} more" if len(values) > 10 else ""
+    )
 
 
 def _fixed(settings: Mapping[str, Any]) -> Fields:

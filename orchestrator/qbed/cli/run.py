@@ -42,7 +42,11 @@ StallTimeout = Annotated[float, typer.Option(min=1, help="Seconds of wall clock 
 CellSpace = Annotated[str, typer.Option("--cell-space", metavar="SIZE", help="What one cell may write, in files.")]
 LabFolder = Annotated[
     Path,
-    typer.Argument(metavar="LAB", help="The lab's folder, its campaign file, or a name of `qbed labs`.", callback=find),
+    typer.Argument(
+        metavar="LAB",
+        help="A lab's folder, its campaign.yml, a lab.yml alone, or a name of `qbed labs`.",
+        callback=find,
+    ),
 ]
 
 

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from qbed.errors import nearest
 from qbed.language.source import FieldPath, Source
+from qbed.language.units import shown
 
 MOST_ERRORS = 100
 _KINDS = {
@@ -76,27 +77,18 @@ def _text(details: ErrorDetails, path: FieldPath, schema: dict[str, Any]) -> str
     if kind == "value_error":
         return str(context["error"])
     if kind == "literal_error":
-        return f"expected {context['expected'].replace(chr(39), '`')}, got {_shown(value)}"
+        return f"expected {context['expected'].replace(chr(39), '`')}, got {shown(value)}"
     if kind in _KINDS:
-        return f"expected {_KINDS[kind]}, got {_shown(value)}"
+        return f"expected {_KINDS[kind]}, got {shown(value)}"
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        return f"expected {words} {context[name]}, got {_shown(value)}"
+        return f"expected {words} {context[name]}, got {shown(value)}"
     if kind == "string_pattern_mismatch":
-        return f"expected text that matches {context['pattern']}, got {_shown(value)}"
+        return f"expected text that matches {context['pattern']}, got {shown(value)}"
     if kind in ("too_short", "too_long"):
         words, bound = ("at least", "min_length") if kind == "too_short" else ("at most", "max_length")
         return f"expected {words} {context[bound]} entries, got {context['actual_length']}"
-    return details["msg"][:1].lower() + details["msg"][1:] + f", got {_shown(value)}"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return "fields"
-    if isinstance(value, list):
-        return "a list"
-    text = "nothing" if value is None else f"`{value}`"
-    return text if len(text) <= 60 else text[:57] + "...`"
+    return details["msg"][:1].lower() + details["msg"][1:] + f", got {shown(value)}"
 
 
 def fields_at(schema: dict[str, Any], path: FieldPath) -> list[str]:

@@ -33,8 +33,12 @@ LARGEST = 2**63 - 1
 _LONGEST = 64
 
 
-def _shown(value: object) -> str:
-    text = "nothing" if value is None else f"`{value}`"
+def shown(value: object) -> str:
+    """A value of a file as a message quotes it, in the file's words."""
+    if isinstance(value, dict | list):
+        return "fields" if isinstance(value, dict) else "a list"
+    words = str(value).lower() if isinstance(value, bool) else value
+    text = "nothing" if value is None else f"`{words}`"
     return text if len(text) <= 60 else text[:57] + "...`"
 
 
@@ -47,13 +51,13 @@ def _parse(value: object, units: dict[str, int], expected: str) -> int:
     """The quantity in base units; ValueError says what was expected and what is there."""
     match = _match(_QUANTITY, value)
     if match is None or match[2] not in units:
-        raise ValueError(f"expected {expected}, got {_shown(value)}")
+        raise ValueError(f"expected {expected}, got {shown(value)}")
     exact = Fraction(match[1].replace("_", "")) * units[match[2]]
     if exact.denominator != 1:
         smallest = min(units, key=lambda unit: units[unit])
-        raise ValueError(f"expected a whole number of {smallest}, got {_shown(value)}")
+        raise ValueError(f"expected a whole number of {smallest}, got {shown(value)}")
     if exact > LARGEST:
-        raise ValueError(f"expected {expected}, got {_shown(value)}, which is too large")
+        raise ValueError(f"expected {expected}, got {shown(value)}, which is too large")
     return int(exact)
 
 
@@ -120,7 +124,7 @@ def parse_fraction(value: object) -> float:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
     if number is None or not 0 <= number <= 1:
-        raise ValueError(f"expected a fraction from 0 to 1 or a percentage such as `1 %`, got {_shown(value)}")
+        raise ValueError(f"expected a fraction from 0 to 1 or a percentage such as `1 %`, got {shown(value)}")
     return number
 
 

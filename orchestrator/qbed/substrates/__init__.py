@@ -275,4 +275,7 @@ def find_lab(lab: str) -> Deployment:
         raise SessionError(f"the lab of {path} is not up; `qbed ps` lists what is up")
     if not lab or "/" in lab or lab.startswith("."):
         raise SessionError(f"there is no lab {lab}; `qbed ps` lists what is up")
+    up = [there.name for one in substrates() for there in one.deployments()]
+    if hint := nearest(lab, up):
+        raise SessionError(f"the lab {lab} is not up{hint}")
     raise SessionError(f"the lab {lab} is not up; `qbed up` brings it up, `qbed ps` lists what is up")

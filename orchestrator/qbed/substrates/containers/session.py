@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
+from qbed.errors import QbedError, nearest
 from qbed.plan.model import Plan
 from qbed.substrates import Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.containers import NAME, bmv2
@@ -126,7 +126,7 @@ class InContainers:
     def exec(self, node: str, argv: list[str], *, background: bool) -> Iterator[_Execution]:
         record = self.record
         if node not in record.nodes:
-            raise SessionError(f"{record.name} has no node {node}: it has {', '.join(record.nodes[:12])}")
+            raise SessionError(f"the lab {record.name} has no node `{node}`{nearest(node, record.nodes)}")
         if record.state != "up":
             raise SessionError(
                 f"{record.name} did not come up; `qbed down {record.name}` takes away what is left of it"

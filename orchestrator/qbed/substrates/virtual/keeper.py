@@ -12,9 +12,11 @@ import base64
 import fcntl
 import json
 import os
+import pwd
 import selectors
 import signal
 import socket
+import struct
 import sys
 import time
 from collections import deque
@@ -48,6 +50,16 @@ class Client:
     def tell(self, message: Message) -> None:
         with suppress(OSError):
             self.connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def who(self) -> str:
+        """The user and the process at the other end."""
+        form = struct.Struct("3i")
+        pid, uid, _ = form.unpack(self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, form.size))
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = f"user {uid}"
+        return f"`qbed down` ({user}, process {pid})"
 
     def hear(self) -> list[Message] | None:
         """Its messages; None: it has gone."""
@@ -113,11 +125,13 @@ class Keeper:
     def _give_up(self, trouble: str) -> None:
         """Whoever waits hears why; the guest is killed when this process ends."""
         self._ended = True
-        for command in self._running.values():
-            if command.client is not None:
-                command.client.tell({"event": "error", "error": f"{trouble}; the lab was taken down"})
-        for client, _ in self._advances:
-            client.tell({"event": "error", "error": f"{trouble}; the lab was taken down"})
+        self._tell_waiting(f"{trouble}; the lab was taken down")
+
+    def _tell_waiting(self, text: str) -> None:
+        """Whoever has a command running, or time passing, hears why there will be no end of it."""
+        clients = [command.client for command in self._running.values() if command.client is not None]
+        for client in [*clients, *(client for client, _ in self._advances)]:
+            client.tell({"event": "error", "error": text})
 
     def _accept(self, listener: Any) -> None:
         connection, _ = listener.accept()
@@ -137,7 +151,7 @@ class Keeper:
                 case "status":
                     client.tell({"event": "status", **self._status()})
                 case "stop":
-                    return self._stop()
+                    return self._stop(client)
                 case "interrupt":
                     self._forget(client)
                 case "exec" | "background" | "advance":
@@ -259,8 +273,9 @@ class Keeper:
             if command.client is not None:
                 command.client.tell(message)
 
-    def _stop(self) -> None:
+    def _stop(self, by: Client) -> None:
         """Ask the guest to power off, if it listens; what is left of it is killed."""
+        self._tell_waiting(f"the lab was taken down by {by.who()}")
         with suppress(OSError):
             self._guest.send({"command": "stop"})
         until = time.monotonic() + (DOWN_S / 4 if self._step is None else 0.5)

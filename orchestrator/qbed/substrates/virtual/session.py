@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from qbed.errors import nearest
+from qbed.json_files import read_json
 from qbed.plan.model import Plan
 from qbed.substrates import Limits, Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
@@ -81,10 +83,18 @@ class Session:
 
     @contextmanager
     def exec(self, node: str, argv: list[str], *, background: bool) -> Iterator[_Execution]:
+        self._check_node(node)
         self._check_seen(argv[0])
         with self._talk() as conversation:
             conversation.send(command("background" if background else "exec", node, argv))
             yield _Execution(conversation)
+
+    def _check_node(self, node: str) -> None:
+        """`SessionError` if the lab has no node of this name."""
+        if self.is_up():
+            nodes = [one["name"] for one in read_json(self.folder / "plan.json")["nodes"]]
+            if node not in nodes:
+                raise SessionError(f"the lab {self.name} has no node `{node}`{nearest(node, nodes)}")
 
     def _check_seen(self, program: str) -> None:
         """Say it if the program is one that the lab does not see, though this machine has it."""
