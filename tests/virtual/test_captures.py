@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture on a link that goes down pauses, and goes on when the link is up again."""
+"""A capture on a link that goes down pauses, and goes on when the link is up again; it shows what a wire carries."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -46,3 +47,42 @@ def test_one_that_stays_down_keeps_what_came_before(run_cell: Callable[..., Any]
     cell = run_cell(LAB.format(events=DOWN.format("10 ms")))
     packets = [packet.time_ns for packet in read_pcap(cell.out / "h1-eth0.pcap")]
     assert packets and max(packets) < 10 * MS
+
+
+WHOLE = """
+name: whole
+topology: {{star: {{hosts: 2}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 5 us}}}}
+switches: {{default: {{scheme: droptail, buffer: 1 MB}}}}
+addressing: both
+workload:
+  - flow: {{from: h1, to: h2, size: 50 KB, family: 4}}
+  - flow: {{from: h1, to: h2, size: 50 KB, family: 6}}
+  - udp: {{from: h2, to: h1, rate: 10 Mbit/s, packet: 501 B, start: 0 ms, stop: 5 ms}}
+capture: [{{end: "{where}", snaplen: 64 KB}}]
+duration: 10 ms
+"""
+
+
+def checksum_is_right(frame: bytes) -> bool:
+    """Of TCP or UDP: the one that covers the payload (RFC 1071)."""
+    ip = frame[14:]
+    version = ip[0] >> 4
+    length, protocol = (ip[0] % 16 * 4, ip[9]) if version == 4 else (40, ip[6])
+    end = int.from_bytes(ip[2:4]) if version == 4 else 40 + int.from_bytes(ip[4:6])
+    addresses, segment = ip[12:20] if version == 4 else ip[8:40], ip[length:end]
+    assert protocol in (6, 17) and end <= len(ip), "not a whole frame of TCP or UDP"
+    data = addresses + struct.pack(">II", len(segment), protocol) + segment + b"\0" * (len(segment) % 2)
+    return sum(struct.unpack(f">{len(data) // 2}H", data)) % 0xFFFF == 0
+
+
+@pytest.mark.parametrize("where", ["h1>s1", "s1>h1", "s1>h2", "h2>s1"])
+def test_checksums_are_right_wherever_it_is(run_cell: Callable[..., Any], where: str) -> None:
+    """Links leave them out where nobody looks: here one looks, and the frame goes on as it should."""
+    cell = run_cell(WHOLE.format(where=where))
+    assert {flow["status"] for flow in cell.flows()} == {"complete"}
+    (capture,) = cell.out.glob("*.pcap")
+    frames = [packet.data for packet in read_pcap(capture) if packet.data[12:14] in (b"\x08\x00", b"\x86\xdd")]
+    frames = [data for data in frames if data[23 if data[12] == 8 else 20] in (6, 17)]
+    assert len(frames) > 80
+    assert all(map(checksum_is_right, frames))

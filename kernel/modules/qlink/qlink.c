@@ -347,9 +347,31 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 	qlink_next_frame(end, now_ns);
 }
 
+/*
+ * No wire of ours damages a byte, so nobody needs the checksum that a socket
+ * left to its device: it stays to be made (CHECKSUM_PARTIAL) until somebody looks
+ * at the frame, or changes it. Those who change it know that; those who look are
+ * captures, on this device or on one that takes its frames over.
+ */
+static netdev_features_t qlink_features_check(struct sk_buff *skb, struct net_device *dev,
+					      netdev_features_t features)
+{
+	if (unlikely(dev_nit_active(dev)))
+		features &= ~NETIF_F_CSUM_MASK;
+	return vlan_features_check(skb, features);
+}
+
+static bool qlink_is_looked_at(struct net_device *dev)
+{
+	return dev_nit_active(dev) || !list_empty(&dev->ptype_specific) ||
+	       rcu_access_pointer(dev->rx_handler) || netif_is_l3_slave(dev);
+}
+
 /* Only what a wire carries may arrive: the bytes. */
 static void qlink_receive(struct sk_buff *skb, struct net_device *dev)
 {
+	if (skb->ip_summed == CHECKSUM_PARTIAL && unlikely(qlink_is_looked_at(dev)))
+		skb_checksum_help(skb);
 	skb_scrub_packet(skb, true);
 	skb_clear_hash(skb);
 	skb->priority = 0;
@@ -516,6 +538,7 @@ static const struct net_device_ops qlink_netdev_ops = {
 	.ndo_open = qlink_open,
 	.ndo_stop = qlink_stop,
 	.ndo_start_xmit = qlink_xmit,
+	.ndo_features_check = qlink_features_check,
 	.ndo_get_stats64 = qlink_get_stats64,
 	.ndo_get_iflink = qlink_get_iflink,
 	.ndo_validate_addr = eth_validate_addr,
@@ -553,15 +576,15 @@ static void qlink_setup(struct net_device *dev)
 	dev->min_mtu = ETH_MIN_MTU;
 	dev->max_mtu = ETH_MAX_MTU;
 	/*
-	 * Scattered pages cost a link nothing. Checksums are left to software,
-	 * so that captures show what a wire would carry. Sockets are told not
-	 * to build super-packets, unless IFLA_GSO_MAX_SEGS says otherwise: then
-	 * the core cuts each as it leaves the qdisc, and all of it is the frame
-	 * being sent (gso_skb) until its last segment is.
+	 * Scattered pages and checksums cost a link nothing (those of what sits
+	 * on top of it are left to software, for captures there). Sockets are
+	 * told not to build super-packets, unless IFLA_GSO_MAX_SEGS says
+	 * otherwise: then the core cuts each as it leaves the qdisc, and all of
+	 * it is the frame being sent (gso_skb) until its last segment is.
 	 */
-	dev->features |= NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HIGHDMA;
+	dev->vlan_features = NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HIGHDMA;
 	dev->hw_features |= NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HW_CSUM;
-	dev->vlan_features = dev->features;
+	dev->features |= dev->vlan_features | NETIF_F_HW_CSUM;
 	dev->gso_max_segs = 1;
 	/* The carrier is on from creation; without linkwatch nobody else says so. */
 	dev->operstate = IF_OPER_UP;
