@@ -20,12 +20,15 @@ use crate::world::token::{Part, Token, Topic};
 use crate::world::{World, READABLE, READABLE_STILL};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
+use std::ops::RangeInclusive;
 
 const EVENTS_A_WAIT: usize = 256;
 /// Stands for the gate where the id of a program that ended is expected.
 pub const GATE: u64 = u64::MAX;
-/// Progress is told this often.
-const PROGRESS_STEPS: u32 = 100;
+/// Progress is told this often; each time takes four system calls, so a lab that runs for a moment only tells it less
+/// often: once for so much of its nodes' time.
+const PROGRESS_STEPS: RangeInclusive<u64> = 10..=100;
+const PROGRESS_NODE_NS: u64 = 20_000_000;
 
 pub struct Engine<'a> {
     pub world: World<'a>,
@@ -226,9 +229,10 @@ impl<'a> Engine<'a> {
             self.lateness.reset()?;
         }
         self.tell(&Event::Progress { time_ns: self.world.since_epoch(due_ns) })?;
-        if step < PROGRESS_STEPS {
-            let duration_ns = self.world.plan.duration_ns;
-            let until = |step: u32| duration_ns * u64::from(step) / u64::from(PROGRESS_STEPS);
+        let duration_ns = self.world.plan.duration_ns;
+        let steps = progress_steps(duration_ns, self.world.plan.nodes.len());
+        if u64::from(step) < steps {
+            let until = |step: u32| duration_ns * u64::from(step) / steps;
             let next_ns = due_ns + until(step + 1) - until(step);
             self.world.agenda.add(next_ns, self.progress.at(step + 1));
         }
@@ -256,5 +260,25 @@ impl<'a> Engine<'a> {
         let records = self.transports.iter().flat_map(|transport| transport.records(&self.world));
         flows::write(records.collect())?;
         Ok(end_ns)
+    }
+}
+
+fn progress_steps(duration_ns: u64, nodes: usize) -> u64 {
+    let (least, most) = PROGRESS_STEPS.into_inner();
+    (duration_ns.saturating_mul(nodes as u64) / PROGRESS_NODE_NS).clamp(least, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::progress_steps;
+
+    #[test]
+    fn progress_is_told_a_hundred_times_where_it_takes_long() {
+        let (ms, hour) = (1_000_000, 3_600_000_000_000);
+        assert_eq!(progress_steps(ms, 3), 10);
+        assert_eq!(progress_steps(100 * ms, 6), 30);
+        assert_eq!(progress_steps(100 * ms, 1000), 100);
+        assert_eq!(progress_steps(hour, 2), 100);
+        assert_eq!(progress_steps(u64::MAX, usize::MAX), 100);
     }
 }
