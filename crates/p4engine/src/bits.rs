@@ -123,6 +123,26 @@ pub(crate) fn put_long(row: &mut [u8], at: u16, value: u64) {
     }
 }
 
+/// Its first and its last `N` bytes, which is all of it up to twice as many.
+#[inline(always)]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return };
+    to.first_chunk_mut::<N>().into_iter().for_each(|to| *to = *first);
+    to.last_chunk_mut::<N>().into_iter().for_each(|to| *to = *last);
+}
+
+/// As `copy_from_slice`, of which headers would make a call for a few bytes each.
+#[inline(always)]
+pub(crate) fn copy_few(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        _ if to.len() != from.len() => {}
+        8..=16 => copy_ends::<8>(to, from),
+        17..=32 => copy_ends::<16>(to, from),
+        33..=64 => copy_ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
 impl Place {
     /// Of `width` bits (1 to 64) from bit `at` on.
     pub fn of(at: u32, width: u32) -> Place {
@@ -330,6 +350,16 @@ mod tests {
             let mut expected = before.clone();
             expected[to..to + width].copy_from_slice(&before[from..from + width]);
             prop_assert_eq!(string(&changed), expected);
+        }
+    }
+
+    #[test]
+    fn few_bytes_are_copied_whole() {
+        let from: Vec<u8> = (1..=80).collect();
+        for length in 0..from.len() {
+            let mut to = vec![0; length + 1];
+            copy_few(&mut to[..length], &from[..length]);
+            assert_eq!((&to[..length], to[length]), (&from[..length], 0));
         }
     }
 

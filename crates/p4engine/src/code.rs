@@ -89,6 +89,8 @@ pub(crate) struct Hash {
     pub kind: HashKind,
     pub parts: Vec<HashPart>,
     pub payload: bool,
+    /// Each part is words of 16 bits of the area.
+    pub words: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -218,7 +220,7 @@ impl Code {
             });
             code.steps.push(step);
         }
-        code.runs = join(&mut code.steps);
+        code.runs = join(&mut code.steps, &code.headers);
         code.standard = code.standard(&program.standard);
         code
     }
@@ -291,7 +293,12 @@ impl Code {
                 HashInput::Payload => payload = true,
             }
         }
-        Hash { kind: hash.kind, parts, payload }
+        let words = !payload
+            && parts.iter().all(|part| match part {
+                HashPart::Area { at, width, .. } => at % 8 == 0 && width % 16 == 0,
+                _ => false,
+            });
+        Hash { kind: hash.kind, parts, payload, words }
     }
 
     fn hash_field(&self, field: FieldId, parts: &mut Vec<HashPart>) {

@@ -4,16 +4,46 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::bits::{copy_bits, Place, PADDING};
+use crate::bits::{copy_bits, copy_few, Place, PADDING};
 use crate::code::Code;
 use crate::packet::Kept;
 use crate::program::{FieldId, ListId};
+
+/// What a deparser emits, in room that there is already.
+#[derive(Debug, Clone)]
+pub(crate) struct Emitted {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Emitted {
+    fn with_room(bytes: usize) -> Emitted {
+        Emitted { bytes: vec![0; bytes], used: 0 }
+    }
+
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// What has no room, which `Program::check` rules out, is left out.
+    #[inline(always)]
+    pub fn push(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.bytes.get_mut(self.used..self.used + bytes.len()) {
+            copy_few(room, bytes);
+            self.used += bytes.len();
+        }
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.used).unwrap_or(&[])
+    }
+}
 
 /// Made by `Engine::context`, for that engine's program; it may serve many packets, one after the other.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(crate) area: Vec<u8>,
-    pub(crate) headers: Vec<u8>,
+    pub(crate) headers: Emitted,
     /// The area as egress left it, where an egress clone wants it.
     pub(crate) saved: Vec<u8>,
     pub(crate) clone_kept: Kept,
@@ -44,7 +74,7 @@ impl Context {
         let kept = Kept { list: 0, values: Vec::with_capacity(kept) };
         Context {
             area: vec![0; code.area_bytes + PADDING],
-            headers: Vec::with_capacity(headers),
+            headers: Emitted::with_room(headers),
             saved: vec![0; code.area_bytes + PADDING],
             clone_kept: kept_like(&kept),
             again_kept: kept,
@@ -59,7 +89,7 @@ impl Context {
 
     /// After `Engine::egress`: what stands before the rest of the packet.
     pub fn headers(&self) -> &[u8] {
-        &self.headers
+        self.headers.as_slice()
     }
 
     /// After a decision or an emission with a clone: what the clone keeps.

@@ -214,11 +214,26 @@ impl Bits<'_> {
     }
 }
 
+/// A part in whole bytes, if its header is there.
+#[inline]
+fn words_of<'a>(part: &HashPart, area: &'a [u8]) -> Option<&'a [u8]> {
+    let HashPart::Area { at, width, valid } = part else { return None };
+    if valid.is_some_and(|(at, bit)| area.get(at as usize).is_none_or(|byte| byte & bit == 0)) {
+        return None;
+    }
+    let first = *at as usize / 8;
+    area.get(first..first + *width as usize / 8)
+}
+
 pub(crate) fn hash(code: &Code, number: u16, input: &Input, buffer: &mut Vec<u8>, turns: &mut [u64]) -> u64 {
     let Some(hash) = code.hashes.get(usize::from(number)) else { return 0 };
     let Some(turn) = turns.get_mut(usize::from(number)) else { return 0 };
     if hash.kind == HashKind::RoundRobin {
         return crate::hash::hash(hash.kind, [&[], &[]], turn);
+    }
+    if hash.words && hash.kind == HashKind::Csum16 {
+        let parts = hash.parts.iter().filter_map(|part| words_of(part, input.area));
+        return crate::hash::checksum_of(parts).into();
     }
     buffer.clear();
     let mut bits = Bits { bytes: buffer, pending: 0, count: 0 };

@@ -56,19 +56,30 @@ fn word(bytes: &[u8]) -> u16 {
 
 /// RFC 1071.
 fn internet_checksum(parts: [&[u8]; 2]) -> u16 {
-    let mut sum = 0u64;
     if parts[0].len() % 2 == 0 {
-        // Two words at once: 2^16 is 1 modulo 0xffff.
-        for part in parts {
-            let twos = part.chunks_exact(4);
-            let rest = twos.remainder();
-            let two = |two: &[u8]| u64::from(word(two)) << 16 | u64::from(word(two.get(2..).unwrap_or(&[])));
-            twos.for_each(|one| sum = sum.wrapping_add(two(one)));
-            sum = sum.wrapping_add(two(rest));
-        }
-    } else {
-        words(parts, |word| sum = sum.wrapping_add(u64::from(word)));
+        return checksum_of(parts.into_iter());
     }
+    let mut sum = 0u64;
+    words(parts, |word| sum = sum.wrapping_add(u64::from(word)));
+    folded(sum)
+}
+
+/// Of parts of whole words of 16 bits; the last one may end within a word.
+#[inline]
+pub(crate) fn checksum_of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u16 {
+    let mut sum = 0u64;
+    for part in parts {
+        // Two words at once: 2^16 is 1 modulo 0xffff.
+        let twos = part.chunks_exact(4);
+        let rest = twos.remainder();
+        let two = |two: &[u8]| u64::from(word(two)) << 16 | u64::from(word(two.get(2..).unwrap_or(&[])));
+        twos.for_each(|one| sum = sum.wrapping_add(two(one)));
+        sum = sum.wrapping_add(two(rest));
+    }
+    folded(sum)
+}
+
+fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -11,9 +11,9 @@ use crate::program::{HeaderId, Op, Pc, Reg, SelectKey, SelectOn, StackId};
 use crate::run::{Run, Then, NOWHERE};
 use crate::wide::{self, Wide};
 
-impl<S: Shell> Run<'_, S> {
-    fn header(&self, header: HeaderId) -> Option<Header> {
-        self.code.headers.get(usize::from(header)).copied()
+impl<'a, S: Shell> Run<'a, S> {
+    fn header(&self, header: HeaderId) -> Option<&'a Header> {
+        self.code.headers.get(usize::from(header))
     }
 
     fn is_valid(&self, header: &Header) -> bool {
@@ -39,7 +39,7 @@ impl<S: Shell> Run<'_, S> {
         {
             for other in union {
                 if let Some(other) = self.header(*other) {
-                    self.mark(&other, false);
+                    self.mark(other, false);
                 }
             }
         }
@@ -83,9 +83,9 @@ impl<S: Shell> Run<'_, S> {
                 return self.fail(errors.packet_too_short);
             };
             if let Some(area) = self.context.area.get_mut(header.at as usize..header.at as usize + bytes) {
-                area.copy_from_slice(source);
+                bits::copy_few(area, source);
             }
-            self.set_valid(&header, true);
+            self.set_valid(header, true);
             self.context.parsed += header.bytes;
             return Then::On;
         };
@@ -110,8 +110,8 @@ impl<S: Shell> Run<'_, S> {
         }
         self.take(from + before, at + before, bytes as usize);
         self.take(from + before + bytes as usize, at + before + varbit.bytes as usize, behind);
-        self.set_varbit_bytes(&header, bytes);
-        self.set_valid(&header, true);
+        self.set_varbit_bytes(header, bytes);
+        self.set_valid(header, true);
         self.context.parsed += fixed + bytes;
         Then::On
     }
@@ -128,16 +128,40 @@ impl<S: Shell> Run<'_, S> {
     #[inline]
     pub fn emit(&mut self, header: HeaderId) {
         let Some(header) = self.header(header).filter(|header| self.is_valid(header)) else { return };
-        let whole =
-            self.context.area.get(header.at as usize..(header.at + header.bytes) as usize).unwrap_or(&[]);
+        let (at, bytes) = (header.at as usize, header.bytes as usize);
         match header.varbit {
-            None => self.context.headers.extend_from_slice(whole),
+            None => self.put_out(at, bytes),
             Some(varbit) => {
-                let end = (varbit.at + self.varbit_bytes(&header)) as usize;
-                let behind = (varbit.at + varbit.bytes) as usize;
-                self.context.headers.extend_from_slice(whole.get(..end).unwrap_or(&[]));
-                self.context.headers.extend_from_slice(whole.get(behind..).unwrap_or(&[]));
+                let (end, behind) = (varbit.at + self.varbit_bytes(header), varbit.at + varbit.bytes);
+                self.put_out(at, end as usize);
+                self.put_out(at + behind as usize, bytes.saturating_sub(behind as usize));
             }
+        }
+    }
+
+    /// Most headers that a deparser names are not there.
+    #[inline(always)]
+    pub fn emit_each(&mut self, pc: Pc, first: u32, count: u16) -> Pc {
+        let (code, first) = (self.code, first as usize);
+        for one in code.runs.emitted.get(first..first + usize::from(count)).unwrap_or(&[]) {
+            if self.context.area.get(usize::from(one.valid_at)).is_some_and(|byte| byte & one.valid_bit != 0)
+            {
+                if one.varbit {
+                    self.emit(one.header);
+                } else {
+                    self.put_out(one.at.into(), one.bytes.into());
+                }
+            }
+        }
+        pc + Pc::from(count) - 1
+    }
+
+    /// Of the area, to what stands before the rest of the packet.
+    #[inline(always)]
+    fn put_out(&mut self, at: usize, bytes: usize) {
+        let context = &mut *self.context;
+        if let Some(source) = context.area.get(at..at + bytes) {
+            context.headers.push(source);
         }
     }
 
@@ -360,7 +384,7 @@ impl<S: Shell> Run<'_, S> {
             }
             Op::ValidIndexed { to, stack, member, index } => {
                 let header = self.indexed(stack, member, index).and_then(|header| self.header(header));
-                self.set(to, i128::from(header.is_some_and(|header| self.is_valid(&header))));
+                self.set(to, i128::from(header.is_some_and(|header| self.is_valid(header))));
             }
             Op::StackLastIndex { to, stack } => {
                 let next = code.stacks.get(usize::from(stack)).map_or(0, |stack| self.next(stack));
@@ -394,25 +418,25 @@ impl<S: Shell> Run<'_, S> {
         {
             area.fill(0);
         }
-        self.set_varbit_bytes(&header, 0);
-        self.set_valid(&header, true);
-        self.context.length = self.context.length.wrapping_add(self.length(&header));
+        self.set_varbit_bytes(header, 0);
+        self.set_valid(header, true);
+        self.context.length = self.context.length.wrapping_add(self.length(header));
     }
 
     fn remove_header(&mut self, header: HeaderId) {
         let Some(header) = self.header(header).filter(|header| self.is_valid(header)) else { return };
-        self.context.length = self.context.length.wrapping_sub(self.length(&header));
-        self.set_valid(&header, false);
+        self.context.length = self.context.length.wrapping_sub(self.length(header));
+        self.set_valid(header, false);
     }
 
     fn copy_header(&mut self, to: HeaderId, from: HeaderId) {
         let (Some(target), Some(source)) = (self.header(to), self.header(from)) else { return };
-        if !self.is_valid(&source) {
-            self.set_valid(&target, false);
+        if !self.is_valid(source) {
+            self.set_valid(target, false);
             return;
         }
-        self.set_valid(&target, true);
-        self.copy_contents(&target, &source);
+        self.set_valid(target, true);
+        self.copy_contents(target, source);
     }
 
     fn copy_contents(&mut self, to: &Header, from: &Header) {
@@ -424,13 +448,13 @@ impl<S: Shell> Run<'_, S> {
     fn copy_varbit(&mut self, to: HeaderId, from: HeaderId) {
         let (Some(target), Some(source)) = (self.header(to), self.header(from)) else { return };
         let (Some(field), Some(other)) = (target.varbit, source.varbit) else { return };
-        let bytes = self.varbit_bytes(&source).min(field.bytes);
+        let bytes = self.varbit_bytes(source).min(field.bytes);
         self.context.copy_bits(
             (target.at + field.at) * 8,
             (source.at + other.at) * 8,
             field.bytes.min(other.bytes) * 8,
         );
-        self.set_varbit_bytes(&target, bytes);
+        self.set_varbit_bytes(target, bytes);
     }
 
     fn copy_union(&mut self, to: u16, from: u16) {
@@ -442,7 +466,7 @@ impl<S: Shell> Run<'_, S> {
         // The valid one last: the others' copies would take its validity.
         for turn in [false, true] {
             for (to, from) in to.iter().zip(from) {
-                if self.header(*from).is_some_and(|from| self.is_valid(&from) == turn) {
+                if self.header(*from).is_some_and(|from| self.is_valid(from) == turn) {
                     self.copy_header(*to, *from);
                 }
             }
@@ -490,10 +514,10 @@ impl<S: Shell> Run<'_, S> {
             let Some(target) = target else { continue };
             match source {
                 Some(source) => {
-                    self.copy_contents(&target, &source);
-                    self.mark(&target, self.is_valid(&source));
+                    self.copy_contents(target, source);
+                    self.mark(target, self.is_valid(source));
                 }
-                None => self.mark(&target, false),
+                None => self.mark(target, false),
             }
         }
     }

@@ -193,8 +193,8 @@ impl<'a, S: Shell> Run<'a, S> {
                 Step::AddStore { to, left, right, into } => pc = self.add_store(pc, to, (left, right), into),
                 Step::InvertStore { to, from, into } => pc = self.invert_store(pc, to, from, into),
                 Step::AddByte { to, at, value } => pc = self.add_byte(pc, to, at, value),
+                Step::EmitEach { first, count } => pc = self.emit_each(pc, first, count),
                 Step::End => pc = self.end(),
-                Step::Emit { header } => self.emit(header),
                 step => pc = self.other(step, pc),
             }
         }
@@ -233,6 +233,7 @@ impl<'a, S: Shell> Run<'a, S> {
             }
             Step::Select { select } => return self.select(pc, select),
             Step::Apply { table } => return self.apply(table),
+            Step::Emit { header } => self.emit(header),
             Step::Extract { header } if self.extract(header, 0) == Then::Stop => return NOWHERE,
             Step::Verify { condition, error } if self.number(condition) == 0 => {
                 self.error = Some(self.number(error) as u32);

@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 
 use crate::bits::{Place, Window};
+use crate::code::Header;
 use crate::program::{ArrayId, Binary, FieldId, HeaderId, Pc, Reg, TableId, Unary};
 
 /// The rest are as the program has them.
@@ -288,6 +289,11 @@ pub(crate) enum Step {
         count: u16,
         first: u32,
     },
+    /// `Emit`, more than once: those of `Runs::emitted` from `first` on.
+    EmitEach {
+        count: u16,
+        first: u32,
+    },
     /// `Load` and `Store`.
     Transfer {
         to: Reg,
@@ -366,10 +372,38 @@ impl Test {
 pub(crate) struct Runs {
     pub arguments: Vec<(u16, Place)>,
     pub constants: Vec<(u64, Place)>,
+    pub emitted: Vec<Emission>,
+}
+
+/// A header that is emitted if its validity's byte and bit say so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emission {
+    pub valid_at: u16,
+    pub valid_bit: u8,
+    /// Its length depends on the packet.
+    pub varbit: bool,
+    pub at: u16,
+    pub bytes: u16,
+    pub header: HeaderId,
+}
+
+impl Emission {
+    /// An area has at most 2^16 bytes (`check`).
+    fn of(id: HeaderId, header: &Header) -> Option<Emission> {
+        let [valid_at, at, bytes] = [header.valid_at, header.at, header.bytes].map(u16::try_from);
+        (!header.metadata).then_some(Emission {
+            valid_at: valid_at.ok()?,
+            valid_bit: header.valid_bit,
+            varbit: header.varbit.is_some(),
+            at: at.ok()?,
+            bytes: bytes.ok()?,
+            header: id,
+        })
+    }
 }
 
 /// Joins what can be joined, from every step on.
-pub(crate) fn join(steps: &mut [Step]) -> Runs {
+pub(crate) fn join(steps: &mut [Step], headers: &[Header]) -> Runs {
     let mut runs = Runs::default();
     // Within a run no other begins.
     let mut behind_run = 0;
@@ -378,10 +412,13 @@ pub(crate) fn join(steps: &mut [Step]) -> Runs {
         let Some(rest) = steps.get(at..) else { break };
         let mut joined = three(rest).or_else(|| two(rest));
         if joined.is_none() && at >= behind_run {
-            joined = runs.arguments(rest).or_else(|| runs.constants(rest));
+            joined =
+                runs.arguments(rest).or_else(|| runs.constants(rest)).or_else(|| runs.emitted(rest, headers));
             behind_run = match joined {
                 Some(Step::StoreArguments { count, .. }) => at + 2 * usize::from(count),
-                Some(Step::StoreConstants { count, .. }) => at + usize::from(count),
+                Some(Step::StoreConstants { count, .. } | Step::EmitEach { count, .. }) => {
+                    at + usize::from(count)
+                }
                 _ => at,
             };
         }
@@ -422,6 +459,22 @@ impl Runs {
         let first = self.constants.len() as u32;
         self.constants.extend(steps.iter().take(count).filter_map(constant));
         Some(Step::StoreConstants { count: count as u16, first })
+    }
+
+    /// What a deparser does.
+    fn emitted(&mut self, steps: &[Step], headers: &[Header]) -> Option<Step> {
+        let emission = |step: &Step| match *step {
+            Step::Emit { header } => Emission::of(header, headers.get(usize::from(header))?),
+            _ => None,
+        };
+        let first = self.emitted.len();
+        self.emitted.extend(steps.iter().take(LONGEST).map_while(emission));
+        let count = (self.emitted.len() - first) as u16;
+        if count < 2 {
+            self.emitted.truncate(first);
+            return None;
+        }
+        Some(Step::EmitEach { count, first: first as u32 })
     }
 }
 

@@ -146,6 +146,7 @@ proptest! {
 }
 
 /// Enough of the changes get through: this would not be a test otherwise.
+#[cfg_attr(miri, ignore = "looks at the fuzzer, not at the engine")]
 #[test]
 fn fuzzed_programs_differ_from_what_they_were() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -197,7 +197,7 @@ fn carry_out(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 300 }))]
     #[test]
     fn a_table_finds_what_a_list_finds(
         kinds in kinds(),

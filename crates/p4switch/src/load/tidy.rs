@@ -28,10 +28,11 @@ pub fn tidy(program: &mut Program) {
         drop_dead_numbers(program, &mut needed);
         drop_short_jumps(program, &mut needed);
         if needed.iter().all(|needed| *needed) {
-            return;
+            break;
         }
         close_up(program, &needed);
     }
+    forget_unread(program);
 }
 
 /// Actions of tables that no control applies have nothing to do: their steps stand in the control itself.
@@ -269,6 +270,31 @@ fn drop_dead_stores(program: &Program, needed: &mut [bool]) {
             *needed &= read[*field as usize];
         }
     }
+}
+
+/// What the switch writes for the program alone, which reads none of it.
+fn forget_unread(program: &mut Program) {
+    let all = vec![true; program.code.len()];
+    let standard = std::mem::take(&mut program.standard);
+    let read = read_fields(program, &all);
+    let of = |field: Option<FieldId>| field.filter(|field| read[*field as usize]);
+    program.standard = Standard {
+        ingress_port: of(standard.ingress_port),
+        egress_port: of(standard.egress_port),
+        instance_type: of(standard.instance_type),
+        packet_length: of(standard.packet_length),
+        enq_timestamp: of(standard.enq_timestamp),
+        enq_qdepth: of(standard.enq_qdepth),
+        deq_timedelta: of(standard.deq_timedelta),
+        deq_qdepth: of(standard.deq_qdepth),
+        ingress_global_timestamp: of(standard.ingress_global_timestamp),
+        egress_global_timestamp: of(standard.egress_global_timestamp),
+        egress_rid: of(standard.egress_rid),
+        qid: of(standard.qid),
+        parser_error: of(standard.parser_error),
+        // The rest the switch reads itself.
+        ..standard
+    };
 }
 
 fn read_fields(program: &Program, needed: &[bool]) -> Vec<bool> {
