@@ -6,10 +6,9 @@ mod build;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use build::{arrival, departure, everything};
-use qbed_p4engine::control::{Answer, CloneSession, Entry, Replica, Request, Target};
+use build::{arrival, departure, entry_of_everything, everything};
+use qbed_p4engine::control::{Answer, CloneSession, Replica, Request};
 use qbed_p4engine::packet::{Arrival, Instance, Shell};
-use qbed_p4engine::program::*;
 use qbed_p4engine::Engine;
 
 struct Counting;
@@ -54,14 +53,7 @@ impl Shell for Quiet {
 #[test]
 fn packets_allocate_nothing() {
     let mut engine = Engine::load(everything()).unwrap();
-    let matches = vec![
-        Match::Exact(vec![1]),
-        Match::Ternary { value: vec![0, 0], mask: vec![0, 0] },
-        Match::Range { low: vec![0; 9], high: vec![0x3f, 255, 255, 255, 255, 255, 255, 255, 255] },
-    ];
-    let call = ActionCall { action: 0, arguments: vec![vec![0, 3], vec![3; 13], vec![0; 4]] };
-    let entry = Entry { matches, priority: 1, target: Target::Call(call), idle_us: 0 };
-    assert_eq!(engine.control(&Request::Insert { table: 0, entry }), Answer::Done);
+    assert_eq!(engine.control(&entry_of_everything()), Answer::Done);
     let clone = CloneSession { replicas: vec![Replica { port: 1, instance: 1 }], truncate_bytes: 0 };
     assert_eq!(engine.control(&Request::SetCloneSession { session: 3, clone: Some(clone) }), Answer::Done);
     let (mut context, mut other, mut third) = (engine.context(), engine.context(), engine.context());

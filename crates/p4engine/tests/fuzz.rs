@@ -3,10 +3,10 @@
 
 mod build;
 
-use build::{arrival, departure, everything, Notes};
+use build::{arrival, departure, entry_of_everything, everything, Notes};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use qbed_p4engine::control::{Entry, Request, Target};
+use qbed_p4engine::control::Request;
 use qbed_p4engine::packet::{Arrival, Forward, Instance};
 use qbed_p4engine::program::*;
 use qbed_p4engine::Engine;
@@ -82,19 +82,6 @@ fn request() -> impl Strategy<Value = Request> {
     })
 }
 
-fn entry() -> Request {
-    let matches = vec![
-        Match::Exact(vec![1]),
-        Match::Ternary { value: vec![0, 0], mask: vec![0, 0] },
-        Match::Range { low: vec![0; 9], high: vec![0x3f, 255, 255, 255, 255, 255, 255, 255, 255] },
-    ];
-    let call = ActionCall { action: 0, arguments: vec![vec![0, 3], vec![3; 13], vec![0; 4]] };
-    Request::Insert {
-        table: 0,
-        entry: Entry { matches, priority: 1, target: Target::Call(call), idle_us: 5 },
-    }
-}
-
 fn run(engine: &mut Engine, packets: &[Vec<u8>]) {
     let (mut context, mut other, mut notes) = (engine.context(), engine.context(), Notes::default());
     for packet in packets {
@@ -123,7 +110,7 @@ proptest! {
         packets in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1u8), any::<u8>()], 0..70), 1..4),
     ) {
         if let Ok(mut engine) = Engine::load(program) {
-            engine.control(&entry());
+            engine.control(&entry_of_everything());
             for request in &requests {
                 engine.control(request);
             }

@@ -42,60 +42,61 @@ static RUNNING: AtomicPtr<Loaded> = AtomicPtr::new(core::ptr::null_mut());
 /// `struct qp4_bytes`
 #[repr(C)]
 pub struct Bytes {
-    data: *mut u8,
-    length: usize,
-    capacity: usize,
+    pub data: *mut u8,
+    pub length: usize,
+    pub capacity: usize,
 }
 
 /// `struct qp4_arrival`
 #[repr(C)]
 pub struct CArrival {
-    now_us: u64,
-    length: u32,
-    port: u16,
-    instance: u8,
+    pub now_us: u64,
+    pub length: u32,
+    pub port: u16,
+    pub instance: u8,
 }
 
 /// `struct qp4_decision`
 #[repr(C)]
+#[derive(Default)]
 pub struct CDecision {
-    truncate_bytes: u32,
-    session: u16,
-    to: u16,
-    forward: u8,
-    priority: u8,
-    clone: bool,
-    resubmit: bool,
+    pub truncate_bytes: u32,
+    pub session: u16,
+    pub to: u16,
+    pub forward: u8,
+    pub priority: u8,
+    pub clone: bool,
+    pub resubmit: bool,
 }
 
 /// `struct qp4_departure`
 #[repr(C)]
 pub struct CDeparture {
-    now_us: u64,
-    enqueued_us: u64,
-    enqueued_depth: u32,
-    dequeued_depth: u32,
-    port: u16,
+    pub now_us: u64,
+    pub enqueued_us: u64,
+    pub enqueued_depth: u32,
+    pub dequeued_depth: u32,
+    pub port: u16,
 }
 
 /// `struct qp4_emission`
 #[repr(C)]
 pub struct CEmission {
-    headers: *const u8,
-    headers_bytes: u32,
-    replaced: u32,
-    truncate_bytes: u32,
-    session: u16,
-    clone: bool,
-    recirculate: bool,
-    drop: bool,
+    pub headers: *const u8,
+    pub headers_bytes: u32,
+    pub replaced: u32,
+    pub truncate_bytes: u32,
+    pub session: u16,
+    pub clone: bool,
+    pub recirculate: bool,
+    pub drop: bool,
 }
 
 /// `struct qp4_replica`
 #[repr(C)]
 pub struct CReplica {
-    port: u16,
-    instance: u16,
+    pub port: u16,
+    pub instance: u16,
 }
 
 const DROP: u8 = 0;

@@ -7,66 +7,12 @@ mod build;
 use std::ffi::c_void;
 use std::{ptr, slice};
 
-use build::everything;
-use qbed_p4engine::control::{Answer, CloneSession, Entry, Replica, Request, Target};
-use qbed_p4engine::program::{ActionCall, Match};
+use build::{entry_of_everything, everything};
+use qbed_p4engine::control::{Answer, CloneSession, Replica, Request};
 use qbed_p4engine::Context;
 use qbed_p4kernel::*;
 
-/// `struct qp4_arrival`
-#[repr(C)]
-struct Arrived {
-    now_us: u64,
-    length: u32,
-    port: u16,
-    instance: u8,
-}
-
-/// `struct qp4_decision`
-#[repr(C)]
-#[derive(Default)]
-struct Decided {
-    truncate_bytes: u32,
-    session: u16,
-    to: u16,
-    forward: u8,
-    priority: u8,
-    clone: bool,
-    resubmit: bool,
-}
-
-/// `struct qp4_departure`
-#[repr(C)]
-struct Departed {
-    now_us: u64,
-    enqueued_us: u64,
-    enqueued_depth: u32,
-    dequeued_depth: u32,
-    port: u16,
-}
-
-/// `struct qp4_emission`
-#[repr(C)]
-struct Emitted {
-    headers: *const u8,
-    headers_bytes: u32,
-    replaced: u32,
-    truncate_bytes: u32,
-    session: u16,
-    clone: bool,
-    recirculate: bool,
-    drop: bool,
-}
-
-/// `struct qp4_bytes`
-#[repr(C)]
-struct Given {
-    data: *mut u8,
-    length: usize,
-    capacity: usize,
-}
-
-const NOTHING: Given = Given { data: ptr::null_mut(), length: 0, capacity: 0 };
+const NOTHING: Bytes = Bytes { data: ptr::null_mut(), length: 0, capacity: 0 };
 
 #[no_mangle]
 extern "C" fn qp4_random_u32() -> u32 {
@@ -84,11 +30,11 @@ unsafe extern "C" fn qp4_event(owner: *mut c_void, _: u32, _: u32, bytes: *const
 }
 
 /// What was given, taken over and given back.
-fn taken(mut given: Given) -> Vec<u8> {
+fn taken(mut given: Bytes) -> Vec<u8> {
     // SAFETY: of the engine, which has written all three of its parts, and given back once.
     unsafe {
         let bytes = slice::from_raw_parts(given.data, given.length).to_vec();
-        qp4_bytes_free((&raw mut given).cast());
+        qp4_bytes_free(&raw mut given);
         bytes
     }
 }
@@ -96,30 +42,29 @@ fn taken(mut given: Given) -> Vec<u8> {
 fn ask(engine: *mut Loaded, request: &Request) -> Answer {
     let (request, mut answer) = (postcard::to_allocvec(request).unwrap(), NOTHING);
     // SAFETY: as core.h says.
-    let known =
-        unsafe { qp4_engine_control(engine, request.as_ptr(), request.len(), (&raw mut answer).cast()) };
+    let known = unsafe { qp4_engine_control(engine, request.as_ptr(), request.len(), &raw mut answer) };
     assert!(known);
     postcard::from_bytes(&taken(answer)).unwrap()
 }
 
-fn ingress(engine: *mut Loaded, context: *mut Context, packet: &[u8], from: *const Context) -> Decided {
+fn ingress(engine: *mut Loaded, context: *mut Context, packet: &[u8], from: *const Context) -> CDecision {
     let (length, instance) = (packet.len() as u32, if from.is_null() { 0 } else { 4 });
-    let (arrival, mut decision) = (Arrived { now_us: 5, length, port: 1, instance }, Decided::default());
+    let (arrival, mut decision) = (CArrival { now_us: 5, length, port: 1, instance }, CDecision::default());
     // SAFETY: as core.h says; `from` is not `context`.
     unsafe {
-        let (arrival, decision) = ((&raw const arrival).cast(), (&raw mut decision).cast());
+        let (arrival, decision) = (&raw const arrival, &raw mut decision);
         qp4_engine_ingress(engine, context, packet.as_ptr(), packet.len(), arrival, from, decision);
     }
     decision
 }
 
 /// What leaves, and its headers as long as the context has them.
-fn egress(engine: *mut Loaded, context: *mut Context, packet: &[u8]) -> (Emitted, Vec<u8>) {
-    let departure = Departed { now_us: 6, enqueued_us: 5, enqueued_depth: 1, dequeued_depth: 0, port: 3 };
-    let mut emission = std::mem::MaybeUninit::<Emitted>::uninit();
+fn egress(engine: *mut Loaded, context: *mut Context, packet: &[u8]) -> (CEmission, Vec<u8>) {
+    let departure = CDeparture { now_us: 6, enqueued_us: 5, enqueued_depth: 1, dequeued_depth: 0, port: 3 };
+    let mut emission = std::mem::MaybeUninit::<CEmission>::uninit();
     // SAFETY: as core.h says; the engine writes all of it.
     unsafe {
-        let (departure, emitted) = ((&raw const departure).cast(), emission.as_mut_ptr().cast());
+        let (departure, emitted) = (&raw const departure, emission.as_mut_ptr());
         qp4_engine_egress(engine, context, packet.as_ptr(), packet.len(), departure, emitted);
         let emission = emission.assume_init();
         let headers = slice::from_raw_parts(emission.headers, emission.headers_bytes as usize).to_vec();
@@ -127,16 +72,8 @@ fn egress(engine: *mut Loaded, context: *mut Context, packet: &[u8]) -> (Emitted
     }
 }
 
-/// As in crates/p4engine/tests/allocation.rs.
 fn fill(engine: *mut Loaded) {
-    let matches = vec![
-        Match::Exact(vec![1]),
-        Match::Ternary { value: vec![0, 0], mask: vec![0, 0] },
-        Match::Range { low: vec![0; 9], high: vec![0x3f, 255, 255, 255, 255, 255, 255, 255, 255] },
-    ];
-    let call = ActionCall { action: 0, arguments: vec![vec![0, 3], vec![3; 13], vec![0; 4]] };
-    let entry = Entry { matches, priority: 1, target: Target::Call(call), idle_us: 0 };
-    assert_eq!(ask(engine, &Request::Insert { table: 0, entry }), Answer::Done);
+    assert_eq!(ask(engine, &entry_of_everything()), Answer::Done);
     let clone = CloneSession { replicas: vec![Replica { port: 1, instance: 1 }], truncate_bytes: 40 };
     assert_eq!(ask(engine, &Request::SetCloneSession { session: 3, clone: Some(clone) }), Answer::Done);
 }
@@ -145,7 +82,7 @@ fn fill(engine: *mut Loaded) {
 fn what_is_no_program_is_refused_with_words() {
     let mut why = NOTHING;
     // SAFETY: as core.h says.
-    let engine = unsafe { qp4_engine_load(b"x".as_ptr(), 1, ptr::null_mut(), (&raw mut why).cast()) };
+    let engine = unsafe { qp4_engine_load(b"x".as_ptr(), 1, ptr::null_mut(), &raw mut why) };
     assert!(engine.is_null() && !taken(why).is_empty());
 }
 
@@ -156,7 +93,7 @@ fn a_packet_and_its_copies() {
     // SAFETY: as core.h says; each context and the engine are given back below, once.
     unsafe {
         let owner = (&raw mut told).cast();
-        let engine = qp4_engine_load(image.as_ptr(), image.len(), owner, (&raw mut why).cast());
+        let engine = qp4_engine_load(image.as_ptr(), image.len(), owner, &raw mut why);
         assert!(!engine.is_null());
         fill(engine);
         let [first, second, third] = [(); 3].map(|()| qp4_context_new(engine));
@@ -164,15 +101,14 @@ fn a_packet_and_its_copies() {
         assert!(
             decision.clone && decision.session == 3 && qp4_context_parsed(first) <= qp4_engine_reach(engine)
         );
-        let (mut replica, mut truncate) = ([0u16; 2], 0u32);
-        let replica_at = (&raw mut replica).cast();
+        let (mut replica, mut truncate) = (CReplica { port: 0, instance: 0 }, 0u32);
+        let replica_at = &raw mut replica;
         assert!(qp4_engine_session(engine, 3, 0, replica_at, &raw mut truncate));
-        assert_eq!((replica, truncate), ([1, 1], 40));
+        assert_eq!((replica.port, replica.instance, truncate), (1, 1, 40));
         assert!(!qp4_engine_session(engine, 3, 1, replica_at, &raw mut truncate));
         assert!(!qp4_engine_group(engine, 1, 0, replica_at));
-        let cloned = Arrived { now_us: 5, length: 64, port: 1, instance: 1 };
-        let arrival = (&raw const cloned).cast();
-        qp4_engine_parse_clone(engine, second, packet.as_ptr(), packet.len(), arrival, first);
+        let cloned = CArrival { now_us: 5, length: 64, port: 1, instance: 1 };
+        qp4_engine_parse_clone(engine, second, packet.as_ptr(), packet.len(), &raw const cloned, first);
         egress(engine, second, &packet);
         qp4_context_duplicate(first, third);
         let (emission, headers) = egress(engine, first, &packet);

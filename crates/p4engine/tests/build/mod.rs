@@ -2,6 +2,7 @@
 //! Programs by hand, for tests and measurements: what the loader makes of BMv2's JSON, in small.
 #![allow(dead_code)] // Each test uses a part of it.
 
+use qbed_p4engine::control::{self, Request, Target};
 use qbed_p4engine::packet::{Arrival, Departure, Instance, Shell};
 use qbed_p4engine::program::*;
 
@@ -232,6 +233,20 @@ impl Build {
             checksum_error: next(),
         };
         self.program.standard
+    }
+}
+
+/// An entry of `everything`'s table that fits packets of ones.
+pub fn entry_of_everything() -> Request {
+    let matches = vec![
+        Match::Exact(vec![1]),
+        Match::Ternary { value: vec![0, 0], mask: vec![0, 0] },
+        Match::Range { low: vec![0; 9], high: vec![0x3f, 255, 255, 255, 255, 255, 255, 255, 255] },
+    ];
+    let call = ActionCall { action: 0, arguments: vec![vec![0, 3], vec![3; 13], vec![0; 4]] };
+    Request::Insert {
+        table: 0,
+        entry: control::Entry { matches, priority: 1, target: Target::Call(call), idle_us: 5 },
     }
 }
 
