@@ -67,9 +67,17 @@ def test_a_change_of_behaviour_is_found_and_said(folder: Path) -> None:
     found = qbed(folder, "diff", "before", "after", status=1)
     assert "cell buffer=32 KB, seed=1\n" in found and "2 cells in both, 2 of them" in found
     assert "queue_events at " in found and " / " in found and "> 10.0.0." in found and "protocol 6 seq" in found
+    assert "kernel" not in said, "the lock is of this very kernel"
     assert json.loads((folder / "campaign.lock").read_text()) == lock
+
+    # The same lock, made with an earlier kernel of the series: the first suspect is named.
+    ((series, this),) = lock["kernels"]["quick"].items()
+    (folder / "campaign.lock").write_text(json.dumps(lock | {"kernels": {"quick": {series: "6.12.1-1"}}}))
+    said = " ".join(run(folder, "after", "--locked", status=1).split())
+    assert said.count(f"; it is of kernel 6.12.1-1, and this is {this}") == 2
     run(folder, "after", "--lock")
     run(folder, "after", "--locked")
+    assert json.loads((folder / "campaign.lock").read_text())["kernels"] == lock["kernels"]
 
 
 def test_a_lock_is_of_the_whole_campaign(folder: Path) -> None:
@@ -80,7 +88,13 @@ def test_a_lock_is_of_the_whole_campaign(folder: Path) -> None:
     said = " ".join(run(folder, "other", "--locked", status=1).split())
     assert "cell (buffer=16 KB, seed=1) is not in campaign.lock" in said
     assert "cell (buffer=32 KB, seed=1) of campaign.lock is not in the campaign any more" in said
-    for wrong in ("", "{}", "[1]", '{"version": 1, "traces": {"quick": {"6.12": {"a": 1}}}}'):
+    for wrong in (
+        "",
+        "{}",
+        "[1]",
+        '{"version": 1, "traces": {}, "kernels": {"quick": 1}}',
+        '{"version": 1, "traces": {"quick": {"6.12": {"a": 1}}}}',
+    ):
         (folder / "campaign.lock").write_text(wrong)
         assert "campaign.lock is no lock of version 1" in run(folder, "other", "--locked", status=1)
 

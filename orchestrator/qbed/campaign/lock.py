@@ -24,12 +24,22 @@ class LockError(QbedError):
     """The lock is missing or cannot be read, or cells did something else than it says."""
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """The guests': `6.12`, and `6.12.117-1~deb12u1`."""
+
+    series: str
+    version: str
+
+
 @dataclass
 class Lock:
     """The traces of a campaign: by profile, kernel series, and what a cell is called (`scheme=rpm, seed=1`)."""
 
     path: Path
     traces: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    kernels: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By profile and series: the version that the traces are of (`6.12.117-1~deb12u1`). The next may do otherwise."""
 
     @classmethod
     def of(cls, campaign: Path) -> Lock:
@@ -41,36 +51,41 @@ class Lock:
             value = read_json(path)
         except (OSError, ValueError):
             value = None
-        if not isinstance(value, dict) or value.get("version") != VERSION or not _is_of_traces(value.get("traces")):
+        whole = isinstance(value, dict) and value.get("version") == VERSION and _is_of_traces(value.get("traces"))
+        if value is None or not whole or not _is_of_traces(value.get("kernels", {}), 2):
             raise LockError(
                 f"{path} is no lock of version {VERSION}; `qbed run --lock` writes it anew where it is deleted"
             )
-        return cls(path, value["traces"])
+        return cls(path, value["traces"], value.get("kernels", {}))
 
     def differences(
-        self, profile: str | None, series: str, found: Mapping[str, str | None], *, part: bool = False
+        self, profile: str | None, kernel: Kernel, found: Mapping[str, str | None], *, part: bool = False
     ) -> Iterator[str]:
         """What cells did differently, in words, in their order; `LockError` if this was never locked.
 
         `part`: there are more cells than these.
         """
+        series = kernel.series
         known = self.traces.get(profile or _WHOLE, {}).get(series)
         if known is None:
             what = f"the profile `{profile}`" if profile else "the campaign without a profile"
             raise LockError(f"{self.path} has no traces of {what} on kernel {series}: `qbed run --lock` records them")
+        locked = self.kernels.get(profile or _WHOLE, {}).get(series, kernel.version)
+        suspect = f"; it is of kernel {locked}, and this is {kernel.version}" if locked != kernel.version else ""
         for cell, trace in found.items():
             if cell not in known:
                 yield f"cell ({cell}) is not in {self.path}"
             elif trace != known[cell]:
                 said = f"{self.path} says: {_short(trace)}, not {_short(known[cell])}"
-                yield f"cell ({cell}) did something else than {said}"
+                yield f"cell ({cell}) did something else than {said}{suspect}"
         for cell in sorted(known.keys() - found.keys()) if not part else ():
             yield f"cell ({cell}) of {self.path} is not in the campaign any more"
 
-    def record(self, profile: str | None, series: str, found: Mapping[str, str]) -> None:
+    def record(self, profile: str | None, kernel: Kernel, found: Mapping[str, str]) -> None:
         """From now on this is what these cells do."""
-        self.traces.setdefault(profile or _WHOLE, {})[series] = dict(found)
-        write_json(self.path, {"version": VERSION, "traces": self.traces})
+        self.traces.setdefault(profile or _WHOLE, {})[kernel.series] = dict(found)
+        self.kernels.setdefault(profile or _WHOLE, {})[kernel.series] = kernel.version
+        write_json(self.path, {"version": VERSION, "traces": self.traces, "kernels": self.kernels})
 
 
 def _short(trace: str | None) -> str:

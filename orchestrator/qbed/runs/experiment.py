@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 from qbed import __version__
 from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, load_campaign
-from qbed.campaign.lock import Lock, LockError
+from qbed.campaign.lock import Kernel, Lock, LockError
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
 from qbed.claims.alike import judge_run
 from qbed.claims.judge import Verdict, connect
@@ -349,15 +349,16 @@ def _locked(experiment: Experiment, totals: Totals, found: Iterable[tuple[int, s
     """Compare the run with the campaign's lock, or make the lock of it."""
     if experiment.lock is None:
         return []
-    matrix, series = experiment.task.matrix, experiment.identity["toolchain"]["kernel_series"]
+    matrix, toolchain = experiment.task.matrix, experiment.identity["toolchain"]
+    kernel = Kernel(toolchain["kernel_series"], toolchain["kernel_version"])
     traces = {str(matrix.cell(number)): trace for number, trace in found}
     lock = Lock.of(experiment.file)
     if experiment.lock == "compare":
-        return list(lock.differences(experiment.profile, series, traces, part=experiment.shard is not None))
+        return list(lock.differences(experiment.profile, kernel, traces, part=experiment.shard is not None))
     whole = {cell: trace for cell, trace in traces.items() if trace is not None}
     if len(whole) < totals.cells:
         raise LockError(f"{lock.path} is as it was: {totals.cells - len(whole)} cells have no trace")
-    lock.record(experiment.profile, series, whole)
+    lock.record(experiment.profile, kernel, whole)
     return []
 
 
