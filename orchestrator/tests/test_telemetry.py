@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,18 +16,25 @@ from typing import Any
 
 import duckdb
 import pytest
-from campaigns import fake_toolchain, write_lab
+from campaigns import LAB, fake_toolchain, write_lab
 from influx import Server, between, free_port, served
-from synthetic import sample
+from synthetic import sample, write_out
 
-from qbed.live.courier import Address, Courier, Delivery, deliver
+from qbed.live.courier import Address, Courier, Delivery, deliver, deliver_lab
 from qbed.live.points import EPOCH_NS, MOST_FLOWS, MOST_SERIES, STRETCH, TAGS
+from qbed.live.samples import Running
 from qbed.live.sinks import NotTakenError, SinkError
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
+from qbed.network.load import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.ports import port_names
+from qbed.results import tables
+from qbed.results.cell import store_cell
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import Wishes, conduct, prepare
 from qbed.runs.worker import Outcome
+from qbed.substrates import Samples
 
 COLUMNS = (
     "min_bytes",
@@ -245,8 +253,6 @@ def test_a_file_has_each_point_once_however_often_it_was_interrupted(run: Path, 
 
 def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: Path) -> None:
     """A folder in which a cell runs: what is in its files leaves; the rest comes from its tables."""
-    import shutil
-
     other = tmp_path / "run"
     shutil.copytree(run, other)
     shutil.rmtree(other / "telemetry", ignore_errors=True)
@@ -254,9 +260,6 @@ def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: P
     (other / "cells/000000").rename(kept)
     work = other / "cells/000000.tmp/work"
     (work / "out").mkdir(parents=True)
-    from qbed.network.load import load_lab
-    from qbed.plan.compile import compile_lab
-
     plan = compile_lab(load_lab(write_lab(tmp_path / "lab")))
     (work / "plan.json").write_text(plan.dumps())
     with (work / "out/taps.bin").open("wb") as taps:
@@ -284,6 +287,64 @@ def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: P
     series = [row for row in rows if row.get("cell") == "0" and row["measurement"] == "queue"]
     total = duckdb.sql(f"SELECT count(*) FROM '{run}/queue_series.parquet' WHERE cell = 0").fetchall()[0][0]
     assert len(series) == total - 3 and any(row["measurement"] == "result" for row in rows)
+
+
+def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Server, tmp_path: Path) -> None:
+    """Value by value what its tables would have: of queues, and of flows."""
+    lab = LAB.replace("queues: 1 ms", "queues: 1 ms, flows: 5 ms")
+    plan = compile_lab(load_lab(write_lab(tmp_path / "lab", lab=lab)))
+    (tmp_path / "plan.json").write_text(plan.dumps())
+    write_out(plan, tmp_path)
+    names = ("cwnd", "ssthresh", "rtt_ns", "rttvar_ns", "delivery_bps", "acked_bytes", "retransmits", "ce_marks")
+    lines = [
+        json.dumps(
+            {"flow": flow, "time_ns": at, "state": "established"} | {n: at + flow + i for i, n in enumerate(names)}
+        )
+        for at in range(5_000_000, 20_000_001, 5_000_000)
+        for flow in (0, 1)
+    ]
+    flows, taps = tmp_path / "out/tcpinfo.ndjson", tmp_path / "out/taps.bin"
+    flows.write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "tables").mkdir()
+    store_cell(tmp_path, plan, tmp_path / "tables")
+    whole = {path: path.read_bytes() for path in (flows, taps)}
+    for path, content in whole.items():
+        path.write_bytes(content[: len(content) // 2 - 5])  # within a line, and within a record
+    looks: list[int] = []
+
+    def alive() -> bool:
+        looks.append(len(server.ask('SELECT * FROM "queue"', "lab")))
+        if len(looks) == 3:
+            for path, content in whole.items():
+                path.write_bytes(content)
+        return len(looks) < 6
+
+    sink = server.sink("lab")
+    running = Running(tmp_path, lambda _: Samples({"event": "clock"}, [tmp_path]), alive)
+    shutil.move(tmp_path / "out", tmp_path / "apart")
+    for path in (flows, taps):
+        shutil.move(tmp_path / "apart" / path.name, tmp_path / path.name)
+    whole = {tmp_path / path.name: content for path, content in whole.items()}
+    said = deliver_lab(running, sink, follow=True, patience_s=10)
+    series, sampled = (tables.read_cell(tmp_path / f"tables/{name}.arrow", 0) for name in ("queue_series", "tcp_info"))
+    ports = port_names(plan)
+    wanted = sorted(
+        ("0", ports[row["queue"]], row["time_ns"], *(row[name] for name in FIELDS.split(",")))
+        for table in series
+        for row in table.to_pylist()
+    )
+    assert in_influx(server, "lab") == wanted != []
+    found = server.ask('SELECT * FROM "flow" GROUP BY *', "lab")
+    rows = [row for table in sampled for row in table.to_pylist()]
+    assert sorted(
+        ((row["time"] - EPOCH_NS) // STRETCH, int(row["flow"]), *(row[n] for n in names)) for row in found
+    ) == (sorted((row["time_ns"], row["flow"], *(row[n] for n in names)) for row in rows))
+    assert all(
+        row["t_us"] * 1000 * STRETCH + EPOCH_NS == row["time"] and row["state"] == "established" for row in found
+    )
+    assert 0 < looks[2] < looks[-1] == len(wanted), "they were sent as they came"
+    assert (said.points, said.left, said.why) == (len(wanted) + len(rows), 0, None)
+    assert {row["run"].startswith("tiny-") for row in found} == {True}
 
 
 def test_series_are_bounded(run: Path) -> None:
