@@ -19,6 +19,7 @@
 #define SCHEME_MAX_OPTIONS 31
 #define SCHEME_MAX_STATISTICS 63
 #define SCHEME_MAX_ATTRIBUTE 63
+#define SCHEME_MAX_CHOICES 7
 #define SCHEME_STATISTICS_A_LINE 6
 
 enum scheme_kind {
@@ -29,6 +30,7 @@ enum scheme_kind {
 	SCHEME_RATE,		/* bit/s */
 	SCHEME_FRACTION,
 	SCHEME_FLAG,		/* on or off */
+	SCHEME_CHOICE,		/* a word */
 };
 
 struct scheme_option {
@@ -38,6 +40,8 @@ struct scheme_option {
 	int attribute;		/* of an amount: in bytes */
 	int packets;		/* of an amount: the attribute in packets */
 	__u64 one;		/* of a time: what a millisecond is; of a fraction: 1 */
+	/* up to the first that is none; their places are their numbers */
+	const char *choices[SCHEME_MAX_CHOICES + 1];
 };
 
 struct scheme_statistic {
@@ -79,6 +83,20 @@ static int scheme_get_fraction(__u64 *value, const char *text, __u64 one)
 	return 0;
 }
 
+/* Not 0: @text is none of the words. */
+static int scheme_get_choice(__u64 *value, const char *text, const struct scheme_option *option)
+{
+	__u64 number;
+
+	for (number = 0; option->choices[number]; number++) {
+		if (!strcmp(option->choices[number], text)) {
+			*value = number;
+			return 0;
+		}
+	}
+	return -1;
+}
+
 /* Not 0: @text is no value of the option. */
 static int scheme_read(const struct scheme_option *option, const char *text, __u64 *value)
 {
@@ -109,6 +127,8 @@ static int scheme_read(const struct scheme_option *option, const char *text, __u
 	case SCHEME_FLAG:
 		*value = !strcmp(text, "on");
 		return *value || !strcmp(text, "off") ? 0 : -1;
+	case SCHEME_CHOICE:
+		return scheme_get_choice(value, text, option);
 	}
 	return -1;
 }
@@ -188,6 +208,13 @@ static void scheme_print(const struct scheme_option *option, const char *key, __
 		break;
 	case SCHEME_FLAG:
 		print_string(PRINT_ANY, key, "%s ", value ? "on" : "off");
+		break;
+	case SCHEME_CHOICE:
+		/* a newer kernel may have more of them */
+		if (value < SCHEME_MAX_CHOICES && option->choices[value])
+			print_string(PRINT_ANY, key, "%s ", option->choices[value]);
+		else
+			print_u64(PRINT_ANY, key, "%llu ", value);
 		break;
 	}
 }

@@ -102,7 +102,8 @@ def test_every_type_of_parameter_becomes_code(tmp_path: Path) -> None:
         "  - {name: speed, type: rate, default: 1 Gbit/s, help: R., attribute: {number: 5, type: u64}}\n"
         "  - {name: most, type: bytes, default: 2 KB, min: 1 KB, help: M., attribute: {number: 6}}\n"
         "  - {name: slots, type: number, default: 8, power_of_two: true, help: N., attribute: {number: 7}}\n"
-        "  - {name: often, type: flag, default: on, help: F., attribute: {number: 8, type: u8, absent: off}}\n",
+        "  - {name: often, type: flag, default: on, help: F., attribute: {number: 8, type: u8, absent: off}}\n"
+        "  - {name: way, type: choice, default: right, help: C., attribute: {number: 9, choices: [left, right]}}\n",
         tmp_path,
     )
     header = generated("kernel", folder)["mine/mine_netlink.h"]
@@ -116,7 +117,9 @@ def test_every_type_of_parameter_becomes_code(tmp_path: Path) -> None:
         "mine_share_range = { .min = 0ull, .max = 1000ull };",
         "mine_most_bytes_range = { .min = 1000ull, .max = 4294967295ull };",
         "if (!is_power_of_2(params->slots)) {",
-        "TCA_MINE_PAD = 9,",
+        "mine_way_range = { .min = 0ull, .max = 1ull };",
+        ".way = 1,",
+        "TCA_MINE_PAD = 10,",
     ):
         assert line in header, line
     assert "/* W * / */" in generated("kernel", folder)["mine/mine_scheme.h"]
@@ -124,6 +127,8 @@ def test_every_type_of_parameter_becomes_code(tmp_path: Path) -> None:
     assert '{ "limit", SCHEME_AMOUNT, 4, 1, .packets = 2, .one = 1ull }' in plugin
     assert '{ "wait", SCHEME_TIME, 4, 3, .packets = 0, .one = 1000ull }' in plugin
     assert "[ often { on | off } ]" in plugin
+    assert "[ way { left | right } ]" in plugin and '.choices = { "left", "right" }' in plugin
+    assert "enum { MINE_WAY_LEFT, MINE_WAY_RIGHT };" in generated("kernel", folder)["mine/mine_scheme.h"]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +144,34 @@ def test_what_no_code_can_be_generated_for_is_refused(parameter: str, message: s
     with pytest.raises(QbedError) as error:
         generated("kernel", scheme_with(f"  - {parameter}\n", tmp_path))
     assert message in str(error.value) and "scheme.yml" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("  - {name: a, type: choice, help: A., attribute: {number: 3}}\n", "expected `choices`"),
+        ("  - {name: a, type: number, help: A., attribute: {number: 3, choices: [b]}}\n", "and of no other type"),
+        ("presets: {big: {bufer: 9 packets}}\n", "names no parameter `bufer`; did you mean `buffer`?"),
+        ("presets: {big: {buffer: 9 pockets}}\n", "9 pockets"),
+    ],
+)
+def test_a_declaration_that_contradicts_itself_is_refused(lines: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(QbedError) as error:
+        load_scheme(scheme_with(lines, tmp_path) / "mine")
+    assert message in str(error.value)
+
+
+def test_a_preset_gives_what_the_file_does_not() -> None:
+    abq = registry()["abq"]
+    lab = parse(
+        "name: p\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s, delay: 1 us}}\n"
+        "switches:\n  default: {scheme: abq, preset: published, threshold: 12 packets}\n  s1>h1: {scheme: ecn}\n"
+        "workload: [flow: {from: h1, to: h2, size: 1 KB}]\nduration: 1 ms\n",
+    )
+    queues = {queue.scheme: queue.qdisc for queue in compile_lab(lab_from_source(lab)).queues if queue.role == "switch"}
+    shown = abq.describe("abq", bytes.fromhex(queues["abq"]["options"]))
+    assert (shown["release"], shown["threshold"], shown["buffer"]) == ("window", "12 packets", "120 KB")
+    assert "ecn" in queues, "a port of another scheme has no preset of this one"
 
 
 def test_attributes_are_packed_as_netlink() -> None:
@@ -243,6 +276,12 @@ def test_a_queue_inside_a_scheme() -> None:
         "buffer": "128 KB",
         "threshold": "20 packets",
         "hold_limit": "1000 packets",
+        "x": "buffer",
+        "release": "all",
+        "answer": "ece",
+        "coalesce": "off",
+        "last": "short",
+        "pause": "1 ms",
     }
     child = port["child"]
     assert inside.describe(child["kind"], bytes.fromhex(child["options"])) == {

@@ -157,4 +157,25 @@ static inline bool tcp_segment_set_ece(struct sk_buff *skb, struct tcp_segment *
 	return true;
 }
 
+/*
+ * Advertise at most @window, as the field has it, in a segment just parsed from
+ * @skb, as above. False: it was no more before, or there is no memory for a copy.
+ */
+static inline bool tcp_segment_limit_window(struct sk_buff *skb, struct tcp_segment *segment,
+					    u16 window)
+{
+	u32 begin = (u8 *)segment->th - skb->data;
+	__be16 before, after = htons(window);
+	struct tcphdr *th;
+
+	if (ntohs(segment->th->window) <= window || skb_ensure_writable(skb, begin + sizeof(*th)))
+		return false;
+	th = (struct tcphdr *)(skb->data + begin);
+	segment->th = th;
+	before = th->window;
+	th->window = after;
+	inet_proto_csum_replace2(&th->check, skb, before, after, false);
+	return true;
+}
+
 #endif /* _QBED_TCP_SEGMENT_H */

@@ -99,6 +99,8 @@ def _value_schema(parameter: Parameter) -> dict[str, Any]:
         return {"enum": ["on", "off"]}
     if parameter.type == "scheme":
         return {"enum": plain_schemes()}
+    if parameter.type == "choice" and parameter.attribute is not None:
+        return {"enum": list(parameter.attribute.choices)}
     return {"type": "integer"} if parameter.type == "number" else {"type": ["number", "string"]}
 
 
@@ -215,13 +217,24 @@ def _value(inner: dict[str, Any]) -> str:
     return " ".join([kind, *bounds])
 
 
+def _words(parameter: Parameter) -> str:
+    """What a parameter takes."""
+    if parameter.type == "choice" and parameter.attribute is not None:
+        return ", ".join(f"`{word}`" for word in parameter.attribute.choices)
+    return _WORDS[parameter.type]
+
+
 def _declared(declared: Scheme | Controller) -> str:
     lines = [f"### {declared.name}\n", f"{declared.title}. {declared.help}\n"]
     lines += ["| parameter | value | default | range | meaning |", "|---|---|---|---|---|"]
     for p in declared.parameters:
         limits = [f"{word} `{bound}`" for word, bound in (("from", p.min), ("to", p.max)) if bound is not None]
         default = "" if p.default is None else f"`{p.default}`"
-        lines.append(f"| `{p.name}` | {_WORDS[p.type]} | {default} | {' '.join(limits)} | {p.help} |")
+        lines.append(f"| `{p.name}` | {_words(p)} | {default} | {' '.join(limits)} | {p.help} |")
+    if isinstance(declared, Scheme):
+        for name, given in declared.presets.items():
+            listed = ", ".join(f"`{key}: {value}`" for key, value in given.items())
+            lines += ["", f"`preset: {name}` means {listed}."]
     if isinstance(declared, Scheme) and declared.statistics:
         lines += ["", "| statistic | unit | meaning |", "|---|---|---|"]
         lines += [f"| `{s.name}` | {s.unit} | {s.help} |" for s in declared.statistics]

@@ -91,6 +91,8 @@ class QueueSettings(Strict):
 
     scheme: str | None = None
     """The queueing scheme: a folder of `schemes/`."""
+    preset: str | None = None
+    """A set of the scheme's parameters by its name; those that are given win."""
     buffer: Amount | None = None
     """The longest queue, in bytes of frames with their 14-byte Ethernet header, or in packets."""
     qdisc: str | None = None

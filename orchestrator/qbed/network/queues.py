@@ -60,9 +60,9 @@ def origin(settings: QueueSettings | ControllerSettings, path: FieldPath) -> Ori
 
 
 def merge(general: Origin, specific: Origin) -> Origin:
-    """A more specific entry over a more general one; `scheme` and `qdisc` replace each other."""
+    """A more specific entry over a more general one; `scheme` and `qdisc` replace each other, and another's preset."""
     merged = dict(general)
-    for name, other in (("scheme", "qdisc"), ("qdisc", "scheme")):
+    for name, other in (("scheme", "qdisc"), ("qdisc", "scheme"), ("scheme", "preset"), ("qdisc", "preset")):
         if name in specific:
             merged.pop(other, None)
     return merged | specific
@@ -147,11 +147,18 @@ class Specs:
         """The parameters in base units, defaults filled in; None if some are wrong, of the queue inside too."""
         values = scheme.defaults()
         complete = True
+        if "preset" in settings:
+            name, path = settings["preset"]
+            try:
+                values |= scheme.preset(name)
+            except ValueError as error:
+                self.problems.error(path, str(error))
+                complete = False
         for name, (value, path) in settings.items():
             own = scheme.by_name.get(name)
             inner = inside.by_name.get(name) if inside is not None else None
             others = [other.by_name[name] for other in registry().values() if name in other.by_name]
-            if name in ("scheme", "qdisc") or not (own or others):
+            if name in ("scheme", "preset", "qdisc") or not (own or others):
                 continue
             if own is None and inner is None:
                 self.problems.warn(path, f"the scheme `{scheme.name}` has no parameter `{name}`: not used")

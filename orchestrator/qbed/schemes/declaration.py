@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from pydantic import Field as Given
 from pydantic import ValidationError, model_validator
 
 from qbed.errors import QbedError, nearest
@@ -46,7 +47,9 @@ from qbed.schemes.encoding import (
     unpack_attributes,
 )
 
-ParameterType = Literal["amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag", "scheme"]
+ParameterType = Literal[
+    "amount", "bytes", "packets", "duration", "rate", "fraction", "number", "flag", "choice", "scheme"
+]
 
 
 class Parameter(Strict):
@@ -77,7 +80,7 @@ class Parameter(Strict):
 
     def parse(self, value: object) -> Any:
         """The value in base units; ValueError says what was expected."""
-        parsed = _PARSERS[self.type](value)
+        parsed: Any = self._chosen(value) if self.type == "choice" else _PARSERS[self.type](value)
         for bound, word in ((self.min, "at least"), (self.max, "at most")):
             limit = None if bound is None else _PARSERS[self.type](bound)
             if limit is None or (isinstance(limit, Amount) and limit.unit != parsed.unit):
@@ -90,6 +93,13 @@ class Parameter(Strict):
         if field is not None and not field.fits(kernel_value(parsed, field)):
             raise ValueError(f"expected what fits the kernel's {field.type}, got `{value}`")
         return parsed
+
+    def _chosen(self, value: object) -> str:
+        choices = self.attribute.choices if self.attribute is not None else ()
+        if not isinstance(value, str) or value not in choices:
+            listed = ", ".join(f"`{word}`" for word in choices)
+            raise ValueError(f"expected one of {listed}, got `{value}`")
+        return value
 
     def show(self, value: Any) -> str:
         """The value as the lab file would say it."""
@@ -147,6 +157,10 @@ def _check_parameters(parameters: Iterable[Parameter]) -> None:
                 parameter.parse(value)
         if parameter.power_of_two and parameter.type != "number":
             raise ValueError(f"expected the type `number` of the parameter `{parameter.name}`, a power of two")
+        if (parameter.type == "choice") != bool(parameter.attribute and parameter.attribute.choices):
+            raise ValueError(
+                f"expected `choices` of the attribute of the choice `{parameter.name}`, and of no other type"
+            )
         if (parameter.bytes is None) != (parameter.packets is None):
             raise ValueError(f"expected `bytes` and `packets` of the amount `{parameter.name}`, or one other type")
 
@@ -217,6 +231,8 @@ class Scheme(Strict):
     """The scheme of the queue inside, if it has one."""
     parameters: list[Parameter]
     """What the lab file can give."""
+    presets: dict[str, dict[str, str | int | float | bool]] = Given(default_factory=dict)
+    """By the names that `preset` can have: what parameters are then, unless the lab file gives them."""
     statistics: tuple[Statistic, ...] = ()
     """What the qdisc reports beyond packets, bytes and drops."""
 
@@ -231,6 +247,8 @@ class Scheme(Strict):
                     raise ValueError(f"`child` needs the parameter `{name}` and its default")
             if self.by_name[self.child.parameter].type != "scheme":
                 raise ValueError(f"expected the type `scheme` of the parameter `{self.child.parameter}`")
+        for name in self.presets:
+            self.preset(name)
         return self
 
     @property
@@ -241,6 +259,16 @@ class Scheme(Strict):
     def defaults(self) -> dict[str, Any]:
         """The defaults in base units."""
         return {p.name: p.parse(p.default) for p in self.parameters if p.default is not None}
+
+    def preset(self, name: str) -> dict[str, Any]:
+        """A preset's parameters in base units; ValueError has the nearest name."""
+        if name not in self.presets:
+            raise ValueError(f"the scheme `{self.name}` has no preset `{name}`{nearest(name, self.presets)}")
+        for parameter in self.presets[name]:
+            if parameter not in self.by_name or (self.child is not None and parameter == self.child.parameter):
+                text = f"the preset `{name}` names no parameter `{parameter}`{nearest(parameter, self.by_name)}"
+                raise ValueError(text)
+        return {key: self.by_name[key].parse(value) for key, value in self.presets[name].items()}
 
     def child_values(self, child: "Scheme", values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the queue inside: this scheme's own that give them, or those given for the child alone."""

@@ -50,6 +50,8 @@ class Field(Number):
     """Of a duration: what the kernel counts in."""
     one: int | None = None
     """Of a fraction: the value that stands for 1."""
+    choices: tuple[str, ...] = ()
+    """Of a choice: the words, of which the first is 0 to the kernel."""
     absent: str | int | float | bool | None = None
     """What the qdisc takes without the attribute, if that is not the parameter's default."""
 
@@ -58,6 +60,8 @@ def kernel_value(value: Any, field: Field) -> int:
     """A parameter in base units as the kernel counts it."""
     if isinstance(value, Amount):
         return value.value
+    if field.choices:
+        return field.choices.index(value)
     if field.one is not None:
         scaled: int = round(value * field.one)
         return scaled
@@ -66,6 +70,8 @@ def kernel_value(value: Any, field: Field) -> int:
 
 def base_value(raw: int, field: Field) -> Any:
     """The reverse, apart from amounts."""
+    if field.choices:
+        return field.choices[raw] if raw < len(field.choices) else raw
     return raw / field.one if field.one is not None else raw * _UNITS[field.unit]
 
 

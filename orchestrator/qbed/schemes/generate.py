@@ -12,6 +12,7 @@ It runs whenever modules, plugins or their tests are built, so that nothing can 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ _TC = {
     "rate": ("SCHEME_RATE", "RATE"),
     "fraction": ("SCHEME_FRACTION", "FRACTION"),
     "flag": ("SCHEME_FLAG", "{ on | off }"),
+    "choice": ("SCHEME_CHOICE", ""),
 }
 """By the type of a parameter: the kind of option that it is for tc, and what stands for its value in the usage."""
 
@@ -69,7 +71,7 @@ class _Attribute:
         amount = parameter.type == "amount"
         top = 2 ** (8 * place.size) - 1
         least = self.value(parameter.min, int(amount and parameter.min is not None))
-        most = self.value(parameter.max, {"flag": 1, "fraction": place.one or 1}.get(parameter.type, top))
+        most = self.value(parameter.max, _most(place).get(parameter.type, top))
         absent = self.value(parameter.default if place.absent is None else place.absent, 0)
         return {
             "name": name,
@@ -84,9 +86,15 @@ class _Attribute:
             "min": least,
             "max": most,
             "absent": f"{kind.upper()}_NO_BOUND" if amount else absent,
+            "choices": [re.sub(r"\W", "_", word).upper() for word in place.choices],
             "power_of_two": parameter.power_of_two,
             "fixed": parameter.fixed,
         }
+
+
+def _most(place: Field) -> dict[str, int]:
+    """By type, the largest number that a parameter without a bound can be."""
+    return {"flag": 1, "fraction": place.one or 1, "choice": len(place.choices) - 1}
 
 
 def _comment(text: str) -> str:
@@ -114,17 +122,19 @@ def _attributes(parameters: Sequence[Parameter], declaration: str) -> Iterator[_
 def _option(parameter: Parameter) -> dict[str, Any]:
     """A parameter as an option of tc, which calls the buffer `limit` as it does other qdiscs'."""
     places = [place for place in (parameter.attribute, parameter.bytes, parameter.packets) if place is not None]
-    one = {"fraction": places[0].one or 1, "duration": kernel_value(10**6, places[0])}.get(parameter.type, 1)
+    one = kernel_value(10**6, places[0]) if parameter.type == "duration" else places[0].one or 1
     kind, value = _TC[parameter.type]
+    choices = places[0].choices
     return {
         "word": "limit" if parameter.name == "buffer" else parameter.name,
         "required": parameter.name == "buffer",
-        "value": value,
+        "value": value or f"{{ {' | '.join(choices)} }}",
         "kind": kind,
         "bytes": places[0].size,
         "number": places[0].number,
         "packets": parameter.packets.number if parameter.packets is not None else 0,
         "one": one,
+        "choices": choices,
     }
 
 

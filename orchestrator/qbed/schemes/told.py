@@ -176,6 +176,9 @@ def _qcn(_: Port, values: Mapping[str, Any]) -> Iterator[Setting]:
 def _abq(port: Port, values: Mapping[str, Any]) -> Iterator[Setting]:
     if values["above"] not in ("ecn", "droptail"):
         raise SettingError("above", f"in P4 it is `ecn` or `droptail`, got `{values['above']}`")
+    for name, only in {"x": "buffer", "release": "all", "answer": "ece", "last": "short", "coalesce": False}.items():
+        if values[name] != only:
+            raise SettingError(name, f"in P4 it is as in the article, which is the default: got `{values[name]}`")
     longest = min(_buffer_packets(port, values), _BITS_19)
     yield "abq", "hold_above", {"packets": _packets(values, "threshold", _BITS_19), "buffer": longest}
     marks = values["above"] == "ecn"

@@ -23,6 +23,8 @@ struct abq_lengths {
 	u32 limit;		/* Qmax, the longest output queue; ABQ_NO_BOUND: none */
 	u32 threshold;		/* K */
 	u32 mtu;		/* one frame of the largest size, in that unit */
+	u32 x;			/* ABQ_X_BUFFER: as the paper; ABQ_X_PEAK: as its published code */
+	u32 last;		/* ABQ_LAST_SHORT and ABQ_LAST_EMPTY likewise */
 };
 
 struct abq_vars {
@@ -50,12 +52,30 @@ static inline void abq_enter(struct abq_vars *vars, struct abq_stats *stats, enu
 	}
 }
 
-/* "Once in congestion state (CS), X = min(Qmax - K, K)." */
-static inline u32 abq_first_x(const struct abq_lengths *lengths)
+/* min(@longest - K, K) */
+static inline u32 abq_beyond(const struct abq_lengths *lengths, u32 longest)
 {
-	u32 room = lengths->limit > lengths->threshold ? lengths->limit - lengths->threshold : 0;
+	u32 room = longest > lengths->threshold ? longest - lengths->threshold : 0;
 
 	return room < lengths->threshold ? room : lengths->threshold;
+}
+
+/*
+ * The queue is above K. "Once in congestion state (CS), X = min(Qmax - K, K)"; or by
+ * the published code with the longest queue since it was empty in place of Qmax.
+ */
+static inline void abq_congested(const struct abq_lengths *lengths, struct abq_vars *vars,
+				 u32 queue)
+{
+	u32 x;
+
+	if (lengths->x == ABQ_X_PEAK) {
+		x = abq_beyond(lengths, queue);
+		if (x > vars->x)
+			vars->x = x;
+	} else if (vars->state != ABQ_CS) {
+		vars->x = abq_beyond(lengths, lengths->limit);
+	}
 }
 
 /* "If X is less than the size of four maximum transmission units (MTUs), X is set as zero" */
@@ -65,35 +85,86 @@ static inline u32 abq_halved(const struct abq_lengths *lengths, u32 x)
 	return x < (u64)ABQ_SMALLEST_X_MTUS * lengths->mtu ? 0 : x;
 }
 
+/* What the queue has to fall to for the next release. The published code halves X after that. */
+static inline u32 abq_due(const struct abq_lengths *lengths, const struct abq_vars *vars)
+{
+	if (lengths->last == ABQ_LAST_EMPTY && vars->state == ABQ_LCS)
+		return vars->x / 2;
+	return vars->x;
+}
+
+/* A release, not at an empty queue: to LCS with the same X, and in LCS to the half of it. */
+static inline void abq_step_down(const struct abq_lengths *lengths, struct abq_vars *vars,
+				 struct abq_stats *stats)
+{
+	if (vars->state == ABQ_LCS) {
+		vars->x /= 2;
+		if (vars->x <= (u64)ABQ_SMALLEST_X_MTUS * lengths->mtu)
+			vars->x = 0;
+	}
+	abq_enter(vars, stats, ABQ_LCS);
+}
+
 /*
  * The output queue's length is now @queue: call after each change of it. After
  * ABQ_HOLD acknowledgements are held; at ABQ_RELEASE all that are held leave,
  * and later ones are held unless the state is US.
  *
- * CS and LCS imply @queue > X >= 0: a queue that drains releases, always.
+ * CS and LCS imply @queue > abq_due() >= 0: a queue that drains releases, always.
  */
 static inline enum abq_action abq_on_queue(const struct abq_lengths *lengths, struct abq_vars *vars,
 					   struct abq_stats *stats, u32 queue)
 {
 	if (queue > lengths->threshold) {
+		abq_congested(lengths, vars, queue);
 		if (vars->state == ABQ_CS)
 			return ABQ_NOTHING;
 		abq_enter(vars, stats, ABQ_CS);
-		vars->x = abq_first_x(lengths);
 		return ABQ_HOLD;
 	}
-	if (vars->state == ABQ_US || queue > vars->x)
+	if (vars->state == ABQ_US || queue > abq_due(lengths, vars))
 		return ABQ_NOTHING;
+	stats->releases++;
 	/*
 	 * "when the length of Qout decreases to X, X is halved". One step may pass
 	 * several X (drops in the queue): they are one release.
 	 */
-	do {
-		vars->x = abq_halved(lengths, vars->x);
-	} while (vars->x && queue <= vars->x);
+	if (lengths->last == ABQ_LAST_EMPTY && queue) {
+		do
+			abq_step_down(lengths, vars, stats);
+		while (queue <= abq_due(lengths, vars));
+		return ABQ_RELEASE;
+	}
+	do
+		vars->x = queue ? abq_halved(lengths, vars->x) : 0;
+	while (vars->x && queue <= vars->x);
 	abq_enter(vars, stats, vars->x ? ABQ_LCS : ABQ_US);
-	stats->releases++;
 	return ABQ_RELEASE;
+}
+
+/* What is released tells senders so, if `answer` has it. */
+static inline bool abq_echoes(const struct abq_params *params)
+{
+	return params->answer != ABQ_ANSWER_WINDOW;
+}
+
+/*
+ * `answer: window`: what each of @held acknowledgements may advertise, so that all
+ * together let @k_bytes go, but a segment at least. Not 0.
+ */
+static inline u32 abq_window(u32 k_bytes, u32 held, u32 segment_bytes)
+{
+	u32 share = held ? k_bytes / held : k_bytes;
+
+	return share > segment_bytes ? share : segment_bytes;
+}
+
+/* `release: window`: how many of @held leave, windows of K together and one more. */
+static inline u32 abq_batch(u32 k_bytes, u32 held, u32 segment_bytes)
+{
+	u32 most = k_bytes / abq_window(k_bytes, held, segment_bytes) + 1;
+
+	return held < most ? held : most;
 }
 
 /* Occupancy of the input queue. */

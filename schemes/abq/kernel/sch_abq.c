@@ -37,7 +37,7 @@ static void abq_update(struct Qdisc *sch)
 		abq_port_hold(q->port);
 		break;
 	case ABQ_RELEASE:
-		abq_port_release(q->port, true, q->vars.state != ABQ_US);
+		abq_port_release(q->port, q->vars.state != ABQ_US);
 		break;
 	case ABQ_NOTHING:
 		break;
@@ -49,7 +49,7 @@ static void abq_restart(struct abq_sched_data *q)
 {
 	abq_enter(&q->vars, &q->port->stats, ABQ_US);
 	q->vars.x = 0;
-	abq_port_release(q->port, false, false);
+	abq_port_flush(q->port);
 }
 
 static int abq_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
@@ -58,6 +58,7 @@ static int abq_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **
 	u32 bytes = qdisc_pkt_len(skb);
 	int result = qdisc_enqueue(skb, q->child, to_free);
 
+	WRITE_ONCE(q->port->idle, false);
 	if (likely(result == NET_XMIT_SUCCESS)) {
 		sch->qstats.backlog += bytes;
 		sch->q.qlen++;
@@ -78,8 +79,14 @@ static struct sk_buff *abq_dequeue(struct Qdisc *sch)
 		qdisc_qstats_backlog_dec(sch, skb);
 		sch->q.qlen--;
 	}
-	/* without a packet too: the child may have dropped some */
-	abq_update(sch);
+	WRITE_ONCE(q->port->idle, !skb);
+	/* the published code looks at the queue when the wire is done with a packet */
+	if (skb && q->lengths.last == ABQ_LAST_EMPTY && !q->child->q.qlen)
+		return skb;
+	if (!skb && q->vars.state == ABQ_US)
+		abq_port_idle(q->port);
+	else
+		abq_update(sch);	/* without a packet too: the child may have dropped some */
 	return skb;
 }
 
@@ -87,7 +94,7 @@ static struct sk_buff *abq_dequeue(struct Qdisc *sch)
 static struct abq_lengths abq_lengths_of(const struct abq_params *params)
 {
 	u64 limit_bytes = params->buffer_bytes, limit_packets = params->buffer_packets;
-	struct abq_lengths lengths;
+	struct abq_lengths lengths = { .x = params->x, .last = params->last };
 
 	if (params->threshold_bytes != ABQ_NO_BOUND) {
 		lengths.threshold = params->threshold_bytes;
@@ -151,7 +158,7 @@ static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 	}
 	q->params = params;
 	q->lengths = abq_lengths_of(&params);
-	abq_port_limit(q->port, params.hold_limit_packets);
+	abq_port_set(q->port, &params);
 	abq_restart(q);		/* X may be in another unit */
 	abq_update(sch);
 	sch_tree_unlock(sch);
@@ -163,7 +170,6 @@ static int abq_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ac
 {
 	struct abq_sched_data *q = qdisc_priv(sch);
 	struct abq_port *port;
-	int err;
 
 	q->child = &noop_qdisc;
 	if (sch->parent != TC_H_ROOT) {

@@ -11,6 +11,7 @@
 #define _SCH_ABQ_INPUT_H
 
 #include <linux/hashtable.h>
+#include <linux/hrtimer.h>
 #include <linux/interrupt.h>
 #include <linux/netdevice.h>
 #include <linux/netfilter.h>
@@ -37,8 +38,12 @@ struct abq_port {
 	int ifindex;
 	struct abq_stats stats;		/* releases and entries: under the qdisc's lock */
 
+	bool idle;			/* the link found the output queue empty: likewise */
+
 	spinlock_t lock;		/* of all below, and of the other stats */
-	u32 hold_limit;
+	struct abq_params params;
+	u32 k_bytes;			/* the threshold */
+	u32 segment_bytes;		/* what the largest frame carries */
 	bool holding;			/* arriving acknowledgements are held */
 	bool draining;			/* some are leaving: those that arrive follow them */
 	struct sk_buff_head held;	/* the input queue */
@@ -46,6 +51,7 @@ struct abq_port {
 	struct abq_input input;
 
 	struct tasklet_struct tasklet;
+	struct hrtimer timer;		/* for what `release: window` leaves behind */
 };
 
 /* Of a namespace. The hooks are there as long as it has a port. */
@@ -59,6 +65,7 @@ static unsigned int abq_net_id;
 /* Of a held packet, in the bytes of skb->cb beyond those of IP. */
 struct abq_cb {
 	int (*okfn)(struct net *net, struct sock *sk, struct sk_buff *skb);
+	u16 window;			/* it advertises at most this */
 	bool set_ece;
 };
 
@@ -73,71 +80,150 @@ static struct abq_cb *abq_cb(struct sk_buff *skb)
 
 /* Leaving */
 
-/* Send on to where the hook took it from. Returns whether ECE was @present and @set here. */
-static void abq_send_on(struct abq_port *port, struct sk_buff *skb, bool *present, bool *set)
+/* Of acknowledgements that have left; for the statistics of these names. */
+struct abq_sent {
+	u64 released_with_ece;
+	u64 corrected;
+	u64 windowed;
+};
+
+/* Send on to where the hook took it from. */
+static void abq_send_on(struct abq_port *port, struct sk_buff *skb, struct abq_sent *sent)
 {
+	const struct abq_cb *cb = abq_cb(skb);
 	struct tcp_segment segment;
 
-	*present = false;
-	*set = false;
-	if (abq_cb(skb)->set_ece && tcp_segment_parse(skb, &segment)) {
-		*set = tcp_segment_set_ece(skb, &segment);
-		*present = segment.th->ece;
+	if ((cb->set_ece || cb->window < U16_MAX) && tcp_segment_parse(skb, &segment)) {
+		if (cb->set_ece)
+			sent->corrected += tcp_segment_set_ece(skb, &segment);
+		sent->windowed += tcp_segment_limit_window(skb, &segment, cb->window);
+		sent->released_with_ece += cb->set_ece && segment.th->ece;
 	}
-	abq_cb(skb)->okfn(port->net, NULL, skb);
+	cb->okfn(port->net, NULL, skb);
 }
 
 static void abq_port_drain(struct tasklet_struct *tasklet)
 {
 	struct abq_port *port = container_of(tasklet, struct abq_port, tasklet);
-	u64 released_with_ece = 0, corrected = 0;
-	bool present, set, more;
 	struct sk_buff_head batch;
 	struct sk_buff *skb;
+	bool more;
 
 	__skb_queue_head_init(&batch);
 	do {
+		struct abq_sent sent = {};
+
 		rcu_read_lock();
-		while ((skb = __skb_dequeue(&batch))) {
-			abq_send_on(port, skb, &present, &set);
-			released_with_ece += present;
-			corrected += set;
-		}
+		while ((skb = __skb_dequeue(&batch)))
+			abq_send_on(port, skb, &sent);
 		rcu_read_unlock();
 
 		spin_lock_bh(&port->lock);
 		skb_queue_splice_init(&port->leaving, &batch);
 		more = !skb_queue_empty(&batch);
 		port->draining = more;
-		port->stats.released_with_ece += released_with_ece;
-		port->stats.corrected += corrected;
+		port->stats.released_with_ece += sent.released_with_ece;
+		port->stats.corrected += sent.corrected;
+		port->stats.windowed += sent.windowed;
 		spin_unlock_bh(&port->lock);
-		released_with_ece = 0;
-		corrected = 0;
 	} while (more);
 }
 
-/* Under the port's lock. */
-static void abq_port_leave(struct abq_port *port, struct sk_buff *skb, bool set_ece)
+/* Under the port's lock. @answered: with what the parameter `answer` says; else as it came. */
+static void abq_port_leave(struct abq_port *port, struct sk_buff *skb, bool answered)
 {
-	abq_cb(skb)->set_ece = set_ece;
+	abq_cb(skb)->set_ece = answered && abq_echoes(&port->params);
+	if (!answered)
+		abq_cb(skb)->window = U16_MAX;
 	__skb_queue_tail(&port->leaving, skb);
 	port->draining = true;
 	tasklet_schedule(&port->tasklet);
 }
 
-/* All that are held leave, in order, as soon as the caller's locks are released. */
-static void abq_port_release(struct abq_port *port, bool set_ece, bool holding)
+/* After a change of the input queue, under the port's lock. */
+static void abq_port_count(struct abq_port *port)
+{
+	abq_input_set(&port->input, &port->stats, ktime_get_ns(), skb_queue_len(&port->held));
+}
+
+/* All that are held leave as they came, in order, as soon as the caller's locks are released. */
+static void abq_port_flush(struct abq_port *port)
 {
 	struct sk_buff *skb;
 
 	spin_lock_bh(&port->lock);
-	abq_input_set(&port->input, &port->stats, ktime_get_ns(), 0);
 	port->stats.released += skb_queue_len(&port->held);
 	while ((skb = __skb_dequeue(&port->held)))
-		abq_port_leave(port, skb, set_ece);
-	WRITE_ONCE(port->holding, holding);
+		abq_port_leave(port, skb, false);
+	abq_port_count(port);
+	WRITE_ONCE(port->holding, false);
 	spin_unlock_bh(&port->lock);
+}
+
+/* All that are held may advertise their part of K, or what they were to before if that is less. */
+static void abq_port_assign(struct abq_port *port)
+{
+	u32 held = skb_queue_len(&port->held);
+	u32 window = abq_window(port->k_bytes, held, port->segment_bytes);
+	struct sk_buff *skb;
+
+	skb_queue_walk(&port->held, skb)
+		abq_cb(skb)->window = min_t(u32, abq_cb(skb)->window, window);
+}
+
+/*
+ * What `release` says leaves as soon as the caller's locks are released. What is left
+ * behind when the output queue is empty leaves later: a timer sees to it, since nothing
+ * else may happen on this port. Under the port's lock.
+ */
+static void abq_port_batch(struct abq_port *port)
+{
+	bool newest = port->params.release == ABQ_RELEASE_WINDOW;
+	u32 leave = skb_queue_len(&port->held);
+
+	if (port->params.answer != ABQ_ANSWER_ECE)
+		abq_port_assign(port);
+	if (newest)
+		leave = abq_batch(port->k_bytes, leave, port->segment_bytes);
+	port->stats.released += leave;
+	for (; leave; leave--) {
+		abq_port_leave(port, newest ? __skb_dequeue_tail(&port->held) :
+					      __skb_dequeue(&port->held), true);
+	}
+	abq_port_count(port);
+	if (!port->holding && !skb_queue_empty(&port->held))
+		hrtimer_start(&port->timer, ns_to_ktime(port->params.pause_us * (u64)NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_SOFT);
+}
+
+/* The output queue has fallen to X; @holding: later acknowledgements are held. */
+static void abq_port_release(struct abq_port *port, bool holding)
+{
+	spin_lock_bh(&port->lock);
+	WRITE_ONCE(port->holding, holding);
+	abq_port_batch(port);
+	spin_unlock_bh(&port->lock);
+}
+
+/* The link asked for a packet in vain, uncongested: a batch of what was left behind, if any was. */
+static void abq_port_idle(struct abq_port *port)
+{
+	if (skb_queue_empty_lockless(&port->held))
+		return;
+	spin_lock_bh(&port->lock);
+	abq_port_batch(port);
+	spin_unlock_bh(&port->lock);
+}
+
+static enum hrtimer_restart abq_port_timer(struct hrtimer *timer)
+{
+	struct abq_port *port = container_of(timer, struct abq_port, timer);
+
+	spin_lock(&port->lock);
+	if (READ_ONCE(port->idle) && !port->holding && !skb_queue_empty(&port->held))
+		abq_port_batch(port);
+	spin_unlock(&port->lock);
+	return HRTIMER_NORESTART;
 }
 
 /* Arriving */
@@ -151,7 +237,8 @@ static void abq_port_hold(struct abq_port *port)
 
 static bool abq_port_passes(const struct abq_port *port)
 {
-	return !READ_ONCE(port->holding) && !READ_ONCE(port->draining);
+	return !READ_ONCE(port->holding) && !READ_ONCE(port->draining) &&
+	       skb_queue_empty_lockless(&port->held);
 }
 
 /* For the switch itself, such as BGP's: holding it would stop nobody's data. */
@@ -164,16 +251,50 @@ static bool abq_is_own(const struct nf_hook_state *state, const struct sk_buff *
 	return inet_addr_type_dev_table(state->net, state->in, ip_hdr(skb)->daddr) == RTN_LOCAL;
 }
 
-/* A full input queue lets its oldest go, so the order stays; with ECE, as Qout is congested. */
-static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb)
+/* Whether a held packet is of that connection, in that direction. */
+static bool abq_is_of(struct sk_buff *skb, const struct tcp_flow *flow)
 {
-	if (skb_queue_len(&port->held) >= port->hold_limit) {
+	struct tcp_segment held;
+
+	return tcp_segment_parse(skb, &held) && !memcmp(&held.flow, flow, sizeof(*flow));
+}
+
+/* `coalesce`: in the place of the one of its connection that is held. False: none is. */
+static bool abq_port_replace(struct abq_port *port, struct sk_buff *skb,
+			     const struct tcp_segment *segment)
+{
+	struct sk_buff *old;
+
+	skb_queue_walk(&port->held, old) {
+		if (!abq_is_of(old, &segment->flow))
+			continue;
+		abq_cb(skb)->window = abq_cb(old)->window;
+		__skb_queue_after(&port->held, old, skb);
+		__skb_unlink(old, &port->held);
+		if (old->protocol == htons(ETH_P_IPV6))
+			port->stats.coalesced_ipv6++;
+		else
+			port->stats.coalesced_ipv4++;
+		consume_skb(old);
+		return true;
+	}
+	return false;
+}
+
+/* A full input queue lets its oldest go, so the order stays; with ECE, as Qout is congested. */
+static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb,
+			     const struct tcp_segment *segment)
+{
+	port->stats.holds++;
+	abq_cb(skb)->window = U16_MAX;
+	if (port->params.coalesce && abq_port_replace(port, skb, segment))
+		return;
+	if (skb_queue_len(&port->held) >= port->params.hold_limit_packets) {
 		abq_port_leave(port, __skb_dequeue(&port->held), true);
 		port->stats.overflow++;
 	}
 	__skb_queue_tail(&port->held, skb);
-	port->stats.holds++;
-	abq_input_set(&port->input, &port->stats, ktime_get_ns(), skb_queue_len(&port->held));
+	abq_port_count(port);
 }
 
 /*
@@ -183,21 +304,15 @@ static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb)
 static void abq_port_overtake(struct abq_port *port, const struct tcp_segment *segment)
 {
 	struct sk_buff *skb, *next;
-	struct tcp_segment held;
-	u32 left = 0;
 
 	skb_queue_walk_safe(&port->held, skb, next) {
-		if (!tcp_segment_parse(skb, &held) ||
-		    memcmp(&held.flow, &segment->flow, sizeof(held.flow)))
+		if (!abq_is_of(skb, &segment->flow))
 			continue;
 		__skb_unlink(skb, &port->held);
 		abq_port_leave(port, skb, true);
-		left++;
+		port->stats.overtaken++;
 	}
-	if (left)
-		abq_input_set(&port->input, &port->stats, ktime_get_ns(),
-			      skb_queue_len(&port->held));
-	port->stats.overtaken += left;
+	abq_port_count(port);
 }
 
 static unsigned int abq_port_arrival(struct abq_port *port, struct sk_buff *skb,
@@ -209,7 +324,7 @@ static unsigned int abq_port_arrival(struct abq_port *port, struct sk_buff *skb,
 	abq_cb(skb)->okfn = state->okfn;
 	spin_lock_bh(&port->lock);
 	if (port->holding && tcp_segment_is_pure_ack(segment)) {
-		abq_port_enqueue(port, skb);
+		abq_port_enqueue(port, skb, segment);
 	} else {
 		abq_port_overtake(port, segment);
 		if (port->draining)
@@ -282,6 +397,12 @@ static struct abq_port *abq_port_create(struct net_device *dev)
 	__skb_queue_head_init(&port->held);
 	__skb_queue_head_init(&port->leaving);
 	tasklet_setup(&port->tasklet, abq_port_drain);
+#ifdef ABQ_HAVE_HRTIMER_SETUP
+	hrtimer_setup(&port->timer, abq_port_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+#else
+	hrtimer_init(&port->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	port->timer.function = abq_port_timer;
+#endif
 	port->input.changed_ns = ktime_get_ns();
 
 	if (!abq_net->users) {
@@ -296,10 +417,16 @@ static struct abq_port *abq_port_create(struct net_device *dev)
 	return port;
 }
 
-static void abq_port_limit(struct abq_port *port, u32 hold_limit)
+static void abq_port_set(struct abq_port *port, const struct abq_params *params)
 {
+	bool bytes = params->threshold_bytes != ABQ_NO_BOUND;
+	u64 k_bytes = bytes ? params->threshold_bytes : (u64)params->threshold_packets * params->mtu;
+	u32 headers = ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr);
+
 	spin_lock_bh(&port->lock);
-	port->hold_limit = hold_limit;
+	port->params = *params;
+	port->k_bytes = min_t(u64, k_bytes, U32_MAX);
+	port->segment_bytes = params->mtu > headers ? params->mtu - headers : 1;
 	spin_unlock_bh(&port->lock);
 }
 
@@ -333,7 +460,8 @@ static void abq_port_destroy(struct abq_port *port)
 		nf_unregister_net_hooks(port->net, abq_hooks, ARRAY_SIZE(abq_hooks));
 	/* A hook that has found the port before may still add to it. */
 	synchronize_net();
-	abq_port_release(port, false, false);
+	abq_port_flush(port);
+	hrtimer_cancel(&port->timer);
 	tasklet_kill(&port->tasklet);
 	kfree(port);
 }

@@ -31,8 +31,9 @@ class Model:
     _held_since: int = 0
 
     def run(self, steps: Iterable[tuple[int, str, Any]]) -> None:
-        """Steps in order: (time, "queue", its length), (time, "ack", the packet) or (time, "segment", one that is more);
-        a packet begins with what names its connection, its destination and its ports.
+        """Steps in order: (time, "queue", its length), (time, "ack", the packet) or (time, "segment", one with more).
+
+        A packet begins with what names its connection, its destination and its ports.
         """
         step = {"queue": self._queue, "ack": self._ack, "segment": self._segment}
         for time, kind, what in steps:

@@ -109,9 +109,9 @@ def arrivals(cell: Observed, receiver: str) -> list[tuple[int, Segment, int]]:
     return found
 
 
-def departures(cell: Observed, everything: Any, receiver: str) -> list[tuple[int, Segment]]:
+def departures(cell: Observed, everything: Any, receiver: str, hosts: int = 13) -> list[tuple[int, Segment]]:
     """What the switch had forwarded of it, at the moment it came to its next queue."""
-    outs = [cell.queue(f"s1>h{number}") for number in range(2, 14)]
+    outs = [cell.queue(f"s1>h{number}") for number in range(2, hosts + 1)]
     found = []
     for event in everything[np.isin(everything["id"], outs) & (everything["op"] == 1) & (everything["protocol"] == 6)]:
         family = int(event["family"])

@@ -94,6 +94,62 @@ static void counts_bytes_as_well(void)
 	EXPECT_EQUAL(m.vars.state, ABQ_US);
 }
 
+/* What the code that the paper names does: 80 packets, K = 10. */
+static const struct abq_lengths published = {
+	.limit = 80,
+	.threshold = 10,
+	.mtu = 1,
+	.x = ABQ_X_PEAK,
+	.last = ABQ_LAST_EMPTY,
+};
+
+static void the_published_codes_parameters_step_by_step(void)
+{
+	/* queue, action, state, X */
+	static const u32 steps[18][4] = {
+		{ 10, ABQ_NOTHING, ABQ_US, 0 },
+		{ 11, ABQ_HOLD, ABQ_CS, 1 },		/* what the queue has beyond K */
+		{ 80, ABQ_NOTHING, ABQ_CS, 10 },	/* K at most */
+		{ 12, ABQ_NOTHING, ABQ_CS, 10 },	/* the longest queue counts */
+		{ 10, ABQ_RELEASE, ABQ_LCS, 10 },	/* X as it was */
+		{ 6, ABQ_NOTHING, ABQ_LCS, 10 },
+		{ 5, ABQ_RELEASE, ABQ_LCS, 5 },
+		{ 13, ABQ_HOLD, ABQ_CS, 5 },		/* congested again: not less than before */
+		{ 17, ABQ_NOTHING, ABQ_CS, 7 },
+		{ 7, ABQ_RELEASE, ABQ_LCS, 7 },
+		{ 3, ABQ_RELEASE, ABQ_LCS, 0 },		/* 3 packets are no more than 4 MTU */
+		{ 1, ABQ_NOTHING, ABQ_LCS, 0 },
+		{ 0, ABQ_RELEASE, ABQ_US, 0 },		/* empty */
+		{ 11, ABQ_HOLD, ABQ_CS, 1 },
+		{ 2, ABQ_NOTHING, ABQ_CS, 1 },
+		{ 1, ABQ_RELEASE, ABQ_LCS, 1 },
+		{ 0, ABQ_RELEASE, ABQ_US, 0 },
+		{ 0, ABQ_NOTHING, ABQ_US, 0 },
+	};
+	struct machine m = { .lengths = published };
+	u32 i;
+
+	for (i = 0; i < 18; i++) {
+		EXPECT_EQUAL(length(&m, steps[i][0]), steps[i][1]);
+		EXPECT_EQUAL(m.vars.state, steps[i][2]);
+		EXPECT_EQUAL(m.vars.x, steps[i][3]);
+	}
+	EXPECT_EQUAL(m.stats.releases, 7);
+	EXPECT_EQUAL(m.stats.entries_us, 2);
+}
+
+static void windows_of_k_bytes_in_all(void)
+{
+	EXPECT_EQUAL(abq_window(15000, 1, 1446), 15000);
+	EXPECT_EQUAL(abq_window(15000, 7, 1446), 2142);
+	EXPECT_EQUAL(abq_window(15000, 80, 1446), 1446);	/* a segment at least */
+	EXPECT_EQUAL(abq_window(15000, 0, 1446), 15000);
+	EXPECT_EQUAL(abq_batch(15000, 0, 1446), 0);
+	EXPECT_EQUAL(abq_batch(15000, 7, 1446), 7);
+	EXPECT_EQUAL(abq_batch(15000, 80, 1446), 11);		/* 10 windows do not fill K */
+	EXPECT_EQUAL(abq_batch(0, 80, 1), 1);
+}
+
 static void several_x_in_one_step_are_one_release(void)
 {
 	struct machine m = { .lengths = paper };
@@ -121,6 +177,8 @@ static void an_empty_queue_always_releases(void)
 					.limit = numbers[limit],
 					.threshold = numbers[threshold],
 					.mtu = numbers[mtu],
+					.x = random_below(2),
+					.last = random_below(2),
 				} };
 
 				EXPECT_EQUAL(length(&m, numbers[threshold] + 1), ABQ_HOLD);
@@ -199,6 +257,34 @@ static void agrees_with_the_diagram_on_random_walks(void)
 	}
 }
 
+static void whatever_is_asked_for_a_held_packet_leaves(void)
+{
+	u32 run, step;
+
+	for (run = 0; run < 2000; run++) {
+		struct machine m = { .lengths = {
+			.limit = random_below(200),
+			.threshold = random_below(60),
+			.mtu = 1 + random_below(3),
+			.x = random_below(2),
+			.last = random_below(2),
+		} };
+
+		for (step = 0; step < 300; step++) {
+			u32 queue = random_below(random_below(4) ? 100 : 8);
+			u64 releases = m.stats.releases;
+			enum abq_action action = length(&m, queue);
+
+			EXPECT_EQUAL(action == ABQ_RELEASE, m.stats.releases > releases);
+			EXPECT(m.vars.x <= m.lengths.threshold);
+			EXPECT(m.vars.state == ABQ_US || queue > abq_due(&m.lengths, &m.vars));
+		}
+		length(&m, 0);
+		EXPECT_EQUAL(m.vars.state, ABQ_US);
+		EXPECT_EQUAL(m.vars.x, 0);
+	}
+}
+
 static void the_input_queues_integral(void)
 {
 	struct abq_input input = { .changed_ns = 1000 };
@@ -220,7 +306,10 @@ int main(void)
 	x_begins_at_what_the_buffer_has_beyond_k();
 	four_mtus_are_not_less_than_four();
 	counts_bytes_as_well();
+	the_published_codes_parameters_step_by_step();
+	windows_of_k_bytes_in_all();
 	several_x_in_one_step_are_one_release();
+	whatever_is_asked_for_a_held_packet_leaves();
 	an_empty_queue_always_releases();
 	agrees_with_the_diagram_on_random_walks();
 	the_input_queues_integral();
