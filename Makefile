@@ -6,6 +6,7 @@
 # make images-clean   removes the images
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
 # make fuzz SECONDS_EACH=3600  runs each fuzzer for so long (in make test: for seconds); what is found goes to runs/fuzz
+# make miri   the P4 engine and its border to the kernel's C under Miri, where rustup has a nightly toolchain (docs/p4.md)
 # make test-kills  kills a campaign 200 times at random instants (20 times in make test) and compares what comes of it
 # make compose        InfluxDB, Grafana with its dashboards and the orchestrator, which runs RUN (docker-compose.yml)
 # make locks  writes what every quick cell of labs/ does into their campaign.lock, after a change that is meant to change it
@@ -21,7 +22,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
     wheel wheel-test compose
 
 setup:
@@ -49,6 +50,16 @@ fuzz: setup
 	done; \
 	PROPTEST_CASES=$$(($(SECONDS_EACH) * 400)) tools/cargo test --quiet --workspace fuzz || failed=1; \
 	exit $$failed
+
+# One case of each property, since Miri takes some hundred times as long; in a folder of this checkout's own (tools/rustc).
+NIGHTLY := nightly
+miri:
+	@cargo +$(NIGHTLY) miri --version >/dev/null 2>&1 || \
+	    { echo "miri: not here: rustup toolchain install nightly-2026-05-20 --component miri,rust-src, then make miri NIGHTLY=nightly-2026-05-20" >&2; exit 1; }
+	cache=$${QBED_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/qbed}; \
+	export CARGO_TARGET_DIR=$$cache/miri/$$(pwd | cksum | cut -d' ' -f1) MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=1; \
+	cargo +$(NIGHTLY) miri test --locked --package qbed-p4kernel --test boundary && \
+	cargo +$(NIGHTLY) miri test --locked --package qbed-p4engine --lib --tests
 
 check: setup lint unit
 
