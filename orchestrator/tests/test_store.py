@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbed.network.load import load_lab
+from qbed.plan.compile import compile_lab
 from qbed.results.checksums import CELL_ROW
 from qbed.results.identity import StoreError
-from qbed.results.store import CellStore, key, usual_store
+from qbed.results.store import CellStore, cell_key, key, usual_store
 
 ROW = {"status": "complete", "flows": 3, "warnings": []}
 MARK = key("0" * 64, {})
@@ -135,3 +137,16 @@ def test_the_environment_says_how_much(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("QBED_STORE", "much")
     with pytest.raises(StoreError, match="QBED_STORE: expected `off` or a size such as `20 GB`"):
         usual_store()
+
+
+@pytest.mark.parametrize(
+    ("lab", "counts"),
+    [("dumbbell", ()), ("controller", ("python", "finsy")), ("bgp-clos", ("frr_version",))],
+)
+def test_another_python_or_frr_makes_another_cell_only_of_what_it_runs(lab: str, counts: tuple[str, ...]) -> None:
+    """A worker of another Debian or with another Python has the cells of all other plans."""
+    plan = compile_lab(load_lab(Path(__file__).parents[2] / "labs" / lab / "lab.yml")).dumps().encode()
+    here = {"agent_hash": "1", "python": "3.11.7", "finsy": "0.30.0", "frr_version": "8.4"}
+    for name in here:
+        same = cell_key(plan, here) == cell_key(plan, here | {name: "another"})
+        assert same == (name not in (*counts, "agent_hash")), name

@@ -9,7 +9,6 @@ again by the run that wants its cell.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import time
@@ -24,7 +23,7 @@ from qbed.json_files import LARGEST
 from qbed.results.checksums import DamagedError, cell_damages, read_cell_record
 from qbed.results.folder import RunFolder
 from qbed.results.identity import StoreError
-from qbed.results.store import CellStore, key
+from qbed.results.store import CellStore, cell_key
 
 PLAN = "plan.json"
 FORGOTTEN_AFTER_S = 30 * 24 * 3600
@@ -61,7 +60,7 @@ class Queue:
             content = read_bytes(self.of(mark).path / PLAN, LARGEST)
         except FileNotFoundError:
             raise StoreError(f"no plan is filed under {mark}: `qbed queue LAB` files those of a campaign") from None
-        if key(hashlib.sha256(content).hexdigest(), provenance) != mark:
+        if cell_key(content, provenance) != mark:
             raise StoreError(
                 f"the plan under {mark} is another cell here: it is damaged (`qbed queue LAB` files it anew where it is"
                 " deleted), or was filed with another toolchain or state of qbed"

@@ -42,6 +42,8 @@ LEFT_AFTER_S = 24 * 3600
 LOCK = "lock"
 _MAKERS = ("network", "plan", "results", "schemes", "substrates", "telemetry")
 """The packages that make tables of what a guest wrote."""
+_NEEDED_BY = {"python": b'"controller"', "finsy": b'"controller"', "frr_version": b"frr"}
+"""What the plans have in them that need a part of the machine's own; other plans may have it, too."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,14 @@ def key(plan_sha256: str, provenance: Mapping[str, Any]) -> str:
     """What a cell is found by: its plan as the agent is given it, and what carries it out."""
     parts = [CELL_FORM, tables.VERSION, _makers(), dict(provenance), plan_sha256]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def cell_key(plan: bytes, provenance: Mapping[str, Any]) -> str:
+    """The key of the cell with this plan. What of the toolchain is the machine's own counts only where a plan has it run:
+    a worker with another Python or FRR makes the same cell of any other.
+    """
+    used = {name: value for name, value in provenance.items() if _NEEDED_BY.get(name, b"") in plan}
+    return key(hashlib.sha256(plan).hexdigest(), used)
 
 
 def usual_store() -> CellStore | None:

@@ -6,14 +6,13 @@ The plan comes from the queue, the result goes into the store. Two who run the s
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.results.queue import Queue
-from qbed.results.store import CellStore, key, usual_store
+from qbed.results.store import CellStore, cell_key, usual_store
 from qbed.runs.worker import Outcome, Row, Task, Worker
 from qbed.substrates import DEFAULT, Limits, Substrate, substrate
 
@@ -72,7 +71,7 @@ def file_cell(task: Task, number: int, queue: Queue, on: Substrate) -> str:
     """Put a cell's plan into the queue unless the store has the cell; returns its key."""
     _, content, _ = task.compile(number)
     assert on.provenance is not None
-    mark = key(hashlib.sha256(content).hexdigest(), on.provenance)
+    mark = cell_key(content, on.provenance)
     if not queue.store.has(mark):
         queue.file(mark, content)
     return mark

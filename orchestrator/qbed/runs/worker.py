@@ -27,7 +27,7 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.results.cell import store_cell
 from qbed.results.folder import RunFolder
-from qbed.results.store import key, usual_store
+from qbed.results.store import cell_key, usual_store
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
@@ -152,7 +152,7 @@ class Worker:
             plan, content, row = self._orders.compile(number)
             (folder / "work" / "plan.json").write_bytes(content)
             row |= {"plan_sha256": hashlib.sha256(content).hexdigest()}
-            row, known = self._found(plan, row, number, pipe)
+            row, known = self._found(plan, content, row, number, pipe)
             status = str(row["status"])
             error = "; ".join(row["contradictions"]) or None
         except SubstrateError as problem:
@@ -172,13 +172,13 @@ class Worker:
             error = self._give_up(number, row, error, fatal)
         return Outcome(number, status, error, time.monotonic() - begun, fatal, known)
 
-    def _found(self, plan: Plan, row: Row, number: int, pipe: Connection | None) -> tuple[Row, bool]:
+    def _found(self, plan: Plan, content: bytes, row: Row, number: int, pipe: Connection | None) -> tuple[Row, bool]:
         """Finish a cell; returns its row, and whether it came from the store."""
         store, provenance = self._store, self._substrate.provenance
         folder = self._run_folder.folder(number, ".tmp")
         if store is None or provenance is None:
             return self._commit(number, row | self._run(plan, folder, pipe)), False
-        mark = key(row["plan_sha256"], provenance)
+        mark = cell_key(content, provenance)
         if known := store.take(mark, folder):
             return self._commit(number, row | known), True
         with store.claimed(mark):

@@ -7,7 +7,6 @@ was doing. What it has finished is in a store, and asked for again it costs noth
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,7 @@ from qbed.errors import QbedError
 from qbed.results.checksums import FILES
 from qbed.results.folder import RunFolder
 from qbed.results.queue import Queue
-from qbed.results.store import key
+from qbed.results.store import cell_key
 from qbed.runs.executor import Book, interruptible
 from qbed.runs.filed import needed_store
 from qbed.runs.worker import Outcome, Task, Worker
@@ -129,7 +128,7 @@ def _plan(task: Task, number: int) -> tuple[str, bytes]:
         _, content, _ = task.compile(number)
     except QbedError:
         return "", b""
-    return key(hashlib.sha256(content).hexdigest(), provenance), content
+    return cell_key(content, provenance), content
 
 
 def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Returned) -> Outcome:
