@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -103,6 +104,12 @@ class Bench:
 
     def ask(self, out: str, sql: str) -> list[tuple[object, ...]]:
         return duckdb.sql(sql.replace("RUN", str(self.folder / out))).fetchall()
+
+
+def sent(file: Path) -> Counter[tuple[str, str]]:
+    """How many points a file of samples has, by measurement and cell."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    return Counter((row["measurement"], row.get("cell", "")) for row in rows if row["measurement"] != "machine")
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import shutil
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from campaigns import CAMPAIGN, Bench, hashes, write_lab
+from campaigns import CAMPAIGN, Bench, hashes, sent, write_lab
 
 from qbed.claims.judge import Verdict
 from qbed.report.ci import Ended, write_junit, write_summary
@@ -24,9 +25,10 @@ def suites(file: Path) -> dict[str, ET.Element]:
 
 
 def test_shards_are_the_whole(bench: Bench) -> None:
-    assert bench.campaign("whole")[0] == 0
+    assert bench.campaign("whole", "--ndjson", "whole.ndjson")[0] == 0
     for which in (1, 2, 3):
-        status, text = bench.campaign(f"part-{which}", "--shard", f"{which}/3", "--junit", f"{which}.xml")
+        files = ("--junit", f"{which}.xml", "--ndjson", f"{which}.ndjson")
+        status, text = bench.campaign(f"part-{which}", "--shard", f"{which}/3", *files)
         assert (status, "4 of 4 cells complete" in text) == (0, True), text
         assert not list((bench.folder / f"part-{which}").glob("*.parquet"))
         assert suites(bench.folder / f"{which}.xml")[f"tiny {which}/3.cells"].get("tests") == "4"
@@ -39,6 +41,11 @@ def test_shards_are_the_whole(bench: Bench) -> None:
     assert (status, "12 of 12 cells complete" in text, "holds" in text) == (0, True, True), text
     assert hashes(bench.folder / "merged") == hashes(bench.folder / "whole")
     assert bench.run("verify", "merged")[0] == 0
+    assert bench.run("samples", "merged", "--ndjson", "merged.ndjson")[0] == 0
+    points = {name: sent(bench.folder / f"{name}.ndjson") for name in ("whole", "merged", "1", "2", "3")}
+    assert points["merged"] == points["whole"] and {cell for _, cell in points["whole"]} >= {"0", "11"}
+    shards = points["1"] + points["2"] + points["3"]
+    assert shards == points["whole"] - Counter({("claim", ""): 1}), "a shard judges nothing"
     found = suites(bench.folder / "all.xml")
     assert found["tiny.cells"].get("tests") == "12" and found["tiny.claims"].get("failures") == "0"
     assert "| all-complete | ✅ holds | flows 24 | Every flow completes. |" in (bench.folder / "all.md").read_text()
