@@ -73,7 +73,7 @@ def key(plan_sha256: str, provenance: Mapping[str, Any]) -> str:
 
 
 def cell_key(plan: bytes, provenance: Mapping[str, Any]) -> str:
-    """The key of the cell with this plan. What of the toolchain is the machine's own counts only where a plan has it run:
+    """The key of the cell with this plan. What of the toolchain is the machine's own counts where a plan has it run:
     a worker with another Python or FRR makes the same cell of any other.
     """
     used = {name: value for name, value in provenance.items() if _NEEDED_BY.get(name, b"") in plan}
