@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from campaigns import Bench, guests_of, hashes, wait_until
+from campaigns import Bench, guests_of, hashes, sent, wait_until
 
 pytest.importorskip("distributed")
 
@@ -79,7 +79,8 @@ def test_workers_that_are_killed_cost_only_their_cells(cluster: Cluster) -> None
     cluster.work()
     cluster.work()
     address = cluster.address()
-    process = bench.start("run", "lab", "--out", "a", "--no-images", "--scheduler", address)
+    where = ["--out", "a", "--no-images", "--ndjson", "a.ndjson"]
+    process = bench.start("run", "lab", *where, "--scheduler", address)
     cells = bench.folder / "a" / "cells"
     for _ in range(4):
         before = len(list(cells.glob("??????")))
@@ -89,7 +90,8 @@ def test_workers_that_are_killed_cost_only_their_cells(cluster: Cluster) -> None
         cluster.work()
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0 and "12 of 12 cells complete, in" in out + err, out + err
-    assert bench.campaign("b", "--no-store")[0] == 0
+    assert bench.campaign("b", "--no-store", "--ndjson", "b.ndjson")[0] == 0
+    assert sent(bench.folder / "a.ndjson") == sent(bench.folder / "b.ndjson"), "each cell's points, once"
     assert hashes(bench.folder / "a") == hashes(bench.folder / "b")
     assert bench.run("store", "verify")[0] == 0 and not list((bench.folder / "cache" / "queue").glob("??/*/cells/*"))
     times = (cells / "wall.ndjson").read_text().splitlines()
