@@ -19,6 +19,7 @@ from qbed.report.figures import Artist
 from qbed.report.places import Places, in_order
 from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
 from qbed.results import tables
+from qbed.results.identity import StoreError, any_identity
 from qbed.results.numbers import numbers_of
 
 
@@ -171,3 +172,10 @@ def test_axes_of_quantities_have_columns_of_numbers(tmp_path: Path) -> None:
 def test_sizes_have_units(arguments: tuple[str, ...], said: str) -> None:
     refused = CliRunner().invoke(load_commands(), ["report", "nowhere", *arguments], standalone_mode=False)
     assert said in str(refused.exception)
+
+
+def test_a_link_among_a_papers_figures_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "run" / "figures" / "paper").mkdir(parents=True)
+    (tmp_path / "run" / "figures" / "paper" / ".queue.pdf.tmp").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="not as a run leaves it"):
+        any_identity(tmp_path / "run")

@@ -110,7 +110,7 @@ def _check_entries(run: Path) -> None:
     Where there are checksums, whoever reads a file finds the latter, and a cell that has it is run again.
     """
     checked = (run / "checksums.json").exists()
-    for folder in (run, run / "cells", run / "figures"):
+    for folder in (run, run / "cells", run / "figures", run / "figures" / "paper"):
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_symlink():
