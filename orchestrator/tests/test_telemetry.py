@@ -414,23 +414,24 @@ def test_cells_of_the_store_give_the_same_points(tmp_path: Path, monkeypatch: py
     assert found[0] == found[1] and len(found[0]) == len(in_parquet(tmp_path / "first"))
 
 
-def test_a_run_that_is_stopped_does_not_wait_for_its_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_stopped_does_not_wait_for_its_sink(run: Path, tmp_path: Path) -> None:
     from qbed.live.courier import couriers
 
-    monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "toolchain")))
-    monkeypatch.setenv("QBED_STORE", "off")
-    conduct(
-        prepare(write_lab(tmp_path / "lab"), Wishes("quick", tmp_path / "run")),
-        LocalExecutor([0]),
-        Screen(),
-        images=False,
-    )
+    shutil.copytree(run, tmp_path / "run")
     told: list[Delivery | str] = []
     nobody = Address("influx", f"http://127.0.0.1:{free_port()}/x")
     with pytest.raises(KeyboardInterrupt), couriers(tmp_path / "run", [nobody], told.append):
         time.sleep(2)
         raise KeyboardInterrupt
     assert len(told) == 1 and (isinstance(told[0], str) or told[0].left == 2)
+
+
+@pytest.mark.parametrize("said", ["soon", "", "-1", "nan", "inf", "1" * 500])
+def test_patience_that_is_no_number_is_refused_before_the_run(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBED_INFLUX_PATIENCE", said)
+    with pytest.raises(SinkError, match="QBED_INFLUX_PATIENCE: expected seconds, such as 30, got") as refused:
+        Address("influx", "http://127.0.0.1/x")
+    assert len(str(refused.value)) < 400
 
 
 def test_the_command_line_says_what_was_not_delivered(run: Path, tmp_path: Path) -> None:

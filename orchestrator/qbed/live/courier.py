@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -33,11 +34,12 @@ from qbed.live import samples
 from qbed.live.cells import Cells, Piece, Running
 from qbed.live.ledger import Ledger, origin_of
 from qbed.live.points import Origin, Points, claim_points, machine_points
-from qbed.live.sinks import NotTakenError, Sink
+from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
 from qbed.results.checksums import check_merged
 from qbed.results.folder import CLAIMS
+from qbed.terminal import shorten
 
 POLL_S = 0.2
 CELLS_A_ROUND = 20
@@ -59,6 +61,9 @@ class Address:
 
     kind: str
     where: str
+
+    def __post_init__(self) -> None:
+        patience()  # said before there is a run
 
     def make(self) -> Sink:
         """`SinkError` if there is none."""
@@ -282,11 +287,12 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
 
 
 def patience() -> float:
-    """What QBED_INFLUX_PATIENCE says, in seconds."""
-    try:
-        return float(os.environ.get(PATIENCE, PATIENCE_S))
-    except ValueError:
-        return PATIENCE_S
+    """What QBED_INFLUX_PATIENCE says, in seconds. `SinkError`."""
+    said = os.environ.get(PATIENCE, str(PATIENCE_S))
+    with suppress(ValueError):
+        if 0 <= (seconds := float(said)) < math.inf:
+            return seconds
+    raise SinkError(f"{PATIENCE}: expected seconds, such as 30, got `{shorten(said, 60)}`")
 
 
 @contextmanager
