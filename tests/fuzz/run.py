@@ -15,19 +15,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
 from cases import Case, campaigns, labs, sqls
 from children import Books, Tries, each, head, say, try_all
 from targets import targets
 
 CORPUS = Path(__file__).parent / "corpus"
-STRATEGIES = {"labs": labs(), "campaigns": campaigns(), "sql": sqls(), "inspect": labs()}
+STRATEGIES = {
+    "labs": labs(),
+    "campaigns": campaigns(),
+    "sql": sqls(),
+    "inspect": labs(),
+    "service": st.one_of(campaigns(), labs()),
+}
 PIECE = 1000
 
 
 def corpus(name: str) -> list[Case]:
     """The cases of a fuzzer in the tree: a folder each, or a single file `lab.yml`, `campaign.yml` or `sql.json`."""
-    folder = CORPUS / {"inspect": "labs"}.get(name, name)
+    folder = CORPUS / {"inspect": "labs", "service": "campaigns"}.get(name, name)
     return [
         {file.name: file.read_bytes().decode("utf-8", "surrogatepass") for file in sorted(case.iterdir())}
         for case in sorted(folder.iterdir())

@@ -7,7 +7,9 @@ import contextlib
 import io
 import json
 import sys
+import tempfile
 import time
+import warnings
 import zlib
 from collections.abc import Callable
 from functools import cache
@@ -22,16 +24,27 @@ from qbed.campaign.file import Claim, Figure, load_campaign
 from qbed.campaign.matrix import Matrix, build_matrix
 from qbed.claims import sql
 from qbed.claims.judge import _ask, connect_empty, define
-from qbed.errors import QbedError
+from qbed.errors import LabError, QbedError
+from qbed.language.reach import FOREIGN
 from qbed.language.source import Source
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.inspect import summary
 from qbed.plan.model import Plan
 from qbed.runs import rehearsal
+from qbed.runs.experiment import Wishes, prepare
+from qbed.service.app import make_app
+from qbed.service.client import packed
+from qbed.service.jobs import EVENTS, LAB, RUN
+from qbed.service.settings import Settings
+from qbed.service.work import Teller
 from qbed.substrates import substrate
 
 from cases import ROOT
+
+with warnings.catch_warnings():  # of Starlette, which would rather have another version of httpx
+    warnings.simplefilter("ignore")
+    from fastapi.testclient import TestClient
 
 Outcome = Literal["refused", "accepted"]
 Target = Callable[[Path], Outcome]
@@ -97,6 +110,32 @@ def _tables(name: str) -> tuple[sql.Connection, Matrix]:
     return connection, matrix
 
 
+def service(folder: Path) -> Outcome:
+    """Send it, submit it, and do what the job's process does before the first cell runs. What it says names no folder
+    of the service's.
+    """
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        with TestClient(make_app(Settings(Path(place), jobs=0)), base_url="http://127.0.0.1") as api:
+            kind = {"content-type": "application/zip"}
+            sent = api.post("/api/uploads", content=packed(folder), headers=kind)
+            assert sent.status_code == 201, sent.text
+            answer = api.post("/api/jobs", json={"upload": sent.json()["upload"]})
+            assert answer.status_code == 201, answer.text
+        patch.setenv(FOREIGN, "1")
+        job, outcome = Path(place, "jobs", "000001"), "refused"
+        teller = Teller(job)
+        try:
+            prepare(job / LAB, Wishes(None, job / RUN))
+            outcome = "accepted"
+        except LabError as error:
+            teller.refuse(error.messages)
+        except QbedError as error:
+            teller.refuse([str(error)])
+        said = (job / EVENTS).read_text()
+        assert place not in said and ("refused" in said) == (outcome == "refused"), said
+    return "refused" if outcome == "refused" else "accepted"
+
+
 def command(*arguments: str) -> Target:
     """A command, as it is called: it ends with a status, and says what is wrong without a traceback."""
 
@@ -120,4 +159,10 @@ def command(*arguments: str) -> Target:
 @cache
 def targets() -> dict[str, Target]:
     """By name. The commands take a sample of the cases of lab files."""
-    return {"labs": lab, "campaigns": campaign, "sql": queries, "inspect": command("inspect", "FOLDER")}
+    return {
+        "labs": lab,
+        "campaigns": campaign,
+        "sql": queries,
+        "inspect": command("inspect", "FOLDER"),
+        "service": service,
+    }

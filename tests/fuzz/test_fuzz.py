@@ -12,7 +12,9 @@ import pytest
 RUN = Path(__file__).with_name("run.py")
 
 
-@pytest.mark.parametrize(("name", "examples"), [("labs", 200), ("campaigns", 60), ("sql", 100), ("inspect", 20)])
+@pytest.mark.parametrize(
+    ("name", "examples"), [("labs", 200), ("campaigns", 60), ("sql", 100), ("inspect", 20), ("service", 20)]
+)
 def test_nothing_is_found(name: str, examples: int, tmp_path: Path) -> None:
     command = [sys.executable, str(RUN), name, "--examples", str(examples), "--seconds", "300", "--seed", "1"]
     command += ["--out", str(tmp_path)]
