@@ -32,6 +32,23 @@ chmod +x "$HOME/my-lab/program"
 [ "$(qbed exec my-lab h1 -- "$HOME/my-lab/program")" = "from $HOME/my-lab/program on Linux" ] || fail "qbed exec does not run a program"
 qbed down my-lab
 
+# The service, by its extra: the API answers, and the page has what draws its curves.
+wheel=$(echo /wheel/qbed-*.whl)
+venv/bin/pip install --quiet --disable-pip-version-check "$wheel[service]"
+qbed serve --port 0 --folder "$HOME/service" >address &
+service=$!
+python3 - <<'PYTHON' || fail "qbed serve does not answer"
+import json, pathlib, time, urllib.request
+while not (said := pathlib.Path("address").read_text()).endswith("\n"):
+    time.sleep(0.1)
+ask = lambda path: urllib.request.urlopen(said.split()[-1] + path).read()
+assert "qbed" in json.loads(ask("api/version")) and "dumbbell" in {lab["name"] for lab in json.loads(ask("api/labs"))}
+assert b"uPlot" in ask("page/uPlot.js") and b"<canvas" in ask("")
+PYTHON
+kill $service
+status=0; wait $service || status=$?
+[ $status = 143 ] || fail "qbed serve ended with status $status"
+
 # What is missing here is said.
 refused() { # WORDS COMMAND...
     words=$1; shift
