@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -112,6 +113,56 @@ def test_what_viewers_see_is_what_the_results_say(service: Served, run: Any) -> 
     assert {flow for data in rates for flow in data["flow"]} == {0, 1}
 
 
+def test_a_cell_that_has_ended_is_told_as_its_viewers_saw_it(service: Served, run: Any) -> None:
+    """From its tables: every column of every queue and flow."""
+    job, seen, _ = run
+    again = list(service.events(f"/jobs/{job}/cells/0/samples"))
+    assert [again[0][0], *(kind for kind, _ in again[-2:])] == ["cell", "cell-end", "end"]
+    told, cell = again[0][1], seen[0][1]
+    assert all(told[name] == cell[name] for name in ("cell", "duration_ns", "bin_ns", "queues"))
+    assert drawn(told) == drawn(cell)
+    assert told["clock"] == {"clock": "virtual"}
+    assert together(again) == together(seen)
+    assert service.http.get(f"/jobs/{job}/cells/1/samples").status_code == 404
+
+
+def drawn(cell: Any) -> tuple[Any, Any]:
+    """The topology: what each node is, each link's ends, queues and rate."""
+    nodes = cell["nodes"]
+    links = [(nodes[link["a"]], nodes[link["b"]], *link["queues"], link["rate_bps"]) for link in cell["links"]]
+    return dict(zip(nodes, cell["kinds"], strict=True)), sorted(links)
+
+
+def together(events: list[tuple[str, Any]]) -> dict[tuple[str, int, int], Any]:
+    """The columns that viewers put together of their pieces."""
+    found: dict[tuple[str, int, int], Any] = {}
+    for kind, data in events:
+        rows = (
+            [dict(zip(data, values, strict=True)) for values in zip(*data.values(), strict=True)]
+            if "bin" in data
+            else []
+        )
+        for row in rows:
+            if kind == "flows":
+                found[kind, row["flow"], row["bin"]] = row["bps"]
+                continue
+            sums = [
+                round(row["mean"] * row["ns"]),
+                *(row[name] for name in ("ns", "dequeued", "dequeued_bytes", "dropped", "marked")),
+            ]
+            key = (kind, row["queue"], row["bin"])
+            least, most, before = found.get(key, (row["min"], row["max"], [0] * len(sums)))
+            found[key] = (
+                min(least, row["min"]),
+                max(most, row["max"]),
+                [a + b for a, b in zip(before, sums, strict=True)],
+            )
+    for key, value in found.items():
+        if key[0] == "queues":  # a mean is said to a tenth of a byte
+            value[2][0] = round(value[2][0] / value[2][1])
+    return found
+
+
 def test_a_mistake_in_a_lab_is_said_without_the_services_own_paths(service: Served, tmp_path: Path) -> None:
     lab = write_lab(tmp_path / "mine")
     (lab / "lab.yml").write_text((lab / "lab.yml").read_text().replace("droptail", "dropptail"))
@@ -159,6 +210,12 @@ def test_a_campaign_is_cancelled_in_the_middle_and_goes_on(service: Served, tmp_
     assert ended["state"] == "finished" and ended["totals"]["skipped"] == len(done) and ended["totals"]["complete"] == 5
 
 
+def gone(family: set[int]) -> None:
+    """Wait until these processes are."""
+    while any(Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family):
+        time.sleep(0.05)
+
+
 def tables(run: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(run.glob("*.parquet"))}
 
@@ -174,10 +231,7 @@ def test_what_ends_the_service_ends_no_campaign(tmp_path: Path, how: signal.Sign
         assert len(family) > 2  # the job, its workers, a guest
         status = served.stop(how)
         assert status in (0, -how)
-        while any(
-            Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family
-        ):
-            time.sleep(0.05)
+        gone(family)
         served.start()
         ended = served.ended(first)
         assert (ended["state"], ended["attempts"], ended["totals"]["complete"]) == ("finished", 2, 3)
@@ -187,6 +241,40 @@ def test_what_ends_the_service_ends_no_campaign(tmp_path: Path, how: signal.Sign
         assert served.ended(whole)["attempts"] == 1
         jobs = served.folder / "jobs"
         assert tables(jobs / f"{first:06d}" / "run") == tables(jobs / f"{whole:06d}" / "run")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path: Path) -> None:
+    """The service's own: it answers, takes nothing, and goes on when there is room."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", small], check=True)
+    try:
+        with Served(small / "service") as served:
+            job = served.submit(write_lab(tmp_path / "mine", "100 ms", "[1, 2, 3, 4, 5, 6]"))
+            served.until(job, lambda found: (found["done"] or 0) >= 1)
+            fill(small / "ballast")
+            gone(below(served.process.pid))  # the job's process, and its own
+            fill(small / "ballast")  # they have left room
+            answer = served.http.post("/jobs", json={"lab": "dumbbell"})
+            assert answer.status_code == 507 and "the service cannot write" in answer.json()["errors"][0], answer.text
+            assert [found["id"] for found in served.get("/jobs")] == [job]
+            (small / "ballast").unlink()
+            ended = served.ended(job)
+            assert ended["state"] == "failed" and "full" in " ".join(ended["messages"]), ended
+            served.post(f"/jobs/{job}/retry")
+            ended = served.ended(job)
+            assert ended["state"] == "finished" and ended["totals"]["complete"] == 6
+            assert ended["totals"]["skipped"] >= 1
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def fill(place: Path) -> None:
+    """All room that there is."""
+    with place.open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
+        while ballast.write(bytes(4096)):
+            pass
 
 
 def test_a_lab_is_brought_up_asked_and_taken_down(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from qbed import __version__
 from qbed.errors import QbedError
 from qbed.lab import library, reference
 from qbed.results.identity import StoreError
-from qbed.service import gallery, requests, results, stream
+from qbed.service import gallery, past, requests, results, stream
 from qbed.service.crew import Crew
 from qbed.service.guard import Guard
 from qbed.service.jobs import RUN, FullError, Jobs, MissingError, Row
@@ -49,6 +50,7 @@ _SAID: dict[int | str, dict[str, Any]] = {
         404: "there is no such thing", 405: "not done to that", 408: "the request did not come to its end",
         409: "not in this state", 413: "too long", 415: "of another type than expected",
         421: "another service's name", 422: "a mistake in what was sent", 429: "too much at once: later",
+        507: "there is no room on the service's disk",
     }.items()
 }  # fmt: skip
 _EVENTS: dict[int | str, dict[str, Any]] = {
@@ -235,6 +237,17 @@ async def samples(job: JobNumber, here: Here) -> StreamingResponse:
     return here.begin_stream(stream.samples(here.run(job), here.state(job), here.stopping))
 
 
+@api.get(
+    "/jobs/{job}/cells/{cell}/samples",
+    summary="What the queues of a cell did that has ended",
+    response_class=StreamingResponse,
+    responses=_EVENTS,
+)
+async def past_samples(job: JobNumber, cell: Annotated[int, InPath(ge=0, lt=2**31)], here: Here) -> StreamingResponse:
+    told = await asyncio.to_thread(past.samples, here.run(job), cell)
+    return here.begin_stream(stream.told(told, here.stopping))
+
+
 # --- results ---
 
 
@@ -358,6 +371,12 @@ async def _mistake(_: Request, error: Exception) -> Response:
     return _said(next((status for kind, status in _STATUS if isinstance(error, kind)), 422), str(error))
 
 
+async def _no_room(_: Request, error: Exception) -> Response:
+    """Its disk is full, or cannot be written; what the file's name is, is nobody's."""
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return _said(507, f"the service cannot write: {(why or 'no reason given').lower()}")
+
+
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()[:20]]
@@ -392,6 +411,8 @@ def make_app(settings: Settings) -> FastAPI:
     for path, (content, kind) in assets().items():
         app.add_api_route(path, _asset(content, kind), include_in_schema=False, methods=["GET", "HEAD"])
     app.add_exception_handler(QbedError, _mistake)
+    app.add_exception_handler(OSError, _no_room)
+    app.add_exception_handler(sqlite3.OperationalError, _no_room)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_middleware(Guard, settings=settings)

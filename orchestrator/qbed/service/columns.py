@@ -13,7 +13,7 @@ import numpy as np
 BINS = 500
 MOST_FLOWS = 100
 """Of which a viewer gets the rates: the first that say one."""
-_SUMS = ("dequeued", "dropped", "marked")
+_SUMS = ("dequeued", "dequeued_bytes", "dropped", "marked")
 SAMPLED = ("time_ns", "interval_ns", "byte_ns", "min_bytes", "max_bytes", *_SUMS)
 """What `binned` wants to know beside the queue: numpy arrays."""
 
@@ -26,8 +26,8 @@ def width_of(duration_ns: int) -> int:
 
 
 def binned(queue: Any, samples: Mapping[str, Any], width_ns: int) -> Columns:
-    """Samples by queue and column: the least and the most bytes in the queue, their mean, packets that left it, were
-    dropped and marked. Empty if there are none.
+    """Samples by queue and column: the least and the most bytes in the queue, their mean, packets that left it (and
+    their bytes), were dropped and marked. Empty if there are none.
     """
     at = np.maximum(samples["time_ns"].astype(np.int64) - 1, 0) // width_ns  # a sample's time is its end
     keys = np.asarray(queue).astype(np.int64) << 32 | at

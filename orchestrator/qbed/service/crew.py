@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 import os
+import sqlite3
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from qbed.lab.library import find
 from qbed.service.jobs import LAB, LOG, Jobs, say
-from qbed.service.order import STOPPED, Order
+from qbed.service.order import STOPPED, UNSAID, Order
 from qbed.service.owned import clean_environment, end, kill_group, start
 from qbed.service.settings import Settings
 from qbed.service.states import State, TransitionError
@@ -73,6 +74,9 @@ class Crew:
             except TransitionError:  # cancelled meanwhile
                 self._spare = process
                 continue
+            except sqlite3.OperationalError:  # a full disk
+                self._spare = process
+                raise
             self._running[job] = process
             task = asyncio.create_task(self._see(job, process))
             self._tasks.add(task)
@@ -110,9 +114,21 @@ class Crew:
             await end(process, 1.0)
             status = 1
         kill_group(process)
+        state = await self._said(job, status)
         self._running.pop(job, None)
-        _log.info("job %d: %s", job, self._ended(job, status))
+        _log.info("job %d: %s", job, state)
         self.look()
+
+    async def _said(self, job: int, status: int) -> State | None:
+        """What came of it is written down when there is room to; None: the next service does."""
+        while True:
+            try:
+                return self._ended(job, status)
+            except (OSError, sqlite3.OperationalError) as error:
+                _log.warning("job %d has ended, and that cannot be written: %s", job, error)
+            if self._stopping:
+                return None
+            await asyncio.sleep(RESTS_S)
 
     def _ended(self, job: int, status: int) -> State:
         state: State = self._jobs.get(job)["state"]
@@ -124,6 +140,7 @@ class Crew:
             return self._jobs.turn(job, "finish", status)
         if "refused" not in latest(self._jobs.place(job)):
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            how = "could not write what came of it: the service's disk was full" if status == UNSAID else how
             text = f"its process {how}; `retry` goes on from the cells that are finished"
             say(self._jobs.place(job), {"event": "refused", "messages": [text]})
         return self._jobs.turn(job, "fail", status if status >= 0 else 1)

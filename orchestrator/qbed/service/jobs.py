@@ -13,8 +13,8 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,7 @@ class Jobs:
                 raise FullError(f"{waiting} jobs wait already: try again later")
             if here >= kept:
                 raise FullError(f"{here} jobs are kept already: remove some that have ended")
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with self._whole():
                 job = self._db.execute(
                     "INSERT INTO jobs (state, name, request, created) VALUES ('queued', ?, ?, ?)",
                     (name, json.dumps(request), time.time()),
@@ -97,10 +96,6 @@ class Jobs:
                     shutil.copytree(lab, place / LAB)
                 say(place, {"event": "state", "state": "queued"})
                 settle(place)
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
         return job
 
     def get(self, job: int) -> Row:
@@ -142,12 +137,25 @@ class Jobs:
             if state is None:
                 raise TransitionError(job, event, before)
             times = _TIMES.get(event, "") + (_ENDING if state in ENDED else "")
-            self._db.execute(
-                f"UPDATE jobs SET state = :state{times} WHERE id = :job AND state = :before",
-                {"state": state, "job": job, "before": before, "now": time.time(), "status": status},
-            )
-            say(self.place(job), {"event": "state", "state": state, "exit_status": status})
+            with self._whole():
+                self._db.execute(
+                    f"UPDATE jobs SET state = :state{times} WHERE id = :job AND state = :before",
+                    {"state": state, "job": job, "before": before, "now": time.time(), "status": status},
+                )
+                say(self.place(job), {"event": "state", "state": state, "exit_status": status})
         return state
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """All of it or nothing: a disk may be full."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
 
     def remove(self, job: int) -> None:
         """Forget a job that has ended, with its results."""

@@ -8,6 +8,8 @@ from typing import Any
 
 STOPPED = 130
 """The status of a run that was told to stop."""
+UNSAID = 74
+"""The status of a run that could not say what came of it: the disk is full. (EX_IOERR)"""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from anyio import to_thread
 
 from qbed.service.jobs import EVENTS, Row, parsed
 from qbed.service.states import ENDED
-from qbed.service.watch import PIECE_BYTES, Watch
+from qbed.service.watch import PIECE_BYTES, Said, Watch
 
 POLL_S, EAGER_S, HEARTBEAT_S = 0.1, 0.01, 15.0
 _TAIL_BYTES = 64 << 10
@@ -114,3 +114,13 @@ async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) 
             await _rest(stopping, EAGER_S if watch.eager or ended else POLL_S)
     finally:
         watch.close()
+
+
+async def told(events: Iterator[Said], stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    """What is known already, as fast as a viewer takes it."""
+    while not stopping.is_set():
+        one = await to_thread.run_sync(next, events, None)
+        if one is None:
+            yield message("end", {})
+            return
+        yield message(*one)

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.json as arrow_json
 
 from qbed.errors import QbedError
-from qbed.network.frames import ETHERNET_BYTES
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.identity import ran_on
@@ -117,14 +116,11 @@ class _Cell:
         """What has come since the last time: at most a piece of each file."""
         said: list[Said] = []
         for file, tail in self._tails:
-            runs = [
-                run.records
-                for run in tail.feed(file.more())
-                if not isinstance(run, Histogram) and run.kind == "samples"
-            ]
-            if runs:
-                samples = {name: np.concatenate([run[name] for run in runs]) for name in SAMPLED}
-                if columns := binned(np.concatenate([run["id"] for run in runs]), samples, self._width):
+            for run in tail.feed(file.more()):
+                if isinstance(run, Histogram) or run.kind != "samples":
+                    continue
+                samples = {name: np.ascontiguousarray(run.records[name]) for name in SAMPLED}
+                if columns := binned(run.records["id"], samples, self._width):
                     said.append(("queues", columns))
         for lines in self._lines:
             if rates := lines.more(self._flows):
@@ -144,7 +140,7 @@ def described(plan: Plan, number: int, clock: Row) -> Row:
             "b": link.b.node,
             "queues": [link.a.queue, link.b.queue],
             "rate_bps": min(link.a.rate_bps, link.b.rate_bps),
-            "frame_bytes": link.mtu + ETHERNET_BYTES + link.a.overhead_bytes,
+            "overhead_bytes": link.a.overhead_bytes,
         }
         for link in plan.links
     ]

@@ -18,7 +18,7 @@ from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import Conclusion, Wishes, conduct, prepare
 from qbed.runs.worker import Outcome
 from qbed.service.jobs import LAB, RUN, say
-from qbed.service.order import STOPPED, Order
+from qbed.service.order import STOPPED, UNSAID, Order
 from qbed.substrates import Limits, substrate
 from qbed.terminal import shorten
 
@@ -87,6 +87,14 @@ def carry_out(order: Order) -> int:
         os.environ[FOREIGN] = "1"
     if order.trusted:
         os.environ[TRUST] = "1"
+    try:
+        return _carried(order, teller)
+    except OSError:
+        return UNSAID
+
+
+def _carried(order: Order, teller: Teller) -> int:
+    """The same; `OSError`: nothing could be said."""
     try:
         return _conduct(order, teller)
     except LabError as error:

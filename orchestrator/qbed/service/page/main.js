@@ -8,13 +8,14 @@ import {Curves, Flows} from '/page/curves.js';
 import {Topology} from '/page/topology.js';
 import {showGallery} from '/page/gallery.js';
 
-const FRAME_MS = 1000 / 30, LIST_MS = 2000;
+const FRAME_MS = 1000 / 30, LIST_MS = 2000, MOST_CELLS = 1000;
+const ENDED = ['finished', 'failed', 'cancelled'], RUNS = 'the one that runs';
 const TONES = {finished: 'good', failed: 'bad', cancelled: 'open', running: 'open'};
 const $ = id => document.getElementById(id);
 
 const curves = new Curves($('curves')), flows = new Flows($('flows')), topology = new Topology($('topology'));
 const heat = new Heat($('heat'), $('under'), queue => curves.toggle(queue));
-const page = {heat, curves, job: null, stop: null, series: null, latest: null, paused: false, frames: 0};
+const page = {heat, curves, job: null, stop: null, watch: null, listed: null, series: null, latest: null, paused: false, frames: 0};
 window.qbed = page;  // for whoever looks with the browser's console, and for the tests
 
 function say(text) { $('said').textContent = text; }
@@ -68,15 +69,42 @@ async function list() {
 function choose(job) {
   page.stop?.abort();
   page.stop = new AbortController();
-  Object.assign(page, {job, series: null, latest: null});
+  Object.assign(page, {job, listed: null});
   $('none').hidden = true;
   $('job').hidden = false;
   for (const name of ['claims', 'messages']) $(name).replaceChildren();
-  $('cell').textContent = 'shown while a cell runs; the report has what came out';
+  $('which').replaceChildren(new Option(RUNS, ''));
   $('progress').value = 0;
-  tried(async () => describe(await get(`/jobs/${job}`)));
+  look('');
+  tried(async () => {
+    const found = await get(`/jobs/${job}`);
+    describe(found);
+    if (ENDED.includes(found.state) && await cells(job) && job === page.job) {
+      $('which').selectedIndex = 1;  // nothing runs: its first cell
+      look($('which').value);
+    }
+  });
   tried(() => follow(`/jobs/${job}/events`, page.stop.signal, (event, data) => job === page.job && heard(event, data)));
-  tried(() => follow(`/jobs/${job}/samples`, page.stop.signal, (event, data) => job === page.job && sampled(event, data)));
+}
+
+// Follows the cell that runs, whichever it is, or shows one that has ended.
+function look(cell) {
+  page.watch?.abort();
+  const {signal} = page.watch = new AbortController();
+  Object.assign(page, {series: null, latest: null});
+  $('cell').textContent = 'none runs';
+  const path = cell === '' ? `/jobs/${page.job}/samples` : `/jobs/${page.job}/cells/${cell}/samples`;
+  tried(() => follow(path, signal, (event, data) => signal.aborted || sampled(event, data)));
+}
+
+// The cells that have ended, to choose from; whether there are any.
+async function cells(job) {
+  const found = await get(`/jobs/${job}/cells?limit=${MOST_CELLS}`), chosen = $('which').value, axes = Object.keys(found.axes);
+  if (job !== page.job) return false;
+  const named = cell => [`${cell.cell}`, ...axes.map(axis => `${axis} ${cell[axis]}`), ...cell.status === 'complete' ? [] : [cell.status]];
+  $('which').replaceChildren(new Option(RUNS, ''), ...found.cells.map(cell => new Option(named(cell).join(', '), cell.cell)));
+  $('which').value = chosen;
+  return found.cells.length > 0;
 }
 
 function describe(job) {
@@ -87,9 +115,12 @@ function describe(job) {
   $('job-said').textContent = stands(job);
   if (job.cells) $('progress').value = (job.done ?? 0) / job.cells;
   $('cancel').disabled = !['queued', 'running'].includes(job.state);
-  $('retry').disabled = !['finished', 'failed', 'cancelled'].includes(job.state);
+  $('retry').disabled = !ENDED.includes(job.state);
   $('report').hidden = job.state !== 'finished';
   if (job.verdicts.length) claims(job.verdicts);
+  const listed = `${job.state} ${Math.floor(job.done ?? 0)}`;
+  if (page.listed !== listed && page.listed !== null) tried(() => cells(job.id));
+  page.listed = listed;
 }
 
 const number = value => typeof value === 'number' && !Number.isInteger(value) ? value.toPrecision(4)
@@ -116,6 +147,7 @@ function sampled(event, data) {
   if (event === 'cell') page.latest = new Series(data);
   if (event === 'queues') page.latest.queues(data);
   if (event === 'flows') page.latest.rates(data);
+  if (event === 'damaged') say(`the tables of cell ${data.cell} are damaged`);
   if (!page.paused && page.series !== page.latest) show(page.latest);
 }
 
@@ -175,6 +207,7 @@ $('submit').addEventListener('submit', event => {
 $('cancel').addEventListener('click', () => tried(async () => describe(await post(`/jobs/${page.job}/cancel`))));
 $('retry').addEventListener('click', () => tried(async () => { await post(`/jobs/${page.job}/retry`); choose(page.job); }));
 $('report').addEventListener('click', event => { event.preventDefault(); tried(report); });
+$('which').addEventListener('change', () => look($('which').value));
 $('whole').addEventListener('click', () => heat.whole());
 $('pause').addEventListener('click', () => {
   page.paused = !page.paused;

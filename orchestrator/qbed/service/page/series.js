@@ -11,7 +11,8 @@ export class Series {
     this.max = new Float64Array(size).fill(NaN);
     this.bytes = new Float64Array(size);   // mean times its duration
     this.ns = new Float64Array(size);      // how much of a column is known
-    this.sent = new Float64Array(size);
+    this.sent = new Float64Array(size);    // bytes
+    this.packets = new Float64Array(size); // that left
     this.most = new Float64Array(cell.queues.length);
     this.highest = 1;
     this.end = 0;                          // columns that have come
@@ -28,7 +29,8 @@ export class Series {
       this.max[at] = this.ns[at] ? Math.max(this.max[at], said.max[i]) : said.max[i];
       this.bytes[at] += said.mean[i] * said.ns[i];
       this.ns[at] += said.ns[i];
-      this.sent[at] += said.dequeued[i];
+      this.sent[at] += said.dequeued_bytes[i];
+      this.packets[at] += said.dequeued[i];
       if (said.max[i] > this.most[queue]) this.most[queue] = said.max[i];
       if (said.max[i] > this.highest) this.highest = said.max[i];
       if (said.bin[i] >= this.end) this.end = said.bin[i] + 1;
@@ -62,13 +64,14 @@ export class Series {
     return [times, least, mean, most];
   }
 
-  // Packets a second that left a queue, over the last columns.
-  pace(queue, columns = 8) {
+  // Bits a second that left a queue, over the last columns; each packet costs so many bytes more on the wire.
+  pace(queue, overhead, columns = 8) {
     let sent = 0, ns = 0;
     for (let column = Math.max(0, this.end - columns); column < this.end; column++) {
-      sent += this.sent[queue * COLUMNS + column];
-      ns += this.ns[queue * COLUMNS + column];
+      const at = queue * COLUMNS + column;
+      sent += this.sent[at] + overhead * this.packets[at];
+      ns += this.ns[at];
     }
-    return ns ? sent / ns * 1e9 : 0;
+    return ns ? sent * 8e9 / ns : 0;
   }
 }

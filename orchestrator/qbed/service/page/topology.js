@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The topology, and on each link how full it is at most: the packets of the busier direction, each as long as the link's
-// MTU allows. Samples count packets, not bytes.
+// The topology, and on each link how full its busier direction is: the bytes of the frames that left the queue, with what
+// each costs on the wire (`overhead`), of the link's rate. Of a cell that has ended nobody knows the overhead: without it.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MOST_NODES = 300, WIDTH = 900, HEIGHT = 380;
@@ -70,11 +70,11 @@ export class Topology {
     this.drawn = this.series.version;
     const {nodes} = this.series.cell;
     for (const {link, line, title} of this.lines) {
-      const packets = Math.max(...link.queues.map(queue => this.series.pace(queue)));
-      const load = Math.min(1, packets * link.frame_bytes * 8 / link.rate_bps);
+      const bps = Math.max(...link.queues.map(queue => this.series.pace(queue, link.overhead_bytes)));
+      const load = Math.min(1, bps / link.rate_bps);
       line.setAttribute('stroke-width', 1.5 + 6 * load);
       line.setAttribute('stroke', load > 0.9 ? '#d55e00' : load > 0.5 ? '#e69f00' : load > 0.01 ? '#0072b2' : '#9aa5b1');
-      title.textContent = `${nodes[link.a]} - ${nodes[link.b]}: at most ${Math.round(100 * load)} %`;
+      title.textContent = `${nodes[link.a]} - ${nodes[link.b]}: ${Math.round(100 * load)} % of its rate`;
     }
   }
 }
