@@ -42,7 +42,7 @@ def test_two_checkouts_share_a_cache_and_each_gets_its_own_crate(
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
 
     def run(name: str) -> str:
-        command = [tmp_path / name / "tools" / "cargo", "run", "--quiet", "--offline"]
+        command: list[str | Path] = [tmp_path / name / "tools" / "cargo", "run", "--quiet", "--offline"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     for name in ("one", "other"):

@@ -73,7 +73,7 @@ def checksum_is_right(frame: bytes) -> bool:
     addresses, segment = ip[12:20] if version == 4 else ip[8:40], ip[length:end]
     assert protocol in (6, 17) and end <= len(ip), "not a whole frame of TCP or UDP"
     data = addresses + struct.pack(">II", len(segment), protocol) + segment + b"\0" * (len(segment) % 2)
-    return sum(struct.unpack(f">{len(data) // 2}H", data)) % 0xFFFF == 0
+    return not sum(struct.unpack(f">{len(data) // 2}H", data)) % 0xFFFF
 
 
 @pytest.mark.parametrize("where", ["h1>s1", "s1>h1", "s1>h2", "h2>s1"])
