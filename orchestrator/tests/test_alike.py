@@ -62,7 +62,7 @@ def test_a_profile_has_the_cells_of_the_one_that_it_is_like_times_what_it_compar
     found = campaign(tmp_path)
     matrix = build_matrix(found, "switch")
     assert len(matrix) == 2 * len(build_matrix(found, "quick"))
-    assert list(matrix.columns)[-2:] == ["switch", "seed"]
+    assert list(matrix.columns)[-3:] == ["switch", "seed", "delay_ns"]  # a number column of `delay` comes last
     assert [cell.settings["switches.default.kind"] for cell in matrix][:2] == ["linux", "bmv2"]
     assert "switch" not in build_matrix(found, "quick").columns
 
