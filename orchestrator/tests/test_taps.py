@@ -18,7 +18,7 @@ from qbed.telemetry.taps import Histogram, Run, TapError, read_taps
 def kinds(data: bytes, queues: int = 4, chunk: int = 1 << 20) -> list[tuple[str, int]]:
     return [
         ("histogram", len(batch.ns)) if isinstance(batch, Histogram) else (batch.kind, len(batch.records))
-        for batch in read_taps(io.BytesIO(data), queues, chunk_bytes=chunk)
+        for batch in read_taps(io.BytesIO(data), queues, 1000, chunk_bytes=chunk)
     ]
 
 
@@ -105,7 +105,7 @@ def test_steady_intervals_are_samples_of_their_own(rows: int, monkeypatch: pytes
         (header(9, 16, 0, 0), "unknown record type 9"),
         (header(1, 72, 0, 0) + bytes(56), "says 72 bytes, not 96"),
         (event(0, 0, 6, 0), "unknown operation"),
-        (sample(0, 1, 1, steady=2**30), "says it has more than 1000000000 samples"),
+        (sample(0, 1, 1, steady=1000), "says it has more than 1000 samples"),
         (header(4, 32, 0, 0) + struct.pack("<IIQ", 1514, 2, 0), "says 2 bins"),
         (header(4, 24, 0, 0) + struct.pack("<II", 0, 0), "0 bins of 0 bytes"),
     ],

@@ -22,10 +22,12 @@ from qbed.results.checksums import DamagedError, check_cell
 from qbed.results.folder import RunFolder
 from qbed.results.identity import StoreError
 from qbed.results.listing import Listing
+from qbed.results.numbers import numbers_of
 
 DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
 """Of a cell's files, and half as many of the merged ones."""
 AXES = {"buffer": "str", "seed": "int"}
+NUMBERS = numbers_of([("buffer", ["32 KB", "64 KB"])])
 LAB = """\
 name: damaged
 topology: {star: {hosts: 2}}
@@ -127,10 +129,10 @@ def test_no_damage_of_a_cell_passes(folder: Path) -> None:
             check_cell(cell)  # what `qbed samples` does
         if victim.suffix == ".arrow" or victim.name == "cell.json":
             with pytest.raises(DamagedError, match=re.escape(f"{victim} ")):
-                run.merge(range(2), AXES)
+                run.merge(range(2), AXES, NUMBERS)
 
     survive(run.path, files(cell), DAMAGES, notices)
-    run.merge(range(2), AXES)
+    run.merge(range(2), AXES, NUMBERS)
     assert before == {path.name: path.read_bytes() for path in run.path.glob("*.parquet")}
 
 

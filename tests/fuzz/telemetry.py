@@ -91,7 +91,7 @@ class Cell:
 
     def _tail(self, taps: bytes) -> None:
         """The same stream in pieces, as `qbed samples` reads it."""
-        tail, stream = TapTail(len(self.plan.queues)), io.BytesIO(taps)
+        tail, stream = TapTail(len(self.plan.queues), self.plan.most_samples), io.BytesIO(taps)
         try:
             while piece := stream.read(1000):
                 for _ in tail.feed(piece):

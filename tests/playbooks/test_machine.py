@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from qbed.substrates.toolchain import find_toolchain
 
 from machines import ROOT, SCRATCH, Machine, Played, containerlab
 
@@ -90,6 +94,46 @@ def test_a_campaign_there_is_equal_to_one_here_to_the_byte(prepared: Machine, tm
     (there / "meta.json").unlink()
     assert (anew := run()).good and hashes(there) == hashes(here), "lost results are brought again, not run again"
     assert anew.changed > 0, anew.text
+
+
+def test_a_machine_works_for_a_scheduler_until_it_is_told_to_stop(
+    prepared: Machine, engine: str, tmp_path: Path
+) -> None:
+    file, log = tmp_path / "scheduler.json", tmp_path / "scheduler.log"
+    where = ["--host", engine, "--port", "0", "--no-dashboard", "--no-show", "--scheduler-file", str(file)]
+    with log.open("w") as text:
+        scheduler = subprocess.Popen([sys.executable, "-m", "dask", "scheduler", *where], stdout=text, stderr=text)
+    try:
+        until = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        address = str(json.loads(file.read_text())["address"])
+
+        def worker(state: str, to: str = address) -> Played:
+            return prepared.play("worker.yml", worker_scheduler=to, worker_state=state, worker_count=1)
+
+        assert (began := worker("present")).good and began.changed == 1, began.text
+        assert (again := worker("present")).good and again.changed == 0, again.text
+        other = worker("present", "tcp://192.0.2.1:8786")
+        assert f"the machine works for {address} already: worker_state: absent first" in other.message
+        runs = {out: tmp_path / out for out in ("there", "here")}
+        run = [sys.executable, "-m", "qbed", "run", "labs/dumbbell", "--profile", "quick", "--no-images", "--out"]
+        environment = {**os.environ, "QBED_STORE": "1 GB", "QBED_CACHE": str(tmp_path / "cache")}
+        environment |= {"QBED_TOOLCHAIN": str(find_toolchain().folder)}
+        for out, options in (("there", ["--scheduler", address]), ("here", ["--no-store"])):
+            done = subprocess.run(
+                [*run, str(runs[out]), *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert hashes(runs["there"]) == hashes(runs["here"]) and len(hashes(runs["here"])) == 5
+        kept = prepared.run("sh", "-c", "ls -d ~/.cache/qbed/cells/??/*").stdout.split()
+        assert len(kept) >= 3, "they were run on the machine, into its store"
+        assert (ended := worker("absent")).good and ended.changed == 1, ended.text
+        assert (again := worker("absent")).good and again.changed == 0, again.text
+        assert prepared.run("pgrep", "-f", "dask worker").stdout == ""
+    finally:
+        scheduler.kill()
+        scheduler.wait()
 
 
 def test_a_campaign_that_takes_too_long_is_ended_with_a_message(prepared: Machine, tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ from qbed import terminal
 from qbed.cli.run import Trust
 from qbed.errors import QbedError
 
+WIDEST = 10_000
+"""Columns of characters: a narrower terminal gets whole lines, too, never a table with a column less."""
+
 
 def register(app: typer.Typer) -> None:
     app.command()(sql)
@@ -49,7 +52,9 @@ def sql(
         table.add_column(name, justify="right" if isinstance(first, int | float) else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(_shown(value) for value in row))
-    terminal.console().print(table)
+    console = terminal.console()
+    width = console.measure(table, options=console.options.update(width=WIDEST)).maximum
+    terminal.console(width=max(console.width, width)).print(table)
 
 
 def _shown(value: object) -> str:

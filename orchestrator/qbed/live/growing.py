@@ -18,9 +18,9 @@ FLOWS = {"tcpinfo.ndjson": "tcp_info", "rates.ndjson": "rates"}
 class Growing:
     """What has come since the last time, in pieces of bounded size."""
 
-    def __init__(self, folder: Path, queues: int) -> None:
+    def __init__(self, folder: Path, queues: int, most_samples: int | None = None) -> None:
         self._taps = folder / "taps.bin"
-        self._stream = TapTail(queues)
+        self._stream = TapTail(queues, most_samples)
         self._lines = {folder / name: b"" for name in FLOWS}
         self._at = dict.fromkeys((self._taps, *self._lines), 0)
 

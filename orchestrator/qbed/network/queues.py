@@ -62,8 +62,9 @@ def origin(settings: QueueSettings | ControllerSettings, path: FieldPath) -> Ori
 def merge(general: Origin, specific: Origin) -> Origin:
     """A more specific entry over a more general one; `scheme` and `qdisc` replace each other, and another's preset."""
     merged = dict(general)
+    same = "scheme" in specific and "scheme" in general and specific["scheme"][0] == general["scheme"][0]
     for name, other in (("scheme", "qdisc"), ("qdisc", "scheme"), ("scheme", "preset"), ("qdisc", "preset")):
-        if name in specific:
+        if name in specific and not (same and other == "preset"):
             merged.pop(other, None)
     return merged | specific
 

@@ -377,6 +377,12 @@ class Plan(Part):
         """Shortest paths by node index."""
         return Routing([n.kind == "host" for n in self.nodes], [(link.a.node, link.b.node) for link in self.links])
 
+    @cached_property
+    def most_samples(self) -> int:
+        """Twice the samples of all queues in the lab's duration, which one on the wall clock may exceed a little."""
+        intervals = [queue.observe.interval_ns for queue in self.queues if queue.observe.interval_ns]
+        return 2 * sum(self.duration_ns // interval + 2 for interval in intervals)
+
     def path(self, source: int, destination: int) -> Path:
         """One shortest path between two hosts, by node index. KeyError if there is none."""
         outs = self.routing.path(source, destination)

@@ -25,8 +25,8 @@ _WAITING = """
         unnest(histogram_ns) AS ns, generate_subscripts(histogram_ns, 1) - 1 AS bin
       FROM queues q JOIN (SELECT cell, bottleneck FROM cells) b USING (cell)
       WHERE port = coalesce(?, bottleneck) AND ({where}))
-    SELECT any_value(series), bin * any_value(bin_bytes) / 1e3, sum(ns), min(cell) FROM bins
-    GROUP BY series, bin HAVING sum(ns) > 0 ORDER BY 2
+    SELECT any_value(series), bin * bin_bytes / 1e3, sum(ns), min(cell) FROM bins
+    GROUP BY series, bin * bin_bytes HAVING sum(ns) > 0 ORDER BY 2
 """
 _FROM_SERIES = """
     WITH s AS (

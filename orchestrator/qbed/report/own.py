@@ -145,7 +145,7 @@ def shares(figure: Any, rows: list[tuple[Any, Any, Any]], colours: Colours, know
             y=[0, *at.values()],
             mode="lines",
             name="" if label is None else str(label),
-            showlegend=bool(label),
+            showlegend=label not in (None, ""),
             line={"color": colours[label], "width": 2.4, "shape": "hv"},
         )
     figure.update_yaxes(range=[0, 1.01], tickformat=".0%")

@@ -47,6 +47,7 @@ class Places:
         texts = [str(value) for value in self.values]
         if self._at is None or side_by_side:
             update(type="category", categoryorder="array", categoryarray=texts)
+            update(tickmode=None, tickvals=None, ticktext=None)
         elif len(texts) <= MOST_LABELS and any(isinstance(value, str) for value in self.values):
             update(tickmode="array", tickvals=[self._at[value] for value in self.values], ticktext=texts)
 

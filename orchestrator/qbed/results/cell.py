@@ -275,7 +275,7 @@ class _Gathered:
         self._rows = 0
 
     def add(self, records: Records) -> None:
-        self._held.append(records)
+        self._held.append(records.copy())  # which is a view of all that was read with it
         self._rows += len(records)
         if self._rows >= GATHERED_ROWS:
             self.hand_on()
@@ -305,7 +305,7 @@ class _Taps:
         ):
             samples = _Gathered(lambda records: series.add(series_of(records, self._ports)))
             packets = _Gathered(lambda records: events.add(self._events(records)))
-            for batch in read_taps(stream, len(queues)):
+            for batch in read_taps(stream, len(queues), self._plan.most_samples):
                 if isinstance(batch, Histogram):
                     self.histograms[batch.queue] = batch
                 elif batch.kind == "summaries":

@@ -42,7 +42,8 @@ LEFT_AFTER_S = 24 * 3600
 LOCK = "lock"
 _MAKERS = ("network", "plan", "results", "schemes", "substrates", "telemetry")
 """The packages that make tables of what a guest wrote."""
-_NEEDED_BY = {"python": b'"controller"', "finsy": b'"controller"', "frr_version": b"frr"}
+_PYTHON = b"/run/qbed/tools/python/"
+_NEEDED_BY = {"python": _PYTHON, "finsy": _PYTHON, "frr_version": b"frr"}
 """What the plans have in them that need a part of the machine's own; other plans may have it, too."""
 
 
@@ -61,7 +62,7 @@ def _makers() -> str:
     digest = hashlib.sha256(__version__.encode())
     package = Path(__file__).parents[1]
     files = [path for name in _MAKERS for path in sorted((package / name).rglob("*.py"))]
-    for path in [*files, *sorted(schemes_folder().glob("*/scheme.yml"))]:
+    for path in [*files, *sorted(schemes_folder().glob("[!.]*/scheme.yml"))]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from qbed.errors import QbedError
 from qbed.json_files import SEAL
 from qbed.results.checksums import FILES
 
@@ -300,5 +301,7 @@ def read_cell(path: Path, number: int) -> Iterator[Any]:
     schema = SCHEMAS[path.stem]
     with contextlib.suppress(FileNotFoundError), pa.memory_map(str(path)) as file:
         for batch in pa.ipc.open_stream(file):
+            if batch.schema.names != schema.names[1:]:
+                raise QbedError(f"{path}: other columns than this qbed's; the qbed that made the run reads it")
             cell = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
             yield pa.Table.from_arrays([cell, *batch.columns], schema=schema)

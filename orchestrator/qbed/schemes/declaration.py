@@ -456,7 +456,7 @@ def load_controller(path: Path) -> Controller:
 
 @cache
 def _registry(folder: Path) -> dict[str, Scheme]:
-    return {path.parent.name: load_scheme(path.parent) for path in sorted(folder.glob("*/scheme.yml"))}
+    return {path.parent.name: load_scheme(path.parent) for path in sorted(folder.glob("[!.]*/scheme.yml"))}
 
 
 def plain_schemes() -> list[str]:

@@ -74,7 +74,7 @@ class Crew:
             except TransitionError:  # cancelled meanwhile
                 self._spare = process
                 continue
-            except sqlite3.OperationalError:  # a full disk
+            except (OSError, sqlite3.OperationalError):  # a full disk
                 self._spare = process
                 raise
             self._running[job] = process

@@ -7,6 +7,7 @@ Write-ahead log, so that readers and the one writer do not wait for each other; 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -181,7 +182,9 @@ def say(place: Path, *events: Row) -> None:
     descriptor = os.open(place / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         for event in events:
-            os.write(descriptor, json.dumps(event, default=str).encode() + b"\n")
+            line = json.dumps(event, default=str).encode() + b"\n"
+            if os.write(descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(descriptor)
 

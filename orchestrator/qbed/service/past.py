@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from qbed.errors import QbedError
 from qbed.results import tables
 from qbed.results.identity import StoreError, ran_on
 from qbed.service.columns import SAMPLED, Flows, binned, width_of
@@ -31,7 +32,7 @@ def samples(run: Path, cell: int) -> Iterator[Said]:
     """The events of a cell: what it is at once, then its samples. `MissingError`, `StoreError`."""
     try:
         queues = [row for batch in _batches(run, cell, "queues", _QUEUE) for row in batch.to_pylist()]
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, QbedError):
         raise StoreError(f"the tables of cell {cell} are damaged") from None
     if not queues:
         raise MissingError(f"there is no cell {cell} that has ended, with queues")
@@ -54,7 +55,7 @@ def _told(run: Path, told: Row, width_ns: int) -> Iterator[Said]:
                 flow, time_ns, bps = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
                 if found := flows.rates(flow.astype(np.int64), time_ns, bps.astype(np.float64)):
                     yield "flows", found
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, QbedError):
         yield "damaged", {"cell": cell}
     yield "cell-end", {"cell": cell}
 
@@ -68,6 +69,8 @@ def _batches(run: Path, cell: int, table: str, names: tuple[str, ...]) -> Iterat
             yield from found.select(names).to_batches(BATCH_ROWS)
     elif merged.is_file():
         with suppress(FileNotFoundError), pq.ParquetFile(merged) as file:
+            if not {*names} <= {*file.schema_arrow.names}:
+                raise StoreError(f"{merged} has other columns than this qbed's")
             for batch in file.iter_batches(BATCH_ROWS, _groups(file, cell), ["cell", *names], use_threads=False):
                 mine = batch.filter(pc.equal(batch["cell"], cell))
                 if mine.num_rows:

@@ -50,7 +50,7 @@ class Watch:
         gone = self._cell.gone  # before its files are read: they are whole then
         try:
             said = self._cell.look()
-        except (QbedError, ValueError, KeyError):  # a guest that was killed in the middle of a record
+        except (QbedError, ValueError, KeyError, TypeError):  # a guest that was killed in the middle of a record
             said, gone = [], True
         if gone and not said:
             number = self._cell.number
@@ -82,7 +82,8 @@ class _Cell:
         found = substrate(ran_on(run).name).samples(work, self._plan)
         self._clock = found.clock
         self._width = width_of(self._plan.duration_ns)
-        self._tails = [(_File(part / "taps.bin"), TapTail(len(self._plan.queues))) for part in found.parts]
+        queues, most = len(self._plan.queues), self._plan.most_samples
+        self._tails = [(_File(part / "taps.bin"), TapTail(queues, most)) for part in found.parts]
         self._lines = [_Lines(_File(part / name), field) for part in found.parts for name, field in _FLOWS.items()]
         self._flows = Flows(self._width)
 
