@@ -62,6 +62,13 @@ def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., Observed]) -
     assert cell.plan.nodes[0].offload is None
 
 
+@pytest.mark.parametrize("queue", ["128 KB", "20 packets", "{scheme: ecn}", "{qdisc: fq}"])
+def test_a_queue_that_would_count_a_burst_as_waiting_is_refused(tmp_path: Path, queue: str) -> None:
+    lab = STAR.format(offload="tso", family=4, scheme="droptail").replace("offload: tso", f"offload: tso, queue: {queue}")
+    with pytest.raises(LabError, match="h1 has `offload: tso`: expected droptail of at least 1000 packets"):
+        plan_of(tmp_path, lab)
+
+
 def test_containers_have_no_offloads(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, STAR.format(offload="tso", family=4, scheme="droptail"))
     with pytest.raises(LabError, match=r"h1.*h3: in containers every packet is a frame.*expected `offload: off`"):

@@ -131,6 +131,8 @@ static void codel_fifo_set_limits(struct Qdisc *sch, u32 limit_bytes, u32 limit_
 	while (sch->q.qlen > limit_packets || sch->qstats.backlog > limit_bytes) {
 		struct sk_buff *skb = codel_fifo_head(&fifo->vars.codel, sch);
 
+		if (!skb)
+			break;		/* the rest is on its way out: segments of a burst */
 		dropped_packets++;
 		dropped_bytes += qdisc_pkt_len(skb);
 		fifo->stats.overlimit++;

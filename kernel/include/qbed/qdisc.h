@@ -36,6 +36,8 @@ static inline unsigned int qdisc_fifo_trim(struct Qdisc *sch, u32 limit_bytes, u
 	while (sch->q.qlen > limit_packets || sch->qstats.backlog > limit_bytes) {
 		struct sk_buff *skb = qdisc_dequeue_head(sch);
 
+		if (!skb)
+			break;		/* the rest is on its way out: segments of a burst */
 		dropped_packets++;
 		dropped_bytes += qdisc_pkt_len(skb);
 		rtnl_qdisc_drop(skb, sch);

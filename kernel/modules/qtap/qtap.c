@@ -639,7 +639,11 @@ static void qtap_dropped(struct qbed_watch *watch, struct sk_buff *skb)
 		tap->totals.sent_bytes -= qdisc_pkt_len(skb);
 		tap->totals.dropped_packets++;
 		tap->totals.dropped_bytes += qdisc_pkt_len(skb);
-		tap->occupancy.counts.dequeued -= !!tap->occupancy.counts.dequeued;
+		/* It left at this instant, so in this interval. */
+		if (tap->occupancy.counts.dequeued) {
+			tap->occupancy.counts.dequeued--;
+			tap->occupancy.counts.dequeued_bytes -= qdisc_pkt_len(skb);
+		}
 		tap->occupancy.counts.dropped++;
 		qtap_event_behind(tap, skb, QTAP_OP_DROP);
 	}

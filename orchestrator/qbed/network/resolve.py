@@ -43,6 +43,8 @@ from qbed.schemes.told import (
     switch_settings,
 )
 
+LEAST_BEHIND_BURSTS = 1000
+"""Packets of a queue of a host that sends bursts: one of 64 KB has some 45 segments."""
 _HOST_QUEUE: Origin = {"scheme": ("droptail", ("hosts",)), "buffer": (Amount(1000, "packets"), ("hosts",))}
 
 
@@ -303,7 +305,21 @@ class ResolvedLab:
                 result[name]["sysctls"] = result[name]["sysctls"] | sysctls
                 result[name]["queue"] = merge(result[name]["queue"], queue_origin)
                 result[name]["controller"] = result[name]["controller"] | controller_origin
+        self._check_bursts(result)
         return result
+
+    def _check_bursts(self, hosts: dict[str, dict[str, Any]]) -> None:
+        """While a burst leaves, its segments count as waiting in the qdisc's own length, by which it would decide."""
+        for name, settings in hosts.items():
+            queue: Origin = settings["queue"]
+            scheme, _ = queue.get("scheme", (None, ()))
+            size, path = queue["buffer"] if "buffer" in queue else _HOST_QUEUE["buffer"]
+            long = size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS
+            if settings.get("offload") == "tso" and not (scheme == "droptail" and long):
+                _, at = queue.get("qdisc", queue.get("scheme", (None, path)))
+                at = path if scheme == "droptail" else at
+                text = f"{name} has `offload: tso`: expected droptail of at least {LEAST_BEHIND_BURSTS} packets"
+                self.problems.error(at, text)
 
     @cached_property
     def controllers(self) -> dict[str, ControllerSpec]:

@@ -305,9 +305,9 @@ impl Supervisor {
         while self.on_gate() {}
         let Some(running) = self.running.take() else { return };
         let fault = self.fault.take();
-        // What a guest says that found a link gone while it began is of no use beside the cause.
+        // A guest that found a link gone while it began says something else; that may be another fault, too.
         let cause = || self.lost(|interface| !interfaces::is_there(interface)).filter(|_| running.is_cell);
-        let mut error = fault.or_else(|| evidence::failure().map(|said| cause().unwrap_or(said)));
+        let mut error = fault.or_else(|| evidence::failure().map(|said| cause().map_or(said.clone(), |lost| format!("{lost}; {said}"))));
         let interfaces = self.node.ends().map(|(end, _)| end.interface.as_str());
         if let Err(failure) = running.start.write(interfaces) {
             error.get_or_insert(failure.to_string());
