@@ -64,7 +64,7 @@ def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., Observed]) -
 
 @pytest.mark.parametrize("queue", ["128 KB", "20 packets", "{scheme: ecn}", "{qdisc: fq}"])
 def test_a_queue_that_would_count_a_burst_as_waiting_is_refused(tmp_path: Path, queue: str) -> None:
-    lab = STAR.format(offload="tso", family=4, scheme="droptail").replace("offload: tso", f"offload: tso, queue: {queue}")
+    lab = STAR.format(offload=f"tso, queue: {queue}", family=4, scheme="droptail")
     with pytest.raises(LabError, match="h1 has `offload: tso`: expected droptail of at least 1000 packets"):
         plan_of(tmp_path, lab)
 

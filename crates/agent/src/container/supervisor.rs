@@ -307,7 +307,11 @@ impl Supervisor {
         let fault = self.fault.take();
         // A guest that found a link gone while it began says something else; that may be another fault, too.
         let cause = || self.lost(|interface| !interfaces::is_there(interface)).filter(|_| running.is_cell);
-        let mut error = fault.or_else(|| evidence::failure().map(|said| cause().map_or(said.clone(), |lost| format!("{lost}; {said}"))));
+        let all = |said| match cause() {
+            Some(lost) => format!("{lost}; {said}"),
+            None => said,
+        };
+        let mut error = fault.or_else(|| evidence::failure().map(all));
         let interfaces = self.node.ends().map(|(end, _)| end.interface.as_str());
         if let Err(failure) = running.start.write(interfaces) {
             error.get_or_insert(failure.to_string());
