@@ -26,7 +26,7 @@ from qbed.results.numbers import numbers_of
 
 DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
 """Of a cell's files, and half as many of the merged ones."""
-AXES = {"buffer": "str", "seed": "int"}
+AXES = {"buffer": "str", "seed": "int", "buffer_bytes": "int"}
 NUMBERS = numbers_of([("buffer", ["32 KB", "64 KB"])])
 LAB = """\
 name: damaged
