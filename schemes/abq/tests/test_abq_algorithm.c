@@ -21,9 +21,20 @@ static enum abq_action length(struct machine *m, u32 queue)
 	return abq_on_queue(&m->lengths, &m->vars, &m->stats, queue);
 }
 
+/* Each step: a queue's length, and the action, the state and X that follow. */
+static void follow(struct machine *m, const u32 (*steps)[4], u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		EXPECT_EQUAL(length(m, steps[i][0]), steps[i][1]);
+		EXPECT_EQUAL(m->vars.state, steps[i][2]);
+		EXPECT_EQUAL(m->vars.x, steps[i][3]);
+	}
+}
+
 static void the_papers_parameters_step_by_step(void)
 {
-	/* queue, action, state, X */
 	static const u32 steps[15][4] = {
 		{ 1, ABQ_NOTHING, ABQ_US, 0 },
 		{ 20, ABQ_NOTHING, ABQ_US, 0 },		/* K itself is not above K */
@@ -42,13 +53,8 @@ static void the_papers_parameters_step_by_step(void)
 		{ 0, ABQ_NOTHING, ABQ_US, 0 },
 	};
 	struct machine m = { .lengths = paper };
-	u32 i;
 
-	for (i = 0; i < 15; i++) {
-		EXPECT_EQUAL(length(&m, steps[i][0]), steps[i][1]);
-		EXPECT_EQUAL(m.vars.state, steps[i][2]);
-		EXPECT_EQUAL(m.vars.x, steps[i][3]);
-	}
+	follow(&m, steps, 15);
 	EXPECT_EQUAL(m.stats.releases, 5);
 	EXPECT_EQUAL(m.stats.entries_cs, 2);
 	EXPECT_EQUAL(m.stats.entries_lcs, 2);
@@ -105,7 +111,6 @@ static const struct abq_lengths published = {
 
 static void the_published_codes_parameters_step_by_step(void)
 {
-	/* queue, action, state, X */
 	static const u32 steps[18][4] = {
 		{ 10, ABQ_NOTHING, ABQ_US, 0 },
 		{ 11, ABQ_HOLD, ABQ_CS, 1 },		/* what the queue has beyond K */
@@ -127,13 +132,8 @@ static void the_published_codes_parameters_step_by_step(void)
 		{ 0, ABQ_NOTHING, ABQ_US, 0 },
 	};
 	struct machine m = { .lengths = published };
-	u32 i;
 
-	for (i = 0; i < 18; i++) {
-		EXPECT_EQUAL(length(&m, steps[i][0]), steps[i][1]);
-		EXPECT_EQUAL(m.vars.state, steps[i][2]);
-		EXPECT_EQUAL(m.vars.x, steps[i][3]);
-	}
+	follow(&m, steps, 18);
 	EXPECT_EQUAL(m.stats.releases, 7);
 	EXPECT_EQUAL(m.stats.entries_us, 2);
 }
