@@ -180,7 +180,12 @@ impl Engine {
             return Forward::Drop;
         }
         context.put(standard.instance_type, Instance::Normal as u64);
-        Forward::Unicast { port: port as u16, priority: context.get(standard.priority) as u8 }
+        Forward::Unicast { port: port as u16, priority: self.priority(context) }
+    }
+
+    /// Of the queues of its port, the one that a packet wants, a copy too: v1model's `priority`.
+    pub fn priority(&self, context: &Context) -> u8 {
+        context.get(self.code.standard.priority) as u8
     }
 
     /// A packet for another port: replicas of a group, the clones of a session. `to` was this engine's context too.

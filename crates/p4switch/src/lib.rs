@@ -9,6 +9,7 @@ pub mod bmv2;
 pub mod check;
 pub mod device;
 pub mod load;
+pub mod queueing;
 pub mod replay;
 #[cfg(feature = "command")]
 pub mod serve;

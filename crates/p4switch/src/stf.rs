@@ -101,6 +101,17 @@ pub enum Statement {
         index: Option<u32>,
         rates: Vec<(String, String)>,
     },
+    /// None: of all ports, of all of a port's.
+    QueueDepth {
+        packets: usize,
+        port: Option<u16>,
+        priority: Option<u8>,
+    },
+    QueueRate {
+        packets_per_s: u64,
+        port: Option<u16>,
+        priority: Option<u8>,
+    },
     /// Asked of the switch's own command line only.
     Nothing,
 }
@@ -182,6 +193,8 @@ const KEYWORDS: &[&str] = &[
     "meter_get_rates",
     "meter_set_rates",
     "meter_array_set_rates",
+    "set_queue_depth",
+    "set_queue_rate",
     "set_crc16_parameters",
     "set_crc32_parameters",
 ];
@@ -342,6 +355,14 @@ fn command(keyword: &str, words: &mut Words) -> Result<Statement> {
         }
         "meter_array_set_rates" => {
             Statement::MeterWrite { meter: words.word()?, index: None, rates: rates(words)? }
+        }
+        "set_queue_depth" => {
+            let (packets, port, priority) = (words.number()?, words.maybe()?, words.maybe()?);
+            Statement::QueueDepth { packets, port, priority }
+        }
+        "set_queue_rate" => {
+            let (packets_per_s, port, priority) = (words.number()?, words.maybe()?, words.maybe()?);
+            Statement::QueueRate { packets_per_s, port, priority }
         }
         "set_crc16_parameters" | "set_crc32_parameters" => {
             return Err(format!(
@@ -552,6 +573,13 @@ impl Words {
         let word = self.word()?;
         let value = number(&word).and_then(|value| T::try_from(value).ok());
         value.ok_or_else(|| format!("{word:?} is no number that is possible here"))
+    }
+
+    fn maybe<T: TryFrom<num_bigint::BigInt>>(&mut self) -> Result<Option<T>> {
+        match self.peek() {
+            Some(_) => self.number().map(Some),
+            None => Ok(None),
+        }
     }
 
     fn numbers<T: TryFrom<num_bigint::BigInt>>(&mut self) -> Result<Vec<T>> {
