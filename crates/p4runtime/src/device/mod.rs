@@ -15,7 +15,7 @@ mod value_sets;
 use std::collections::{BTreeMap, HashMap};
 
 use qbed_p4engine::control::{Answer, Request};
-use qbed_p4engine::program::{ActionCall, Match, TableId};
+use qbed_p4engine::program::{ActionCall, Match, Program, TableId};
 
 pub use digests::Digests;
 
@@ -68,13 +68,40 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// For requests without an answer of their own.
+    /// For requests without an answer of their own; a refusal names what was to be written.
     fn done(&mut self, request: Request) -> Result<()> {
-        match accepted(self.control.request(request))? {
-            Answer::Done => Ok(()),
-            other => Err(unexpected(&other)),
+        let name = written(&self.pipeline.program, &request).unwrap_or_default();
+        match accepted(self.control.request(request)) {
+            Ok(Answer::Done) => Ok(()),
+            Ok(other) => Err(unexpected(&other)),
+            Err(refused) if name.is_empty() => Err(refused),
+            Err(Refused { code, message }) => Err(Refused { code, message: format!("{name}: {message}") }),
         }
     }
+}
+
+/// The name of the table, the profile, ... that a request changes.
+fn written<'a>(program: &'a Program, request: &Request) -> Option<&'a str> {
+    let at = |number: &u16| usize::from(*number);
+    Some(match request {
+        Request::Insert { table, .. }
+        | Request::Modify { table, .. }
+        | Request::Delete { table, .. }
+        | Request::SetDefault { table, .. }
+        | Request::ResetDefault { table }
+        | Request::SetDirectMeter { table, .. }
+        | Request::WriteDirectCounter { table, .. } => &program.tables.get(at(table))?.name,
+        Request::InsertMember { profile, .. }
+        | Request::ModifyMember { profile, .. }
+        | Request::DeleteMember { profile, .. }
+        | Request::SetGroup { profile, .. }
+        | Request::DeleteGroup { profile, .. } => &program.profiles.get(at(profile))?.name,
+        Request::WriteRegister { array, .. } => &program.arrays.get(at(array))?.name,
+        Request::WriteCounter { counter, .. } => &program.counters.get(at(counter))?.name,
+        Request::SetMeter { meter, .. } => &program.meters.get(at(meter))?.name,
+        Request::SetValueSet { set, .. } => &program.value_sets.get(at(set))?.name,
+        _ => return None,
+    })
 }
 
 /// What a read has found.

@@ -182,7 +182,9 @@ fn bad_entries_are_refused() {
     for index in 0..64 {
         bench.insert(&HOST.replace("\\x0a", &format!("\\x{index:02x}")));
     }
-    bench.refuses(Type::Insert, &HOST.replace("\\x0a", "\\x40"), Code::ResourceExhausted, "");
+    let one_more = HOST.replace("\\x0a", "\\x40");
+    bench.refuses(Type::Insert, &one_more, Code::ResourceExhausted, "hosts: the table is full: 64 entries");
+    bench.refuses(Type::Insert, HOST, Code::AlreadyExists, "hosts: an entry with these matches");
 }
 
 #[test]
@@ -637,24 +639,48 @@ fn reconciling_keeps_what_was_written() {
     let hop = "table_entry { table_id: <by_hop> match { field_id: 1 exact { value: '\\x05' } } action { action_profile_member_id: 4 } }";
     let group = "packet_replication_engine_entry { multicast_group_entry { multicast_group_id: 3 replicas { port: '\\x01' } } }";
     let digest = "digest_entry { digest_id: <learned_t> config { max_list_size: 2 } }";
-    for one in [&entry, member, hop, group, digest] {
+    let clone =
+        group.replace("multicast_group_entry { multicast_group_id", "clone_session_entry { session_id");
+    let way =
+        "action_profile_member { action_profile_id: <paths> member_id: 1 action { action_id: <forward> params { param_id: 1 value: '\\x04' } } }";
+    let paths =
+        "action_profile_group { action_profile_id: <paths> group_id: 2 members { member_id: 1 weight: 3 } }";
+    let path = "table_entry { table_id: <by_path> match { field_id: 1 exact { value: '\\x05' } } action { action_profile_group_id: 2 } }";
+    for one in [&entry, member, hop, group, digest, &clone, way, paths, path] {
         bench.insert(one);
     }
+    let rates = "config { cir: 1 cburst: 2 pir: 3 pburst: 4 }";
+    bench.modify(&format!("meter_entry {{ meter_id: <port_meter> index {{ index: 3 }} {rates} }}"));
     bench.modify(default);
+    // what begins at 0 again
+    bench.modify("register_entry { register_id: <balance> data { bitstring: '\\x05' } }");
+    bench.modify("counter_entry { counter_id: <port_counter> data { packet_count: 5 byte_count: 6 } }");
     let all = |bench: &mut Bench| {
         let wildcards = [
             "table_entry { meter_config { } }",
             "table_entry { is_default_action: true }",
             "action_profile_member { }",
+            "action_profile_group { }",
+            "meter_entry { }",
             "packet_replication_engine_entry { multicast_group_entry { } }",
+            "packet_replication_engine_entry { clone_session_entry { } }",
             "digest_entry { }",
             "value_set_entry { }",
         ];
         wildcards.map(|wildcard| bench.read(wildcard))
     };
     let before = all(&mut bench);
+    assert!(before.iter().all(|found| !found.is_empty()), "{before:?}");
     bench.device.configure(Action::ReconcileAndCommit, Some(everything())).unwrap();
     assert_eq!(all(&mut bench), before);
+    bench.finds(
+        "register_entry { register_id: <balance> index { index: 0 } }",
+        &["register_entry { register_id: <balance> index { index: 0 } data { bitstring: '\\0' } }"],
+    );
+    bench.finds(
+        "counter_entry { counter_id: <port_counter> index { index: 3 } }",
+        &["counter_entry { counter_id: <port_counter> index { index: 3 } data { } }"],
+    );
 
     // The hosts' table has another id now: its entry has no place.
     let renumbered = with_info(|info| {
