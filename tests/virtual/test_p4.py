@@ -19,6 +19,7 @@ RUN = ROOT / "kernel" / "tests" / "guest" / "run"
 SCENARIOS = (
     "same",
     "copies",
+    "cut",
     "endless",
     "queued",
     "duplicated",

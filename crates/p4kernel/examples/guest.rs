@@ -27,7 +27,8 @@ const CPU_PORT: u16 = 510;
 /// By destination (table 0, exact) one of: drop; forward(port); flood(group); mirror(port, session), at ingress;
 /// shadow(port, session), at egress; resubmit(port), once; recirculate(port), once; spin: resubmitted for ever;
 /// whirl(port): recirculated for ever; cut(port, bytes); report: a digest of the addresses, and dropped;
-/// swell(port): the same, with another header in front each time; bounce: back to where it came from. At egress the source address becomes: 16 bits
+/// swell(port): the same, with another header in front each time; bounce: back to where it came from; strip(port, bytes):
+/// cut, and without its header at egress. There the source address becomes: 16 bits
 /// each of the queue's length when the packet came and when it left, 8 bits of the copy's number, 8 bits of the
 /// packet's kind (`instance_type`); the type becomes the time in the queue in us.
 fn commands() -> Program {
@@ -36,8 +37,8 @@ fn commands() -> Program {
     let standard = build.standard();
     let (swelling, front) = build.header("swelling", &[48, 16]);
     let (ethernet, mac) = build.header("ethernet", &[48, 16, 16, 8, 8, 16]);
-    let (_, flags) = build.metadata("meta", &[8, 8, 16]);
-    let (recirculate, swell, session) = (flags, flags + 1, flags + 2);
+    let (_, flags) = build.metadata("meta", &[8, 8, 16, 8]);
+    let (recirculate, swell, session, strip) = (flags, flags + 1, flags + 2, flags + 3);
     let of = |field: Option<FieldId>| field.unwrap_or_default();
     let argument = |number: u16, field: FieldId| {
         [Op::Argument { to: 0, argument: number }, Op::Store { field, from: 0 }]
@@ -71,22 +72,22 @@ fn commands() -> Program {
     let round = build.action("recirculate", &[9], &steps);
     let spin = build.action("spin", &[], &with(&[&[Op::Resubmit { list: 0 }]]));
     let whirl = build.action("whirl", &[9], &with(&[&port, &set(1, recirculate)]));
-    let cut = build.action(
-        "cut",
-        &[9, 16],
-        &with(&[&port, &[Op::Argument { to: 1, argument: 1 }, Op::Truncate { bytes: 1 }]]),
-    );
+    let shorten = [Op::Argument { to: 1, argument: 1 }, Op::Truncate { bytes: 1 }];
+    let cut = build.action("cut", &[9, 16], &with(&[&port, &shorten]));
     let report = build.action("report", &[], &[Op::Digest { digest: 0 }, Op::MarkToDrop, Op::End]);
     let swells = build.action("swell", &[9], &with(&[&port, &set(1, recirculate), &set(1, swell)]));
     let back = copy(standard.ingress_port, of(standard.egress_spec));
     let bounce = build.action("bounce", &[], &with(&[&back]));
+    let strips = build.action("strip", &[9, 16], &with(&[&port, &shorten, &set(1, strip)]));
     let end = build.code(&[Op::End]);
-    let actions =
-        [drop, forward, flood, mirror, shadow, resubmit, round, spin, whirl, cut, report, swells, bounce];
+    let actions = [
+        drop, forward, flood, mirror, shadow, resubmit, round, spin, whirl, cut, report, swells, bounce,
+        strips,
+    ];
     let table = build.table("commands", &[(mac, MatchKind::Exact)], &actions, end);
     build.program.entry.ingress = build.code(&[Op::Apply { table }]);
     build.code(&[Op::End]);
-    egress(&mut build, mac, [recirculate, swell, session], (swelling, front));
+    egress(&mut build, (ethernet, mac), [recirculate, swell, session, strip], (swelling, front));
     build.program.entry.deparser =
         build.code(&[Op::Emit { header: swelling }, Op::Emit { header: ethernet }, Op::End]);
     build.program
@@ -98,8 +99,8 @@ fn copy(from: Option<FieldId>, to: FieldId) -> [Op; 2] {
 
 fn egress(
     build: &mut Build,
-    mac: FieldId,
-    [recirculate, swell, session]: [FieldId; 3],
+    (ethernet, mac): (HeaderId, FieldId),
+    [recirculate, swell, session, strip]: [FieldId; 4],
     (swelling, front): (HeaderId, FieldId),
 ) {
     let standard = build.program.standard;
@@ -124,6 +125,9 @@ fn egress(
         Op::Load { to: 1, field: recirculate },
         Op::JumpUnless { condition: 1, to: begin + 10 },
         Op::Recirculate { list: 0 },
+        Op::Load { to: 1, field: strip },
+        Op::JumpUnless { condition: 1, to: begin + 13 },
+        Op::RemoveHeader { header: ethernet },
         Op::End,
     ]);
     build.program.entry.egress = build.code(&steps);
@@ -163,6 +167,7 @@ fn requests() -> Vec<Request> {
         entry(10, 10, &[]),
         entry(11, 11, &[1]),
         entry(12, 12, &[]),
+        entry(13, 13, &[1, 64]),
         Request::SetMulticastGroup { group: 6, replicas: Some(copies(&[1, CPU_PORT])) },
         Request::SetCloneSession {
             session: 10,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Between a port's queue and its wire: the program's egress. */
 #include <linux/etherdevice.h>
+#include <linux/slab.h>
 
 #include "qp4.h"
 
@@ -108,6 +109,19 @@ static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, stru
 	return skb;
 }
 
+/* What was cut off before the queue is there again. False: no memory. */
+static bool qp4_join(struct sk_buff *skb, struct qp4_node *node)
+{
+	u32 bytes = node->behind_bytes;
+
+	if (skb_linearize(skb) || pskb_expand_head(skb, 0, bytes, GFP_ATOMIC))
+		return false;
+	skb_put_data(skb, node->behind, bytes);
+	kfree(node->behind);
+	node->behind = NULL;
+	return true;
+}
+
 static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb,
 				      struct qp4_node *node,
 				      const struct qp4_departure *departure,
@@ -115,6 +129,11 @@ static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb
 {
 	struct qp4_emission emission;
 
+	if (unlikely(node->behind) && !qp4_join(skb, node)) {
+		qp4_node_free(node);
+		qp4_drop(skb, &sw->counters.no_memory);
+		return NULL;
+	}
 	/* a program that looks at payload has the packet in one piece; others look at none of it */
 	qp4_engine_egress(node->pipeline->engine, node->context, skb->data, skb_headlen(skb),
 			  departure, &emission);

@@ -31,6 +31,7 @@ static void qp4_node_destroy(struct dst_entry *dst)
 {
 	struct qp4_node *node = container_of(dst, struct qp4_node, dst);
 
+	kfree(node->behind);
 	qp4_context_put(node->pipeline, node->context);
 	qp4_pipeline_put(node->pipeline);
 }
@@ -53,6 +54,7 @@ static struct qp4_node *qp4_node_make(struct qp4_pipeline *pipeline)
 	if (node) {
 		node->pipeline = pipeline;
 		node->context = qp4_context_get(pipeline);
+		node->behind = NULL;
 	}
 	return node;
 }
@@ -76,6 +78,8 @@ void qp4_node_free(struct qp4_node *node)
 {
 	struct qp4_pipeline *pipeline = node->pipeline;
 
+	kfree(node->behind);
+	node->behind = NULL;
 	if (likely(pipeline->nodes < QP4_POOL)) {
 		pipeline->node[pipeline->nodes++] = node;
 	} else {
@@ -99,10 +103,26 @@ void qp4_nodes_free(struct qp4_pipeline *pipeline)
 		qp4_context_free(pipeline->context[--pipeline->contexts]);
 }
 
+/* For a copy of the packet, with what was cut off it. NULL: no memory */
+static struct qp4_node *qp4_node_like(const struct qp4_node *from)
+{
+	struct qp4_node *node = qp4_node_new(from->pipeline, from->ingress_port);
+
+	if (!node || likely(!from->behind))
+		return node;
+	node->behind = kmemdup(from->behind, from->behind_bytes, GFP_ATOMIC);
+	if (node->behind) {
+		node->behind_bytes = from->behind_bytes;
+		return node;
+	}
+	qp4_node_free(node);
+	return NULL;
+}
+
 /* As @from, for a copy of its packet. */
 struct qp4_node *qp4_node_copy(const struct qp4_node *from, u8 instance, u16 rid)
 {
-	struct qp4_node *node = qp4_node_new(from->pipeline, from->ingress_port);
+	struct qp4_node *node = qp4_node_like(from);
 
 	if (node)
 		qp4_context_copy(from->pipeline->engine, from->context, node->context, instance,
@@ -126,7 +146,7 @@ struct qp4_node *qp4_node_take(struct sk_buff *skb)
 		skb->_skb_refdst = 0;
 		return shared;
 	}
-	node = qp4_node_new(shared->pipeline, shared->ingress_port);
+	node = qp4_node_like(shared);
 	if (node) {
 		qp4_context_duplicate(shared->context, node->context);
 		node->enqueued_us = shared->enqueued_us;

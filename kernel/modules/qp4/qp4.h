@@ -49,6 +49,8 @@ struct qp4_node {
 	struct dst_entry dst;
 	struct qp4_pipeline *pipeline;
 	struct qp4_context *context;
+	u8 *behind;			/* what was cut off before the queue; NULL: nothing */
+	u32 behind_bytes;
 	u64 enqueued_us;
 	u32 enqueued_depth;
 	u32 truncate_bytes;		/* of a clone, on the wire; U32_MAX: whole */
@@ -119,7 +121,7 @@ u64 qp4_now_us(void);
 void qp4_drop(struct sk_buff *skb, u64 *counter);
 bool qp4_round(struct qp4_switch *sw);
 bool qp4_truncate(struct sk_buff *skb, u32 bytes);
-bool qp4_truncate_queued(struct sk_buff *skb, const struct qp4_node *node, u32 bytes);
+bool qp4_truncate_queued(struct sk_buff *skb, struct qp4_node *node, u32 bytes);
 u32 qp4_depth(const struct net_device *dev);
 void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node, u16 number,
 		 u8 priority);

@@ -2,6 +2,7 @@
 /* From the program into a port's queue, in the end; and what bounds the way there. */
 #include <linux/etherdevice.h>
 #include <linux/ktime.h>
+#include <linux/slab.h>
 #include <linux/timekeeping.h>
 #include <net/pkt_sched.h>
 #include <net/sch_generic.h>
@@ -56,12 +57,26 @@ bool qp4_truncate(struct sk_buff *skb, u32 bytes)
 	return likely(bytes >= skb->len) || !pskb_trim(skb, bytes);
 }
 
-/* In a queue, it keeps what may have to be put behind other headers. False: no memory */
-bool qp4_truncate_queued(struct sk_buff *skb, const struct qp4_node *node, u32 bytes)
+/*
+ * In a queue the packet is no longer than it may be on the wire; what may have
+ * to come behind shorter headers goes with its node. False: no memory
+ */
+bool qp4_truncate_queued(struct sk_buff *skb, struct qp4_node *node, u32 bytes)
 {
-	return likely(bytes >= skb->len) ||
-	       qp4_truncate(skb, min_t(u64, (u64)bytes + qp4_context_parsed(node->context),
-				       U32_MAX));
+	u32 behind;
+
+	bytes = max_t(u32, bytes, ETH_HLEN);	/* what is shorter leaves no port */
+	if (likely(bytes >= skb->len))
+		return true;
+	behind = min(skb->len - bytes, qp4_context_parsed(node->context));
+	if (behind) {
+		node->behind = kmalloc(behind, GFP_ATOMIC);
+		if (!node->behind)
+			return false;
+		node->behind_bytes = behind;
+		skb_copy_bits(skb, bytes, node->behind, behind);
+	}
+	return qp4_truncate(skb, bytes);
 }
 
 /* Packets that wait; segments that the core put back are part of the frame being sent. */

@@ -23,7 +23,7 @@ from scenarios import background, chain, settle, traffic, udp_pair
 
 MS = 1_000_000
 GBIT = 10**9
-DROP, FORWARD, FLOOD, MIRROR, SHADOW, RESUBMIT, RECIRCULATE, SPIN, WHIRL, CUT, REPORT, SWELL, BOUNCE = range(13)
+DROP, FORWARD, FLOOD, MIRROR, SHADOW, RESUBMIT, RECIRCULATE, SPIN, WHIRL, CUT, REPORT, SWELL, BOUNCE, STRIP = range(14)
 TO_CPU, FLOOD_CPU, MIRROR_CPU, CPU_PORT = 20, 21, 22, 510
 NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
 TO_PORT = 100
@@ -124,6 +124,27 @@ def copies() -> None:
     assert kinds(lab.ask(DROP)) == kinds(lab.ask(77)) == [[], [], []]
     counters = lab.switch.counters()
     assert counters == {"received": 9, "sent": 10}, counters
+
+
+def cut() -> None:
+    """In its queue a packet is as long as on the wire; what was cut off is still there where egress needs it."""
+    lab = Lab()
+    tap = Tap()
+    for port in range(3):
+        tap.attach(lab.node, f"p{port}", port, events=True)
+    payload = bytes(k & 255 for k in range(1000))
+    assert kinds(lab.ask(CUT, payload)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.ask(MIRROR, payload)) == [[], [(0, NORMAL, 1014)], [(42, INGRESS_CLONE, 40)]]
+    assert kinds(lab.ask(SHADOW, payload)) == [[], [(0, NORMAL, 1014)], [(42, EGRESS_CLONE, 40)]]
+    assert lab.ask(STRIP, payload) == [[], [payload[:64]], []]
+    assert lab.ask(STRIP, payload[:55]) == [[], [payload[:55]], []]
+    left = [r for r in tap.flush() if r.kind == "event" and r["op"] == DEQUEUED]
+    assert [r["bytes"] for r in left if r["id"] == 1] == [64, 1014, 1014, 64, 64], left
+    assert [r["bytes"] for r in left if r["id"] == 2] == [40, 40], left
+    tap.detach()
+    netem = struct.pack("<6I", 0, 1000, 0, 0, 0xFFFFFFFF, 0)  # every packet twice
+    lab.node.qdisc("p1", "netem", netem)
+    assert lab.ask(STRIP, payload) == [[], [payload[:64]] * 2, []]
 
 
 def endless() -> None:
