@@ -268,6 +268,31 @@ def test_a_program_of_ones_own_runs_and_one_that_cannot_is_refused_by_name(tmp_p
         VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
 
 
+def test_a_program_that_never_lets_go_of_a_packet_loses_it_by_name_and_the_lab_ends(tmp_path: Path) -> None:
+    """Resubmitted for ever, since a packet that is recirculated has a hop less each time."""
+    from qbed.substrates.virtual.substrate import VirtualSubstrate
+
+    from cells import LIMITS
+
+    folder = tmp_path / "endless"
+    folder.mkdir()
+    droptail = schemes_folder() / "droptail" / "p4"
+    shutil.copy(droptail / "droptail.p4info.txtpb", folder / "mine.p4info.txtpb")
+    form = json.loads((droptail / "droptail.json").read_text())
+    form["field_lists"] = [{"id": 1, "name": "nothing", "elements": []}]
+    send = next(action for action in form["actions"] if action["name"] == "send")
+    send["primitives"].append({"op": "resubmit", "parameters": [{"type": "hexstr", "value": "0x1"}]})
+    (folder / "mine.json").write_text(json.dumps(form))
+    plan = plan_of(folder, star("program: ./mine.p4"))
+    VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
+    (tmp_path / "tables").mkdir()
+    row, table = stored(Observed(plan, folder), tmp_path / "tables")
+    assert row["contradictions"] == []
+    (switch,) = table("switches")
+    assert switch["sent_packets"] == 0 and dict(switch["drops"]) == {"too_many_rounds": switch["received_packets"]}
+    assert switch["received_packets"] > 100
+
+
 CONGESTION_POINT = """
 name: congestion-point
 topology: {{dumbbell: {{left: 3, right: 1}}}}
