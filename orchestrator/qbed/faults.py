@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 import sys
 import tempfile
 import time
@@ -14,6 +16,8 @@ from qbed import __version__
 from qbed.remembered import cache_folder
 
 REPORT = "please report it with that file to those who keep this copy of qbed (docs/security.md, if it may be a hole)"
+
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 def explain(error: BaseException) -> str:
@@ -36,6 +40,13 @@ def of_files(error: OSError) -> str:
     reason = error.strerror or " ".join(str(error).split())
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
     return f"{' and '.join(names)}: {reason[:1].lower()}{reason[1:]}" if names else reason
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a disk has no room, or none for this user: whatever was tried can be tried again when there is some."""
+    if isinstance(error, sqlite3.OperationalError):
+        return error.sqlite_errorcode in _NO_ROOM
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _log(error: BaseException) -> Path:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -23,9 +24,10 @@ with warnings.catch_warnings():  # of Starlette, which would rather have another
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
 
+from qbed.faults import is_full
 from qbed.service.app import make_app
 from qbed.service.guard import Rates
-from qbed.service.jobs import EVENTS, FullError, Jobs
+from qbed.service.jobs import EVENTS, FullError, Jobs, parsed, say
 from qbed.service.settings import Settings, SettingsError
 from qbed.service.states import ENDED, RULES, TransitionError, after
 from qbed.service.stream import latest
@@ -182,16 +184,84 @@ def test_of_many_who_start_a_job_one_does(tmp_path: Path) -> None:
 
 def test_what_a_crash_has_cut_is_left_out_of_the_events(tmp_path: Path) -> None:
     events = [
-        {"event": "state", "state": "running"},
+        {"event": "attempt"},
         {"event": "cells", "total": 3},
         {"event": "progress", "finished": 1},
     ]
     (tmp_path / EVENTS).write_bytes(b"\n".join(json.dumps(event).encode() for event in events) + b'\n{"event": "prog')
     assert latest(tmp_path)["progress"] == {"event": "progress", "finished": 1}
-    again = [{"event": "state", "state": "running"}, {"event": "phase", "name": "checking"}]
+    again = [{"event": "attempt"}, {"event": "state", "state": "running"}, {"event": "phase", "name": "checking"}]
     with (tmp_path / EVENTS).open("ab") as file:
         file.write(b"\n" + b"".join(json.dumps(event).encode() + b"\n" for event in again))
-    assert set(latest(tmp_path)) == {"state", "phase"}  # of the last start only
+    assert set(latest(tmp_path)) == {"attempt", "state", "phase"}  # of the last start only
+
+
+def test_an_event_behind_one_that_a_full_disk_has_cut_is_read(tmp_path: Path) -> None:
+    (tmp_path / EVENTS).write_bytes(b'{"event": "prog')
+    say(tmp_path, {"event": "phase", "name": "claims"}, {"event": "state", "state": "failed"})
+    assert [event["event"] for event in parsed((tmp_path / EVENTS).read_bytes().split(b"\n"))] == ["phase", "state"]
+
+
+class Broken:
+    """A database whose disk is full when a transaction is to be kept."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def execute(self, sql: str, *more: Any) -> Any:
+        if sql == "COMMIT":
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return self._database.execute(sql, *more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+
+def test_viewers_are_told_of_a_state_when_it_is_on_the_disk(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    job = jobs.add("x", {}, None, queue=1, kept=1)
+
+    def told() -> list[str]:
+        lines = (jobs.place(job) / EVENTS).read_bytes().split(b"\n")
+        return [event["state"] for event in parsed(lines) if event["event"] == "state"]
+
+    good, jobs._db = jobs._db, Broken(jobs._db)  # type: ignore[assignment]
+    for event in ("start", "cancel"):
+        with pytest.raises(sqlite3.OperationalError) as full:
+            jobs.turn(job, event)  # type: ignore[arg-type]
+        assert is_full(full.value)
+    jobs._db = good
+    assert (told(), jobs.get(job)["state"], jobs.get(job)["attempts"]) == (["queued"], "queued", 0)
+    jobs.turn(job, "start")
+    (jobs.place(job) / EVENTS).rename(tmp_path / "aside")
+    (jobs.place(job) / EVENTS).mkdir()  # it cannot be written
+    assert jobs.turn(job, "fail", 1) == jobs.get(job)["state"] == "failed"
+    jobs.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/secret"), 507, "the service cannot write: no space left"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded", "/secret"), 507, "the service cannot write: disk quota"),
+        (OSError(errno.EACCES, "Permission denied", "/secret"), 500, "cannot reach its own files: permission denied"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), 500, "own files: attempt to write"),
+    ],
+)
+def test_only_a_full_disk_is_no_room(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, said: str
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    if isinstance(error, sqlite3.Error):
+        error.sqlite_errorcode = sqlite3.SQLITE_READONLY
+    monkeypatch.setattr(Jobs, "newest", refuse)
+    answer = client.get("/api/jobs")
+    assert answer.status_code == status and said in answer.json()["errors"][0], answer.text
+    assert "secret" not in answer.text and "traceback" not in answer.text.lower()
 
 
 def test_events_are_streamed_from_where_a_client_was(client: TestClient) -> None:

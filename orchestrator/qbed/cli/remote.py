@@ -132,8 +132,8 @@ def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple
                 terminal.warn(event["texts"])
             elif kind == "refused":
                 messages = event["messages"]
-            elif kind == "state":
-                messages = [] if event["state"] == "running" else messages
+            elif kind == "attempt":
+                messages = []
             elif kind == "concluded":
                 outcome = _conclusion(event)
             elif screen is not None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import hashlib
 import json
 import os
@@ -158,7 +157,7 @@ class Worker:
         except SubstrateError as problem:
             error, fatal = str(problem), True
         except OSError as problem:
-            fatal = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+            fatal = faults.is_full(problem)
             error = (
                 f"the disk is full: {self._orders.out}"
                 if fatal

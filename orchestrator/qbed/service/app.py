@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +19,7 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
-from qbed import __version__
+from qbed import __version__, faults
 from qbed.errors import QbedError
 from qbed.lab import library, reference
 from qbed.results.identity import StoreError
@@ -50,7 +51,7 @@ _SAID: dict[int | str, dict[str, Any]] = {
         404: "there is no such thing", 405: "not done to that", 408: "the request did not come to its end",
         409: "not in this state", 413: "too long", 415: "of another type than expected",
         421: "another service's name", 422: "a mistake in what was sent", 429: "too much at once: later",
-        507: "there is no room on the service's disk",
+        500: "the service cannot reach its own files", 507: "there is no room on the service's disk",
     }.items()
 }  # fmt: skip
 _EVENTS: dict[int | str, dict[str, Any]] = {
@@ -62,6 +63,7 @@ _REPORT_POLICY = (
 )
 """A report is a page of scripts that came with its run: it is of no origin, and asks nobody for anything."""
 MOST_JOBS = 200
+_log = logging.getLogger("qbed.service")
 api = APIRouter(prefix="/api", responses=_SAID)
 
 
@@ -371,10 +373,13 @@ async def _mistake(_: Request, error: Exception) -> Response:
     return _said(next((status for kind, status in _STATUS if isinstance(error, kind)), 422), str(error))
 
 
-async def _no_room(_: Request, error: Exception) -> Response:
-    """Its disk is full, or cannot be written; what the file's name is, is nobody's."""
-    why = error.strerror if isinstance(error, OSError) else str(error)
-    return _said(507, f"the service cannot write: {(why or 'no reason given').lower()}")
+async def _files(_: Request, error: Exception) -> Response:
+    """Its disk is full, or its files are not as they should be: that is the owner's, and the log says which file."""
+    why = ((error.strerror if isinstance(error, OSError) else str(error)) or "no reason given").lower()
+    if faults.is_full(error):
+        return _said(507, f"the service cannot write: {why}")
+    _log.error("a request could not be answered", exc_info=error)
+    return _said(500, f"the service cannot reach its own files: {why}")
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
@@ -411,8 +416,8 @@ def make_app(settings: Settings) -> FastAPI:
     for path, (content, kind) in assets().items():
         app.add_api_route(path, _asset(content, kind), include_in_schema=False, methods=["GET", "HEAD"])
     app.add_exception_handler(QbedError, _mistake)
-    app.add_exception_handler(OSError, _no_room)
-    app.add_exception_handler(sqlite3.OperationalError, _no_room)
+    app.add_exception_handler(OSError, _files)
+    app.add_exception_handler(sqlite3.OperationalError, _files)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
     app.add_middleware(Guard, settings=settings)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from qbed import faults
 from qbed.lab.library import find
 from qbed.service.jobs import LAB, LOG, Jobs, say
 from qbed.service.order import STOPPED, UNSAID, Order
@@ -48,11 +49,10 @@ class Crew:
 
     async def work(self) -> None:
         """Start what waits, until `stop`."""
-        for job in self._jobs.left_over():
-            state = self._jobs.turn(job, "interrupt")
-            _log.info("job %d was running when the service ended: it is %s", job, state)
+        left_over = set(self._jobs.left_over())
         while not self._stopping:
             try:
+                self._take_back(left_over)
                 await self._fill()
             except Exception:
                 _log.exception("no job could be started")
@@ -61,11 +61,18 @@ class Crew:
                 await asyncio.wait_for(self._wanted.wait(), 60)
             self._wanted.clear()
 
+    def _take_back(self, left_over: set[int]) -> None:
+        """Jobs that were running when the service ended wait again."""
+        for job in sorted(left_over):
+            _log.info("job %d was running when the service ended: it is %s", job, self._jobs.turn(job, "interrupt"))
+            left_over.discard(job)
+
     async def _fill(self) -> None:
+        aside: set[int] = set()
         while len(self._running) < self._settings.jobs and not self._stopping:
             if self._spare is None or self._spare.returncode is not None:
                 self._spare = await self._warm()
-            job = self._jobs.waiting()
+            job = self._jobs.waiting(aside)
             if job is None:
                 return
             process, self._spare = self._spare, None
@@ -74,9 +81,13 @@ class Crew:
             except TransitionError:  # cancelled meanwhile
                 self._spare = process
                 continue
-            except (OSError, sqlite3.OperationalError):  # a full disk
+            except Exception as error:
                 self._spare = process
-                raise
+                if faults.is_full(error):
+                    raise
+                _log.exception("job %d cannot be started now", job)
+                aside.add(job)  # the others can
+                continue
             self._running[job] = process
             task = asyncio.create_task(self._see(job, process))
             self._tasks.add(task)
@@ -100,24 +111,35 @@ class Crew:
         return Order(str(place), str(lab), asked, self._settings.cores, foreign, trusted)
 
     async def _see(self, job: int, process: Process) -> None:
-        """Give a process its job, wait for its end, and say what came of it."""
+        """Give a process its job, wait for its end, and say what came of it. Whatever goes wrong with that is this
+        job's: its place is free then.
+        """
+        try:
+            status = await self._carried_out(job, process)
+            kill_group(process)
+            _log.info("job %d: %s", job, await self._said(job, status))
+        except Exception:
+            _log.exception("job %d has ended, and what came of it is not known", job)
+            with suppress(Exception):
+                self._jobs.turn(job, "fail", 1)
+        finally:
+            self._running.pop(job, None)
+            self.look()
+
+    async def _carried_out(self, job: int, process: Process) -> int:
+        """The status of its process."""
         try:
             assert process.stdin is not None
             with suppress(ConnectionError):
                 process.stdin.write(json.dumps(asdict(self._order(job))).encode() + b"\n")
                 await process.stdin.drain()
                 process.stdin.close()
-            status = await process.wait()
+            return await process.wait()
         except Exception as error:
             _log.exception("job %d", job)
-            say(self._jobs.place(job), {"event": "refused", "messages": [f"it could not be started: {error}"]})
             await end(process, 1.0)
-            status = 1
-        kill_group(process)
-        state = await self._said(job, status)
-        self._running.pop(job, None)
-        _log.info("job %d: %s", job, state)
-        self.look()
+            self._refuse(job, f"it could not be started: {error}")
+            return 1
 
     async def _said(self, job: int, status: int) -> State | None:
         """What came of it is written down when there is room to; None: the next service does."""
@@ -125,10 +147,21 @@ class Crew:
             try:
                 return self._ended(job, status)
             except (OSError, sqlite3.OperationalError) as error:
+                if isinstance(error, OSError) and not faults.is_full(error):
+                    raise
                 _log.warning("job %d has ended, and that cannot be written: %s", job, error)
             if self._stopping:
                 return None
             await asyncio.sleep(RESTS_S)
+
+    def _refuse(self, job: int, why: str) -> None:
+        """Say why there is no conclusion; on a full disk that has to wait, else it is left."""
+        try:
+            say(self._jobs.place(job), {"event": "refused", "messages": [why]})
+        except OSError as error:
+            if faults.is_full(error):
+                raise
+            _log.warning("job %d: %s; its viewers cannot be told: %s", job, why, error.strerror)
 
     def _ended(self, job: int, status: int) -> State:
         state: State = self._jobs.get(job)["state"]
@@ -142,7 +175,7 @@ class Crew:
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             how = "could not write what came of it: the service's disk was full" if status == UNSAID else how
             text = f"its process {how}; `retry` goes on from the cells that are finished"
-            say(self._jobs.place(job), {"event": "refused", "messages": [text]})
+            self._refuse(job, text)
         return self._jobs.turn(job, "fail", status if status >= 0 else 1)
 
     def _concluded(self, job: int) -> bool:
@@ -156,6 +189,8 @@ class Crew:
             task = asyncio.create_task(end(process))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        elif state == "cancelling":  # what came of its process could not be written
+            state = self._jobs.turn(job, "stop", STOPPED)
         self.look()
         return state
 

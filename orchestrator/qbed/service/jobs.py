@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ from qbed.durable import settle
 from qbed.errors import QbedError
 from qbed.service.states import ENDED, RULES, Event, State, TransitionError
 
+_log = logging.getLogger("qbed.service")
 EVENTS, LAB, RUN, LOG = "events.ndjson", "lab", "run", "log.txt"
+ATTEMPT = "attempt"
+"""The event with which a job's process begins: those before it are another's."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -95,7 +99,7 @@ class Jobs:
                 place.mkdir()
                 if lab is not None:
                     shutil.copytree(lab, place / LAB)
-                say(place, {"event": "state", "state": "queued"})
+                say(place, {"event": "state", "state": "queued"})  # nobody knows the place before it has a row
                 settle(place)
         return job
 
@@ -115,11 +119,11 @@ class Jobs:
             return [_row(row) for row in self._db.execute(
                 f"SELECT * FROM jobs WHERE {where} ORDER BY id DESC LIMIT ?", values)]  # fmt: skip
 
-    def waiting(self) -> int | None:
-        """The job that has waited longest."""
+    def waiting(self, aside: Collection[int] = ()) -> int | None:
+        """The job that has waited longest, but for those `aside`."""
         with self._lock:
-            found = self._db.execute("SELECT min(id) FROM jobs WHERE state = 'queued'").fetchone()[0]
-        return None if found is None else int(found)
+            found = [int(row[0]) for row in self._db.execute("SELECT id FROM jobs WHERE state = 'queued' ORDER BY id")]
+        return next((job for job in found if job not in aside), None)
 
     def left_over(self) -> list[int]:
         """Jobs whose process a service that is gone has had."""
@@ -128,7 +132,11 @@ class Jobs:
             return [int(row[0]) for row in found]
 
     def turn(self, job: int, event: Event, status: int | None = None) -> State:
-        """What the event makes of the job; `TransitionError` if it is none for it now."""
+        """What the event makes of the job; `TransitionError` if it is none for it now.
+
+        Viewers are told when the row is on the disk, and it is the row that counts if they cannot be. Only that a job
+        begins anew is said before: what its process says then must not stand behind the conclusion of another try.
+        """
         with self._lock:
             found = self._db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
             if found is None:
@@ -143,7 +151,12 @@ class Jobs:
                     f"UPDATE jobs SET state = :state{times} WHERE id = :job AND state = :before",
                     {"state": state, "job": job, "before": before, "now": time.time(), "status": status},
                 )
+                if event == "start":
+                    say(self.place(job), {"event": ATTEMPT})
+            try:
                 say(self.place(job), {"event": "state", "state": state, "exit_status": status})
+            except OSError as error:
+                _log.warning("job %d is %s, and its viewers cannot be told: %s", job, state, error.strerror)
         return state
 
     @contextmanager
@@ -178,11 +191,16 @@ def _row(row: sqlite3.Row) -> Row:
 
 
 def say(place: Path, *events: Row) -> None:
-    """Add to a job's events. One write each: the service and the job's process write into the same file."""
-    descriptor = os.open(place / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Add to a job's events. One write each: the service and the job's process write into the same file. An event that
+    a full disk has cut is left as a line of its own.
+    """
+    descriptor = os.open(place / EVENTS, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         for event in events:
             line = json.dumps(event, default=str).encode() + b"\n"
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
             if os.write(descriptor, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:

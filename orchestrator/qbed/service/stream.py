@@ -18,7 +18,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from qbed.service.jobs import EVENTS, Row, parsed
+from qbed.service.jobs import ATTEMPT, EVENTS, Row, parsed
 from qbed.service.states import ENDED
 from qbed.service.watch import PIECE_BYTES, Said, Watch
 
@@ -88,7 +88,7 @@ def latest(place: Path) -> Row:
     found: Row = {}
     for event in parsed(data.split(b"\n")):
         kind = str(event.get("event"))
-        if kind == "state" and event.get("state") in ("queued", "running"):
+        if kind == ATTEMPT:
             found.clear()
         found[kind] = event
     return found
