@@ -230,7 +230,7 @@ def test_viewers_are_told_of_a_state_when_it_is_on_the_disk(tmp_path: Path) -> N
     good, jobs._db = jobs._db, Broken(jobs._db)  # type: ignore[assignment]
     for event in ("start", "cancel"):
         with pytest.raises(sqlite3.OperationalError) as full:
-            jobs.turn(job, event)  # type: ignore[arg-type]
+            jobs.turn(job, event)
         assert is_full(full.value)
     jobs._db = good
     assert (told(), jobs.get(job)["state"], jobs.get(job)["attempts"]) == (["queued"], "queued", 0)
