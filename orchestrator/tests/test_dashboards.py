@@ -130,6 +130,86 @@ def test_grafana_would_find_them() -> None:
         assert len({panel["id"] for panel in one["panels"]}) == len(places)
 
 
+# What objects of Grafana 12.1 must have, and may. From its public schema (packages/grafana-schema: the kind Dashboard,
+# and of each kind of panel its options and its field configuration), as far as these dashboards have such objects.
+MUST_MAY = {
+    "dashboard": (
+        "schemaVersion",
+        "annotations description editable fiscalYearStartMonth graphTooltip id links liveNow panels preload refresh"
+        " snapshot tags templating time timepicker timezone title uid version weekStart",
+    ),
+    "timepicker": ("", "hidden nowDelay quick_ranges refresh_intervals"),
+    "link": ("asDropdown icon includeVars keepTime tags targetBlank title tooltip type", "placement url"),
+    "variable": (
+        "name type",
+        "allValue allowCustomValue current datasource description hide includeAll label multi options query refresh"
+        " regex skipUrlSync sort staticOptions",
+    ),
+    "current": ("text value", "selected"),
+    "panel": (
+        "type",
+        "cacheTimeout datasource description fieldConfig gridPos hideTimeOverride id interval libraryPanel links"
+        " maxDataPoints maxPerRow options pluginVersion queryCachingTTL repeat repeatDirection targets timeFrom"
+        " timeShift title transformations transparent",
+    ),
+    "gridPos": ("h w x y", "static"),
+    "fieldConfig": ("defaults overrides", ""),
+    "defaults": (
+        "",
+        "actions color custom decimals description displayName displayNameFromDS fieldMinMax filterable links mappings"
+        " max min noValue path thresholds unit writeable",
+    ),
+    "legend": ("calcs displayMode placement showLegend", "asTable isVisible sortBy sortDesc width"),
+    "tooltip": ("mode sort", "hideZeros maxHeight maxWidth"),
+    "reduceOptions": ("calcs", "fields limit values"),
+    "options of timeseries": ("legend tooltip", "orientation timezone"),
+    "options of state-timeline": ("legend tooltip rowHeight showValue", "alignValue mergeValues perPage timezone"),
+    "options of table": ("frameIndex showHeader", "cellHeight enablePagination footer showTypeIcons sortBy"),
+    "options of bargauge": (
+        "displayMode legend maxVizHeight minVizHeight minVizWidth namePlacement orientation reduceOptions showUnfilled"
+        " sizing valueMode",
+        "text",
+    ),
+    "options of text": ("content mode", "code"),
+    "custom of table": (
+        "align cellOptions inspect", "filterable hidden hideHeader minWidth width wrapHeaderText",
+    ),
+    "custom of timeseries": ("", "lineWidth showPoints spanNulls"),
+    "custom of state-timeline": ("", "fillOpacity hideFrom lineWidth"),
+    "custom of bargauge": ("", ""),
+}  # fmt: skip
+
+
+def objects(dashboard: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a dashboard, with what they are."""
+    yield "dashboard", dashboard
+    yield "timepicker", dashboard["timepicker"]
+    yield from (("link", link) for link in dashboard["links"])
+    for variable in dashboard["templating"]["list"]:
+        yield "variable", variable
+        yield from (("current", variable["current"]) for _ in range("current" in variable))
+    for panel in dashboard["panels"]:
+        kind, options = panel["type"], panel["options"]
+        yield "panel", panel
+        yield "gridPos", panel["gridPos"]
+        yield f"options of {kind}", options
+        yield from ((name, options[name]) for name in ("legend", "tooltip", "reduceOptions") if name in options)
+        if "fieldConfig" in panel:
+            yield "fieldConfig", panel["fieldConfig"]
+            yield "defaults", panel["fieldConfig"]["defaults"]
+            yield f"custom of {kind}", panel["fieldConfig"]["defaults"]["custom"]
+
+
+@pytest.mark.parametrize("name", sorted(dashboards()))
+def test_every_object_has_what_grafanas_schema_requires_and_nothing_else(name: str) -> None:
+    for kind, found in objects(dashboards()[name]):
+        must, may = (set(names.split()) for names in MUST_MAY[kind])
+        assert must <= set(found), (kind, must - set(found))
+        assert set(found) <= must | may, (kind, set(found) - must - may)
+    for target in (target for panel in dashboards()[name]["panels"] for target in panel.get("targets", ())):
+        assert target["refId"] and target["datasource"] == SOURCE
+
+
 def filled(query: str, chosen: Mapping[str, str], span: str, interval: str = "10ms") -> str:
     def value(match: re.Match[str]) -> str:
         said = chosen[match[1]]

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a dashboard, as Grafana's JSON has them: no more of it than is not the default."""
+"""The parts of a dashboard, as Grafana's JSON has them (12.1, dashboards of schema version 41): whatever that requires
+of an object, and of the rest what is not the default.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Json = dict[str, Any]
@@ -30,9 +32,28 @@ class Variable:
             query += f" WHERE {chosen(*(one.name for one in tied))}"
         return {
             "name": self.name, "label": self.name, "type": "query", "datasource": SOURCE, "query": query,
-            "definition": query, "refresh": 2, "sort": 3, "multi": self.several, "includeAll": self.several,
+            "refresh": 2, "sort": 3, "multi": self.several, "includeAll": self.several,
             **({"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}} if self.several else {}),
         }  # fmt: skip
+
+
+_LEGEND = {"calcs": [], "displayMode": "list", "placement": "bottom"}
+_TIMES: Json = {"legend": {**_LEGEND, "showLegend": True}, "tooltip": {"mode": "multi", "sort": "desc"}}
+_NUMBERS: Json = {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}, "orientation": "horizontal"}
+_OPTIONS: dict[str, Json] = {
+    "timeseries": _TIMES,
+    "state-timeline": {**_TIMES, "rowHeight": 0.9, "showValue": "auto"},
+    "table": {"frameIndex": 0, "showHeader": True},
+    "bargauge": {
+        **_NUMBERS, "displayMode": "basic", "valueMode": "color", "namePlacement": "auto", "showUnfilled": True,
+        "sizing": "auto", "minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 300,
+        "legend": {**_LEGEND, "showLegend": False},
+    },
+}  # fmt: skip
+_CUSTOM: dict[str, Json] = {
+    "timeseries": {"spanNulls": True, "lineWidth": 1, "showPoints": "auto"},
+    "table": {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False},
+}
 
 
 @dataclass(frozen=True)
@@ -42,11 +63,10 @@ class Panel:
     title: str
     help: str
     queries: dict[str, str]
-    kind: Literal["timeseries", "table", "bargauge", "stat", "state-timeline"] = "timeseries"
+    kind: Literal["timeseries", "table", "bargauge", "state-timeline"] = "timeseries"
     unit: str = "short"
     wide: int = 12
     high: int = 8
-    custom: Json = field(default_factory=dict)
 
     def json(self, number: int, x: int, y: int) -> Json:
         table = self.kind == "table"
@@ -57,15 +77,11 @@ class Panel:
             }
             for index, (alias, query) in enumerate(self.queries.items())
         ]  # fmt: skip
-        lines = {"spanNulls": True, "lineWidth": 1, "showPoints": "auto"} if self.kind == "timeseries" else {}
-        options: Json = {}
-        if self.kind in ("bargauge", "stat"):
-            options = {"reduceOptions": {"calcs": ["lastNotNull"]}, "orientation": "horizontal", "displayMode": "basic"}
         return {
             "id": number, "type": self.kind, "title": self.title, "description": self.help, "datasource": SOURCE,
             "gridPos": {"x": x, "y": y, "w": self.wide, "h": self.high}, "interval": FINEST, "targets": targets,
-            "fieldConfig": {"defaults": {"unit": self.unit, "custom": lines | self.custom}, "overrides": []},
-            "options": options,
+            "fieldConfig": {"defaults": {"unit": self.unit, "custom": _CUSTOM.get(self.kind, {})}, "overrides": []},
+            "options": _OPTIONS[self.kind],
         }  # fmt: skip
 
 
@@ -105,13 +121,20 @@ class Dashboard:
             x, row = x + panel.wide, max(row, panel.high)
         variables = [one.json(self.variables[:index]) for index, one in enumerate(self.variables)]
         return {
-            "uid": self.uid, "title": self.title, "tags": ["qbed"], "schemaVersion": 39, "version": 1,
+            "uid": self.uid, "title": self.title, "tags": ["qbed"], "schemaVersion": 41, "version": 1,
             "editable": True, "graphTooltip": 1, "timezone": "utc", "refresh": self.refresh,
             "time": {"from": self.span[0], "to": self.span[1]},
             "timepicker": {"refresh_intervals": ["1s", "5s", "30s", "5m"]},
-            "links": [{"type": "dashboards", "title": "qbed", "tags": ["qbed"], "asDropdown": True}],
+            "links": [_LINK],
             "templating": {"list": variables}, "panels": panels,
         }  # fmt: skip
+
+
+_LINK: Json = {
+    "type": "dashboards", "title": "qbed", "tags": ["qbed"], "asDropdown": True, "icon": "external link",
+    "tooltip": "the other dashboards, of the same run", "includeVars": True, "keepTime": False, "targetBlank": False,
+}  # fmt: skip
+"""The time is not taken along: samples are of the year 2000, the rest is of now."""
 
 
 def chosen(*variables: str) -> str:
