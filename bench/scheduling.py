@@ -74,7 +74,7 @@ def task_of(out: Path, *, store: bool) -> Task:
     """A campaign of some cells, and its run folder."""
     (out.parent / "lab.yml").write_text(LAB)
     matrix = build_matrix(Campaign(question="?", axes={"seed": [*range(1, CELLS + 1)]}))
-    task = Task(out.parent / "lab.yml", out, matrix, store=store)
+    task = Task(out, store=store, lab=out.parent / "lab.yml", matrix=matrix)
     RunFolder(out).claim({"version": 1, "name": "cell", "plans": "", "matrix": matrix.describe()})
     return task
 

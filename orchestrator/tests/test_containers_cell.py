@@ -35,7 +35,7 @@ DILATION = 3
 def run(folder: Path, *, keep: bool = False, dilation: int = DILATION) -> tuple[Outcome, RunFolder]:
     lab = write_lab(folder / "lab")
     matrix = build_matrix(load_campaign(lab / "campaign.yml")[0], "quick")
-    task = Task(lab / "lab.yml", folder / "run", matrix, Limits(60, 60), keep, "containerlab", dilation)
+    task = Task(folder / "run", Limits(60, 60), keep, "containerlab", dilation, lab=lab / "lab.yml", matrix=matrix)
     store = RunFolder(folder / "run")
     store.claim({"matrix": json.loads(json.dumps(matrix.describe()))})
     return Worker(task).run(0), store

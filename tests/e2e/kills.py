@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +51,19 @@ def content(run: Path) -> dict[str, str]:
     """By path: the hash of every file of a run folder that equal runs have equal."""
     files = [path for path in run.rglob("*") if path.is_file() and path.name not in DIFFER]
     return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def holders(process: subprocess.Popen[str]) -> list[str]:
+    """Who still has the output of a process: their numbers, states and arguments."""
+    assert process.stdout is not None and process.stderr is not None
+    ours = {Path(f"/proc/self/fd/{pipe.fileno()}").readlink() for pipe in (process.stdout, process.stderr)}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if folder.name != str(os.getpid()) and ours & {one.readlink() for one in (folder / "fd").iterdir()}:
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                found.append(f"{folder.name} {state} {(folder / 'cmdline').read_bytes()[:200]!r}")
+    return found
 
 
 @dataclass
@@ -109,7 +123,10 @@ class Victim:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()  # its workers and guests follow
-        process.communicate(timeout=60)
+        try:
+            process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"kill {self.kills}: these outlive their runner: {holders(process)}") from None
         run = self.folder / f"run-{self.finished}"
         for cell, inode in self.known.items():
             assert cell.stat().st_ino == inode, f"{cell} was run twice"

@@ -11,17 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kills import LAB
+
 pytestmark = pytest.mark.e2e
-LAB = """\
-name: stored
-topology: {dumbbell: {left: 2, right: 2}}
-links: {default: {rate: 1 Gbit/s, delay: 5 us}}
-switches: {default: {scheme: droptail, buffer: 64 KB}}
-capture: [h1>s1]
-workload: [{flows: {pairs: [[h1, h3], [h2, h4]], size: 200 KB, spread: 50 us}}]
-observe: {queues: every packet, flows: 1 ms}
-duration: 10 ms
-"""
 CAMPAIGN = """\
 question: Is it the same?
 axes:

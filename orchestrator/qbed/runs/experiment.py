@@ -166,7 +166,8 @@ def prepare(path: Path, wishes: Wishes) -> Experiment:
     dilation = _dilation(on, wishes.dilation, lab, matrix, out)
     if on.name != DEFAULT:
         identity["substrate"] = {"name": on.name, "dilation": dilation}
-    task = Task(lab.resolve(), out.resolve(), matrix, wishes.limits, wishes.keep, on.name, dilation, wishes.store)
+    orders = (out.resolve(), wishes.limits, wishes.keep, on.name, dilation, wishes.store)
+    task = Task(*orders, lab=lab.resolve(), matrix=matrix)
     return Experiment(
         campaign, profile, task, identity, Path(source.file), wishes.lock, wishes.shard, wishes.sinks, found.warnings
     )

@@ -6,28 +6,21 @@ The plan comes from the queue, the result goes into the store. Two who run the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.results.queue import Queue
 from qbed.results.store import CellStore, cell_key, usual_store
-from qbed.runs.worker import Outcome, Row, Task, Worker
+from qbed.runs.worker import Orders, Outcome, Row, Task, Worker
 from qbed.substrates import DEFAULT, Limits, Substrate, substrate
 
 
-@dataclass(frozen=True)
-class Filed:
-    """The `Orders` of a filed cell."""
+@dataclass(frozen=True, kw_only=True)
+class Filed(Orders):
+    """A filed cell: one plan."""
 
-    out: Path
     content: bytes
-    limits: Limits = field(default_factory=Limits)
-    keep: bool = False
-    on: str = DEFAULT
-    dilation: int = 1
-    store: bool = True
 
     def describe(self, number: int) -> Row:
         return {"cell": number, "substrate": self.on, "dilation": self.dilation}
@@ -61,7 +54,7 @@ def run_filed(mark: str, limits: Limits, on: Substrate | None = None) -> Outcome
             return done
         content = queue.plan(mark, on.provenance)
         folder.cells.mkdir(exist_ok=True)
-        outcome = Worker(Filed(folder.path, content, limits), on).run(0)
+        outcome = Worker(Filed(folder.path, limits, content=content), on).run(0)
         if outcome.status == "complete":
             queue.leave(mark)
     return outcome

@@ -9,12 +9,13 @@ import json
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,18 +35,32 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Task:
-    """What all cells of a run have in common; its `Orders`."""
+class Orders(ABC):
+    """What a worker needs to know of the cells that it runs. `out`: the run folder."""
 
-    lab: Path
     out: Path
-    matrix: Matrix
     limits: Limits = field(default_factory=Limits)
     keep: bool = False
     on: str = DEFAULT
     dilation: int = 1
     store: bool = True
     """Whether cells that the store has are taken from there, and finished ones put there."""
+
+    @abstractmethod
+    def describe(self, number: int) -> Row:
+        """What is known of a cell before it is looked at."""
+
+    @abstractmethod
+    def compile(self, number: int) -> tuple[Plan, bytes, Row]:
+        """A cell's plan, its bytes, and its row with the settings that the plan has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Orders):
+    """The cells of a run: those of a matrix, over one lab."""
+
+    lab: Path
+    matrix: Matrix
 
     def describe(self, number: int) -> Row:
         return describe(self.matrix.cell(number), self)
@@ -57,30 +72,6 @@ class Task:
         plan = compile_lab(lab, cell.seed)
         settings = _json(cell.settings_of(lab.source.values))
         return plan, plan.dumps().encode(), self.describe(number) | {"settings": settings}
-
-
-class Orders(Protocol):
-    """What a worker needs to know of the cells that it runs."""
-
-    @property
-    def out(self) -> Path:
-        """The run folder."""
-
-    @property
-    def limits(self) -> Limits: ...
-    @property
-    def keep(self) -> bool: ...
-    @property
-    def on(self) -> str: ...
-    @property
-    def dilation(self) -> int: ...
-    @property
-    def store(self) -> bool: ...
-    def describe(self, number: int) -> Row:
-        """What is known of a cell before it is looked at."""
-
-    def compile(self, number: int) -> tuple[Plan, bytes, Row]:
-        """A cell's plan, its bytes, and its row with the settings that the plan has."""
 
 
 @dataclass(frozen=True)
