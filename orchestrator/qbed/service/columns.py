@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 
 BINS = 500
+COLUMNS = 512
+"""With some for what comes after the end; the page has as many, and what would be beyond is left out."""
 MOST_FLOWS = 100
 """Of which a viewer gets the rates: the first that say one."""
 _SUMS = ("dequeued", "dequeued_bytes", "dropped", "marked")
 SAMPLED = ("time_ns", "interval_ns", "byte_ns", "min_bytes", "max_bytes", *_SUMS)
 """What `binned` wants to know beside the queue: numpy arrays."""
+STEADY = ("steady", "steady_bytes")
+"""And of records that stand for the intervals behind them, too: how many, and the queue's length in them."""
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 Columns = dict[str, list[Any]]
 
@@ -29,29 +34,84 @@ def binned(queue: Any, samples: Mapping[str, Any], width_ns: int) -> Columns:
     """Samples by queue and column: the least and the most bytes in the queue, their mean, packets that left it (and
     their bytes), were dropped and marked. Empty if there are none.
     """
-    at = np.maximum(samples["time_ns"].astype(np.int64) - 1, 0) // width_ns  # a sample's time is its end
-    keys = np.asarray(queue).astype(np.int64) << 32 | at
-    order = np.argsort(keys, kind="stable")
-    if not (samples["interval_ns"] > 0).all():
-        order = order[samples["interval_ns"][order] > 0]
-    if not len(order):
+    given = {name: np.ascontiguousarray(values) for name, values in samples.items()}
+    given["queue"] = np.asarray(queue).astype(np.int64)
+    end_ns = COLUMNS * width_ns  # a guest can write any number
+    good = (given["interval_ns"] > 0) & (given["interval_ns"] <= end_ns)
+    good &= (given["time_ns"] >= 0) & (given["time_ns"] <= end_ns)
+    if not good.all():
+        given = {name: values[good] for name, values in given.items()}
+    if not len(given["queue"]):
         return {}
-    keys = keys[order]
-    begins = np.flatnonzero(np.diff(keys, prepend=-1))
-    keys = keys[begins]
+    rows = {name: given[name].astype(np.int64, copy=False) for name in ("queue", "interval_ns", "byte_ns")}
+    rows |= {name: given[name].astype(np.int64, copy=False) for name in ("min_bytes", "max_bytes")}
+    rows["bin"] = np.maximum(given["time_ns"].astype(np.int64) - 1, 0) // width_ns  # a sample's time is its end
+    if "steady" in given and given["steady"].any():
+        still = _still({name: values[given["steady"] > 0] for name, values in given.items()}, width_ns)
+        rows = {name: np.concatenate([values, still[name]]) for name, values in rows.items()}
+    return _folded(rows, {name: given[name] for name in _SUMS})
 
-    def over(how: np.ufunc, name: str) -> Any:
-        return how.reduceat(samples[name][order].astype(np.int64, copy=False), begins)
 
-    ns = over(np.add, "interval_ns")
+def _still(records: Mapping[str, Any], width_ns: int) -> dict[str, Any]:
+    """The intervals behind records in which nothing happened, by the columns that they end in."""
+    time, step, times, level = (
+        records[name].astype(np.int64) for name in ("time_ns", "interval_ns", "steady", "steady_bytes")
+    )
+    times = np.minimum(times, (COLUMNS * width_ns - time) // step)
+    first, last = (time + step - 1) // width_ns, (time + times * step - 1) // width_ns
+    columns = np.maximum(last - first + 1, 0)
+    of = np.repeat(np.arange(len(time)), columns)
+    column = first[of] + np.arange(len(of)) - np.repeat(columns.cumsum() - columns, columns)
+
+    def ended(until: Any) -> Any:
+        """How many of them have ended by then."""
+        return np.clip((until - time[of]) // step[of], 0, times[of])
+
+    ns = (ended((column + 1) * width_ns) - ended(column * width_ns)) * step[of]
+    some = ns > 0
+    found = {"queue": records["queue"][of], "bin": column, "interval_ns": ns, "byte_ns": ns * level[of]}
+    found |= {"min_bytes": level[of], "max_bytes": level[of]}
+    return {name: values[some] for name, values in found.items()}
+
+
+def _folded(rows: Mapping[str, Any], sums: Mapping[str, Any]) -> Columns:
+    """Rows with the same queue and column put together; `sums` are of the first rows, the others have none. Without
+    sorting: there are few columns at a time, so that each pair has a place in a grid.
+    """
+    first = rows["bin"].min()
+    wide = int(rows["bin"].max() - first) + 1
+    places = rows["queue"] * wide + (rows["bin"] - first)
+    keys: Any
+    used: Any
+    size = (int(rows["queue"].max()) + 1) * wide
+    if size > 8 * len(places) + 4096:  # a few rows, far apart
+        keys, places = np.unique(places, return_inverse=True)
+        size, used = len(keys), slice(None)
+    else:
+        used = np.flatnonzero(np.bincount(places, minlength=size))
+        keys = used
+
+    def total(values: Any) -> Any:
+        return np.bincount(places[: len(values)], values, size)[used]
+
+    def whole(values: Any) -> list[int]:
+        with np.errstate(invalid="ignore"):  # a guest can write any number
+            return list(total(values).astype(np.int64).tolist())
+
+    def extreme(how: np.ufunc, values: Any, start: int) -> Any:
+        found = np.full(size, start)
+        how.at(found, places, values)
+        return found[used]
+
+    ns = total(rows["interval_ns"])
     return {
-        "queue": (keys >> 32).tolist(),
-        "bin": (keys & 0xFFFFFFFF).tolist(),
-        "ns": ns.tolist(),
-        "min": over(np.minimum, "min_bytes").tolist(),
-        "mean": (over(np.add, "byte_ns") / ns).round(1).tolist(),
-        "max": over(np.maximum, "max_bytes").tolist(),
-        **{name: over(np.add, name).tolist() for name in _SUMS},
+        "queue": (keys // wide).tolist(),
+        "bin": (keys % wide + first).tolist(),
+        "ns": ns.astype(np.int64).tolist(),
+        "min": extreme(np.minimum, rows["min_bytes"], _MOST).tolist(),
+        "mean": (total(rows["byte_ns"]) / ns).round(1).tolist(),
+        "max": extreme(np.maximum, rows["max_bytes"], _LEAST).tolist(),
+        **{name: whole(values) for name, values in sums.items()},
     }
 
 

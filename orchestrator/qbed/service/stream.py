@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ async def job_events(place: Path, state: Callable[[], str], at: int, stopping: a
     heard = time.monotonic()
     while not stopping.is_set():
         ended = state() in ENDED  # before the file is read: what ends a job comes last
-        lines, at = await to_thread.run_sync(_lines, place / EVENTS, at)
+        lines, at = await to_thread.run_sync(_lines, place / EVENTS, at) if _size(place / EVENTS) > at else ([], at)
         for line, after in lines:
             for event in parsed([line]):
                 yield message(str(event.get("event")), event, after)
@@ -52,12 +53,14 @@ async def job_events(place: Path, state: Callable[[], str], at: int, stopping: a
             yield HEARTBEAT
             heard = time.monotonic()
         if not lines:
-            await _rest(stopping, POLL_S)
+            await asyncio.sleep(POLL_S)
 
 
-async def _rest(stopping: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stopping.wait(), seconds)
+def _size(file: Path) -> int:
+    """In the loop's own thread: to look whether there is anything costs less than to have another do it."""
+    with suppress(OSError):
+        return file.stat().st_size
+    return 0
 
 
 def _lines(file: Path, at: int) -> tuple[list[tuple[bytes, int]], int]:
@@ -79,12 +82,19 @@ def _lines(file: Path, at: int) -> tuple[list[tuple[bytes, int]], int]:
 def latest(place: Path) -> Row:
     """The last event of each kind since the job's process was started last, from the end of its file."""
     try:
-        with (place / EVENTS).open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - _TAIL_BYTES))
-            data = stream.read()
+        status = (place / EVENTS).stat()
+        return dict(_latest(place / EVENTS, status.st_ino, status.st_size, status.st_mtime_ns))
     except FileNotFoundError:
         return {}
+
+
+@lru_cache(256)
+def _latest(file: Path, *_: int) -> Row:
+    """The same of a file in one state: a page asks for fifty jobs every two seconds, most of which have ended."""
+    with file.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - _TAIL_BYTES))
+        data = stream.read()
     found: Row = {}
     for event in parsed(data.split(b"\n")):
         kind = str(event.get("event"))
@@ -111,7 +121,7 @@ async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) 
             if time.monotonic() - heard > HEARTBEAT_S:
                 yield HEARTBEAT
                 heard = time.monotonic()
-            await _rest(stopping, EAGER_S if watch.eager or ended else POLL_S)
+            await asyncio.sleep(EAGER_S if watch.eager or ended else POLL_S)
     finally:
         watch.close()
 

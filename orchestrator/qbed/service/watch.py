@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
@@ -16,12 +17,13 @@ from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.identity import ran_on
-from qbed.service.columns import SAMPLED, Columns, Flows, binned, width_of
+from qbed.service.columns import SAMPLED, STEADY, Columns, Flows, binned, width_of
 from qbed.service.jobs import Row
 from qbed.substrates import substrate
 from qbed.telemetry.taps import Histogram, TapTail
 
 PIECE_BYTES = 1 << 20
+SETTLED_NS = 10**9
 _FLOWS = {"tcpinfo.ndjson": "delivery_bps", "rates.ndjson": "rate_bps"}
 
 Said = tuple[str, Any]
@@ -34,6 +36,8 @@ class Watch:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._cell: _Cell | None = None
+        self._begun: list[Path] = []
+        self._seen_ns = -1
 
     @property
     def eager(self) -> bool:
@@ -60,10 +64,23 @@ class Watch:
 
     def _newest(self) -> _Cell | None:
         with suppress(OSError, QbedError, ValueError):
-            works = sorted((self._run / "cells").glob("*.tmp/work"), key=lambda path: path.stat().st_mtime)
+            works = sorted((work.stat().st_mtime, work) for work in self._works())
             if works:
-                return _Cell(self._run, works[-1])
+                return _Cell(self._run, works[-1][1])
         return None
+
+    def _works(self) -> list[Path]:
+        """Of the cells that run, the folders that they work in. All cells are looked through only when one has begun
+        or ended: they may be ten thousand.
+        """
+        cells = self._run / "cells"
+        changed_ns = cells.stat().st_mtime_ns
+        if changed_ns != self._seen_ns:
+            with os.scandir(cells) as entries:
+                self._begun = [cells / entry.name / "work" for entry in entries if entry.name.endswith(".tmp")]
+            # A change within a clock's tick of the last one cannot be told from it.
+            self._seen_ns = changed_ns if time.time_ns() - changed_ns > SETTLED_NS else -1
+        return [work for work in self._begun if work.exists()]
 
     def close(self) -> None:
         if self._cell is not None:
@@ -83,7 +100,7 @@ class _Cell:
         self._clock = found.clock
         self._width = width_of(self._plan.duration_ns)
         queues, most = len(self._plan.queues), self._plan.most_samples
-        self._tails = [(_File(part / "taps.bin"), TapTail(queues, most)) for part in found.parts]
+        self._tails = [(_File(part / "taps.bin"), TapTail(queues, most, as_written=True)) for part in found.parts]
         self._lines = [_Lines(_File(part / name), field) for part in found.parts for name, field in _FLOWS.items()]
         self._flows = Flows(self._width)
 
@@ -120,7 +137,7 @@ class _Cell:
             for run in tail.feed(file.more()):
                 if isinstance(run, Histogram) or run.kind != "samples":
                     continue
-                samples = {name: np.ascontiguousarray(run.records[name]) for name in SAMPLED}
+                samples = {name: run.records[name] for name in (*SAMPLED, *STEADY)}
                 if columns := binned(run.records["id"], samples, self._width):
                     said.append(("queues", columns))
         for lines in self._lines:

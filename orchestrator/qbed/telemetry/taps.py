@@ -108,10 +108,11 @@ def read_taps(
 class TapTail:
     """A tap stream that is still being written: takes it piece by piece. One record can say that it stands for four
     thousand million samples, so what a stranger's guest wrote is read with the most that its plan can make.
+    `as_written`: without a sample of its own for each of the intervals that a record stands for.
     """
 
-    def __init__(self, queues: int, most_samples: int | None = None) -> None:
-        self._queues, self._most_samples = queues, most_samples
+    def __init__(self, queues: int, most_samples: int | None = None, *, as_written: bool = False) -> None:
+        self._queues, self._most_samples, self._as_written = queues, most_samples, as_written
         self._rest = b""
         self._offset = 0
         self._samples = 0
@@ -128,7 +129,7 @@ class TapTail:
             self._samples += len(result.records) + int(result.records["steady"].sum(dtype=np.int64))
             if self._most_samples is not None and self._samples > self._most_samples:
                 raise TapError(f"the tap stream says it has more than {self._most_samples} samples")
-            for records in _spread(result.records):
+            for records in (result.records,) if self._as_written else _spread(result.records):
                 yield Run("samples", records)
         self._offset += used
         self._rest = data[used:]

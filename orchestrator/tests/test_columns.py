@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a viewer gets of samples is what a slow and simple count says, in whatever pieces they come."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbed.service.columns import COLUMNS, SAMPLED, STEADY, binned
+from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, TapTail
+
+QUEUES, WIDTH_NS = 5, 100
+SUMS = ("dequeued", "dequeued_bytes", "dropped", "marked")
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Any:
+    """Samples of some queues, with steady intervals behind some, some of them beyond the end of the lab."""
+    rows: list[Any] = []
+    for queue in range(draw(st.integers(1, QUEUES))):
+        time, step = 0, draw(st.integers(1, 3 * WIDTH_NS))
+        for _ in range(draw(st.integers(0, 6))):
+            row, levels = np.zeros((), SAMPLE_DTYPE), sorted(draw(st.tuples(*[st.integers(0, 2_000)] * 3)))
+            time += step
+            row["id"], row["time_ns"], row["interval_ns"] = queue, time, step
+            row["min_bytes"], row["byte_ns"], row["max_bytes"] = levels[0], levels[1] * step, levels[2]
+            for name in SUMS:
+                row[name] = draw(st.integers(0, 9))
+            row["steady"], row["steady_bytes"] = draw(st.sampled_from([0, 0, 1, 7, 400])), draw(st.integers(0, 2_000))
+            time += int(row["steady"]) * step
+            rows.append(row)
+    records = np.array(sorted(rows, key=lambda row: int(row["time_ns"])), SAMPLE_DTYPE)
+    records["type"], records["length"] = SAMPLE, SAMPLE_DTYPE.itemsize
+    return records
+
+
+def together(pieces: list[dict[str, list[Any]]]) -> dict[tuple[int, int], list[float]]:
+    found: dict[tuple[int, int], list[float]] = {}
+    for piece in pieces:
+        for queue, column, ns, least, mean, most, *sums in zip(*piece.values(), strict=True):
+            before = found.get((queue, column), [0, least, 0, most, *[0] * len(SUMS)])
+            found[queue, column] = [
+                before[0] + ns, min(before[1], least), before[2] + mean * ns, max(before[3], most),
+                *(a + b for a, b in zip(before[4:], sums, strict=True)),
+            ]  # fmt: skip
+    return found
+
+
+def counted(records: Any) -> dict[tuple[int, int], list[float]]:
+    """One sample after the other."""
+    found: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0, 1 << 40, 0, -1, *[0] * len(SUMS)])
+    for record in records:
+        step, time = int(record["interval_ns"]), int(record["time_ns"])
+        column = (time - 1) // WIDTH_NS
+        if time > COLUMNS * WIDTH_NS:
+            continue
+        row = found[int(record["id"]), column]
+        row[0] += step
+        row[1] = min(row[1], int(record["min_bytes"]))
+        row[2] += int(record["byte_ns"])
+        row[3] = max(row[3], int(record["max_bytes"]))
+        for index, name in enumerate(SUMS, 4):
+            row[index] += int(record[name])
+    return found
+
+
+def same(one: dict[tuple[int, int], list[float]], other: dict[tuple[int, int], list[float]], pieces: int) -> bool:
+    if set(one) != set(other):
+        return False
+    for key, values in one.items():
+        asked = other[key]
+        if values[:2] + values[3:] != asked[:2] + asked[3:] or abs(values[2] - asked[2]) > 0.06 * pieces * values[0]:
+            return False
+    return True
+
+
+@given(streams(), st.integers(1, 700))
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+def test_columns_are_what_each_sample_says(records: Any, piece: int) -> None:
+    data, tail, pieces = records.tobytes(), TapTail(QUEUES, as_written=True), []
+    for at in range(0, len(data), piece):
+        for run in tail.feed(data[at : at + piece]):
+            asked = {name: run.records[name] for name in (*SAMPLED, *STEADY)}  # type: ignore[union-attr]
+            pieces.append(binned(run.records["id"], asked, WIDTH_NS))  # type: ignore[union-attr]
+    one_by_one = [run.records for run in TapTail(QUEUES).feed(data)]  # type: ignore[union-attr]
+    spread = np.concatenate(one_by_one) if one_by_one else records
+    expected = counted(spread)
+    assert same(together([one for one in pieces if one]), expected, len(pieces) + 1)
+    if len(spread):  # as a table has them
+        whole = binned(spread["id"], {name: spread[name] for name in SAMPLED}, WIDTH_NS)
+        assert same(together([whole] if whole else []), expected, 1)
+
+
+def test_a_guest_can_write_any_number() -> None:
+    """What no lab has is left out, at no cost."""
+    records = np.zeros(64, SAMPLE_DTYPE)
+    dice = np.random.default_rng(1)
+    words = records.view("u1").reshape(64, -1)
+    words[:, 8:] = dice.integers(0, 256, words[:, 8:].shape)
+    records["id"] = 0
+    records["time_ns"][32:] = dice.integers(0, 1_000, 32)
+    records["interval_ns"][48:] = dice.integers(0, 1_000, 16)
+    found = binned(records["id"], {name: records[name] for name in (*SAMPLED, *STEADY)}, WIDTH_NS)
+    assert 0 < len(found["bin"]) <= COLUMNS and 0 <= min(found["bin"]) and max(found["bin"]) <= COLUMNS
