@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability of reverse path congestion marking: Lemma 1 of the RPM paper (seed 003, section IV and appendix).
+"""Stability of reverse path congestion marking: Lemma 1 of the RPM paper (section IV and appendix).
 
 An AIMD source (increase `a` a round trip, decrease by the factor `b`) shares nothing: one flow over a bottleneck of
 capacity `c` packets/s; `d` is its round-trip time and `d_s` the short one, between sender and bottleneck, in seconds.
