@@ -75,6 +75,14 @@ def test_auto_takes_the_machines_kernel_where_it_can_do_the_same(tmp_path: Path)
     assert placed(tmp_path, "h2", "tcp: cubic", 50).host_kernel == ()
 
 
+def test_with_parameters_of_its_kernel_a_lab_has_no_host_on_the_machines(tmp_path: Path) -> None:
+    text = LAB.replace("HOST", "h2").replace("SETTING", "tcp: cubic") + "kernel_parameters: {tcp_cubic/hystart: 0}\n"
+    plan = compile_lab(lab_from_source(parse(text, "lab.yml")))
+    found = place(plan, machine(tmp_path), 1)
+    assert found.host_kernel == ()
+    assert "h1, h2, h3 on the qbed kernel: the machine's kernel keeps its own tcp_cubic/hystart" in found.notes
+
+
 def test_the_transport_rate_is_a_module_of_the_labs_kernel(tmp_path: Path) -> None:
     workload = "workload: [{flow: {from: h2, to: h1, transport: rate}}]\n"
     text = LAB.replace("HOST", "h2").replace("SETTING", "controller: fixed") + workload

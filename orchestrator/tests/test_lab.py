@@ -94,6 +94,9 @@ BAD = [
     ("  default: {rate", "  left: {ends: {h3: {loss: 1 %}}}\n  default: {rate", "lab.yml:4:17: links.left.ends.h3: no link of `left` ends at `h3`; expected one of `h1`, `h2`, `s1`"),
     ("  default: {scheme: ecn", "  s3: {}\n  default: {scheme: ecn", "lab.yml:6:3: switches.s3: no switch is called `s3`; expected one of `s1`, `s2`"),
     ("  default: {scheme: ecn", "  h1>s1: {}\n  default: {scheme: ecn", "lab.yml:6:3: switches.h1>s1: `h1` is a host; its queue is `queue` under `hosts`"),
+    ("duration: 100 ms", "duration: 100 ms\nkernel_parameters: {tcp_cubic/histart: 0}", "lab.yml:13:40: kernel_parameters.\"tcp_cubic/histart\": no parameter that a lab can set is called so; did you mean `tcp_cubic/hystart`?"),
+    ("duration: 100 ms", "duration: 100 ms\nkernel_parameters: {tcp_cubic/hystart: 2}", "lab.yml:13:20: kernel_parameters: `tcp_cubic/hystart`: expected 0 to 1, got `2`"),
+    ("duration: 100 ms", "duration: 100 ms\nkernel_parameters: {tcp_cubic/hystart: off}", "lab.yml:13:40: kernel_parameters.\"tcp_cubic/hystart\": expected a whole number, got `off`"),
     ("  default: {scheme: ecn", "  s1: {qdisc: ''}\n  default: {scheme: ecn", "lab.yml:6:15: switches.s1.qdisc: expected tc's words such as `fq_codel limit 100`, got ``"),
 ]  # fmt: skip
 

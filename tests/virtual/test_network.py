@@ -7,6 +7,7 @@ import ipaddress
 import struct
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from qbed.results.cell import store_cell
 from qbed.telemetry.records import read_counters
 
-from cells import Observed
+from cells import Observed, stored
 from pcap import Packet, read_pcap
 
 ENQUEUE, MARK = 1, 4
@@ -76,6 +77,22 @@ def test_without_delayed_acks_every_segment_is_acknowledged(run_cell: Callable[.
         counts[mode] = acks / data
     assert counts["off"] >= 0.98
     assert counts["on"] <= 0.75  # the first 16 are quick, so that the window opens
+
+
+def test_a_parameter_of_the_kernel_holds_for_all_hosts(run_cell: Callable[..., Any], tmp_path: Path) -> None:
+    """Cubic leaves slow start at the threshold that it was told, where HyStart does not; DCTCP's first fraction of marks
+    is another.
+    """
+    text = pair(host="ecn: on").replace("reno", "cubic") + "observe: {flows: 100 us}\n"
+    told = "kernel_parameters: {tcp_cubic/hystart: 0, tcp_cubic/initial_ssthresh: 16, tcp_dctcp/dctcp_alpha_on_init: 0}\n"
+    cells = {"linux": run_cell(text), "told": run_cell(text + told)}
+    for name in cells:
+        (tmp_path / name).mkdir()
+    tables = {name: stored(cell, tmp_path / name)[1]("tcp_info") for name, cell in cells.items()}
+    assert all(sample["ssthresh"] == 16 for sample in tables["told"])
+    assert not any(sample["ssthresh"] == 16 for sample in tables["linux"])
+    largest = {name: max(sample["cwnd"] for sample in table) for name, table in tables.items()}
+    assert largest["told"] <= 20 < largest["linux"]
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6", "both"])

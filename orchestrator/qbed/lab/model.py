@@ -4,16 +4,19 @@
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
+    StrictInt,
     WithJsonSchema,
     create_model,
     model_validator,
 )
 
 from qbed.lab.frr import FrrSettings
+from qbed.lab.parameters import in_bounds, parameter
 from qbed.lab.settings import HostSettings, LinkSettings, SwitchSettings
 from qbed.lab.topology import Network, check_size, generators
 from qbed.lab.workloads import Workload
@@ -131,6 +134,12 @@ class Capture(Strict):
     """The most bytes of each packet."""
 
 
+KernelParameters = Annotated[
+    dict[Annotated[str, AfterValidator(parameter)], StrictInt],
+    AfterValidator(in_bounds),
+]
+
+
 class LinkEvent(Strict):
     """A link that goes down or comes up while the lab runs, both ends at once."""
 
@@ -177,5 +186,10 @@ class Lab(Strict):
     """How long the lab runs after its epoch; set-up comes before it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
     """Of everything random: equal seeds give equal runs."""
+    kernel_parameters: KernelParameters = Field(default_factory=dict)
+    """Parameters of its kernel's parts, which all its hosts have alike: `{tcp_cubic/hystart: 0}`
+    (`orchestrator/qbed/lab/parameters.py` lists them); what Linux has without it. In containers no host runs on the
+    machine's kernel then.
+    """
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
     """Of the lab's kernel; estimated without it."""

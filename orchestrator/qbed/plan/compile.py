@@ -73,6 +73,7 @@ class _Compiler:
             memory_bytes=self.lab.memory or demand.memory_bytes,
             modules=self.modules(),
             sysctls=global_sysctls(),
+            parameters={name: str(value) for name, value in sorted(self.lab.kernel_parameters.items())},
             nodes=self.nodes(demand.socket_buffer_bytes, epoch_ns),
             links=links,
             queues=queues,

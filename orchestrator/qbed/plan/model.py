@@ -334,6 +334,8 @@ class Plan(Part):
     memory_bytes: int
     modules: list[str]
     sysctls: dict[str, str]
+    parameters: dict[str, str] = {}
+    """Of the kernel's parts (PART/PARAMETER); left out where there are none."""
     nodes: list[Node]
     links: list[Link]
     queues: list[Queue]
@@ -353,7 +355,7 @@ class Plan(Part):
         before = "{"
         for name in Plan.model_fields:
             value = getattr(self, name)
-            if name == "p4" and not value:
+            if name in ("parameters", "p4") and not value:
                 continue
             yield f'{before}\n "{name}": '
             if isinstance(value, list) and value:

@@ -13,7 +13,7 @@ pub mod view;
 
 use crate::failure::{Failure, Of, Result};
 use crate::lab::namespaces::Namespaces;
-use crate::lab::sysctls::{write_interface_sysctls, write_sysctls};
+use crate::lab::sysctls::{write_interface_sysctls, write_parameters, write_sysctls};
 use crate::lab::view::View;
 use crate::netlink::tap::Taps;
 use crate::netlink::{address, link, qdisc, route, Batch, Netlink};
@@ -41,6 +41,7 @@ impl Lab {
     /// On a kernel of ours, where everything is made.
     pub fn build(plan: &Plan, scope: &Scope) -> Result<Self> {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
+        write_parameters(plan)?;
         let namespaces = Namespaces::create(plan, scope)?;
         create_links(plan, scope, &namespaces)?;
         parking::create(plan, scope, &namespaces)?;

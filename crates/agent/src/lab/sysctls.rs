@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sysctls of the kernel, of nodes and of their interfaces.
+//! Sysctls of the kernel, of nodes and of their interfaces; parameters of the kernel's parts.
 //!
 //! A write is three system calls, and a thousand nodes want fourteen thousand values, nearly all of them alike. So what
 //! most nodes want is written at home, from where new namespaces have it, and a node is told only what it has otherwise.
 
-use crate::failure::{Of, Result};
-use crate::plan::{Node, Sysctls, CONGESTION_CONTROL};
+use crate::failure::{Failure, Of, Result};
+use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -79,10 +79,28 @@ fn owner(node: &Node) -> String {
     format!("node {}", node.name)
 }
 
+/// Of the kernel's parts, before anything uses them.
+pub fn write_parameters(plan: &Plan) -> Result<()> {
+    for (name, value) in &plan.parameters {
+        let path = parameter(name).ok_or_else(|| Failure::new(format!("{name:?} is not PART/PARAMETER")))?;
+        put(&path, value).of(|| format!("lab {}: parameter {name} = {value}", plan.lab))?;
+    }
+    Ok(())
+}
+
+/// The file of a parameter, if it is a part's and its name.
+fn parameter(name: &str) -> Option<String> {
+    let is_word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let (part, parameter) = name.split_once('/').filter(|(a, b)| is_word(a) && is_word(b))?;
+    Some(format!("/sys/module/{part}/parameters/{parameter}"))
+}
+
+fn put(path: &str, value: &str) -> std::io::Result<()> {
+    OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes()))
+}
+
 fn write(owner: &str, key: &str, value: &str) -> Result<()> {
-    let file = OpenOptions::new().write(true).open(format!("/proc/sys/{key}"));
-    let written = file.and_then(|mut file| file.write_all(value.as_bytes()));
-    written.of(|| format!("{owner}: sysctl {key} = {value}"))
+    put(&format!("/proc/sys/{key}"), value).of(|| format!("{owner}: sysctl {key} = {value}"))
 }
 
 fn read(key: &str) -> Option<String> {
@@ -162,6 +180,15 @@ mod tests {
         assert_eq!(interface_of("net/ipv4/conf/default/forwarding"), None);
         assert_eq!(interface_of("net/ipv4/conf/all/forwarding"), None);
         assert_eq!(interface_of("net/ipv4/tcp_congestion_control"), None);
+    }
+
+    #[test]
+    fn a_parameter_is_a_file_of_its_part_and_nothing_else() {
+        let file = "/sys/module/tcp_cubic/parameters/hystart";
+        assert_eq!(parameter("tcp_cubic/hystart").as_deref(), Some(file));
+        for other in ["hystart", "/hystart", "tcp_cubic/", "../hystart", "tcp_cubic/../x", "tcp_cubic/x/y", "a b/c"] {
+            assert_eq!(parameter(other), None, "{other}");
+        }
     }
 
     #[test]

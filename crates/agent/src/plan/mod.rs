@@ -31,6 +31,9 @@ pub struct Plan {
     pub modules: Vec<String>,
     /// Those that the kernel has only once.
     pub sysctls: Sysctls,
+    /// Of the kernel's parts: PART/PARAMETER.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
     pub nodes: Vec<Node>,
     pub links: Vec<Link>,
     pub queues: Vec<Queue>,

@@ -127,6 +127,8 @@ class _Placer:
         missing = sorted(self._controls[node] - self._machine.congestion_controls)
         if missing:
             return f"the machine's kernel has no {', '.join(missing)}"
+        if self._plan.parameters:
+            return f"the machine's kernel keeps its own {', '.join(self._plan.parameters)}"
         routes = self._plan.nodes[node].routes
         for sysctl, value in self._plan.nodes[node].sysctls.items():
             # The routes tell any kernel a least RTO of whole milliseconds.
