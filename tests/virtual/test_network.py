@@ -80,11 +80,9 @@ def test_without_delayed_acks_every_segment_is_acknowledged(run_cell: Callable[.
 
 
 def test_a_parameter_of_the_kernel_holds_for_all_hosts(run_cell: Callable[..., Any], tmp_path: Path) -> None:
-    """Cubic leaves slow start at the threshold that it was told, where HyStart does not; DCTCP's first fraction of marks
-    is another.
-    """
+    """Cubic leaves slow start where it was told to."""
     text = pair(host="ecn: on").replace("reno", "cubic") + "observe: {flows: 100 us}\n"
-    told = "kernel_parameters: {tcp_cubic/hystart: 0, tcp_cubic/initial_ssthresh: 16, tcp_dctcp/dctcp_alpha_on_init: 0}\n"
+    told = "kernel_parameters: {tcp_cubic/hystart: 0, tcp_cubic/initial_ssthresh: 16, tcp_dctcp/dctcp_alpha_on_init: 0}"
     cells = {"linux": run_cell(text), "told": run_cell(text + told)}
     for name in cells:
         (tmp_path / name).mkdir()

@@ -90,7 +90,8 @@ pub fn write_parameters(plan: &Plan) -> Result<()> {
 
 /// The file of a parameter, if it is a part's and its name.
 fn parameter(name: &str) -> Option<String> {
-    let is_word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_word =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let (part, parameter) = name.split_once('/').filter(|(a, b)| is_word(a) && is_word(b))?;
     Some(format!("/sys/module/{part}/parameters/{parameter}"))
 }
@@ -186,7 +187,9 @@ mod tests {
     fn a_parameter_is_a_file_of_its_part_and_nothing_else() {
         let file = "/sys/module/tcp_cubic/parameters/hystart";
         assert_eq!(parameter("tcp_cubic/hystart").as_deref(), Some(file));
-        for other in ["hystart", "/hystart", "tcp_cubic/", "../hystart", "tcp_cubic/../x", "tcp_cubic/x/y", "a b/c"] {
+        for other in
+            ["hystart", "/hystart", "tcp_cubic/", "../hystart", "tcp_cubic/../x", "tcp_cubic/x/y", "a b/c"]
+        {
             assert_eq!(parameter(other), None, "{other}");
         }
     }
