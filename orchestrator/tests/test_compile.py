@@ -4,6 +4,7 @@
 import ipaddress
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -337,6 +338,20 @@ def test_a_distribution_from_a_file(tmp_path: Path) -> None:
     (workload,) = plan.workloads
     assert isinstance(workload, Arrivals)
     assert workload.size == {"cdf": [[1000, 0.5], [10000, 1.0]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "mean_bytes", "below_10_kb"), [("web-search", 1_711_250, 0.15), ("data-mining", 12_658_198, 0.8)]
+)
+def test_a_published_distribution(name: str, mean_bytes: int, below_10_kb: float) -> None:
+    plan = compiled("{star: {hosts: 2}}", f"workload: [{{arrivals: {{load: 0.5, size: {{published: {name}}}}}}}]")
+    (workload,) = plan.workloads
+    assert isinstance(workload, Arrivals)
+    points = workload.size["cdf"]
+    assert points[0][0] >= 1 and points[-1][1] == 1 and all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(points))
+    assert dict(map(tuple, points))[10_000] == below_10_kb
+    # Both hosts send half of what their links carry.
+    assert workload.interarrival_ns["exponential"] == pytest.approx(mean_bytes * 8e9 / 10e9, rel=1e-4)
 
 
 def test_observation_and_captures() -> None:

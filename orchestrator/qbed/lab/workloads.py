@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from qbed.files import MIB, read_text
+from qbed.lab.published import PUBLISHED
 from qbed.lab.settings import CongestionControl
 from qbed.language.reach import ReachError, beneath
 from qbed.language.strict import Strict
@@ -200,12 +201,16 @@ class Sizes(Strict):
     """Many small flows and few huge ones."""
     cdf: Cdf | None = None
     """A file beside the lab file with lines of two numbers: bytes, cumulative probability."""
+    published: Literal["web-search", "data-mining"] | None = None
+    """As a paper measured them: `web-search` (Data Center TCP, SIGCOMM 2010, Fig. 4) or `data-mining` (VL2, SIGCOMM
+    2009, Fig. 2).
+    """
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "Sizes":
         given = [name for name in Sizes.model_fields if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError("expected exactly one of `fixed`, `uniform`, `pareto`, `cdf`")
+            raise ValueError("expected exactly one of " + ", ".join(f"`{name}`" for name in Sizes.model_fields))
         if self.uniform is not None and not 1 <= self.uniform[0] <= self.uniform[1]:
             raise ValueError("`uniform` needs two sizes from 1 byte, the smaller first")
         return self
@@ -223,7 +228,9 @@ class Sizes(Strict):
         return sum((b[1] - a[1]) * (a[0] + b[0]) / 2 for a, b in steps)
 
     def points(self) -> list[tuple[int, float]]:
-        """The points of `cdf`."""
+        """The points of `cdf` or `published`: bytes, cumulative probability."""
+        if self.published is not None:
+            return list(PUBLISHED[self.published])
         assert isinstance(self.cdf, list)
         return self.cdf
 
