@@ -17,9 +17,8 @@ import pytest
 
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
-from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-from cells import LIMITS, Live, Observed, plan_of
+from cells import Live, Observed, plan_of, ran
 
 ROOT = Path(__file__).parent
 os.environ.setdefault("QBED_STORE", "off")  # a test runs what it tests
@@ -32,10 +31,7 @@ def run_cell(tmp_path: Path) -> Callable[..., Observed]:
     numbers = itertools.count()
 
     def run(text: str, seed: int = 1) -> Observed:
-        folder = tmp_path / f"cell-{next(numbers)}"
-        plan = plan_of(folder, text, seed)
-        VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
-        return Observed(plan, folder)
+        return ran(tmp_path / f"cell-{next(numbers)}", text, seed)
 
     return run
 

@@ -21,6 +21,7 @@ from qbed.plan.ports import port_names
 from qbed.results.cell import store_cell
 from qbed.substrates import Limits
 from qbed.substrates.virtual.guest import Guest
+from qbed.substrates.virtual.substrate import VirtualSubstrate
 from qbed.telemetry.records import read_counters
 from qbed.telemetry.taps import Histogram, Records, read_taps
 
@@ -54,13 +55,13 @@ class Observed:
         with (self.out / "taps.bin").open("rb") as stream:
             for batch in read_taps(stream, len(self.plan.queues)):
                 if isinstance(batch, Histogram):
-                    if batch.queue == wanted:
+                    if batch.queue == wanted and not batch.at_bound:
                         found["histogram"] = batch
                     continue
                 mine: Records = batch.records[batch.records["id"] == wanted]
                 if batch.kind == "summaries" and len(mine):
                     found["summary"] = mine[0]
-                elif batch.kind != "summaries":
+                elif batch.kind not in ("summaries", "bounds"):
                     found[batch.kind].append(mine)
         return found
 
@@ -150,6 +151,13 @@ class Live:
         self._guest.send(
             {"command": "background", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"}
         )
+
+
+def ran(folder: Path, text: str, seed: int = 1) -> Observed:
+    """One cell, run in this folder."""
+    plan = plan_of(folder, text, seed)
+    VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
+    return Observed(plan, folder)
 
 
 def plan_of(folder: Path, text: str, seed: int = 1) -> Plan:

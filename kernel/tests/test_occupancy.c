@@ -46,6 +46,19 @@ static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 s
 	}
 }
 
+static struct qtap_integral between[SPAN];	/* bounds: the first up to the first one */
+static u64 bound_histogram[SPAN][64];
+static u32 bounds_seen;
+
+static void qtap_bound_emit(struct qtap_occupancy *occupancy)
+{
+	u32 bin;
+
+	for (bin = 0; bin < 64 && bin < occupancy->bins_used; bin++)
+		bound_histogram[bounds_seen][bin] = occupancy->histogram[bin];
+	between[bounds_seen++] = occupancy->since_bound;
+}
+
 /* bytes[t], packets[t]: the state that lasts from t to t + 1 */
 static u32 bytes[SPAN + 1], packets[SPAN + 1], enqueued_at[SPAN + 1];
 
@@ -93,6 +106,24 @@ static void expect_samples(struct qtap_occupancy_params params, u64 end)
 	EXPECT_EQUAL(begin, end);
 }
 
+static void expect_bounds(const struct qtap_occupancy_params *params, u64 end)
+{
+	u64 begin = params->begin_ns, expected[64] = {}, t;
+	u32 bin, i;
+
+	for (i = 0; i < params->bounds && params->bounds_ns[i] <= end; i++) {
+		u64 bound = params->bounds_ns[i];
+
+		expect_integral(&between[i], brute(begin, bound));
+		for (t = begin; t < bound; t++)
+			expected[bytes[t] / params->bin_bytes]++;
+		for (bin = 0; bin < 64; bin++)
+			EXPECT_EQUAL(bound_histogram[i][bin], expected[bin]);
+		begin = bound;
+	}
+	EXPECT_EQUAL(bounds_seen, i);
+}
+
 static void against_brute_force(struct qtap_occupancy_params params, u64 quiet)
 {
 	struct qtap_occupancy occupancy;
@@ -100,7 +131,8 @@ static void against_brute_force(struct qtap_occupancy_params params, u64 quiet)
 	u64 ns[64] = {}, t;
 	u32 bin;
 
-	samples = 0;
+	samples = bounds_seen = 0;
+	memset(bound_histogram, 0, sizeof(bound_histogram));
 	memset(enqueued_at, 0, sizeof(enqueued_at));
 	qtap_occupancy_init(&occupancy, params, 0, 0);
 	for (t = 0; t < SPAN; t++) {
@@ -127,6 +159,7 @@ static void against_brute_force(struct qtap_occupancy_params params, u64 quiet)
 		expect_samples(params, end);
 	else
 		EXPECT_EQUAL(samples, 0);
+	expect_bounds(&params, end);
 	for (t = params.begin_ns; t < end; t++) {
 		bin = bytes[t] / params.bin_bytes;
 		ns[bin]++;
@@ -251,9 +284,34 @@ static void histogram_has_an_open_end(void)
 	free(occupancy.histogram);
 }
 
+static void a_bound_cuts_no_sample_and_what_happens_at_it_comes_behind(void)
+{
+	static const u64 bounds_ns[] = { 0, 15, 40 };
+	struct qtap_occupancy occupancy;
+
+	samples = bounds_seen = 0;
+	qtap_occupancy_init(&occupancy, (struct qtap_occupancy_params) {
+		.end_ns = U64_MAX, .interval_ns = 10, .bin_bytes = 1000,
+		.bounds = 3, .bounds_ns = bounds_ns }, 0, 0);
+	qtap_occupancy_advance(&occupancy, 15);
+	occupancy.packets = 3;
+	qtap_occupancy_advance(&occupancy, 38);
+	occupancy.packets = 0;
+	qtap_occupancy_flush(&occupancy, 50);
+	EXPECT_EQUAL(bounds_seen, 3);
+	EXPECT_EQUAL(between[1].max_packets, 0);
+	EXPECT_EQUAL(between[2].begin_ns, 15);
+	EXPECT_EQUAL(between[2].max_packets, 3);
+	EXPECT_EQUAL(between[2].packet_ns, 3 * 23);
+	EXPECT_EQUAL(samples, 5);
+	EXPECT_EQUAL(seen[1].open.packet_ns, 3 * 5);
+	free(occupancy.histogram);
+}
+
 int main(void)
 {
 	static const u64 intervals[] = { 0, 1, 7, 100, 3000 };
+	static const u64 bounds_ns[] = { 300, 301, 1000, 1234, 1999, 5000 };
 	size_t i;
 	int round;
 
@@ -264,6 +322,8 @@ int main(void)
 				.end_ns = round % 3 ? U64_MAX : 1234,
 				.interval_ns = intervals[i],
 				.bin_bytes = 1514,
+				.bounds = round % 4 ? sizeof(bounds_ns) / sizeof(*bounds_ns) : 0,
+				.bounds_ns = bounds_ns,
 			};
 
 			params.grid_ns = round % 5 ? params.begin_ns : 0;
@@ -275,5 +335,6 @@ int main(void)
 	a_change_at_an_edge_belongs_to_the_next_interval();
 	starts_with_what_waits();
 	histogram_has_an_open_end();
+	a_bound_cuts_no_sample_and_what_happens_at_it_comes_behind();
 	return PASS();
 }

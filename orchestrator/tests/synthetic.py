@@ -43,9 +43,14 @@ def summary(queue: int, time_ns: int, **values: int) -> bytes:
     return header(3, 144, queue, time_ns) + struct.pack("<16Q", *(values.get(name, 0) for name in SUMMARY_FIELDS))
 
 
-def histogram(queue: int, time_ns: int, bin_bytes: int, ns: list[int]) -> bytes:
+def bound(queue: int, time_ns: int, **values: int) -> bytes:
+    """A summary where a window begins or ends."""
+    return header(5, 144, queue, time_ns) + struct.pack("<16Q", *(values.get(name, 0) for name in SUMMARY_FIELDS))
+
+
+def histogram(queue: int, time_ns: int, bin_bytes: int, ns: list[int], *, at_bound: bool = False) -> bytes:
     length = 24 + 8 * len(ns)
-    return header(4, length, queue, time_ns) + struct.pack(f"<II{len(ns)}Q", bin_bytes, len(ns), *ns)
+    return header(6 if at_bound else 4, length, queue, time_ns) + struct.pack(f"<II{len(ns)}Q", bin_bytes, len(ns), *ns)
 
 
 class Books:
@@ -142,5 +147,8 @@ def write_taps(plan: Plan, books: Books, path: Path, dice: random.Random) -> Non
             sent = {"offered_packets": books.packets[index], "offered_bytes": books.bytes[index]}
             sent |= {"sent_packets": books.packets[index], "sent_bytes": books.bytes[index]}
             held = {"duration_ns": plan.duration_ns, "byte_ns": total * FULL, "packet_ns": total}
+            for bound_ns in plan.bounds_ns:
+                stream.write(bound(index, bound_ns, duration_ns=bound_ns))
+                stream.write(histogram(index, bound_ns, queue.observe.bin_bytes, [bound_ns], at_bound=True))
             stream.write(summary(index, plan.duration_ns, **held, **sent, max_packets=50 if total else 0))
             stream.write(histogram(index, plan.duration_ns, queue.observe.bin_bytes, [plan.duration_ns, 0, 0]))

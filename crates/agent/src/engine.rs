@@ -10,7 +10,9 @@ use crate::netlink::tap;
 use crate::observe::capture::Captures;
 use crate::observe::lateness::Lateness;
 use crate::observe::routelog::RouteLog;
+use crate::observe::statistics::Statistics;
 use crate::observe::taps::TapStream;
+use crate::observe::windows::Windows;
 use crate::observe::{counters, forwarding};
 use crate::programs::children::{Children, Notice};
 use crate::programs::resident::Programs;
@@ -44,6 +46,8 @@ pub struct Engine<'a> {
     taps: Option<TapStream>,
     timer: Timer,
     lateness: Lateness,
+    windows: Windows,
+    statistics: Statistics,
     /// By event of the plan.
     links: Topic,
     /// By step.
@@ -63,6 +67,8 @@ impl<'a> Engine<'a> {
         let children = Children::new(&mut world)?;
         let routes = RouteLog::open(&mut world)?;
         let programs = Programs::schedule(&mut world);
+        let windows = Windows::open(&mut world)?;
+        let statistics = Statistics::open(&mut world)?;
         // Some flows are sent ahead of the epoch; by then their way must be there.
         let checked = world.topic(Part::Forwarding).only();
         world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::AHEAD_NS), checked);
@@ -80,6 +86,8 @@ impl<'a> Engine<'a> {
             taps,
             timer,
             lateness: Lateness::default(),
+            windows,
+            statistics,
             links,
             progress,
             alarm,
@@ -100,6 +108,8 @@ impl<'a> Engine<'a> {
         for (index, event) in (0..).zip(&self.world.plan.events) {
             self.world.agenda.add(base_ns + event.at_ns, self.links.at(index));
         }
+        self.windows.schedule(&mut self.world, base_ns);
+        self.statistics.schedule(&mut self.world, base_ns);
         self.world.agenda.add(base_ns, self.progress.at(0));
     }
 
@@ -158,6 +168,8 @@ impl<'a> Engine<'a> {
                     forwarding::check(&self.world)?;
                 }
                 Part::Links => self.set_link(token.index as usize)?,
+                Part::Windows => self.note_received(due_ns)?,
+                Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
                 Part::Kills => self.children.kill(token.index as i32),
                 Part::Alarm => return Ok(true),
                 part @ (Part::Timer | Part::Gate | Part::Children | Part::Pipes | Part::Routes) => {
@@ -224,6 +236,15 @@ impl<'a> Engine<'a> {
         linkstate::set(self.world.plan, self.world.scope, self.world.lab, event)
     }
 
+    /// Where a window begins or ends.
+    fn note_received(&mut self, due_ns: u64) -> Result<()> {
+        let mut received = Vec::new();
+        for transport in &mut self.transports {
+            received.extend(transport.received(&self.world)?);
+        }
+        self.windows.write(self.world.since_epoch(due_ns), received)
+    }
+
     fn tell_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {
         if step == 0 {
             self.lateness.reset()?;
@@ -256,6 +277,8 @@ impl<'a> Engine<'a> {
         self.lateness.write(&self.world)?;
         self.captures.finish(&self.world)?;
         self.routes.finish(&self.world)?;
+        self.windows.finish()?;
+        self.statistics.finish()?;
         self.transports.iter_mut().try_for_each(|transport| transport.finish(&self.world))?;
         let records = self.transports.iter().flat_map(|transport| transport.records(&self.world));
         flows::write(records.collect())?;

@@ -290,6 +290,14 @@ pub fn discard(fd: &OwnedFd) -> io::Result<Option<usize>> {
     ready(checked(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 1 << 30, flags) }))
 }
 
+/// Bytes that a TCP socket holds in order, and that nobody has taken.
+pub fn waiting(fd: &OwnedFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int (tcp(7), SIOCINQ).
+    checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut bytes) } as isize)?;
+    Ok(bytes.try_into().unwrap_or(0))
+}
+
 /// A datagram or frame that `Inbox` received.
 pub struct Datagram<'a> {
     pub bytes: &'a [u8],

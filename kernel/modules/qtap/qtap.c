@@ -188,18 +188,19 @@ static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 s
 	qtap_stream_write(&qtap_stream, &sample, sizeof(sample), NULL, 0);
 }
 
-static void qtap_summary_emit(const struct qtap *tap)
+/* @max: the integral whose maxima are told. */
+static void qtap_summary_emit(const struct qtap *tap, u16 type,
+			      const struct qtap_integral *max)
 {
 	const struct qtap_occupancy *occupancy = &tap->occupancy;
 	const struct qtap_totals *totals = &tap->totals;
 	struct qtap_summary summary = {
-		.record = qtap_record(tap, QTAP_RECORD_SUMMARY, sizeof(summary),
-				      occupancy->last_ns),
+		.record = qtap_record(tap, type, sizeof(summary), occupancy->last_ns),
 		.duration_ns = qtap_occupancy_duration_ns(occupancy),
 		.byte_ns = occupancy->total.byte_ns,
 		.packet_ns = occupancy->total.packet_ns,
-		.max_bytes = occupancy->total.max_bytes,
-		.max_packets = occupancy->total.max_packets,
+		.max_bytes = max->max_bytes,
+		.max_packets = max->max_packets,
 		.offered_packets = totals->offered_packets,
 		.offered_bytes = totals->offered_bytes,
 		.sent_packets = totals->sent_packets,
@@ -217,13 +218,12 @@ static void qtap_summary_emit(const struct qtap *tap)
 	qtap_stream_write(&qtap_stream, &summary, sizeof(summary), NULL, 0);
 }
 
-static void qtap_histogram_emit(const struct qtap *tap)
+static void qtap_histogram_emit(const struct qtap *tap, u16 type)
 {
 	const struct qtap_occupancy *occupancy = &tap->occupancy;
 	size_t bytes = occupancy->bins_used * sizeof(u64);
 	struct qtap_histogram histogram = {
-		.record = qtap_record(tap, QTAP_RECORD_HISTOGRAM, sizeof(histogram) + bytes,
-				      occupancy->last_ns),
+		.record = qtap_record(tap, type, sizeof(histogram) + bytes, occupancy->last_ns),
 		.bin_bytes = occupancy->params.bin_bytes,
 		.bins = occupancy->bins_used,
 	};
@@ -231,6 +231,14 @@ static void qtap_histogram_emit(const struct qtap *tap)
 	BUILD_BUG_ON(sizeof(histogram) + QTAP_MAX_BINS * sizeof(u64) > U16_MAX);
 	qtap_stream_write(&qtap_stream, &histogram, sizeof(histogram),
 			  occupancy->histogram, bytes);
+}
+
+static void qtap_bound_emit(struct qtap_occupancy *occupancy)
+{
+	const struct qtap *tap = container_of(occupancy, struct qtap, occupancy);
+
+	qtap_summary_emit(tap, QTAP_RECORD_BOUND, &occupancy->since_bound);
+	qtap_histogram_emit(tap, QTAP_RECORD_BOUND_HISTOGRAM);
 }
 
 /* Events */
@@ -829,6 +837,7 @@ static const struct nla_policy qtap_policy[QTAP_ATTR_MAX + 1] = {
 	[QTAP_ATTR_START] = { .type = NLA_U64 },
 	[QTAP_ATTR_BIN_BYTES] = NLA_POLICY_MIN(NLA_U32, 1),
 	[QTAP_ATTR_END] = { .type = NLA_U64 },
+	[QTAP_ATTR_BOUNDS] = { .type = NLA_BINARY, .len = QTAP_MAX_BOUNDS * sizeof(u64) },
 };
 
 static u64 qtap_get_u64(const struct genl_info *info, int attribute, u64 otherwise)
@@ -841,7 +850,34 @@ static u32 qtap_get_u32(const struct genl_info *info, int attribute, u32 otherwi
 	return info->attrs[attribute] ? nla_get_u32(info->attrs[attribute]) : otherwise;
 }
 
-static void qtap_init(struct qtap *tap, const struct genl_info *info)
+/* The bounds that are still to come; what has gone by was not seen. */
+static int qtap_init_bounds(struct qtap_occupancy_params *params, const struct genl_info *info)
+{
+	const struct nlattr *given = info->attrs[QTAP_ATTR_BOUNDS];
+	u32 i, bounds = given ? nla_len(given) / sizeof(u64) : 0;
+	u64 *bounds_ns;
+
+	if (!bounds)
+		return 0;
+	bounds_ns = nla_memdup(given, GFP_KERNEL);
+	if (!bounds_ns)
+		return -ENOMEM;
+	for (i = 1; i < bounds; i++) {
+		if (bounds_ns[i] <= bounds_ns[i - 1]) {
+			kfree(bounds_ns);
+			NL_SET_ERR_MSG_ATTR(info->extack, given, "the bounds do not rise");
+			return -EINVAL;
+		}
+	}
+	for (i = 0; i < bounds && bounds_ns[i] < params->begin_ns; i++)
+		;
+	memmove(bounds_ns, bounds_ns + i, (bounds - i) * sizeof(u64));
+	params->bounds = bounds - i;
+	params->bounds_ns = bounds_ns;
+	return 0;
+}
+
+static int qtap_init(struct qtap *tap, const struct genl_info *info)
 {
 	u64 now_ns = qtap_now();
 	u64 end_ns = qtap_get_u64(info, QTAP_ATTR_END, 0);
@@ -850,6 +886,7 @@ static void qtap_init(struct qtap *tap, const struct genl_info *info)
 		.interval_ns = qtap_get_u64(info, QTAP_ATTR_INTERVAL, 0),
 		.bin_bytes = qtap_get_u32(info, QTAP_ATTR_BIN_BYTES, QTAP_DEFAULT_BIN_BYTES),
 	};
+	int err;
 
 	tap->params = (struct qtap_params) {
 		.id = nla_get_u32(info->attrs[QTAP_ATTR_ID]),
@@ -859,6 +896,9 @@ static void qtap_init(struct qtap *tap, const struct genl_info *info)
 	/* A start in the past moves the origin of time, not what can be seen. */
 	params.begin_ns = max(tap->params.start_ns, now_ns);
 	params.grid_ns = tap->params.start_ns;
+	err = qtap_init_bounds(&params, info);
+	if (err)
+		return err;
 	qtap_occupancy_init(&tap->occupancy, params, 0, 0);
 	spin_lock_init(&tap->lock);
 	tap->owner = -1;
@@ -867,6 +907,14 @@ static void qtap_init(struct qtap *tap, const struct genl_info *info)
 	tap->watch.soon = qtap_soon;
 	INIT_LIST_HEAD(&tap->waiting.waiting);
 	INIT_LIST_HEAD(&tap->waiting.gone);
+	return 0;
+}
+
+static void qtap_free(struct qtap *tap)
+{
+	kfree(tap->occupancy.params.bounds_ns);
+	kfree(tap->occupancy.histogram);
+	kfree(tap);
 }
 
 static int qtap_attach(struct sk_buff *skb, struct genl_info *info)
@@ -884,7 +932,9 @@ static int qtap_attach(struct sk_buff *skb, struct genl_info *info)
 
 	rtnl_lock();
 	qtap_clock_set();
-	qtap_init(tap, info);
+	err = qtap_init(tap, info);
+	if (err)
+		goto fail;
 	dev = __dev_get_by_index(genl_info_net(info),
 				 nla_get_u32(info->attrs[QTAP_ATTR_IFINDEX]));
 	if (!dev) {
@@ -908,7 +958,7 @@ static int qtap_attach(struct sk_buff *skb, struct genl_info *info)
 
 fail:
 	rtnl_unlock();
-	kfree(tap);
+	qtap_free(tap);
 	return err;
 }
 
@@ -921,8 +971,8 @@ static int qtap_flush(struct sk_buff *skb, struct genl_info *info)
 		spin_lock_bh(&tap->lock);
 		qtap_occupancy_flush(&tap->occupancy, qtap_now());
 		qtap_closed(tap);
-		qtap_summary_emit(tap);
-		qtap_histogram_emit(tap);
+		qtap_summary_emit(tap, QTAP_RECORD_SUMMARY, &tap->occupancy.total);
+		qtap_histogram_emit(tap, QTAP_RECORD_HISTOGRAM);
 		spin_unlock_bh(&tap->lock);
 	}
 	rtnl_unlock();
@@ -945,10 +995,8 @@ static void qtap_detach_all(void)
 	rtnl_unlock();
 
 	synchronize_net();	/* nobody is inside our functions any more */
-	list_for_each_entry_safe(tap, next, &detached, list) {
-		kfree(tap->occupancy.histogram);
-		kfree(tap);
-	}
+	list_for_each_entry_safe(tap, next, &detached, list)
+		qtap_free(tap);
 }
 
 static int qtap_detach(struct sk_buff *skb, struct genl_info *info)

@@ -21,6 +21,8 @@ struct qtap_occupancy_params {
 	u64 interval_ns;	/* of samples; 0: none */
 	u64 grid_ns;		/* samples end at grid + k * interval */
 	u32 bin_bytes;		/* of the histogram, at least 1 */
+	u32 bounds;		/* of windows: instants at which one begins or ends */
+	const u64 *bounds_ns;	/* rising, none before begin_ns */
 };
 
 /* What is integrated over a span of time. */
@@ -54,6 +56,9 @@ struct qtap_occupancy {
 	struct qtap_counts counts;	/* of the open interval */
 	struct qtap_integral open;	/* of the open interval */
 	struct qtap_integral total;	/* since begin */
+	struct qtap_integral since_bound;	/* the last one; unused without any */
+	u64 bound_ns;		/* the next one; U64_MAX: none */
+	u32 bounds_passed;
 	struct qtap_occupancy_params params;
 	u32 start_bytes;	/* at begin */
 	u32 start_packets;
@@ -75,6 +80,9 @@ static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
  * it is now.
  */
 static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady);
+
+/* Supplied by the includer: all is integrated up to a bound, and nothing behind it. */
+static void qtap_bound_emit(struct qtap_occupancy *occupancy);
 
 static inline void qtap_integral_reset(struct qtap_integral *integral, u64 begin_ns)
 {
@@ -140,6 +148,9 @@ static inline void qtap_occupancy_integrate(struct qtap_occupancy *occupancy, u6
 	if (occupancy->params.interval_ns)
 		qtap_integral_add(&occupancy->open, span_ns, occupancy->bytes,
 				  occupancy->packets);
+	if (occupancy->params.bounds)
+		qtap_integral_add(&occupancy->since_bound, span_ns, occupancy->bytes,
+				  occupancy->packets);
 	qtap_histogram_add(occupancy, span_ns);
 	occupancy->last_ns = now_ns;
 }
@@ -172,11 +183,31 @@ static inline void qtap_occupancy_edges(struct qtap_occupancy *occupancy, u64 no
 	}
 }
 
-static inline void qtap_occupancy_span(struct qtap_occupancy *occupancy, u64 now_ns)
+static inline void qtap_occupancy_reach(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	if (occupancy->params.interval_ns)
 		qtap_occupancy_edges(occupancy, now_ns);
 	qtap_occupancy_integrate(occupancy, now_ns);
+}
+
+static inline void qtap_occupancy_next_bound(struct qtap_occupancy *occupancy)
+{
+	const struct qtap_occupancy_params *params = &occupancy->params;
+	u32 passed = occupancy->bounds_passed;
+
+	occupancy->bound_ns = passed < params->bounds ? params->bounds_ns[passed] : U64_MAX;
+}
+
+static inline void qtap_occupancy_span(struct qtap_occupancy *occupancy, u64 now_ns)
+{
+	while (unlikely(now_ns >= occupancy->bound_ns)) {
+		qtap_occupancy_reach(occupancy, occupancy->bound_ns);
+		qtap_bound_emit(occupancy);
+		qtap_integral_reset(&occupancy->since_bound, occupancy->bound_ns);
+		occupancy->bounds_passed++;
+		qtap_occupancy_next_bound(occupancy);
+	}
+	qtap_occupancy_reach(occupancy, now_ns);
 }
 
 /* Off the common path: the first and the last instant. */
@@ -220,6 +251,8 @@ static inline void qtap_occupancy_init(struct qtap_occupancy *occupancy,
 				     begun_ns % params.interval_ns;
 	qtap_integral_reset(&occupancy->open, params.begin_ns);
 	qtap_integral_reset(&occupancy->total, params.begin_ns);
+	qtap_integral_reset(&occupancy->since_bound, params.begin_ns);
+	qtap_occupancy_next_bound(occupancy);
 }
 
 /* Call before every change. After it, changes are recorded if phase is not CLOSED. */

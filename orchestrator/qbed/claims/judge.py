@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: SQL over a run's tables says whether a sentence of a paper holds here.
 
-The views `cells`, `flows`, `queues`, `queue_series`, `queue_events`, `tcp_info`, `rates`, `routes` and `convergence`
-hold complete cells only, each row with its cell's axes as columns. `all_cells` also has those that failed or are
-invalid. A campaign's own views build on them, and `MACROS` are functions for all. What this SQL may reach:
-`qbed.claims.sql`.
+The views `cells`, `flows`, `queues`, `queue_series`, `queue_events`, `tcp_info`, `rates`, `routes`, `statistics`,
+`convergence` and those of windows hold complete cells only, each row with its cell's axes as columns. `all_cells` also
+has those that failed or are invalid. A campaign's own views build on them, and `MACROS` are functions for all. What
+this SQL may reach: `qbed.claims.sql`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab file's typed model; `qbed.network.load` reads one."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -108,6 +109,28 @@ else:
     FlowMode = _word_or_duration("off")
 
 
+MOST_WINDOWS = 32
+MAIN_WINDOW = "main"
+
+
+class Window(Strict):
+    """A span of the run that has sums of its own: what its warm-up and its end do is in none of them."""
+
+    start: Duration = Field(default=0, alias="from", examples=["20 ms"])
+    """When it begins, after the lab's epoch."""
+    until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
+    """When it ends; without it, with the lab."""
+
+
+def _window_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name):
+        raise ValueError(f"expected a name of letters, digits, `-` and `_`, got `{name}`")
+    return name
+
+
+WindowName = Annotated[str, AfterValidator(_window_name)]
+
+
 class Observe(Strict):
     """What is recorded. Totals, time-weighted means, maxima and histograms of every queue always are."""
 
@@ -119,6 +142,24 @@ class Observe(Strict):
     """The same for single queues: the end of a link, such as `s1>h1` or `s1>*`."""
     flows: FlowMode = "off"
     """The interval of a series of each TCP flow's TCP_INFO, or `off`."""
+    statistics: FlowMode = "off"
+    """The interval of a series of what queues say of themselves (a scheme's statistics, or those of Linux's own
+    queueing disciplines), or `off`; at the lab's end they always do.
+    """
+    start: Annotated[Duration | None, Field(alias="from", examples=["20 ms"])] = None
+    """With `until`, or alone: one window by the name `main`, as `windows: {main: {from: ..., until: ...}}`."""
+    until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
+    """Where that window ends; without it, with the lab."""
+    windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MOST_WINDOWS - 1)
+    """Spans of the run for which queues and flows are summed up beside the whole (docs/windows.md), by their names."""
+
+    @property
+    def all_windows(self) -> dict[str, Window]:
+        """The windows by their names, `main` first."""
+        if self.start is None and self.until is None:
+            return self.windows
+        main = Window().model_copy(update={"start": self.start or 0, "until": self.until})
+        return {MAIN_WINDOW: main} | self.windows
 
 
 def _capture(value: object) -> object:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from qbed.errors import nearest
-from qbed.lab.model import Lab
+from qbed.lab.model import MAIN_WINDOW, Lab
 from qbed.lab.topology import Network, TopologyError
 from qbed.lab.workloads import Arrivals, Flows, Incast
 from qbed.language.problems import Problems
@@ -60,6 +60,7 @@ def check(resolved: ResolvedLab) -> None:
     _ = resolved.observed, resolved.captures
     _check_routing(lab, problems)
     _check_events(lab, resolved.network, problems)
+    _check_windows(lab, problems)
     if not problems.errors:
         _ = resolved.controllers_of_switches
     if not problems.errors and resolved.programs:
@@ -143,6 +144,25 @@ def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
         if event.at >= lab.duration:
             text = f"{format_duration(event.at)} is after the lab's end at {format_duration(lab.duration)}"
             problems.error((*path, "at"), text)
+
+
+def _check_windows(lab: Lab, problems: Problems) -> None:
+    observe = lab.observe
+    end, short = lab.duration, observe.all_windows.keys() - observe.windows.keys()
+    if not short and MAIN_WINDOW in observe.windows and {"start", "until"} & observe.model_fields_set:
+        text = f"`from` and `until` of `observe` are the window `{MAIN_WINDOW}`: expected another name"
+        problems.error(("observe", "windows", MAIN_WINDOW), text)
+    for name, window in observe.all_windows.items():
+        path: FieldPath = ("observe",) if name in short else ("observe", "windows", name)
+        if window.start >= end:
+            text = f"begins at {format_duration(window.start)}, but the lab ends at {format_duration(end)}"
+            problems.error((*path, "from"), text)
+        elif window.until is not None and window.until <= window.start:
+            text = f"expected a time after the window's beginning at {format_duration(window.start)}"
+            problems.error((*path, "until"), text)
+        elif window.until is not None and window.until > end:
+            text = f"{format_duration(window.until)} is after the lab's end at {format_duration(end)}"
+            problems.error((*path, "until"), text)
 
 
 def _check_nodes(network: Network, problems: Problems) -> None:

@@ -81,6 +81,8 @@ class _Compiler:
             captures=self.captures(),
             events=self.events(),
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
+            statistics_interval_ns=self.lab.observe.statistics if isinstance(self.lab.observe.statistics, int) else 0,
+            windows=self.windows(),
             p4=pipelines.programs(self.resolved.programs, self.resolved.engines),
         )
 
@@ -170,6 +172,13 @@ class _Compiler:
             for name in select(event.link, index)
         ]
         return sorted(found, key=lambda event: event.at_ns)
+
+    def windows(self) -> list[p.Window]:
+        end = self.lab.duration
+        return [
+            p.Window(name=name, from_ns=window.start, until_ns=end if window.until is None else window.until)
+            for name, window in self.lab.observe.all_windows.items()
+        ]
 
     # --- nodes -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
 
 VERSION = 1
+_LEFT_OUT = ("launches", "p4", "parameters", "statistics_interval_ns", "windows")
+"""Fields of a plan that are not written where a lab has nothing of the kind: its cells keep their keys."""
 
 
 class Part(BaseModel):
@@ -296,6 +298,14 @@ class LinkEvent(Part):
     state: Literal["up", "down"]
 
 
+class Window(Part):
+    """A span of the lab's time that has sums of its own."""
+
+    name: str
+    from_ns: int
+    until_ns: int
+
+
 @dataclass(frozen=True)
 class Path:
     """The links from one host to another, in order: for each the end that sends, and the link's MTU."""
@@ -343,6 +353,10 @@ class Plan(Part):
     captures: list[Capture]
     events: list[LinkEvent] = []
     flow_interval_ns: int
+    statistics_interval_ns: int = 0
+    """Left out where it is 0."""
+    windows: list[Window] = []
+    """Left out where there are none."""
     p4: list[P4Program] = []
     """The programs of the nodes' pipelines; left out where there are none."""
 
@@ -355,7 +369,7 @@ class Plan(Part):
         before = "{"
         for name in Plan.model_fields:
             value = getattr(self, name)
-            if name in ("parameters", "p4") and not value:
+            if name in _LEFT_OUT and not value:
                 continue
             yield f'{before}\n "{name}": '
             if isinstance(value, list) and value:
@@ -378,6 +392,11 @@ class Plan(Part):
     def routing(self) -> Routing:
         """Shortest paths by node index."""
         return Routing([n.kind == "host" for n in self.nodes], [(link.a.node, link.b.node) for link in self.links])
+
+    @cached_property
+    def bounds_ns(self) -> list[int]:
+        """Where windows begin and end, each instant once and in their order."""
+        return sorted({bound for window in self.windows for bound in (window.from_ns, window.until_ns)})
 
     @cached_property
     def most_samples(self) -> int:

@@ -20,7 +20,8 @@ from qbed.results import tables
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
-from qbed.results.statistics import statistics
+from qbed.results.statistics import decoded, discipline, statistics
+from qbed.results.windows import Windows
 from qbed.substrates.console import complaints
 from qbed.telemetry.records import (
     SHELL_DROPS,
@@ -73,6 +74,17 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
         _write(into, "routes", _batches("routes", changes, "routes.ndjson"))
+    if plan.statistics_interval_ns:
+        said = itertools.chain.from_iterable(
+            taps.said(record, counters) for record in read_rows(out / "statistics.ndjson")
+        )
+        _write(into, "statistics", _batches("statistics", said, "statistics.ndjson"))
+    if plan.windows:
+        _write(into, "queue_windows", [taps.queue_windows(counters)])
+        _write(
+            into, "flow_windows", _batches("flow_windows", taps.windows.of_flows(out, done.end_ns), "windows.ndjson")
+        )
+        _write(into, "windows", [_table_of("windows", taps.windows.rows(), "windows.ndjson")])
     if plan.p4:
         _write(into, "switches", [_table_of("switches", _switches(plan, counters), "counters.json")])
     evidence = examine(plan, taps.summaries, counters, wall)
@@ -292,8 +304,10 @@ class _Taps:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._ports = port_names(plan)
+        self._rates = {end.queue: end.rate_bps for link in plan.links for end in (link.a, link.b)}
         self.summaries: dict[int, QueueSummary] = {}
         self.histograms: dict[int, Histogram] = {}
+        self.windows = Windows(plan)
 
     def store(self, path: File, into: File) -> None:
         """Write the series and the events as they come; keep summaries and histograms."""
@@ -307,7 +321,12 @@ class _Taps:
             packets = _Gathered(lambda records: events.add(self._events(records)))
             for batch in read_taps(stream, len(queues), self._plan.most_samples):
                 if isinstance(batch, Histogram):
-                    self.histograms[batch.queue] = batch
+                    if batch.at_bound:
+                        self.windows.add_histogram(batch)
+                    else:
+                        self.histograms[batch.queue] = batch
+                elif batch.kind == "bounds":
+                    self.windows.add_summaries(batch.records)
                 elif batch.kind == "summaries":
                     for record in batch.records:
                         self.summaries[int(record["id"])] = QueueSummary(**{k: int(record[k]) for k in SUMMARY_FIELDS})
@@ -330,31 +349,51 @@ class _Taps:
 
     def queues(self, counters: Counters) -> Any:
         """One row a queue: the tap's summary and histogram, and the scheme's own statistics."""
-        rates = {end.queue: end.rate_bps for link in self._plan.links for end in (link.a, link.b)}
-        rows = []
-        for index, queue in enumerate(self._plan.queues):
-            summary = self.summaries.get(index, QueueSummary())
-            histogram = self.histograms.get(index)
-            time = summary.duration_ns
-            rows.append(
-                {
-                    "queue": index,
-                    "port": self._ports[index],
-                    "name": queue.name,
-                    "node": self._plan.nodes[queue.node].name,
-                    "interface": queue.interface,
-                    "role": queue.role,
-                    "discipline": queue.scheme,
-                    "rate_bps": rates.get(index),
-                    **vars(summary),
-                    "mean_bytes": summary.byte_ns / time if time else None,
-                    "mean_packets": summary.packet_ns / time if time else None,
-                    "bin_bytes": None if histogram is None else histogram.bin_bytes,
-                    "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
-                    "xstats": list(statistics(self._plan, counters, index).items()) or None,
-                }
-            )
+        rows = (
+            self._row(index, self.summaries.get(index, QueueSummary()), self.histograms.get(index), counters)
+            | {"xstats": list(statistics(self._plan, counters, index).items()) or None}
+            for index in range(len(self._plan.queues))
+        )
         return _table_of("queues", rows, "taps.bin or counters.json")
+
+    def queue_windows(self, counters: Counters) -> Any:
+        """One row for each queue and window."""
+        rows = (
+            named | self._row(index, summary, histogram, counters)
+            for index in range(len(self._plan.queues))
+            for named, summary, histogram in self.windows.of_queue(index)
+        )
+        return _table_of("queue_windows", rows, "taps.bin")
+
+    def said(self, record: Row, counters: Counters) -> Iterator[Row]:
+        """What a queue said of itself at one instant, a row for each statistic."""
+        index = record["queue"]
+        if not 0 <= index < len(self._plan.queues):
+            raise RecordError(f"statistics.ndjson: the plan has no queue {index}")
+        queue, kind = self._plan.queues[index], counters.queues[index].kind
+        row = {"queue": index, "port": self._ports[index], "time_ns": record["time_ns"]}
+        row["discipline"] = discipline(queue.scheme, counters.queues[index])
+        for name, value in decoded(queue.scheme, kind, bytes.fromhex(record["xstats"])).items():
+            yield row | {"statistic": name, "value": value}
+
+    def _row(self, index: int, summary: QueueSummary, histogram: Histogram | None, counters: Counters) -> Row:
+        queue, time = self._plan.queues[index], summary.duration_ns
+        known = counters.queues[index] if index < len(counters.queues) else None
+        return {
+            "queue": index,
+            "port": self._ports[index],
+            "name": queue.name,
+            "node": self._plan.nodes[queue.node].name,
+            "interface": queue.interface,
+            "role": queue.role,
+            "discipline": discipline(queue.scheme, known),
+            "rate_bps": self._rates.get(index),
+            **vars(summary),
+            "mean_bytes": summary.byte_ns / time if time else None,
+            "mean_packets": summary.packet_ns / time if time else None,
+            "bin_bytes": None if histogram is None else histogram.bin_bytes,
+            "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
+        }
 
 
 def series_of(records: Records, ports: list[str]) -> Any:

@@ -153,6 +153,45 @@ ROUTES = _schema(
     },
 )
 
+STATISTICS = _schema(
+    "statistics",
+    {
+        "queue": pa.int32(),
+        "port": _NAME,
+        "discipline": _NAME,
+        "time_ns": pa.int64(),
+        "statistic": _NAME,
+        "value": pa.float64(),
+    },
+)
+
+_WINDOW = {"span": pa.string(), **_ints("from_ns", "until_ns")}
+WINDOWS = _schema(
+    "windows",
+    {
+        **_WINDOW,
+        **_ints("flows_started", "flows_complete", "received_bytes"),
+        "goodput_bps": pa.float64(),
+        **_ints("dropped_packets", "marked_packets"),
+    },
+)
+
+QUEUE_WINDOWS = _schema(
+    "queue_windows",
+    {**_WINDOW, **{item.name: item.type for item in QUEUES if item.name not in ("cell", "xstats")}},
+)
+
+FLOW_WINDOWS = _schema(
+    "flow_windows",
+    {
+        **_WINDOW,
+        **{name: FLOWS.field(name).type for name in ("flow", "workload", "label", "transport")},
+        **{name: FLOWS.field(name).type for name in ("congestion_control", "src", "dst")},
+        **_ints("active_ns", "received_bytes"),
+        "goodput_bps": pa.float64(),
+    },
+)
+
 SWITCHES = _schema(
     "switches",
     {
@@ -192,6 +231,10 @@ SCHEMAS: dict[str, Any] = {
     "rates": RATES,
     "routes": ROUTES,
     "switches": SWITCHES,
+    "statistics": STATISTICS,
+    "windows": WINDOWS,
+    "queue_windows": QUEUE_WINDOWS,
+    "flow_windows": FLOW_WINDOWS,
 }
 OF_CELL: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
 """The same in the files of one cell, which do not have its number: equal cells have equal files."""

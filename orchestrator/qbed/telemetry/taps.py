@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tap stream (`taps.bin`, docs/formats.md section 4), read in chunks as numpy structured arrays.
 
-A stream is a concatenation of records of four types. Samples and events come in long runs, so the parser looks for
+A stream is a concatenation of records of six types. Samples and events come in long runs, so the parser looks for
 the end of a run with one vectorised comparison instead of looking at each record; memory is bounded by the chunk.
 A record of a sample stands for the intervals behind it, too, in which nothing happened: whoever reads the stream gets
 each interval as a sample of its own.
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from qbed.errors import QbedError
 
-SAMPLE, EVENT, SUMMARY, HISTOGRAM = 1, 2, 3, 4
+SAMPLE, EVENT, SUMMARY, HISTOGRAM, BOUND, BOUND_HISTOGRAM = range(1, 7)
 OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark", "signal")
 CHUNK_BYTES = 8 << 20
 SPREAD_ROWS = 1 << 17
@@ -60,8 +60,8 @@ SUMMARY_FIELDS = (
     *("marked_packets", "queue_packets", "queue_bytes", "start_queue_packets", "start_queue_bytes"),
 )
 SUMMARY_DTYPE = np.dtype([*_HEADER, *((name, "<u8") for name in SUMMARY_FIELDS)])
-_FIXED = {SAMPLE: SAMPLE_DTYPE, EVENT: EVENT_DTYPE, SUMMARY: SUMMARY_DTYPE}
-_SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144}
+_FIXED = {SAMPLE: SAMPLE_DTYPE, EVENT: EVENT_DTYPE, SUMMARY: SUMMARY_DTYPE, BOUND: SUMMARY_DTYPE}
+_SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144, BOUND: 144}
 assert all(_FIXED[kind].itemsize == size for kind, size in _SIZES.items())
 
 Records = npt.NDArray[np.void]
@@ -79,13 +79,17 @@ class Histogram:
     time_ns: int
     bin_bytes: int
     ns: npt.NDArray[np.uint64]
+    at_bound: bool = False
+    """Whether a window begins or ends there, or this is the whole."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Equal records, in the stream's order."""
+    """Equal records, in the stream's order. `bounds` are summaries as of the beginning or end of a window, but for
+    their maxima, which are those since the bound before.
+    """
 
-    kind: Literal["samples", "events", "summaries"]
+    kind: Literal["samples", "events", "summaries", "bounds"]
     records: Records
 
 
@@ -176,8 +180,8 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] 
         return None
     header = np.frombuffer(data, HEADER_DTYPE, 1, start)[0]
     kind, length = int(header["type"]), int(header["length"])
-    if kind == HISTOGRAM:
-        return _take_histogram(data, start, base, queues, length)
+    if kind in (HISTOGRAM, BOUND_HISTOGRAM):
+        return _take_histogram(data, start, base, queues)
     if kind not in _FIXED:
         raise TapError(f"the tap stream has an unknown record type {kind} at byte {base + start}")
     if length != _SIZES[kind]:
@@ -190,8 +194,8 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] 
     end = start + len(records) * length
     if kind == SAMPLE:
         return end, Run("samples", records)
-    if kind == SUMMARY:
-        return end, Run("summaries", records)
+    if kind in (SUMMARY, BOUND):
+        return end, Run("summaries" if kind == SUMMARY else "bounds", records)
     if not bool(np.all((records["op"] >= 1) & (records["op"] < len(OPERATIONS)))):
         raise TapError(f"an event after byte {base + start} has an unknown operation")
     return end, Run("events", records)
@@ -211,18 +215,20 @@ def _run(data: bytes, start: int, kind: int, length: int, available: int) -> int
     return available
 
 
-def _take_histogram(data: bytes, start: int, base: int, queues: int, length: int) -> tuple[int, Batch] | None:
+def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
+    header = np.frombuffer(data, HEADER_DTYPE, 1, start)
+    length = int(header["length"][0])
     if length < 24 or length % 8:
         raise TapError(f"the histogram at byte {base + start} says {length} bytes")
     if len(data) - start < length:
         return None
-    header = np.frombuffer(data, HEADER_DTYPE, 1, start)
     _check_ids(header["id"], queues, base + start)
     bin_bytes, n = (int(word) for word in np.frombuffer(data, "<u4", 2, start + 16))
     if length != 24 + 8 * n or bin_bytes == 0:
         raise TapError(f"the histogram at byte {base + start} says {n} bins of {bin_bytes} bytes in {length} bytes")
     ns = np.frombuffer(data, "<u8", n, start + 24)
-    return start + length, Histogram(int(header["id"][0]), int(header["time_ns"][0]), bin_bytes, ns)
+    at_bound = bool(header["type"][0] == BOUND_HISTOGRAM)
+    return start + length, Histogram(int(header["id"][0]), int(header["time_ns"][0]), bin_bytes, ns, at_bound)
 
 
 def _check_ids(ids: npt.NDArray[np.uint32], queues: int, offset: int) -> None:

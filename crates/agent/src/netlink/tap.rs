@@ -17,6 +17,7 @@ mod qtap {
     pub const INTERVAL: u16 = 4;
     pub const START: u16 = 5;
     pub const BIN_BYTES: u16 = 6;
+    pub const BOUNDS: u16 = 9;
     pub const FLAG_EVENTS: u32 = 1;
 }
 
@@ -38,6 +39,8 @@ impl<'a> Taps<'a> {
             return Ok(());
         }
         let mut batch = Batch::default();
+        let bounds: Vec<u8> =
+            self.plan.bounds_ns().iter().flat_map(|ns| (self.plan.epoch_ns + ns).to_ne_bytes()).collect();
         for &id in queues {
             let queue = &self.plan.queues[id];
             let flags = if queue.observe.events { qtap::FLAG_EVENTS } else { 0 };
@@ -50,6 +53,9 @@ impl<'a> Taps<'a> {
                 .u64(qtap::INTERVAL, queue.observe.interval_ns)
                 .u64(qtap::START, self.plan.epoch_ns)
                 .u32(qtap::BIN_BYTES, queue.observe.bin_bytes);
+            if !bounds.is_empty() {
+                batch.attribute(qtap::BOUNDS, &bounds);
+            }
         }
         generic::open()?.run(batch)
     }

@@ -23,6 +23,7 @@ const TCA_XSTATS: u16 = 4;
 const TCA_STATS2: u16 = 7;
 const STATS_BASIC: u16 = 1;
 const STATS_QUEUE: u16 = 3;
+const STATS_APP: u16 = 4;
 const STATS_PACKETS: u16 = 8;
 
 #[derive(Serialize)]
@@ -71,7 +72,7 @@ struct EndCounters {
 }
 
 #[derive(Clone, Default, Serialize)]
-struct QueueCounters {
+pub struct QueueCounters {
     kind: String,
     packets: u64,
     bytes: u64,
@@ -80,13 +81,13 @@ struct QueueCounters {
     requeues: u32,
     backlog_bytes: u32,
     backlog_packets: u32,
-    xstats: String,
+    pub xstats: String,
 }
 
 /// Groups (`Tcp`, `TcpExt`, …) of counters that are not zero.
 type Mib = BTreeMap<String, BTreeMap<String, i64>>;
 
-type ByInterface<T> = HashMap<u32, T>;
+pub type ByInterface<T> = HashMap<u32, T>;
 
 struct NodeCounters {
     ends: ByInterface<EndCounters>,
@@ -154,19 +155,7 @@ fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters>
             }
         })
         .of(here)?;
-    let mut queues = HashMap::new();
-    let mut query = Batch::default();
-    query.request(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TCMSG_LEN], "qdiscs");
-    netlink
-        .dump(query, |_, message| {
-            let root = u32_at(message, 12) == Some(ROOT);
-            if let (true, Some(index), Some(attributes)) =
-                (root, u32_at(message, 4), message.get(TCMSG_LEN..))
-            {
-                queues.insert(index, queue_counters(attributes));
-            }
-        })
-        .of(here)?;
+    let queues = root_qdiscs(&netlink).of(here)?;
     let mut mib = Mib::new();
     if !world.scope.has(node) {
         return Ok(NodeCounters { ends, queues, mib });
@@ -180,6 +169,20 @@ fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters>
     file("netstat", read_pairs)?;
     file("snmp6", read_columns)?;
     Ok(NodeCounters { ends, queues, mib })
+}
+
+/// The root qdiscs of the namespace of a socket.
+pub fn root_qdiscs(netlink: &Netlink) -> io::Result<ByInterface<QueueCounters>> {
+    let mut queues = HashMap::new();
+    let mut query = Batch::default();
+    query.request(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TCMSG_LEN], "qdiscs");
+    netlink.dump(query, |_, message| {
+        let root = u32_at(message, 12) == Some(ROOT);
+        if let (true, Some(index), Some(attributes)) = (root, u32_at(message, 4), message.get(TCMSG_LEN..)) {
+            queues.insert(index, queue_counters(attributes));
+        }
+    })?;
+    Ok(queues)
 }
 
 /// Reads a file of /proc that fits into the buffer: the kernel fills it in one call.
@@ -215,7 +218,8 @@ fn queue_counters(attributes: &[u8]) -> QueueCounters {
     let basic = attribute(stats, STATS_BASIC).unwrap_or(&[]);
     let queue = attribute(stats, STATS_QUEUE).unwrap_or(&[]);
     let packets = attribute(stats, STATS_PACKETS).and_then(|v| u64_at(v, 0));
-    let xstats = attribute(attributes, TCA_XSTATS).unwrap_or(&[]);
+    // What has attributes in place of a structure (cake) is not in the older place.
+    let xstats = attribute(attributes, TCA_XSTATS).or(attribute(stats, STATS_APP)).unwrap_or(&[]);
     let of_queue = |index: usize| u32_at(queue, 4 * index).unwrap_or(0);
     QueueCounters {
         kind: String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned(),
@@ -294,5 +298,9 @@ mod tests {
         assert_eq!((queue.kind.as_str(), queue.xstats.as_str()), ("red", "ab01"));
         assert_eq!((queue.bytes, queue.packets, queue.backlog_packets, queue.backlog_bytes), (1, 2, 3, 4));
         assert_eq!((queue.drops, queue.requeues, queue.overlimits), (5, 6, 7));
+        let mut message = Batch::default();
+        let stats = message.request(0, 0, &[], "").text(TCA_KIND, "cake").begin(TCA_STATS2);
+        message.attribute(STATS_APP, &[8, 0, 2, 0, 1, 0, 0, 0]).end(stats);
+        assert_eq!(queue_counters(message.body()).xstats, "0800020001000000");
     }
 }

@@ -6,4 +6,6 @@ pub mod counters;
 pub mod forwarding;
 pub mod lateness;
 pub mod routelog;
+pub mod statistics;
 pub mod taps;
+pub mod windows;

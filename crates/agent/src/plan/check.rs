@@ -18,6 +18,9 @@ const FLOWS_MAX: f64 = 100e6;
 /// QP4_DROP_PORT: the last number of nine bits means: drop.
 const PORTS_MAX: usize = 511;
 
+/// QTAP_MAX_BOUNDS
+const BOUNDS_MAX: usize = 64;
+
 fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<()> {
     if holds {
         Ok(())
@@ -53,6 +56,7 @@ pub fn check(plan: &Plan) -> Result<()> {
         require(capture.snaplen > 0, || format!("capture {}: snaplen is 0", capture.name))?;
     }
     check_events(plan)?;
+    check_windows(plan)?;
     let mut listeners = BTreeMap::new();
     for (index, workload) in plan.workloads.iter().enumerate() {
         require(workload.id as usize == index, || {
@@ -71,7 +75,10 @@ fn check_times(plan: &Plan) -> Result<()> {
         })
     };
     let own = [("epoch_ns", plan.epoch_ns), ("duration_ns", plan.duration_ns)];
-    for (name, ns) in own.into_iter().chain([("flow_interval_ns", plan.flow_interval_ns)]) {
+    for (name, ns) in own.into_iter().chain([
+        ("flow_interval_ns", plan.flow_interval_ns),
+        ("statistics_interval_ns", plan.statistics_interval_ns),
+    ]) {
         bounded(&format_args!("lab {}: {name}", plan.lab), ns)?;
     }
     for (link, end) in plan.links.iter().flat_map(|link| link.ends().map(|end| (link, end))) {
@@ -166,6 +173,18 @@ fn check_programs(node: &Node) -> Result<()> {
 fn check_events(plan: &Plan) -> Result<()> {
     plan.events.iter().enumerate().try_for_each(|(index, event)| {
         require(event.link < plan.links.len(), || format!("event {index}: no link {}", event.link))
+    })
+}
+
+fn check_windows(plan: &Plan) -> Result<()> {
+    for window in &plan.windows {
+        require(window.from_ns < window.until_ns && window.until_ns <= plan.duration_ns, || {
+            format!("window {}: it is not within the lab's {} ns", window.name, plan.duration_ns)
+        })?;
+    }
+    let bounds = plan.bounds_ns().len();
+    require(bounds <= BOUNDS_MAX, || {
+        format!("windows begin and end at {bounds} instants, more than {BOUNDS_MAX}")
     })
 }
 
@@ -378,6 +397,17 @@ mod tests {
             (
                 refusal(|p| p["events"] = json!([{"at_ns": 1, "link": 9, "state": "down"}])),
                 "event 0: no link 9",
+            ),
+            (
+                refusal(|p| p["windows"] = json!([{"name": "w", "from_ns": 5, "until_ns": 5}])),
+                "window w: it is not within the lab's",
+            ),
+            (
+                refusal(|p| {
+                    let window = |n: u64| json!({"name": "w", "from_ns": n, "until_ns": 1000});
+                    p["windows"] = (0..64).map(window).collect();
+                }),
+                "65 instants",
             ),
             (refusal(|p| p["surprise"] = json!(1)), "unknown field `surprise`"),
         ] {

@@ -14,7 +14,7 @@ use crate::plan::pipeline::{P4Program, Pipeline};
 use crate::plan::text::{Hex, Mac, Prefix};
 use crate::plan::workload::{Family, Workload};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 #[derive(Debug, Deserialize)]
@@ -42,6 +42,11 @@ pub struct Plan {
     #[serde(default)]
     pub events: Vec<LinkEvent>,
     pub flow_interval_ns: u64,
+    /// Of the series of what qdiscs say of themselves; 0: none.
+    #[serde(default)]
+    pub statistics_interval_ns: u64,
+    #[serde(default)]
+    pub windows: Vec<Window>,
     /// The programs of the nodes' pipelines.
     #[serde(default)]
     pub p4: Vec<P4Program>,
@@ -265,6 +270,15 @@ pub struct Capture {
     pub snaplen: u32,
 }
 
+/// A span of the lab's time that has sums of its own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    pub name: String,
+    pub from_ns: u64,
+    pub until_ns: u64,
+}
+
 /// A link's both ends go down or come up.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -290,6 +304,11 @@ impl Plan {
         }
         check::check(&plan)?;
         Ok(plan)
+    }
+
+    /// The instants at which windows begin and end, since the epoch, each once and in their order.
+    pub fn bounds_ns(&self) -> BTreeSet<u64> {
+        self.windows.iter().flat_map(|window| [window.from_ns, window.until_ns]).collect()
     }
 
     /// A flow's address at one end.

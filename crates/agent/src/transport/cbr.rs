@@ -224,6 +224,13 @@ impl Transport for Cbr {
         self.finish(world)
     }
 
+    fn received(&mut self, world: &World<'_>) -> Result<Vec<(u32, u64)>> {
+        self.finish(world)?;
+        let begun = self.flows.iter().filter(|flow| flow.received.bytes > 0);
+        Ok(begun.map(|flow| (flow.local.id, flow.received.bytes)).collect())
+    }
+
+    /// Takes what receivers hold.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         (0..self.receivers.len()).try_for_each(|receiver| self.drain(world, receiver))
     }

@@ -28,6 +28,9 @@ pub trait Transport {
     /// A deadline of its own has come.
     fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()>;
 
+    /// Of each flow that ends here and is under way: its number, and the bytes that its receiver has at this instant.
+    fn received(&mut self, world: &World<'_>) -> Result<Vec<(u32, u64)>>;
+
     /// The lab is at its end: reads what waits, closes what is open.
     fn finish(&mut self, world: &World<'_>) -> Result<()>;
 

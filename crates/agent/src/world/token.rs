@@ -18,6 +18,8 @@ pub enum Part {
     Captures,
     Routes,
     Links,
+    Windows,
+    Statistics,
     Progress,
     Transport(usize),
 }

@@ -16,7 +16,7 @@
 
 enum {
 	QTAP_CMD_UNSPEC,
-	QTAP_CMD_ATTACH,	/* IFINDEX, ID; optional: FLAGS, INTERVAL, START, BIN_BYTES, END */
+	QTAP_CMD_ATTACH,	/* IFINDEX, ID; optional: FLAGS, INTERVAL, START, BIN_BYTES, END, BOUNDS */
 	QTAP_CMD_FLUSH,		/* close every open interval; emit summaries and histograms */
 	QTAP_CMD_DETACH,	/* all taps */
 	__QTAP_CMD_MAX
@@ -34,18 +34,23 @@ enum {
 	QTAP_ATTR_BIN_BYTES,	/* u32, at least 1; absent: 1514 */
 	QTAP_ATTR_END,		/* u64, ns, 0 or absent: open */
 	QTAP_ATTR_PAD,
+	QTAP_ATTR_BOUNDS,	/* u64[], ns, rising: where windows begin and end */
 	__QTAP_ATTR_MAX
 };
 
 #define QTAP_ATTR_MAX (__QTAP_ATTR_MAX - 1)
 
 #define QTAP_FLAG_EVENTS 1u
+#define QTAP_MAX_BOUNDS 64u
 
 enum {
 	QTAP_RECORD_SAMPLE = 1,
 	QTAP_RECORD_EVENT = 2,
 	QTAP_RECORD_SUMMARY = 3,
 	QTAP_RECORD_HISTOGRAM = 4,
+	/* A summary and a histogram as of a bound, but for max_: since the bound before. */
+	QTAP_RECORD_BOUND = 5,
+	QTAP_RECORD_BOUND_HISTOGRAM = 6,
 };
 
 struct qtap_record {

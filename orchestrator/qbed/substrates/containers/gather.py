@@ -23,6 +23,7 @@ RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
 """What of a flow only its receiver knows."""
 SHOWN = 3
 TCP_INFO, RATES, ROUTES = "tcpinfo.ndjson", "rates.ndjson", "routes.ndjson"
+WINDOWS, STATISTICS = "windows.ndjson", "statistics.ndjson"
 
 
 def gather(folder: Path, plan: Plan, placement: Placement) -> None:
@@ -36,6 +37,12 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
         for name in (TCP_INFO, *([RATES] if any((part / RATES).exists() for part in parts) else [])):
             series = (read_rows(part / name) for part in parts)
             _write(out / name, heapq.merge(*series, key=lambda row: (row["time_ns"], row["flow"])))
+    if plan.windows:
+        told = (read_rows(part / WINDOWS) for part in parts)
+        _write(out / WINDOWS, heapq.merge(*told, key=lambda row: (row["time_ns"], row["flow"])))
+    if plan.statistics_interval_ns:
+        told = (read_rows(part / STATISTICS) for part in parts)
+        _write(out / STATISTICS, heapq.merge(*told, key=lambda row: (row["time_ns"], row["queue"])))
     if any((part / ROUTES).exists() for part in parts):
         _write(out / ROUTES, heapq.merge(*(read_rows(part / ROUTES) for part in parts), key=lambda row: row["time_ns"]))
     with (out / "taps.bin").open("wb") as whole:

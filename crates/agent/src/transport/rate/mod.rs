@@ -252,6 +252,12 @@ impl Transport for Rate {
         Ok(())
     }
 
+    fn received(&mut self, world: &World<'_>) -> Result<Vec<(u32, u64)>> {
+        self.ask(world)?;
+        let begun = |flow: &Flow| Some((flow.local.id, flow.receiver?.received_bytes));
+        Ok(self.flows.iter().filter_map(begun).collect())
+    }
+
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         self.ask(world)?;
         self.series.take().map_or(Ok(()), |mut series| series.flush()).of(|| "out/rates.ndjson".into())

@@ -86,6 +86,12 @@ impl Flow {
         receiver.watermark.adapt(&receiver.socket, remaining)
     }
 
+    /// Bytes that have arrived in order, whether they were taken or not.
+    pub fn received(&self) -> io::Result<u64> {
+        let waiting = self.receiver.as_ref().map_or(Ok(0), |receiver| socket::waiting(&receiver.socket))?;
+        Ok(self.received_bytes + waiting)
+    }
+
     /// Fills the send buffer.
     pub fn offer(&mut self) -> io::Result<()> {
         let Some(sender) = &self.sender else { return Ok(()) };

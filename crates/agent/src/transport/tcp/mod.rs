@@ -303,6 +303,16 @@ impl Transport for Tcp {
         Ok(())
     }
 
+    fn received(&mut self, _world: &World<'_>) -> Result<Vec<(u32, u64)>> {
+        let under_way = self.flows.iter().filter(|flow| flow.local.receives && flow.end_ns.is_none());
+        under_way
+            .map(|flow| {
+                Ok((flow.local.id, flow.received().of(|| format!("flow {}: its receiver", flow.local.id))?))
+            })
+            .filter(|flow| !matches!(flow, Ok((_, 0))))
+            .collect()
+    }
+
     /// Takes what receivers still hold and reads the counters of senders that are still open.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         for index in 0..self.flows.len() as u32 {

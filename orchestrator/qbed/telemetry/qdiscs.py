@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Linux's own queueing disciplines say of themselves, by kind: the payload of TCA_XSTATS, or of TCA_STATS_APP
+where there is no such (include/uapi/linux/pkt_sched.h, `struct tc_KIND_xstats`; of cake attributes).
+
+A kernel that knows fewer fields leaves the last ones out, one that knows more appends them. Names end in a unit where
+they are not packets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+Values = dict[str, int | float]
+
+_RED = "I dropped_early, I overlimit, I dropped_other, I marked"
+_FIELDS = {
+    "red": _RED,
+    "choke": f"{_RED}, I dropped_pairs",
+    "codel": "I largest_packet_bytes, I count, I last_count, I last_delay_us, i drop_next_us, I overlimit, I marked,"
+    " I dropping, I marked_by_threshold",
+    "fq_codel": "I -, I largest_packet_bytes, I overlimit, I marked, I new_flow_count, I new_flows, I old_flows,"
+    " I marked_by_threshold, I memory_bytes, I dropped_for_memory",
+    "pie": "Q probability, I delay_us, I departure_rate, I -, I enqueued, I dropped, I overlimit, I largest_queue,"
+    " I marked",
+    "fq_pie": "I enqueued, I dropped, I overlimit, I dropped_for_memory, I marked, I new_flow_count, I new_flows,"
+    " I old_flows, I memory_bytes",
+    "dualpi2": "I probability, I delay_classic_us, I delay_l4s_us, I enqueued_classic, I enqueued_l4s, I largest_queue,"
+    " I marked, I marked_by_step, i credit_bytes, I memory_bytes, I largest_memory_bytes, I memory_limit_bytes",
+}
+"""By kind: type and name of each field, in the structure's order; `-` has nothing to say."""
+_SCALE = {("pie", "probability"): 2.0**-64, ("dualpi2", "probability"): 2.0**-32}
+# TCA_CAKE_STATS_* and TCA_CAKE_TIN_STATS_*
+_CAKE = {
+    2: "capacity_bytes_per_s", 3: "memory_limit_bytes", 4: "memory_bytes", 5: "average_network_offset_bytes",
+    6: "least_packet_bytes", 7: "largest_packet_bytes", 8: "least_adjusted_bytes", 9: "largest_adjusted_bytes",
+}  # fmt: skip
+_CAKE_TINS = 10
+_CAKE_TIN = {
+    2: "enqueued", 3: "enqueued_bytes", 4: "dropped", 5: "dropped_bytes", 6: "dropped_acks", 8: "marked",
+    10: "backlog_packets", 11: "backlog_bytes", 12: "threshold_bytes_per_s", 13: "target_us", 14: "interval_us",
+    15: "way_indirect_hits", 16: "way_misses", 17: "way_collisions", 18: "peak_delay_us", 19: "average_delay_us",
+    20: "base_delay_us", 21: "sparse_flows", 22: "bulk_flows", 23: "unresponsive_flows", 24: "largest_packet_bytes",
+    25: "quantum_bytes",
+}  # fmt: skip
+_SUMMED = ("enqueued", "dropped", "dropped_acks", "marked")
+
+
+def decode(kind: str, xstats: bytes) -> Values:
+    """The statistics by name; empty where nothing is known of that kind."""
+    if kind in _READERS:
+        return _READERS[kind](xstats)
+    return dict(_structure(kind, xstats)) if kind in _FIELDS else {}
+
+
+def _structure(kind: str, data: bytes) -> Iterator[tuple[str, int | float]]:
+    at = 0
+    for field in _FIELDS[kind].split(","):
+        code, name = field.split()
+        size = struct.calcsize(code)
+        if at + size > len(data):
+            return
+        (value,) = struct.unpack_from(f"<{code}", data, at)
+        at += size
+        if name != "-":
+            yield name, value * _SCALE[kind, name] if (kind, name) in _SCALE else value
+
+
+def _cake(data: bytes) -> Values:
+    """Of the whole, and of each of its tins: `tin0_dropped`; the tins' packets also together."""
+    values: Values = {}
+    for number, payload in _attributes(data):
+        if number in _CAKE:
+            values[_CAKE[number]] = _number(payload)
+        elif number == _CAKE_TINS:
+            for tin, attributes in _attributes(payload):
+                known = ((_CAKE_TIN[what], value) for what, value in _attributes(attributes) if what in _CAKE_TIN)
+                values |= {f"tin{tin - 1}_{name}": _number(value) for name, value in known}
+    for name in _SUMMED:
+        of_tins = [value for key, value in values.items() if key.startswith("tin") and key.partition("_")[2] == name]
+        values |= {name: sum(of_tins)} if of_tins else {}
+    return values
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Netlink attributes, as far as they are whole."""
+    at = 0
+    while at + 4 <= len(data):
+        length, number = struct.unpack_from("<HH", data, at)
+        if length < 4 or at + length > len(data):
+            return
+        yield number & 0x3FFF, data[at + 4 : at + length]
+        at += -(-length // 4) * 4
+
+
+def _number(payload: bytes) -> int:
+    return int.from_bytes(payload[:8], "little")
+
+
+_READERS: dict[str, Callable[[bytes], Values]] = {"cake": _cake}
+KINDS = frozenset(_FIELDS) | frozenset(_READERS)
+"""Those of which the statistics are known."""
+
+
+def names(kind: str) -> list[str]:
+    """What a kind says; of cake's tins once for all of them."""
+    if kind == "cake":
+        return [*_CAKE.values(), *_SUMMED, *(f"tinN_{name}" for name in _CAKE_TIN.values())]
+    return [name for name in (field.split()[1] for field in _FIELDS[kind].split(",")) if name != "-"]
+
+
+def listed() -> str:
+    """The rows of the table in docs/queue-statistics.md."""
+    return "".join(f"| {kind} | {', '.join(f'`{name}`' for name in names(kind))} |\n" for kind in sorted(KINDS))
