@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qbed.lab.workloads import Sizes
 from qbed.language.source import parse
 from qbed.network.frames import CONGESTION_BYTES
 from qbed.network.load import lab_from_source, load_lab
@@ -267,9 +268,10 @@ workload:
   - udp: {from: h1, to: h2, rate: 1 Gbit/s, packet: 1000 B}
   - arrivals: {interval: 100 us, size: {pareto: {mean: 50 KB, shape: 1.2}}, limit: 10}
   - arrivals: {from: h2..h4, to: h1, load: 0.5, size: 100 KB, spacing: fixed}
+  - arrivals: {to: [h1, h3], interval: 1 ms, size: {pareto: {mean: 50 KB, shape: 1.2, most: 100 KB}}, together: on}
 """
     plan = compiled("{star: {hosts: 4}}", rest)
-    bulk, pairs, many, udp, all_to_all, loaded = plan.workloads
+    bulk, pairs, many, udp, all_to_all, loaded, together = plan.workloads
     assert isinstance(bulk, Flows) and isinstance(pairs, Flows) and isinstance(many, Flows) and isinstance(udp, Flows)
     assert isinstance(all_to_all, Arrivals) and isinstance(loaded, Arrivals)
     assert (bulk.pairs, bulk.size_bytes, bulk.stop_ns) == ([(0, 1), (0, 1)], None, 50_000_000)
@@ -281,7 +283,30 @@ workload:
     assert all_to_all.size == {"pareto": {"mean_bytes": 50_000, "shape": 1.2}}
     # Half of the one receiver's 10 Gbit/s, in flows of 100 KB: one each 160 us.
     assert loaded.interarrival_ns == {"fixed": 160_000}
-    assert [workload.port for workload in plan.workloads] == [5001, 5002, 5003, 5004, 5005, 5006]
+    assert isinstance(together, Arrivals)
+    assert (together.together, together.flows_at_once) == (True, 6)
+    assert together.size == {"pareto": {"mean_bytes": 50_000, "shape": 1.2, "most_bytes": 100_000}}
+    assert "together" not in loaded.model_dump() and loaded.flows_at_once == 1
+    assert [workload.port for workload in plan.workloads] == [5001, 5002, 5003, 5004, 5005, 5006, 5007]
+
+
+@given(shape=st.floats(1.05, 5), bound=st.floats(1.1, 1000))
+def test_a_bounded_pareto_has_the_mean_of_what_is_below_the_bound(shape: float, bound: float) -> None:
+    mean, steps = 1_000_000, 2000
+    least = mean * (shape - 1) / shape
+    most = int(bound * least) + 1
+    below = 1 - (least / most) ** shape
+    drawn = [least * (1 - below * (step + 0.5) / steps) ** (-1 / shape) for step in range(steps)]
+    found = Sizes.model_validate({"pareto": {"mean": f"{mean} B", "shape": shape, "most": f"{most} B"}}).mean_bytes()
+    assert found == pytest.approx(sum(drawn) / steps, rel=0.02)
+
+
+def test_a_congestion_control_that_is_a_module_is_loaded() -> None:
+    hosts = "hosts: {h1: {tcp: dctcp1}}"
+    flow = "workload: [{flow: {from: h1, to: h2, tcp: dctcp1}}]"
+    for rest in (hosts, flow):
+        assert compiled("{star: {hosts: 2}}", rest).modules == ["tcp_dctcp1"]
+    assert compiled("{star: {hosts: 2}}").modules == []
 
 
 RATE = """

@@ -172,12 +172,13 @@ fn base() -> Value {
 fn draw(plan: &Plan) {
     let arrivals = plan.workloads.iter().map(|workload| match &workload.pattern {
         Pattern::Flows { .. } => 0,
-        Pattern::Arrivals { interarrival, limit, .. } => {
+        Pattern::Arrivals { pairs, interarrival, limit, together, .. } => {
             let gap_ns = match interarrival {
                 Interarrival::Exponential(mean) => mean.max(1.0) as u64,
                 Interarrival::Fixed(gap) => *gap,
             };
-            (plan.duration_ns / gap_ns).min(limit.unwrap_or(u64::MAX))
+            let at_once = if *together { pairs.count() as u64 } else { 1 };
+            (plan.duration_ns / gap_ns).saturating_mul(at_once).min(limit.unwrap_or(u64::MAX))
         }
     });
     if arrivals.fold(0, u64::saturating_add) <= FLOWS_MAX {

@@ -21,9 +21,11 @@ from qbed.language.units import (
 )
 
 CongestionControl = Literal[
-    "cubic", "reno", "dctcp", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
+    "cubic", "reno", "dctcp", "dctcp1", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
 ]
-"""The congestion controls that the lab kernel has (kernel/config.fragment)."""
+"""The congestion controls that the lab kernel has (kernel/config.fragment), and those of its modules."""
+CONTROL_MODULES = {"dctcp1": "tcp_dctcp1"}
+"""Of the congestion controls that are modules: theirs."""
 QDISCS = frozenset({
     "bfifo", "cake", "choke", "codel", "drr", "ets", "fq", "fq_codel", "fq_pie", "gred", "hhf", "htb", "netem", "pfifo",
     "pfifo_fast", "pie", "plug", "prio", "red", "sfb", "sfq", "tbf",
@@ -234,7 +236,9 @@ class HostSettings(Strict):
     """Settings of a host: its TCP, its rate controller and the queue of its network card."""
 
     tcp: CongestionControl | None = None
-    """Congestion control of its flows, unless their workload says another."""
+    """Congestion control of its flows, unless their workload says another. `dctcp1` is qbed's own: DCTCP (g 1/16) whose
+    alpha begins at 0 and whose window may fall to one segment; as a receiver it acknowledges each segment at once.
+    """
     ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
     """Whether TCP asks for ECN; `default`: only where the congestion control needs it, and whenever the peer asks."""
     rto_min: Annotated[Duration, between(1_000, LARGEST, format_duration)] | None = None

@@ -18,7 +18,7 @@ from pydantic import (
 
 from qbed.files import MIB, read_text
 from qbed.lab.published import PUBLISHED
-from qbed.lab.settings import CongestionControl
+from qbed.lab.settings import CongestionControl, OnOff
 from qbed.language.reach import ReachError, beneath
 from qbed.language.strict import Strict
 from qbed.language.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size
@@ -155,9 +155,29 @@ class Pareto(Strict):
     """A Pareto distribution of sizes."""
 
     mean: Annotated[Size, between(1, LARGEST, format_size)]
-    """The mean."""
+    """The mean; without `most`, where there is one."""
     shape: float = Field(gt=1, le=100)
     """The tail's exponent: above 1, or there is no mean."""
+    most: Annotated[Size | None, Field(examples=["100 KB"])] = None
+    """The largest: what would be larger is drawn again, so that the sizes' mean is below `mean`."""
+
+    @model_validator(mode="after")
+    def _above_the_least(self) -> "Pareto":
+        if self.most is not None and not self.least_bytes < self.most <= LARGEST:
+            raise ValueError(f"`most` needs more than the smallest size, {self.least_bytes:.0f} B, got {self.most} B")
+        return self
+
+    @property
+    def least_bytes(self) -> float:
+        """The smallest."""
+        return self.mean * (self.shape - 1) / self.shape
+
+    def mean_bytes(self) -> float:
+        """The mean of what is drawn."""
+        if self.most is None:
+            return float(self.mean)
+        beyond = self.least_bytes / self.most
+        return self.mean * (1 - beyond ** (self.shape - 1)) / (1 - beyond**self.shape)
 
 
 def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
@@ -222,7 +242,7 @@ class Sizes(Strict):
         if self.uniform is not None:
             return sum(self.uniform) / 2
         if self.pareto is not None:
-            return float(self.pareto.mean)
+            return self.pareto.mean_bytes()
         points = self.points()
         steps = zip([(points[0][0], 0.0), *points], points, strict=False)
         return sum((b[1] - a[1]) * (a[0] + b[0]) / 2 for a, b in steps)
@@ -254,6 +274,10 @@ class Arrivals(_Stream):
     """Instead of `interval`: payload offered, as a share of what the senders' links or the receivers' links (the
     smaller sum) carry.
     """
+    together: OnOff = "off"
+    """`on`: at each arrival every sender starts a flow of its own size to every receiver (or each of `pairs` does), at
+    the same instant: an incast. `off`: one that is drawn.
+    """
     spacing: Literal["poisson", "fixed"] = "poisson"
     """`poisson`: exponential times between arrivals; `fixed`: always the mean."""
     size: Annotated[Sizes, BeforeValidator(_fixed_size, json_schema_input_type=Size | Sizes)]
@@ -267,6 +291,8 @@ class Arrivals(_Stream):
     def _one_pace(self) -> "Arrivals":
         if (self.interval is None) == (self.load is None):
             raise ValueError("expected exactly one of `interval`, `load`")
+        if self.together == "on" and self.load is not None:
+            raise ValueError("expected `interval` with `together`, not `load`")
         if self.pairs is not None and (self.source is not None or self.to is not None):
             raise ValueError("expected `pairs`, or `from` and `to`, not both")
         return self

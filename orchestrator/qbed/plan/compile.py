@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from qbed.errors import LabError
 from qbed.lab.model import EVERY_PACKET
+from qbed.lab.settings import CONTROL_MODULES
 from qbed.language.selectors import select
 from qbed.language.units import LARGEST, format_duration
 from qbed.network.addresses import Addresses, Family, Number, Side
@@ -55,6 +56,8 @@ class _Compiler:
     def plan(self) -> p.Plan:
         workloads = compile_workloads(self.resolved, self.seed)
         self.has_rate = any(workload.transport == "rate" for workload in workloads)
+        self.controls = {settings.get("tcp") for settings in self.resolved.hosts.values()}
+        self.controls |= {workload.congestion_control for workload in workloads}
         queues = self.queues()
         links = self.links()
         routers = self.routing.is_host.count(False) - len(self.resolved.programs)
@@ -142,10 +145,13 @@ class _Compiler:
         return queues
 
     def modules(self) -> list[str]:
-        """The kernel modules of the schemes in use, those of queues inside others too, and of the transport `rate`."""
+        """The kernel modules of the schemes in use, those of queues inside others too, of congestion controls, and of
+        the transport `rate`.
+        """
         specs = (self.below(end, spec) for end, spec in self.resolved.queues.items())
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
         found = {module for module in map(_module, schemes) if module is not None}
+        found |= {module for control, module in CONTROL_MODULES.items() if control in self.controls}
         found |= {pipelines.MODULE} if self.resolved.programs else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
 

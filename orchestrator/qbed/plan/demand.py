@@ -117,8 +117,8 @@ class Demand:
         """Bytes of the sockets that a workload has at once."""
         if isinstance(workload, p.Flows):
             return _PER_FLOW * len(workload.pairs)
-        mean_ns = max(1.0, *workload.interarrival_ns.values())
-        arrivals = int(self.duration_ns / mean_ns) + 1
+        mean_ns = max(1.0, *workload.interarrival_ns.values()) / workload.flows_at_once
+        arrivals = int(self.duration_ns / mean_ns) + workload.flows_at_once
         if workload.limit is not None:
             arrivals = min(arrivals, workload.limit)
         return _PER_FLOW * min(arrivals, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000) + _PER_CLOSED_FLOW * arrivals

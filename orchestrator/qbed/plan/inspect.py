@@ -187,4 +187,5 @@ def _arrivals(workload: Arrivals) -> tuple[str, str]:
         who = f"{len(workload.sources or [])} to {len(workload.destinations or [])} hosts"
     ((spacing, mean),) = workload.interarrival_ns.items()
     ((kind, size),) = workload.size.items()
-    return who, f"{spacing} every {mean / 1000:.6g} us, {kind} {len(size) if kind == 'cdf' else size}"
+    at_once = "all at once, " if workload.together else ""
+    return who, f"{at_once}{spacing} every {mean / 1000:.6g} us, {kind} {len(size) if kind == 'cdf' else size}"

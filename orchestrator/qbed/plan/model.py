@@ -260,7 +260,7 @@ class Flows(Part):
 
 
 class Arrivals(Part):
-    """An open-loop arrival process."""
+    """An open-loop arrival process. `together`: every pair has a flow at each arrival; left out where one has."""
 
     id: int
     kind: Literal["arrivals"] = "arrivals"
@@ -279,6 +279,21 @@ class Arrivals(Part):
     family: Literal[4, 6]
     congestion_control: str | None
     payload_bytes: int | None = None
+    together: bool = False
+
+    @property
+    def flows_at_once(self) -> int:
+        """The flows of each arrival."""
+        if not self.together:
+            return 1
+        if self.pairs is not None:
+            return len(self.pairs)
+        sources, destinations = self.sources or [], self.destinations or []
+        return len(sources) * len(destinations) - len(set(sources) & set(destinations))
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if name != "together" or value}
 
 
 class Capture(Part):

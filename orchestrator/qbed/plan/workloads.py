@@ -85,15 +85,23 @@ def _arrivals(content: Arrivals, resolved: ResolvedLab) -> dict[str, Any]:
         )
         mean = min(content.size.mean_bytes() * 8e9 / ((content.load or 1.0) * capacity), 2.0 * LARGEST)
     interarrival = {"exponential": mean} if content.spacing == "poisson" else {"fixed": max(1, round(mean))}
-    return {**ends, "interarrival_ns": interarrival, "size": _size(content.size), "limit": content.limit}
+    return {
+        **ends,
+        "interarrival_ns": interarrival,
+        "size": _size(content.size),
+        "limit": content.limit,
+        "together": content.together == "on",
+    }
 
 
 def _check_arrivals(found: p.Arrivals, resolved: ResolvedLab, path: FieldPath) -> None:
     """LabError where more flows are to be expected than a lab can have, or times that no clock has."""
     ((_, mean),) = found.interarrival_ns.items()
-    expected = min((found.stop_ns or resolved.lab.duration) / mean, found.limit or LARGEST)
+    at_once = found.flows_at_once
+    expected = min(at_once * (found.stop_ns or resolved.lab.duration) / mean, found.limit or LARGEST)
     if not 1 <= mean <= LARGEST or expected > MOST_ARRIVALS:
-        often = f"one flow in {mean:.3g} ns on average, {expected:.3g} in all"
+        flows = f"{at_once} flows" if found.together else "one flow"
+        often = f"{flows} in {mean:.3g} ns on average, {expected:.3g} in all"
         text = f"{often}; expected at most {MOST_ARRIVALS}, and one a ns"
         raise LabError([resolved.source.message(path, text)])
 
@@ -114,5 +122,6 @@ def _size(sizes: Sizes) -> dict[str, Any]:
     if sizes.uniform is not None:
         return {"uniform": list(sizes.uniform)}
     if sizes.pareto is not None:
-        return {"pareto": {"mean_bytes": sizes.pareto.mean, "shape": sizes.pareto.shape}}
+        most = {} if sizes.pareto.most is None else {"most_bytes": sizes.pareto.most}
+        return {"pareto": {"mean_bytes": sizes.pareto.mean, "shape": sizes.pareto.shape, **most}}
     return {"cdf": [list(point) for point in sizes.points()]}

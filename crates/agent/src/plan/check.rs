@@ -256,14 +256,15 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     require(stops_late, || here("it stops before it starts"))?;
     match &workload.pattern {
         Pattern::Flows { size_bytes, .. } => require(*size_bytes != Some(0), || here("size_bytes is 0"))?,
-        Pattern::Arrivals { pairs, interarrival, size, limit } => {
+        Pattern::Arrivals { pairs, interarrival, size, limit, together } => {
             let moves = match interarrival {
                 Interarrival::Exponential(mean) => mean.is_finite() && *mean >= 1.0,
                 Interarrival::Fixed(gap) => *gap > 0,
             };
             require(moves, || here("interarrival_ns is below 1"))?;
-            let flows =
-                arrivals(plan, workload, *interarrival).min(limit.map_or(f64::MAX, |most| most as f64));
+            let at_once = if *together { pairs.count() as f64 } else { 1.0 };
+            let flows = (at_once * arrivals(plan, workload, *interarrival))
+                .min(limit.map_or(f64::MAX, |most| most as f64));
             require(flows <= FLOWS_MAX, || here(&format!("{flows:.0} flows are more than {FLOWS_MAX}")))?;
             check_size(size).map_err(|what| Failure::new(here(what)))?;
             if let Pairs::Product { sources, destinations } = pairs {
@@ -303,9 +304,12 @@ fn check_size(size: &Size) -> std::result::Result<(), &'static str> {
         Size::Uniform(low, high) => {
             (*low > 0 && low <= high).then_some(()).ok_or("size.uniform is not 0 < a <= b")
         }
-        Size::Pareto { mean_bytes, shape } => {
+        Size::Pareto { mean_bytes, shape, most_bytes } => {
             let finite = mean_bytes.is_finite() && *mean_bytes >= 1.0 && shape.is_finite() && *shape > 1.0;
-            finite.then_some(()).ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")
+            finite.then_some(()).ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")?;
+            let least = mean_bytes * (shape - 1.0) / shape;
+            let bounded = most_bytes.is_none_or(|most| most.is_finite() && most >= 1.0 && most > least);
+            bounded.then_some(()).ok_or("size.pareto needs a most_bytes above its least size")
         }
         Size::Cdf(points) => {
             let rising = points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1);
@@ -380,6 +384,21 @@ mod tests {
             (
                 refusal(|p| p["workloads"][1]["size"] = json!({"pareto": {"mean_bytes": 5, "shape": 1}})),
                 "shape > 1",
+            ),
+            (
+                refusal(|p| {
+                    p["workloads"][1]["size"] =
+                        json!({"pareto": {"mean_bytes": 60, "shape": 1.2, "most_bytes": 9}})
+                }),
+                "above its least size",
+            ),
+            (
+                refusal(|p| {
+                    p["workloads"][1]["sources"] = json!(vec![0; 3000]);
+                    p["workloads"][1]["destinations"] = json!(vec![2; 3000]);
+                    p["workloads"][1]["together"] = json!(true);
+                }),
+                "flows are more than",
             ),
             (refusal(|p| p["workloads"][1]["size"] = json!({"cdf": [[10, 0.5], [5, 1.0]]})), "does not rise"),
             (

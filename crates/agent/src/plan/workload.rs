@@ -49,8 +49,19 @@ impl Workload {
 
 #[derive(Debug, Clone)]
 pub enum Pattern {
-    Flows { pairs: Vec<[usize; 2]>, size_bytes: Option<u64>, spread_ns: u64 },
-    Arrivals { pairs: Pairs, interarrival: Interarrival, size: Size, limit: Option<u64> },
+    Flows {
+        pairs: Vec<[usize; 2]>,
+        size_bytes: Option<u64>,
+        spread_ns: u64,
+    },
+    Arrivals {
+        pairs: Pairs,
+        interarrival: Interarrival,
+        size: Size,
+        limit: Option<u64>,
+        /// Every pair has a flow at each arrival.
+        together: bool,
+    },
 }
 
 /// Who talks to whom in a workload of arrivals.
@@ -113,8 +124,36 @@ pub enum Interarrival {
 pub enum Size {
     Fixed(u64),
     Uniform(u64, u64),
-    Pareto { mean_bytes: f64, shape: f64 },
+    /// Of the sizes of a Pareto distribution of this mean, those up to `most_bytes`.
+    Pareto {
+        mean_bytes: f64,
+        shape: f64,
+        most_bytes: Option<f64>,
+    },
     Cdf(Vec<(f64, f64)>),
+}
+
+impl Pairs {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Listed(pairs) => pairs.len(),
+            Self::Product { sources, destinations } => sources.len().saturating_mul(destinations.len()),
+        }
+    }
+
+    /// Every pair, by sources first.
+    pub fn all(&self) -> Vec<[usize; 2]> {
+        match self {
+            Self::Listed(pairs) => pairs.clone(),
+            Self::Product { sources, destinations } => {
+                let of = |src: usize| {
+                    destinations.iter().filter(move |dst| **dst != src).map(move |dst| [src, *dst])
+                };
+                sources.iter().flat_map(|src| of(*src)).collect()
+            }
+        }
+    }
 }
 
 /// A workload as it is written: the fields of both kinds, and what is its transport's.
@@ -131,6 +170,8 @@ struct RawWorkload {
     interarrival_ns: Option<Interarrival>,
     size: Option<Size>,
     limit: Option<u64>,
+    #[serde(default)]
+    together: bool,
     start_ns: u64,
     spread_ns: Option<u64>,
     stop_ns: Option<u64>,
@@ -172,6 +213,7 @@ impl TryFrom<RawWorkload> for Workload {
                 interarrival: raw.interarrival_ns.ok_or_else(|| need("interarrival_ns"))?,
                 size: raw.size.ok_or_else(|| need("size"))?,
                 limit: raw.limit,
+                together: raw.together,
             },
         };
         Ok(Self {

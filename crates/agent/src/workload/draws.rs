@@ -47,9 +47,11 @@ impl Draws {
         match size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(low, high) => low + self.below(high - low + 1),
-            Size::Pareto { mean_bytes, shape } => {
+            Size::Pareto { mean_bytes, shape, most_bytes } => {
                 let scale = mean_bytes * (shape - 1.0) / shape;
-                let draw = scale * libm::pow(1.0 - self.unit(), -1.0 / shape);
+                // What is below the bound, as if every draw above it were made again.
+                let below = most_bytes.map_or(1.0, |most| 1.0 - libm::pow(scale / most, *shape));
+                let draw = scale * libm::pow(1.0 - below * self.unit(), -1.0 / shape);
                 (draw.round() as u64).max(1)
             }
             Size::Cdf(points) => (quantile(points, self.unit()).round() as u64).max(1),
@@ -110,10 +112,29 @@ mod tests {
 
     #[test]
     fn pareto_has_the_mean_that_was_asked_for() {
-        let size = Size::Pareto { mean_bytes: 50_000.0, shape: 3.0 };
+        let size = Size::Pareto { mean_bytes: 50_000.0, shape: 3.0, most_bytes: None };
         let mut draws = Draws::new(7, 0);
         let mean = mean(200_000, || draws.size_bytes(&size) as f64);
         assert!((mean / 50_000.0 - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn a_bounded_pareto_is_what_is_left_of_it() {
+        let whole = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, most_bytes: None };
+        let bounded = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, most_bytes: Some(100_000.0) };
+        let sizes = |size: &Size, seed| {
+            let mut draws = Draws::new(seed, 0);
+            let mut sizes: Vec<_> =
+                (0..100_000).map(|_| draws.size_bytes(size)).filter(|bytes| *bytes <= 100_000).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        let (left, drawn) = (sizes(&whole, 7), sizes(&bounded, 8));
+        assert_eq!(drawn.len(), 100_000);
+        for share in [0.1, 0.5, 0.9, 0.99] {
+            let at = |sizes: &[u64]| sizes[(share * sizes.len() as f64) as usize] as f64;
+            assert!((at(&drawn) / at(&left) - 1.0).abs() < 0.03, "{share}: {} {}", at(&drawn), at(&left));
+        }
     }
 
     #[test]
@@ -141,11 +162,17 @@ mod tests {
         }
 
         #[test]
-        fn pareto_sizes_are_never_below_the_scale(seed: u64, mean in 10.0f64..1e9, shape in 1.01f64..10.0) {
+        fn pareto_sizes_are_between_the_scale_and_the_bound(
+            seed: u64, mean in 10.0f64..1e9, shape in 1.01f64..10.0, bound in 1.001f64..1000.0
+        ) {
             let mut draws = Draws::new(seed, 0);
-            let scale = (mean * (shape - 1.0) / shape).round().max(1.0) as u64;
-            let size = Size::Pareto { mean_bytes: mean, shape };
-            prop_assert!((0..16).all(|_| draws.size_bytes(&size) >= scale));
+            let scale = mean * (shape - 1.0) / shape;
+            let least = scale.round().max(1.0) as u64;
+            let whole = Size::Pareto { mean_bytes: mean, shape, most_bytes: None };
+            prop_assert!((0..16).all(|_| draws.size_bytes(&whole) >= least));
+            let most = (bound * scale).round().max(1.0) as u64;
+            let bounded = Size::Pareto { mean_bytes: mean, shape, most_bytes: Some(bound * scale) };
+            prop_assert!((0..16).all(|_| (least..=most).contains(&draws.size_bytes(&bounded))));
         }
 
         #[test]

@@ -43,16 +43,26 @@ fn expand(index: usize, workload: &Workload, draws: &mut Draws, end_ns: u64, flo
                 }
             }
         }
-        Pattern::Arrivals { pairs, interarrival, size, limit } => {
+        Pattern::Arrivals { pairs, interarrival, size, limit, together } => {
+            let every = if *together { pairs.all() } else { Vec::new() };
             // The first arrival is one gap after the start, as in any renewal process.
             let mut start_ns = workload.start_ns.saturating_add(draws.gap_ns(*interarrival));
             let mut count = 0;
             while start_ns < end_ns && limit.is_none_or(|limit| count < limit) {
-                let [src, dst] = draws.pair(pairs);
-                let size_bytes = Some(draws.size_bytes(size));
-                // `stop_ns` ends the arrivals, not the flows that have arrived.
-                flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns: None });
-                count += 1;
+                let drawn;
+                let at_once = if *together {
+                    &every[..]
+                } else {
+                    drawn = [draws.pair(pairs)];
+                    &drawn
+                };
+                let left = limit.map_or(u64::MAX, |limit| limit - count);
+                for &[src, dst] in at_once.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+                    let size_bytes = Some(draws.size_bytes(size));
+                    // `stop_ns` ends the arrivals, not the flows that have arrived.
+                    flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns: None });
+                    count += 1;
+                }
                 start_ns = start_ns.saturating_add(draws.gap_ns(*interarrival));
             }
         }
@@ -101,6 +111,22 @@ mod tests {
     fn a_limit_ends_arrivals() {
         let plan = dumbbell(|plan| plan["workloads"][1]["limit"] = 10.into());
         assert_eq!(flows(&plan).len(), 11);
+    }
+
+    #[test]
+    fn all_senders_start_together_where_they_are_told() {
+        let plan = dumbbell(|plan| {
+            plan["workloads"][1]["pairs"] = serde_json::json!([[0, 2], [2, 0]]);
+            plan["workloads"][1]["interarrival_ns"] = serde_json::json!({"fixed": 1_000_000});
+            plan["workloads"][1]["together"] = true.into();
+            plan["workloads"][1]["limit"] = 5.into();
+        });
+        let arrivals: Vec<_> = flows(&plan).into_iter().filter(|flow| flow.workload == 1).collect();
+        let found: Vec<_> = arrivals.iter().map(|f| (f.src, f.dst, f.start_ns)).collect();
+        let (ms, twice) = (1_000_000, 2_000_000);
+        assert_eq!(found, [(0, 2, ms), (2, 0, ms), (0, 2, twice), (2, 0, twice), (0, 2, 3 * ms)]);
+        let sizes: std::collections::HashSet<_> = arrivals.iter().map(|f| f.size_bytes).collect();
+        assert!(sizes.len() > 2, "each flow draws its own size: {sizes:?}");
     }
 
     #[test]

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tcp: dctcp1`: windows of one segment, each segment acknowledged at once with its own mark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbed.substrates.containers.placement import Machine, place
+
+from cells import Observed, plan_of, stored
+
+LAB = """
+name: dctcp1
+topology: {{star: {{hosts: 21}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 40 us}}}}
+switches: {{default: {{scheme: {scheme}}}}}
+hosts:
+  default:
+    tcp: {tcp}
+    rto_min: 10 ms
+    initial_window: 1 packets
+  h1: {{tcp: {receiver}}}
+workload: [{{incast: {{senders: 20, receiver: h1, size: 200 KB, start: 1 ms, spread: 100 us}}}}]
+observe: {{ports: {{s1>h1: every packet}}, flows: 100 us}}
+duration: 100 ms
+"""
+ECN = "ecn, buffer: 400 KB, threshold: 4 packets"
+
+
+def test_its_windows_fall_to_one_segment(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+    """Where nothing is lost, DCTCP's windows end at two packets of each sender, and those wait; its need not."""
+    waiting, windows = {}, {}
+    for tcp in ("dctcp", "dctcp1"):
+        cell = run_cell(LAB.format(scheme=ECN, tcp=tcp, receiver=tcp))
+        (tmp_path / tcp).mkdir()
+        row, table = stored(cell, tmp_path / tcp)
+        assert (row["status"], row["contradictions"], row["dropped_packets"], row["timeouts"]) == ("complete", [], 0, 0)
+        windows[tcp] = [
+            sample["cwnd"] for sample in table("tcp_info") if sample["cwnd"] and sample["time_ns"] > 5_000_000
+        ]
+        (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>h1")
+        waiting[tcp] = queue["mean_packets"]
+    assert min(windows["dctcp"]) == 2 and min(windows["dctcp1"]) == 1
+    assert np.mean(windows["dctcp1"]) < 0.9 * np.mean(windows["dctcp"])
+    assert waiting["dctcp1"] < waiting["dctcp"]
+
+
+def test_every_segment_is_acknowledged_at_once(run_cell: Callable[..., Observed]) -> None:
+    cell = run_cell(LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
+    data = np.concatenate(cell.taps("s1>h1")["events"])
+    sent = int((data["op"] == 2).sum())
+    answers = cell.counters().queues[cell.queue("h1>s1")].packets
+    assert answers >= sent - 3 * 20, "an acknowledgement for each segment but SYN, ACK and FIN"
+
+
+@pytest.mark.parametrize("scheme", ["droptail, buffer: 30 KB", ECN])
+def test_without_ecn_it_is_reno(run_cell: Callable[..., Observed], scheme: str) -> None:
+    """The same to the frame: where the receiver has no ECN, no packet is capable of it and losses halve windows."""
+    ours, reno = (run_cell(LAB.format(scheme=scheme, tcp=tcp, receiver="reno")) for tcp in ("dctcp1", "reno"))
+    rows = [[flow | {"congestion_control": "reno"} for flow in cell.flows()] for cell in (ours, reno)]
+    assert rows[0] == rows[1]
+
+
+def test_a_machine_without_it_lends_its_hosts_the_labs_kernel(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
+    assert "tcp_dctcp1" in plan.modules
+    placed = place(plan, Machine(tmp_path))
+    assert not placed.host_kernel and any("has no dctcp1" in note for note in placed.notes)
