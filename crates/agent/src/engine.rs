@@ -15,6 +15,7 @@ use crate::observe::taps::TapStream;
 use crate::observe::windows::Windows;
 use crate::observe::{counters, forwarding};
 use crate::programs::children::{Children, Notice};
+use crate::programs::launched::Launches;
 use crate::programs::resident::Programs;
 use crate::results::flows;
 use crate::transport::{self, Transport};
@@ -41,6 +42,7 @@ pub struct Engine<'a> {
     transports: Vec<Box<dyn Transport>>,
     captures: Captures,
     programs: Programs,
+    launches: Launches,
     routes: RouteLog,
     /// None: the host's kernel has no taps.
     taps: Option<TapStream>,
@@ -74,6 +76,7 @@ impl<'a> Engine<'a> {
         world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::AHEAD_NS), checked);
         let (links, progress) = (world.topic(Part::Links), world.topic(Part::Progress));
         let alarm = world.topic(Part::Alarm).only();
+        let launches = Launches::new(&mut world);
         Ok(Self {
             world,
             gate,
@@ -82,6 +85,7 @@ impl<'a> Engine<'a> {
             transports,
             captures,
             programs,
+            launches,
             routes,
             taps,
             timer,
@@ -105,6 +109,7 @@ impl<'a> Engine<'a> {
     /// Starts the workloads; their times count from `base_ns` (CLOCK_MONOTONIC).
     pub fn start_workloads(&mut self, base_ns: u64) {
         self.transports.iter_mut().for_each(|transport| transport.schedule(&mut self.world, base_ns));
+        self.launches.schedule(&mut self.world, base_ns);
         for (index, event) in (0..).zip(&self.world.plan.events) {
             self.world.agenda.add(base_ns + event.at_ns, self.links.at(index));
         }
@@ -163,6 +168,12 @@ impl<'a> Engine<'a> {
                 Part::Captures => self.captures.on_timer(&mut self.world)?,
                 Part::Progress => self.tell_progress(due_ns, token.index)?,
                 Part::Programs => self.programs.go_on(&mut self.world, token.index)?,
+                Part::LaunchStarts => {
+                    let started = self.launches.start(&self.world, token.index);
+                    self.unless_played_with(started)?;
+                }
+                Part::LaunchStops => self.launches.stop(&mut self.world, token.index),
+                Part::LaunchKills => self.launches.kill(token.index),
                 Part::Forwarding => {
                     self.programs.check(&self.world)?;
                     forwarding::check(&self.world)?;
@@ -220,11 +231,22 @@ impl<'a> Engine<'a> {
         Ok(over)
     }
 
-    /// A program of the plan must not end before the lab does; only a lab that somebody plays with goes on without it.
+    /// A program of the plan must not end before the lab does, one that is workload not with an error; only a lab that somebody plays with goes on without it.
     fn on_unknown_child(&mut self, pid: i32, code: i32) -> Result<()> {
-        let failure = self.programs.on_end(&self.world, pid, code);
+        let ended = match self.launches.on_end(&self.world, pid, code) {
+            Some(ended) => ended,
+            None => self.programs.on_end(&self.world, pid, code).map_or(Ok(()), Err),
+        };
+        self.unless_played_with(ended)
+    }
+
+    fn unless_played_with(&self, result: Result<()>) -> Result<()> {
         let played_with = self.interactive && self.world.now_ns() >= self.world.plan.epoch_ns;
-        failure.filter(|_| !played_with).map_or(Ok(()), Err)
+        if played_with {
+            Ok(())
+        } else {
+            result
+        }
     }
 
     fn set_link(&mut self, event: usize) -> Result<()> {
@@ -280,6 +302,7 @@ impl<'a> Engine<'a> {
         self.windows.finish()?;
         self.statistics.finish()?;
         self.transports.iter_mut().try_for_each(|transport| transport.finish(&self.world))?;
+        self.launches.finish(&self.world)?;
         let records = self.transports.iter().flat_map(|transport| transport.records(&self.world));
         flows::write(records.collect())?;
         Ok(end_ns)

@@ -4,7 +4,7 @@
 
 use crate::plan::workload::{Interarrival, Pattern};
 use crate::plan::Plan;
-use crate::testing::{example, parse};
+use crate::testing::{example, launch, parse};
 use crate::workload::schedule;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -152,7 +152,7 @@ fn apply(plan: &mut Value, (place, change): &(Index, Change)) {
     }
 }
 
-/// The example, with a workload of the transport `rate` as well.
+/// The example, with a workload of the transport `rate` and a program as well.
 fn base() -> Value {
     let mut plan = example();
     plan["nodes"][0]["controller"] = json!({
@@ -165,6 +165,7 @@ fn base() -> Value {
     by_rate["port"] = json!(6190);
     by_rate["payload_bytes"] = json!(1384);
     plan["workloads"].as_array_mut().unwrap().push(by_rate);
+    plan["launches"] = json!([launch()]);
     plan
 }
 

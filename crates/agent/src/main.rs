@@ -147,7 +147,8 @@ fn run_guest(name: &str) -> Result<i64> {
     let scope = Scope::new(&plan, place.as_ref());
     let gate = load_modules(&plan, &scope)?;
     boot::refuse_modules()?;
-    boot::limit_tasks(plan.nodes.iter().map(|node| node.programs.len()).sum())?;
+    let programs: usize = plan.nodes.iter().map(|node| node.programs.len()).sum();
+    boot::limit_tasks(programs + plan.launches.len())?;
     let mut lent = boot::toolboxes()?;
     if mode == Mode::Lab {
         lent.extend(boot::seen()?);
@@ -156,7 +157,7 @@ fn run_guest(name: &str) -> Result<i64> {
     if !scope.is_whole() {
         boot::quiet_home()?;
     }
-    if mode == Mode::Lab {
+    if mode == Mode::Lab || !plan.launches.is_empty() {
         names::name_nodes(&plan, &scope)?;
     }
     let lab = Lab::build(&plan, &scope)?;
@@ -176,7 +177,7 @@ fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
     let descriptor: i32 = std::env::var(NATIVE_GATE).of(here)?.parse().of(here)?;
     // SAFETY: the supervisor passes this descriptor for this use, and nothing else here has it.
     let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) })?;
-    if mode == Mode::Lab {
+    if mode == Mode::Lab || !plan.launches.is_empty() {
         names::name_nodes(&plan, &scope)?;
     }
     let lab = Lab::join(&plan, &scope)?;

@@ -27,6 +27,14 @@ pub fn example() -> Value {
     plan
 }
 
+/// A program as workload, for the plan's `launches`.
+pub fn launch() -> Value {
+    serde_json::json!({
+        "program": 0, "label": "server", "node": 2, "argv": ["iperf3", "-s", "-1"], "environment": {"HOME": "/"},
+        "folder": "/tmp", "start_ns": -1_000_000_000, "stop_ns": null, "any_status": false, "output": "text",
+    })
+}
+
 pub fn dumbbell(change: impl FnOnce(&mut Value)) -> Plan {
     let mut plan = example();
     change(&mut plan);

@@ -78,7 +78,9 @@ def _needs(lab: dict[str, Any]) -> tuple[str, ...]:
     found = ["FRR"] if lab.get("routing") == "frr" else []
     if any("qdisc" in settings for settings in (lab.get("switches") or {}).values() if isinstance(settings, dict)):
         found.append("tc")
-    return tuple(found)
+    words = [program.get("run") for program in lab.get("programs") or () if isinstance(program, dict)]
+    firsts = [str(run).split()[0] for run in words if isinstance(run, str) and run.strip()]
+    return (*found, *(dict.fromkeys(name for name in firsts if "/" not in name)))
 
 
 def _values(file: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pydantic import (
 
 from qbed.lab.frr import FrrSettings
 from qbed.lab.parameters import in_bounds, parameter
+from qbed.lab.programs import Program
 from qbed.lab.settings import HostSettings, LinkSettings, SwitchSettings
 from qbed.lab.topology import Network, check_size, generators
 from qbed.lab.workloads import Workload
@@ -215,6 +216,8 @@ class Lab(Strict):
     """How FRR routes, with `routing: frr`."""
     workload: list[Workload] = Field(default_factory=list, max_length=10_000)
     """What the hosts send."""
+    programs: list[Program] = Field(default_factory=list, max_length=1_000)
+    """Programs that run on nodes while the lab does, besides what `workload` sends."""
     events: list[LinkEvent] = Field(default_factory=list, max_length=10_000)
     """Links that fail, and that come back."""
     observe: Observe = Field(default_factory=Observe)

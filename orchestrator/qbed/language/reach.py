@@ -44,9 +44,14 @@ def beneath(folder: Path, name: str) -> Path:
 
 def own_program(folder: Path, name: str) -> Path:
     """The program that a lab in `folder` brings, to be run; ReachError also where a service allows none."""
+    refuse_foreign(name)
+    return beneath(folder, name)
+
+
+def refuse_foreign(name: str) -> None:
+    """ReachError where a service runs a lab that was sent, and its owner does not let such labs say what is run."""
     if os.environ.get(FOREIGN):
         raise ReachError(f"`{name}` is a program of the lab's own: this service runs none (`qbed serve` says how to)")
-    return beneath(folder, name)
 
 
 def trusted() -> bool:

@@ -65,6 +65,7 @@ def check(resolved: ResolvedLab) -> None:
         _ = resolved.controllers_of_switches
     if not problems.errors and resolved.programs:
         _check_programs(resolved)
+    _ = resolved.launches
     _check_rate_settings(resolved)
     workloads = _Workloads(resolved)
     for number, workload in enumerate(lab.workload):

@@ -16,6 +16,7 @@ from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
 from qbed.network.entries import Own, Reader
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
+from qbed.network.launches import Launch, Launches
 from qbed.network.links import LinkEnd, LinkState, Side
 from qbed.network.programs import (
     FORWARDING,
@@ -142,6 +143,12 @@ class ResolvedLab:
             for name, settings in self._switch_settings[0].items()
         )
         return {name: script for name, script in found if script is not None}
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        """The lab's programs, each on its nodes."""
+        launches = Launches(self.index, self.lab.duration, self.problems)
+        return [launches.of(number, program) for number, program in enumerate(self.lab.programs)]
 
     @cached_property
     def engines(self) -> dict[str, P4Engine]:

@@ -19,7 +19,7 @@ from qbed.network.programs import forwards
 from qbed.network.queues import QueueSpec, plain
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
-from qbed.plan import controlling, frr, pipelines
+from qbed.plan import controlling, frr, launches, pipelines
 from qbed.plan import model as p
 from qbed.plan.demand import Demand
 from qbed.plan.frr.systems import systems
@@ -63,6 +63,7 @@ class _Compiler:
         routers = self.routing.is_host.count(False) - len(self.resolved.programs)
         programs = routers * len(frr.programs(self.lab.frr)) if self.is_frr else 0
         programs += controlling.SIZE * len(self.resolved.controllers_of_switches)
+        programs += launches.SIZE * sum(len(launch.nodes) for launch in self.resolved.launches)
         demand = Demand(self.resolved, links, workloads, programs)
         epoch_ns = _EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0)
         if epoch_ns + self.lab.duration > LARGEST:
@@ -77,10 +78,11 @@ class _Compiler:
             modules=self.modules(),
             sysctls=global_sysctls(),
             parameters={name: str(value) for name, value in sorted(self.lab.kernel_parameters.items())},
-            nodes=self.nodes(demand.socket_buffer_bytes, epoch_ns),
+            nodes=list(launches.with_files(self.resolved, self.nodes(demand.socket_buffer_bytes, epoch_ns))),
             links=links,
             queues=queues,
             workloads=workloads,
+            launches=launches.launches(self.resolved, self.seed, epoch_ns),
             captures=self.captures(),
             events=self.events(),
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,

@@ -25,7 +25,7 @@ def controlled(switch: p.Node, program: Program, script: Script, epoch_ns: int) 
     serve = ["p4switch", "serve", "--listen", ADDRESS, "--running", f"{OWN}/{program.name}.json"]
     return switch.model_copy(
         update={
-            "environment": environment(epoch_ns),
+            "environment": environment(epoch_ns, OWN),
             "folders": [OWN],
             "files": {
                 f"{OWN}/{program.name}.json": program.text,
@@ -40,18 +40,18 @@ def controlled(switch: p.Node, program: Program, script: Script, epoch_ns: int) 
     )
 
 
-def environment(epoch_ns: int) -> dict[str, str]:
+def environment(epoch_ns: int, own: str) -> dict[str, str]:
     """What a script does is a function of the plan alone: no hash seeds of Python's own, and no compiled modules, which
     one machine has and another has not.
 
-    QBED_EPOCH_NS: when the workloads begin, by CLOCK_MONOTONIC.
+    QBED_EPOCH_NS: when the workloads begin, by CLOCK_MONOTONIC. `own`: a folder that it may write.
     """
     return {
         "HOME": "/",
         "PATH": f"{TOOLS}/{PYTHON}/bin:{TOOLS}/{PROGRAMS}:{_STANDARD_PATH}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        "PYTHONPYCACHEPREFIX": f"{OWN}/compiled",
+        "PYTHONPYCACHEPREFIX": f"{own}/compiled",
         "PYTHONUNBUFFERED": "1",
         "QBED_EPOCH_NS": str(epoch_ns),
     }

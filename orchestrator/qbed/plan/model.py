@@ -296,6 +296,23 @@ class Arrivals(Part):
         return {name: value for name, value in handler(self).items() if name != "together" or value}
 
 
+class Launch(Part):
+    """A program that is started on a node at a time of the lab's. `program`: the entry of the lab file; `folder`: where
+    it runs; a negative start is before the workloads'; `output`: for whoever reads what it printed.
+    """
+
+    program: int
+    label: str
+    node: int
+    argv: list[str]
+    environment: dict[str, str]
+    folder: str
+    start_ns: int
+    stop_ns: int | None
+    any_status: bool
+    output: Literal["text", "json", "key=value"]
+
+
 class Capture(Part):
     """Packets of one interface to write to a file."""
 
@@ -365,6 +382,8 @@ class Plan(Part):
     links: list[Link]
     queues: list[Queue]
     workloads: list[Flows | Arrivals]
+    launches: list[Launch] = []
+    """Programs that are workload; left out where there are none."""
     captures: list[Capture]
     events: list[LinkEvent] = []
     flow_interval_ns: int

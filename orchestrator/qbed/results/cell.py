@@ -20,6 +20,7 @@ from qbed.results import tables
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
+from qbed.results.printed import OutputError, rows_printed, shown
 from qbed.results.statistics import decoded, discipline, statistics
 from qbed.results.windows import Windows
 from qbed.substrates.console import complaints
@@ -35,6 +36,7 @@ from qbed.telemetry.records import (
 from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, TapError, read_taps
 from qbed.telemetry.wall import read_wall
 
+PROGRAMS = "programs.ndjson"
 BATCH_ROWS, GATHERED_ROWS = 10_000, 1 << 16
 _WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What comes of a record that has other fields, or other values in them."""
@@ -87,11 +89,16 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
         _write(into, "windows", [_table_of("windows", taps.windows.rows(), "windows.ndjson")])
     if plan.p4:
         _write(into, "switches", [_table_of("switches", _switches(plan, counters), "counters.json")])
+    printed = _Printed(plan, out)
+    if plan.launches:
+        _write(into, "programs", [_table_of("programs", printed.programs(), PROGRAMS)])
+        _write(into, "program_records", _batches("program_records", printed.records(), PROGRAMS))
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
     if not evidence.contradictions:  # only counters that agree with the plan have something to say
         evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
+    evidence.warnings.extend(printed.warnings)
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"trace_sha256": _trace(out)}
 
@@ -180,6 +187,49 @@ def _route_change(record: Row) -> Row:
         "interfaces": [hop["interface"] for hop in via],
         "gateways": [hop.get("gateway") for hop in via],
     }
+
+
+class _Printed:
+    """What became of the cell's programs, and what they printed."""
+
+    def __init__(self, plan: Plan, out: File) -> None:
+        self._out, self._plan = out, plan
+        self._rows = list(read_rows(out / PROGRAMS)) if plan.launches else []
+        self._records: dict[int, list[Row]] = {}
+        self.warnings: list[str] = []
+
+    def programs(self) -> Iterator[Row]:
+        for row in self._rows:
+            launch = self._plan.launches[row["launch"]]
+            records = self._read(row, launch.output)
+            said: Row = {}
+            for stream in ("stdout", "stderr"):
+                said[stream], said[f"{stream}_bytes"] = shown(self._file(row, stream)) if self._ran(row) else ("", 0)
+            yield row | said | {"exit_status": row["status"], "records": len(records)}
+
+    def _read(self, row: Row, output: str) -> list[Row]:
+        """And the reason, if it is not what the lab file says: a warning, since the rest of the cell is as good."""
+        found: list[Row] = []
+        if self._ran(row):
+            try:
+                found = rows_printed(self._file(row, "stdout"), output)
+            except OutputError as error:
+                self.warnings.append(f"what {row['label']} printed on {row['node']} is no {output}: {error}")
+        self._records[row["launch"]] = found
+        return found
+
+    def records(self) -> Iterator[Row]:
+        """Of all programs whose rows were made."""
+        for row in self._rows:
+            who = {name: row[name] for name in ("program", "label", "node")}
+            yield from (who | record for record in self._records.pop(row["launch"]))
+
+    @staticmethod
+    def _ran(row: Row) -> bool:
+        return row["start_ns"] is not None
+
+    def _file(self, row: Row, stream: str) -> File:
+        return self._out / f"program-{row['launch']}-{row['node']}.{stream}"
 
 
 class _Flows:

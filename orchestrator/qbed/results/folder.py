@@ -37,6 +37,7 @@ from qbed.results.checksums import (
 )
 from qbed.results.identity import IDENTITY, StoreError, any_identity, read_identity
 from qbed.results.numbers import Numbers
+from qbed.telemetry.records import AS_THEY_ARE
 
 DISCARDED = ".discarded.json"
 """What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
@@ -172,8 +173,9 @@ class RunFolder:
         """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote."""
         folder = self.folder(cell, ".tmp")
         if not keep:
-            for capture in (folder / "work" / "out").glob("*.pcap"):
-                capture.rename(folder / capture.name)
+            for kept in AS_THEY_ARE:
+                for file in (folder / "work" / "out").glob(kept):
+                    file.rename(folder / file.name)
             shutil.rmtree(folder / "work")
         (folder / CELL_ROW).write_bytes(cell_record(folder, row))
         move(folder, self.folder(cell))

@@ -29,6 +29,7 @@ from typing import Any
 
 from qbed import __version__
 from qbed.durable import move
+from qbed.files import open_regular
 from qbed.language.units import parse_size
 from qbed.places import schemes_folder
 from qbed.remembered import cache_folder
@@ -43,6 +44,7 @@ LOCK = "lock"
 _MAKERS = ("network", "plan", "results", "schemes", "substrates", "telemetry")
 """The packages that make tables of what a guest wrote."""
 _PYTHON = b"/run/qbed/tools/python/"
+_LAUNCHES = b'"launches"'
 _NEEDED_BY = {"python": _PYTHON, "finsy": _PYTHON, "frr_version": b"frr"}
 """What the plans have in them that need a part of the machine's own; other plans may have it, too."""
 
@@ -78,7 +80,26 @@ def cell_key(plan: bytes, provenance: Mapping[str, Any]) -> str:
     a worker with another Python or FRR makes the same cell of any other.
     """
     used = {name: value for name, value in provenance.items() if _NEEDED_BY.get(name, b"") in plan}
+    if _LAUNCHES in plan:
+        used["programs"] = _executables(plan)
     return key(hashlib.sha256(plan).hexdigest(), used)
+
+
+def _executables(plan: bytes) -> dict[str, str]:
+    """The programs of the machine that a plan has as workload, by their hashes: what they load is not looked at."""
+    found = {}
+    for launch in json.loads(plan)["launches"]:
+        name = launch["argv"][0]
+        place = shutil.which(name, path=launch["environment"]["PATH"])
+        if place is not None:
+            found[name] = _hash_of(place, Path(place).stat().st_mtime_ns)
+    return found
+
+
+@cache
+def _hash_of(place: str, _changed_ns: int) -> str:
+    with open_regular(place) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def usual_store() -> CellStore | None:

@@ -204,6 +204,35 @@ SWITCHES = _schema(
     },
 )
 
+PROGRAMS = _schema(
+    "programs",
+    {
+        "program": pa.int32(),
+        "label": pa.string(),
+        "node": pa.string(),
+        "argv": pa.list_(pa.string()),
+        **_ints("start_ns", "end_ns", "exit_status"),
+        "stopped": pa.bool_(),
+        **_ints("records", "stdout_bytes", "stderr_bytes"),
+        "stdout": pa.string(),
+        "stderr": pa.string(),
+    },
+)
+
+PROGRAM_RECORDS = _schema(
+    "program_records",
+    {
+        "program": pa.int32(),
+        "label": pa.string(),
+        "node": pa.string(),
+        "record": pa.int64(),
+        "path": pa.string(),
+        "element": pa.int64(),
+        "numbers": pa.map_(pa.string(), pa.float64()),
+        "texts": pa.map_(pa.string(), pa.string()),
+    },
+)
+
 _CELLS: dict[str, Any] = {
     "seed": pa.int64(),
     "status": pa.string(),
@@ -235,6 +264,8 @@ SCHEMAS: dict[str, Any] = {
     "windows": WINDOWS,
     "queue_windows": QUEUE_WINDOWS,
     "flow_windows": FLOW_WINDOWS,
+    "programs": PROGRAMS,
+    "program_records": PROGRAM_RECORDS,
 }
 OF_CELL: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
 """The same in the files of one cell, which do not have its number: equal cells have equal files."""

@@ -108,6 +108,9 @@ def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
     """Kernel modules that are not built, and programs that are nowhere: each once."""
     for lack in {(lack.kind, lack.of): lack for lack in reversed(list(on.lacks(plan)))}.values():
         place: FieldPath = ("switches",) if lack.of == "tc" else ("routing",)
+        own = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == lack.of]
+        if own and lack.kind == "program":
+            place = ("programs", own[0], "run")
         if lack.kind == "module":
             schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == lack.of]
             place = _scheme_place(lab, schemes)

@@ -15,6 +15,8 @@ from qbed.files import MIB, open_regular, read_bytes
 
 Row = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
+AS_THEY_ARE = ("*.pcap", "program-*.stdout", "program-*.stderr")
+"""Of what the agent writes, what is a result as it is: captures, and what programs printed."""
 _LARGEST = 256 * MIB  # the counters of 65,536 nodes are 100 MB
 
 

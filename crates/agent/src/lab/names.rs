@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of nodes, for programs in an interactive lab.
+//! Names of nodes, for programs in an interactive lab and for those that are its workload.
 
 use crate::failure::{Of, Result};
 use crate::plan::Plan;
@@ -11,7 +11,7 @@ use std::path::Path;
 const HOSTS: &str = "/etc/hosts";
 const NAMES: &str = "/run/qbed/hosts";
 
-/// Lets programs in an interactive lab call nodes by name: `ping h3`. A node's container has a file of its own, a guest
+/// Lets programs call nodes by name: `ping h3`. A node's container has a file of its own, a guest
 /// covers the machine's.
 pub fn name_nodes(plan: &Plan, scope: &Scope) -> Result<()> {
     let names = hosts_file(plan);

@@ -12,6 +12,8 @@ const INTERFACE_NAME_MAX: usize = 15;
 
 /// Two years: no time of a lab is longer, and no sum of a few times ends beyond the numbers.
 const TIME_MAX_NS: u64 = 1 << 56;
+/// How long before the workloads a program may be started: as long as connections may (`transport::AHEAD_NS`).
+const AHEAD_MAX_NS: i64 = 1_000_000_000;
 /// All of them are drawn before the first begins: more would not fit into any guest.
 const FLOWS_MAX: f64 = 100e6;
 
@@ -31,6 +33,14 @@ fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<()> {
 
 fn is_file_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
+}
+
+fn is_plain_path(path: &str) -> bool {
+    path.starts_with('/') && !path.contains('\0') && !path.split('/').any(|part| part == "..")
+}
+
+fn is_program(argv: &[String]) -> bool {
+    argv.first().is_some_and(|name| !name.is_empty() && !name.ends_with('/'))
 }
 
 fn is_interface(name: &str) -> bool {
@@ -57,6 +67,7 @@ pub fn check(plan: &Plan) -> Result<()> {
     }
     check_events(plan)?;
     check_windows(plan)?;
+    check_launches(plan)?;
     let mut listeners = BTreeMap::new();
     for (index, workload) in plan.workloads.iter().enumerate() {
         require(workload.id as usize == index, || {
@@ -154,19 +165,37 @@ fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
 }
 
 fn check_programs(node: &Node) -> Result<()> {
-    let plain = |path: &str| path.starts_with('/') && !path.split('/').any(|part| part == "..");
     for path in node.folders.iter().chain(node.files.keys()) {
-        require(plain(path), || format!("node {}: {path:?} is not an absolute path", node.name))?;
+        require(is_plain_path(path), || format!("node {}: {path:?} is not an absolute path", node.name))?;
     }
     for program in &node.programs {
-        let named = program.argv.first().is_some_and(|name| !name.is_empty() && !name.ends_with('/'));
-        require(named, || format!("node {}: a program has no name", node.name))?;
-        require(program.ready.as_deref().is_none_or(plain), || {
+        require(is_program(&program.argv), || format!("node {}: a program has no name", node.name))?;
+        require(program.ready.as_deref().is_none_or(is_plain_path), || {
             format!("node {}: {}: `ready` is not an absolute path", node.name, program.argv[0])
         })?;
     }
     node.expects.iter().try_for_each(|e| {
         require(e.hops > 0, || format!("node {}: 0 next hops are expected to {}", node.name, e.to))
+    })
+}
+
+fn check_launches(plan: &Plan) -> Result<()> {
+    plan.launches.iter().enumerate().try_for_each(|(index, launch)| {
+        let here = |what: &str| format!("launch {index} ({}): {what}", launch.label);
+        require(launch.node < plan.nodes.len(), || here(&format!("no node {}", launch.node)))?;
+        require(is_program(&launch.argv), || here("the program has no name"))?;
+        require(is_plain_path(&launch.folder), || here("its folder is not an absolute path"))?;
+        let text = |word: &str| !word.contains('\0');
+        let told = launch.environment.iter().flat_map(|(name, value)| [name, value]);
+        require(launch.argv.iter().chain(told).all(|word| text(word)), || here("a word with a NUL"))?;
+        let named = launch.environment.keys().all(|name| !name.is_empty() && !name.contains('='));
+        require(named, || here("a variable without a name"))?;
+        let in_time = |ns: u64| ns <= TIME_MAX_NS;
+        require(launch.start_ns >= -AHEAD_MAX_NS && in_time(launch.start_ns.unsigned_abs()), || {
+            here(&format!("start_ns {} is no time of a lab", launch.start_ns))
+        })?;
+        let stops_late = launch.stop_ns.is_none_or(|stop| in_time(stop) && stop as i64 > launch.start_ns);
+        require(stops_late, || here("it stops before it starts"))
     })
 }
 
@@ -343,8 +372,16 @@ fn check_listeners<'a>(plan: &Plan, workload: &'a Workload, listeners: &mut List
 mod tests {
     use crate::plan::workload::Pattern;
     use crate::plan::Qdisc;
-    use crate::testing::{dumbbell, example, refusal};
-    use serde_json::json;
+    use crate::testing::{dumbbell, example, launch, refusal};
+    use serde_json::{json, Value};
+
+    fn with_launch(field: &str, value: Value) -> String {
+        refusal(|plan| {
+            let mut launch = launch();
+            launch[field] = value;
+            plan["launches"] = json!([launch]);
+        })
+    }
 
     #[test]
     fn the_contracts_example_is_a_plan() {
@@ -413,6 +450,14 @@ mod tests {
             (refusal(|p| p["sysctls"] = json!({"net//core/x": "1"})), "sysctl"),
             (refusal(|p| p["nodes"][1]["folders"] = json!(["run"])), "\"run\" is not an absolute path"),
             (refusal(|p| p["nodes"][1]["programs"] = json!([{"argv": []}])), "a program has no name"),
+            (with_launch("node", json!(3)), "launch 0 (server): no node 3"),
+            (with_launch("argv", json!([])), "launch 0 (server): the program has no name"),
+            (with_launch("argv", json!(["a", "b\0"])), "a word with a NUL"),
+            (with_launch("environment", json!({"A=B": "c"})), "a variable without a name"),
+            (with_launch("folder", json!("tmp/../x")), "its folder is not an absolute path"),
+            (with_launch("start_ns", json!(-1_000_000_001)), "start_ns -1000000001 is no time of a lab"),
+            (with_launch("start_ns", json!(i64::MIN)), "is no time of a lab"),
+            (with_launch("stop_ns", json!(u64::MAX)), "it stops before it starts"),
             (
                 refusal(|p| p["events"] = json!([{"at_ns": 1, "link": 9, "state": "down"}])),
                 "event 0: no link 9",

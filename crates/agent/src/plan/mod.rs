@@ -38,6 +38,9 @@ pub struct Plan {
     pub links: Vec<Link>,
     pub queues: Vec<Queue>,
     pub workloads: Vec<Workload>,
+    /// Programs that are part of what the hosts do.
+    #[serde(default)]
+    pub launches: Vec<Launch>,
     pub captures: Vec<Capture>,
     #[serde(default)]
     pub events: Vec<LinkEvent>,
@@ -116,6 +119,29 @@ pub struct Resident {
     /// A node that has no such program does without.
     #[serde(default)]
     pub optional: bool,
+}
+
+/// A program that is started in a node at a time of the lab's.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// Which entry of the lab file it is of.
+    pub program: u32,
+    pub label: String,
+    pub node: usize,
+    pub argv: Vec<String>,
+    pub environment: BTreeMap<String, String>,
+    /// Where it runs, as the node's programs see it.
+    pub folder: String,
+    /// Before the workloads begin if it is negative.
+    pub start_ns: i64,
+    /// When it is asked to end.
+    pub stop_ns: Option<u64>,
+    /// Whether it may end by itself with another exit status than 0.
+    pub any_status: bool,
+    /// For whoever makes tables of what it printed; the agent has no use for it.
+    #[serde(rename = "output")]
+    pub _output: String,
 }
 
 /// Every host's address within the prefix is reached by so many next hops.

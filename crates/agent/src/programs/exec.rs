@@ -6,6 +6,7 @@ use crate::lab::view::View;
 use crate::machine::PATH;
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -25,20 +26,44 @@ pub struct Started {
     pub stderr: OwnedFd,
 }
 
+/// A shell's code for a program that could not be started.
+pub const NOT_STARTED: i32 = 127;
+
+/// What only this program has, and where what it says goes.
+pub struct Kept<'a> {
+    pub environment: &'a BTreeMap<String, String>,
+    /// Where it runs, as its node sees it.
+    pub folder: &'a str,
+    pub stdout: File,
+    pub stderr: File,
+}
+
 pub fn spawn(program: &Program, around: &Surroundings<'_>) -> Result<Started, String> {
     let mut command = command(&program.argv, around)?;
     command.envs(&program.env);
     command.current_dir(program.cwd.as_deref().unwrap_or("/"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    if around.own_group {
-        command.process_group(0);
-        // SAFETY: it makes a system call only.
-        unsafe { command.pre_exec(end_with_agent) };
-    }
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.argv[0]))?;
     let stdout = child.stdout.take().ok_or("no stdout")?.into();
     let stderr = child.stderr.take().ok_or("no stderr")?.into();
     Ok(Started { pid: child.id() as i32, stdout, stderr })
+}
+
+/// Starts a program whose output is kept. Returns its process id.
+pub fn spawn_kept(argv: &[String], around: &Surroundings<'_>, kept: Kept<'_>) -> Result<i32, String> {
+    let mut command = command(argv, around)?;
+    command.envs(kept.environment).stdout(kept.stdout).stderr(kept.stderr);
+    let folder = CString::new(kept.folder).map_err(|error| format!("its folder: {error}"))?;
+    // Not `current_dir`, which comes before the node's own folders are there.
+    // SAFETY: it makes a system call only, with a string that lives.
+    unsafe {
+        command.pre_exec(move || match libc::chdir(folder.as_ptr()) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    let child = command.spawn().map_err(|error| format!("{}: {error}", argv[0]))?;
+    Ok(child.id() as i32)
 }
 
 /// Who is in the agent's group ends with it anyway.
@@ -62,6 +87,11 @@ fn command(argv: &[String], around: &Surroundings<'_>) -> Result<Command, String
     let view = around.view.clone();
     // SAFETY: what runs between fork and exec makes system calls only, and allocates nothing.
     unsafe { command.pre_exec(move || view.enter()) };
+    if around.own_group {
+        command.process_group(0);
+        // SAFETY: it makes a system call only.
+        unsafe { command.pre_exec(end_with_agent) };
+    }
     Ok(command)
 }
 

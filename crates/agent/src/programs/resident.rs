@@ -7,17 +7,15 @@ use crate::lab::view::View;
 use crate::machine;
 use crate::plan::Resident;
 use crate::programs::exec::{self, Surroundings};
+use crate::programs::{last_words, program_name};
 use crate::results::files;
 use crate::world::token::{Part, Topic};
 use crate::world::World;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs::File;
 
 /// Between two looks whether a program is ready.
 const LOOK_NS: u64 = 5_000_000;
-/// Of a dead program's log, how much is told.
-const LAST_WORDS: usize = 300;
 
 pub struct Programs {
     /// By node: its next program is started, or waited for.
@@ -108,23 +106,11 @@ fn start(world: &World<'_>, node: usize, program: &Resident) -> Result<i32> {
 }
 
 fn name(program: &Resident) -> &str {
-    let path = Path::new(&program.argv[0]);
-    path.file_name().and_then(|name| name.to_str()).unwrap_or("its program")
+    program_name(&program.argv)
 }
 
 fn log_name(node: &str, program: &Resident) -> String {
     format!("{node}-{}.log", name(program))
-}
-
-/// The end of a log, to be put behind a sentence.
-fn last_words(log: &str) -> String {
-    let text = fs::read(files::out(log)).unwrap_or_default();
-    let end = String::from_utf8_lossy(&text[text.len().saturating_sub(LAST_WORDS)..]).trim().to_owned();
-    if end.is_empty() {
-        String::new()
-    } else {
-        format!("; out/{log} says last: {end}")
-    }
 }
 
 #[cfg(test)]

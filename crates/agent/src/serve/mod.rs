@@ -7,10 +7,9 @@ pub mod wall_clock;
 use crate::engine::Engine;
 use crate::failure::Result;
 use crate::gate::{base64, Event, Program};
+use crate::programs::exec::NOT_STARTED;
 use crate::transport::AHEAD_NS;
 
-/// A shell's code for a program that could not be started.
-const NOT_STARTED: i32 = 127;
 const STARTED_ALREADY: &str = "the workloads were started already";
 
 fn start_workloads(engine: &mut Engine<'_>, base_ns: Option<u64>) {

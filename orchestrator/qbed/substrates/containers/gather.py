@@ -16,13 +16,13 @@ from qbed.substrates.console import console_tail
 from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
-from qbed.telemetry.records import Row, read_done, read_rows
+from qbed.telemetry.records import AS_THEY_ARE, Row, read_done, read_rows
 from qbed.telemetry.wall import FILE
 
 RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
 """What of a flow only its receiver knows."""
 SHOWN = 3
-TCP_INFO, RATES, ROUTES = "tcpinfo.ndjson", "rates.ndjson", "routes.ndjson"
+TCP_INFO, RATES, ROUTES, PROGRAMS = "tcpinfo.ndjson", "rates.ndjson", "routes.ndjson", "programs.ndjson"
 WINDOWS, STATISTICS = "windows.ndjson", "statistics.ndjson"
 
 
@@ -45,6 +45,9 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
         _write(out / STATISTICS, heapq.merge(*told, key=lambda row: (row["time_ns"], row["queue"])))
     if any((part / ROUTES).exists() for part in parts):
         _write(out / ROUTES, heapq.merge(*(read_rows(part / ROUTES) for part in parts), key=lambda row: row["time_ns"]))
+    if plan.launches:
+        rows = (read_rows(part / PROGRAMS) for part in parts)
+        _write(out / PROGRAMS, heapq.merge(*rows, key=lambda row: row["launch"]))
     with (out / "taps.bin").open("wb") as whole:
         for part in parts:
             if (part / "taps.bin").exists():
@@ -53,8 +56,9 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:
-        for capture in part.glob("*.pcap"):
-            shutil.copyfile(capture, out / capture.name)
+        for pattern in AS_THEY_ARE:
+            for file in part.glob(pattern):
+                shutil.copyfile(file, out / file.name)
     wall = {
         "substrate": NAME,
         "dilation": placement.dilation,

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qbed.errors import LabError
+from qbed.language.reach import trusted
 from qbed.plan.model import Plan
 from qbed.plan.sysctls import RTO_MIN, usual
 from qbed.substrates.containers import bmv2
@@ -55,6 +56,9 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     if controlled := [node.name for node in plan.nodes if node.pipeline is not None and node.programs]:
         text = f"{shorten(controlled)}: a switch's controller runs in virtual time only"
         raise LabError([f"lab {plan.lab}: {text}; expected `controller: off`"])
+    if plan.launches and not trusted():
+        text = "its programs would be root on this machine, in containers; only with --trust are they run"
+        raise LabError([f"lab {plan.lab}: {text}"])
     if offloading := [node.name for node in plan.nodes if node.offload is not None]:
         text = f"{shorten(offloading)}: in containers every packet is a frame; offloads are of virtual time"
         raise LabError([f"lab {plan.lab}: {text}; expected `offload: off`"])

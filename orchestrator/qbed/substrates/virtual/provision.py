@@ -14,10 +14,10 @@ from pathlib import Path
 from qbed.language.reach import trusted
 from qbed.places import checkout
 from qbed.plan.controlling import PROGRAMS, PYTHON
-from qbed.plan.model import Node, Plan
+from qbed.plan.model import Launch, Node, Plan
 from qbed.substrates import CellError, Lack
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
-from qbed.substrates.virtual.confinement import landlock_version
+from qbed.substrates.virtual.confinement import SYSTEM, landlock_version
 
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
@@ -39,14 +39,19 @@ def seen_folders(lab: Path | None = None) -> list[Path]:
 
 def lent(toolchain: Toolchain, plan: Plan, seen: Sequence[Path]) -> list[Path]:
     """What of the machine the guest may read, besides what every machine has."""
-    boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _scripts(plan) else [])]
+    boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _brings(plan) else [])]
     return [(toolchain.folder / "qbed-agent").resolve(), *boxes, *seen]
 
 
 def toolboxes(toolchain: Toolchain, plan: Plan) -> dict[str, Path]:
-    """Folders of programs that the guest sees, by their names there; for a lab's scripts also qbed's own Python."""
-    own = {PROGRAMS: toolchain.programs, PYTHON: Path(sys.prefix)} if _scripts(plan) else {}
+    """Folders of programs that the guest sees, by their names there; for a lab's programs also qbed's own Python."""
+    own = {PROGRAMS: toolchain.programs, PYTHON: Path(sys.prefix)} if _brings(plan) else {}
     return toolchain.toolboxes | own
+
+
+def _brings(plan: Plan) -> bool:
+    """Whether a lab says what is run in its nodes."""
+    return bool(plan.launches or _scripts(plan))
 
 
 def _scripts(plan: Plan) -> list[tuple[Node, str]]:
@@ -95,31 +100,65 @@ def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
                 mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
                 yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {mend}")
     for node, name in _scripts(plan):
-        yield from _lacks_of_script(node, name)
+        yield from _lacks_of_script(node, name, name)
+    for launch in plan.launches:
+        yield from _lacks_of_launch(toolchain, plan.nodes[launch.node], launch)
     given = next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
     if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
         text = f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2"
         yield Lack("program", "tc", text)
 
 
-def _lacks_of_script(node: Node, path: str) -> Iterator[Lack]:
-    """A script is root in the guest, so something has to hold the guest; and what it imports has to be there."""
+def _lacks_of_launch(toolchain: Toolchain, node: Node, launch: Launch) -> Iterator[Lack]:
+    """A program as workload: one of the lab's own, or one that the machine has."""
+    name = launch.argv[0]
+    path = str(Path(launch.folder, name))
+    if path in node.files:
+        yield from _lacks_of_script(node, path, name)
+        return
+    if (held := _not_held(node, name)) is not None:
+        yield held
+    elif not _is_there(name, launch.environment["PATH"], toolchain):
+        where = "and the lab sees what is installed in /usr and /opt" if "/" in name else "install it"
+        yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {where}")
+
+
+def _is_there(name: str, path: str, toolchain: Toolchain) -> bool:
+    if name.startswith("/"):
+        place = Path(name)
+        return any(folder in place.parents for folder in SYSTEM) and shutil.which(name) is not None
+    path = path.replace(f"{TOOLBOXES}/{PYTHON}/", f"{sys.prefix}/").replace(f"{TOOLBOXES}/", f"{toolchain.folder}/")
+    return shutil.which(name, path=path) is not None
+
+
+def _not_held(node: Node, name: str) -> Lack | None:
+    """What a lab brings is root in the guest, so something has to hold the guest."""
+    if landlock_version() or trusted():
+        return None
+    why = "and this machine has no Landlock to hold it (docs/security.md); only with --trust"
+    return Lack("program", name, f"node {node.name} runs {Path(name).name}, a program of the lab's own, {why}")
+
+
+def _lacks_of_script(node: Node, path: str, of: str) -> Iterator[Lack]:
+    """Something has to hold it, and what it imports has to be there."""
     name, text = Path(path).name, node.files[path]
-    if not landlock_version() and not trusted():
-        why = "and this machine has no Landlock to hold it (docs/security.md); only with --trust"
-        yield Lack("program", name, f"node {node.name} runs {name}, a program of the lab's own, {why}")
+    if (held := _not_held(node, of)) is not None:
+        yield held
     if "python" not in text.partition("\n")[0]:
         return
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        yield Lack("program", name, f"node {node.name} runs {name}, which is not Python: {error}")
+        yield Lack("program", of, f"node {node.name} runs {name}, which is not Python: {error}")
         return
-    for module in sorted(set(_imported(tree))):
+    beside = {Path(file).name.removesuffix(".py") for file in node.files} | {
+        Path(file).parent.name for file in node.files
+    }
+    for module in sorted(set(_imported(tree)) - beside):
         if importlib.util.find_spec(module) is None:
             mend = f"{sys.executable} -m pip install {module}"
             yield Lack(
-                "program", name, f"node {node.name} runs {name}, which imports {module}, which is not here; {mend}"
+                "program", of, f"node {node.name} runs {name}, which imports {module}, which is not here; {mend}"
             )
 
 

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs as workload: each entry of a lab's `programs`."""
+
+import re
+import shlex
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+
+from qbed.lab.workloads import Hosts
+from qbed.language.strict import Strict
+from qbed.language.units import DURATIONS, Duration, parse_duration, pattern
+
+BEFORE = "before"
+BUILT_IN = ("node", "number", "seed")
+"""What `run` may have in braces besides `arguments`."""
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_BRACES = re.compile(rf"\{{\{{|\}}\}}|\{{({_NAME})\}}")
+
+
+def _words(value: object) -> list[str]:
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"expected words as in a shell: {str(error).lower()}") from None
+    words = [
+        str(word) if isinstance(word, int | float) and not isinstance(word, bool) else word for word in _list(value)
+    ]
+    if not words or not words[0] or words[0].endswith("/") or not all(isinstance(word, str) for word in words):
+        raise ValueError("expected a program and its arguments: `iperf3 -c h3`, or a list of words")
+    if any("\0" in word for word in words):
+        raise ValueError("expected words without the character NUL")
+    return words
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _start(value: object) -> int | str:
+    try:
+        return BEFORE if value == BEFORE else parse_duration(value)
+    except ValueError:
+        raise ValueError(f"expected `{BEFORE}` or a duration such as `5 us`, got `{value}`") from None
+
+
+Words = Annotated[
+    list[str],
+    BeforeValidator(_words),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+Start = Annotated[
+    Any,
+    PlainValidator(_start),
+    WithJsonSchema({"anyOf": [{"enum": [BEFORE]}, {"type": "string", "pattern": pattern(DURATIONS)}]}),
+]
+Argument = Annotated[str | int | float, Field(union_mode="left_to_right")]
+
+
+class Program(Strict):
+    """A program that runs on nodes of the lab as part of its workload (docs/programs.md)."""
+
+    on: Hosts
+    """The nodes, hosts or switches, on which it is started, once on each."""
+    run: Words
+    """The program and its arguments, in a shell's words or as a list: one of the machine by its name (`iperf3 -c h3`),
+    or one beside the lab file (`./sender.py`), which begins with `#!`. `{NAME}` is what `arguments` say, `{node}` the
+    node, `{number}` which of the nodes it is, from 0, `{seed}` the run's seed; `{{` is a brace. No shell reads it.
+    """
+    arguments: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], Argument] = Field(default_factory=dict)
+    """What `{NAME}` in `run` stands for: the fields for a campaign's axes (`programs[0].arguments.rate`)."""
+    files: list[str] = Field(default_factory=list)
+    """More files, or folders with all their files, beside the lab file, which the program finds where it runs."""
+    environment: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], str] = Field(default_factory=dict)
+    """Environment variables."""
+    label: str | None = None
+    """A name for the results; the program's own without it."""
+    start: Start = 0
+    """When it is started, counted from the lab's epoch; `before`: 1 s before the epoch, as servers should be."""
+    stop: Duration | None = None
+    """When it is asked to end (SIGTERM, and a second later SIGKILL). Without it, what still runs when the lab ends is
+    gone with it, and so is what it has not written yet.
+    """
+    output: Literal["text", "json", "key=value"] = "text"
+    """What it prints: `json` (one document, or one on each line) and `key=value` (pairs on a line) become rows of the
+    table `program_records`.
+    """
+    status: Literal["zero", "any"] = "zero"
+    """With which exit status it may end by itself: with another than zero the cell has failed, or with `any` not."""
+
+    @property
+    def name(self) -> str:
+        """What its results are called."""
+        return self.label or self.run[0].rpartition("/")[2]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it lies beside the lab file."""
+        return "/" in self.run[0] and not self.run[0].startswith("/")
+
+
+def unknown_names(program: Program) -> list[str]:
+    """What stands in braces in `run` and is nothing."""
+    known = {*program.arguments, *BUILT_IN}
+    found = (match[1] for word in program.run for match in _BRACES.finditer(word) if match[1])
+    return [name for name in dict.fromkeys(found) if name not in known]
+
+
+def filled(program: Program, built_in: dict[str, str]) -> list[str]:
+    """The words of `run` on one node."""
+    values = built_in | {name: str(value) for name, value in program.arguments.items()}
+
+    def replace(match: re.Match[str]) -> str:
+        return values[match[1]] if match[1] else match[0][0]
+
+    return [_BRACES.sub(replace, word) for word in program.run]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs as workload: where and how each is started. Their files go into their nodes, as those of controllers do."""
+
+from collections.abc import Iterator
+
+from qbed.lab.programs import BEFORE, Program, filled
+from qbed.network.launches import Launch
+from qbed.network.resolve import ResolvedLab
+from qbed.plan import model as p
+from qbed.plan.controlling import environment
+
+OWN = "/run/lab"
+"""Where programs find the files that lie beside the lab file: a folder of each node's own, in which they run."""
+ANYWHERE = "/tmp"
+"""Where those run that have no files."""
+AHEAD_NS = 1_000_000_000
+SIZE = 4
+"""Memory: of each program, as daemons of FRR count."""
+
+
+def launches(resolved: ResolvedLab, seed: int, epoch_ns: int) -> list[p.Launch]:
+    """All of them, in the file's order and that of the nodes."""
+    found = []
+    for number, launch in enumerate(resolved.launches):
+        for place, node in enumerate(launch.nodes):
+            built_in = {"node": node, "number": str(place), "seed": str(seed)}
+            found.append(_launch(number, launch, resolved.index[node], built_in, epoch_ns))
+    return found
+
+
+def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], epoch_ns: int) -> p.Launch:
+    program: Program = launch.program
+    folder = OWN if launch.files else ANYWHERE
+    # Scripts of Python are what scripts of controllers are.
+    own = environment(epoch_ns, ANYWHERE) | {"QBED_NODE": built_in["node"], "QBED_SEED": built_in["seed"]}
+    return p.Launch(
+        program=number,
+        label=program.name,
+        node=node,
+        argv=filled(program, built_in),
+        environment=own | program.environment,
+        folder=folder,
+        start_ns=-AHEAD_NS if program.start == BEFORE else program.start,
+        stop_ns=program.stop,
+        any_status=program.status == "any",
+        output=program.output,
+    )
+
+
+def with_files(resolved: ResolvedLab, nodes: list[p.Node]) -> Iterator[p.Node]:
+    """The nodes with the files of their programs."""
+    files: dict[int, dict[str, str]] = {}
+    for launch in resolved.launches:
+        for name in launch.nodes if launch.files else ():
+            own = {f"{OWN}/{path}": text for path, text in launch.files.items()}
+            files.setdefault(resolved.index[name], {}).update(own)
+    for index, node in enumerate(nodes):
+        if index not in files:
+            yield node
+            continue
+        yield node.model_copy(update={"folders": [*node.folders, OWN], "files": node.files | files[index]})

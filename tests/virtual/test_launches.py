@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs as workload, in the guest: at their times, with their files, until their end; what they print is a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbed.substrates import CellError
+
+from cells import Observed, stored
+
+LAB = """
+name: mine
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 100 Mbit/s, delay: 100 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+hosts: {default: {tcp: cubic}}
+duration: 1300 ms
+"""
+# Bash, which starts in few system calls: a datagram a line, and what came of it.
+SCRIPT = """#!/bin/bash
+. ./lib/more.sh
+echo "node=$QBED_NODE on=$(hostname_of_lab) argument=$1 random=$RANDOM time=$(date +%s%N)"
+"""
+PROGRAMS = """
+workload: [flow: {from: h2, to: h4, size: 1 MB}]
+programs:
+  - {on: h3, run: iperf3 -s -1, start: before, label: server}
+  - {on: h1, run: iperf3 -c h3 -t 1 -b 10M -J, start: 10 ms, output: json}
+  - {on: h2..h4, run: "./say.sh {number}", files: [lib], start: 20 ms, output: key=value}
+  - {on: s1, run: [sh, -c, "echo begun; sleep 100 & wait"], start: 30 ms, stop: 50 ms, label: waits}
+  - {on: h4, run: sh -c "exit 3", status: any, label: three}
+"""
+
+
+@pytest.fixture
+def write_files(tmp_path: Path) -> Callable[[int], None]:
+    """The files beside the lab files of the cells to come."""
+
+    def write(cells: int) -> None:
+        for cell in range(cells):
+            lib = tmp_path / f"cell-{cell}" / "lib"
+            lib.mkdir(parents=True)
+            (lib / "more.sh").write_text("hostname_of_lab() { grep -c h3 /etc/hosts; }\n")
+            (lib.parent / "say.sh").write_text(SCRIPT)
+
+    return write
+
+
+def test_programs_run_at_their_times_and_equally_twice(
+    run_cell: Callable[..., Observed], write_files: Callable[[int], None], tmp_path: Path
+) -> None:
+    write_files(2)
+    one, other = run_cell(LAB + PROGRAMS), run_cell(LAB + PROGRAMS)
+    assert one.digest() == other.digest()
+    row, table = stored(one, tmp_path / "cell-0")
+    assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
+    programs = {(row["label"], row["node"]): row for row in table("programs")}
+    assert {who: one["exit_status"] for who, one in programs.items()} == {
+        ("server", "h3"): 0, ("iperf3", "h1"): 0, ("say.sh", "h2"): 0, ("say.sh", "h3"): 0, ("say.sh", "h4"): 0,
+        ("waits", "s1"): 143, ("three", "h4"): 3,
+    }  # fmt: skip
+    assert programs["server", "h3"]["start_ns"] == -1_000_000_000
+    assert programs["iperf3", "h1"]["start_ns"] == 10_000_000 < programs["iperf3", "h1"]["end_ns"]
+    waits = programs["waits", "s1"]
+    assert (waits["stopped"], waits["stdout"], waits["stdout_bytes"]) == (True, "begun\n", 6)
+    assert waits["start_ns"] == 30_000_000 and 50_000_000 <= waits["end_ns"] < 51_000_000
+    said = [row for row in table("program_records") if row["label"] == "say.sh"]
+    numbers = [dict(row["numbers"]) for row in said]
+    assert [row["argument"] for row in numbers] == [0, 1, 2] and all(row["on"] == 1 for row in numbers)
+    assert [dict(row["texts"])["node"] for row in said] == ["h2", "h3", "h4"]
+    (whole,) = [row for row in table("program_records") if row["label"] == "iperf3" and row["path"] == ""]
+    assert 1e6 < dict(whole["numbers"])["end.sum_received.bytes"] < 1.4e6
+    assert (one.out / "program-1-h1.stdout").stat().st_size == programs["iperf3", "h1"]["stdout_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (
+            "{on: h1, run: iperf3 -c h3 --wrong}",
+            r"node h1: iperf3 \(iperf3\) ended with status 1; .*unrecognized option",
+        ),
+        ("{on: h1, run: [sh, -c, 'kill -9 $$'], label: mine}", r"node h1: mine \(sh\) ended with status 137"),
+        ("{on: h1, run: ./bad}", r"node h1: bad: ./bad: No such file or directory"),
+    ],
+)
+def test_a_program_that_fails_fails_the_cell(
+    run_cell: Callable[..., Any], tmp_path: Path, program: str, says: str
+) -> None:
+    (tmp_path / "cell-0").mkdir()
+    (tmp_path / "cell-0" / "bad").write_text("#!/no/such/interpreter\n")
+    with pytest.raises(CellError, match=says):
+        run_cell(f"{LAB}programs: [{program}]\n")
+
+
+def test_a_program_that_nobody_has_is_said_before_anything_runs(run_cell: Callable[..., Any]) -> None:
+    with pytest.raises(CellError, match="node h1 runs no-such-program, which is not here; install it"):
+        run_cell(f"{LAB}programs: [{{on: h1, run: no-such-program}}]\n")
