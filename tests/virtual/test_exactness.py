@@ -6,11 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cells import stored
 from pcap import read_pcap
 
 HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP: a frame without preamble and FCS, as everywhere in qbed
@@ -209,3 +211,25 @@ duration: 20 ms
     np.add.at(expected, np.minimum(wide, len(expected) - 1), spans)
     expected[0] += int(states["time_ns"][0])  # empty until the first event
     assert expected.tolist() == histogram.ns.astype(np.int64).tolist()
+
+
+def test_a_lone_flow_takes_what_its_hosts_options_make_of_it(run_cell: Callable[..., Any], tmp_path: Path) -> None:
+    """Options decide how long SYN, SYN-ACK and the headers of data are: to the nanosecond, whatever the two ends offer."""
+    options = [
+        f"{{net/ipv4/tcp_{a}: {i & 1}, net/ipv4/tcp_{b}: {i >> 1 & 1}, net/ipv4/tcp_{c}: {i >> 2}}}"
+        for a, b, c in [("timestamps", "sack", "window_scaling")]
+        for i in range(8)
+    ]
+    hosts = ", ".join(f"h{i}: {{sysctls: {one}}}" for i, one in enumerate(options, 1))
+    pairs = [pair for i in range(1, 9) for pair in ((i, 9), (9, i))]
+    flows = ", ".join(f"flow: {{from: h{a}, to: h{b}, size: 1400 B, start: {n} ms}}" for n, (a, b) in enumerate(pairs))
+    cell = run_cell(f"""
+name: options
+topology: {{star: {{hosts: 9}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 5 us}}}}
+hosts: {{{hosts}}}
+workload: [{flows}]
+duration: 20 ms
+""")
+    _, table = stored(cell, tmp_path)
+    assert [row["fct_ns"] for row in table("flows")] == [row["ideal_fct_ns"] for row in table("flows")]

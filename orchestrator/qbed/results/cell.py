@@ -19,7 +19,7 @@ from qbed.plan.ports import port_names
 from qbed.results import tables
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
-from qbed.results.ideal import ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
+from qbed.results.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.results.printed import OutputError, rows_printed, shown
 from qbed.results.statistics import decoded, discipline, statistics
 from qbed.results.windows import Windows
@@ -317,10 +317,9 @@ class _Flows:
         if workload.transport == "rate":
             assert workload.payload_bytes is not None
             return ideal_rate_ns(there, size, family=family, payload_bytes=workload.payload_bytes)
-        stamps = all(self._plan.nodes[node].sysctls.get("net/ipv4/tcp_timestamps", "1") != "0" for node in (src, dst))
-        return ideal_tcp_ns(
-            there, back, size, family=family, handshake=workload.connect == "at start", timestamps=stamps
-        )
+        ends = Options.of(self._plan.nodes[src].sysctls), Options.of(self._plan.nodes[dst].sysctls)
+        handshake = workload.connect == "at start"
+        return ideal_tcp_ns(there, back, size, family=family, handshake=handshake, ends=ends)
 
     def _path(self, src: int, dst: int) -> Path:
         if (src, dst) not in self._paths:

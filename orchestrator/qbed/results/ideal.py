@@ -13,6 +13,8 @@ Of equal-cost paths the first next hop is taken; symmetric topologies have equal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
@@ -22,7 +24,6 @@ from qbed.plan.model import Path
 
 TCP_HEADER = 20
 TIMESTAMP_OPTION = 12
-SYN_OPTIONS = {True: 20, False: 12}  # MSS 4, SACK-permitted 2 (+ time stamp 10), window scale 3, padding
 
 Hops = tuple[tuple[int, int, int], ...]
 """Of each transmitter on a path: bits a second, ns of propagation, bytes of overhead."""
@@ -30,6 +31,27 @@ Hops = tuple[tuple[int, int, int], ...]
 
 def _hops(path: Path) -> Hops:
     return tuple((end.rate_bps, end.delay_ns, end.overhead_bytes) for end in path.ends)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The TCP options that a host offers, as its sysctls have them, or that two have agreed on."""
+
+    timestamps: bool = True
+    sack: bool = True
+    window_scaling: bool = True
+
+    @classmethod
+    def of(cls, sysctls: Mapping[str, str]) -> Options:
+        return cls(**{field.name: sysctls.get(f"net/ipv4/tcp_{field.name}", "1") != "0" for field in fields(cls)})
+
+    def __and__(self, other: Options) -> Options:
+        return Options(**{f.name: getattr(self, f.name) and getattr(other, f.name) for f in fields(self)})
+
+    @property
+    def syn_bytes(self) -> int:
+        """In a SYN or SYN-ACK: MSS 4, time stamp 10 and SACK-permitted 2 (padded if alone), window scale 3, padded."""
+        return 4 + (TIMESTAMP_OPTION if self.timestamps else 4 * self.sack) + 4 * self.window_scaling
 
 
 @lru_cache(maxsize=4096)
@@ -49,16 +71,19 @@ def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: fl
     return float(arrivals[-1])
 
 
-def ideal_tcp_ns(there: Path, back: Path, size: int, *, family: int, handshake: bool, timestamps: bool) -> int:
-    """The ideal FCT of a TCP flow in ns (rounded to nearest)."""
+def ideal_tcp_ns(
+    there: Path, back: Path, size: int, *, family: int, handshake: bool, ends: tuple[Options, Options]
+) -> int:
+    """The ideal FCT of a TCP flow in ns (rounded to nearest). `ends`: what its sender and its receiver offer."""
     headers = ETHERNET_BYTES + IP_BYTES[family] + TCP_HEADER
-    pure = headers + timestamps * TIMESTAMP_OPTION
+    agreed = ends[0] & ends[1]
+    pure = headers + agreed.timestamps * TIMESTAMP_OPTION
     mss = there.mtu - (pure - ETHERNET_BYTES)
     count, last = divmod(size, mss)
     total = train_ns(_hops(there), pure * handshake, pure + mss, count, last and pure + last)
     if handshake:
-        syn = headers + SYN_OPTIONS[timestamps]
-        total += train_ns(_hops(there), 0, syn, 1, 0) + train_ns(_hops(back), 0, syn, 1, 0)
+        total += train_ns(_hops(there), 0, headers + ends[0].syn_bytes, 1, 0)
+        total += train_ns(_hops(back), 0, headers + agreed.syn_bytes, 1, 0)
     return round(total)
 
 
