@@ -623,6 +623,22 @@ fn pipelines_are_verified_saved_and_committed() {
     device.write(&update).unwrap();
 }
 
+/// What reconciling keeps.
+fn all(bench: &mut Bench) -> [Vec<Entity>; 9] {
+    let wildcards = [
+        "table_entry { meter_config { } }",
+        "table_entry { is_default_action: true }",
+        "action_profile_member { }",
+        "action_profile_group { }",
+        "meter_entry { }",
+        "packet_replication_engine_entry { multicast_group_entry { } }",
+        "packet_replication_engine_entry { clone_session_entry { } }",
+        "digest_entry { }",
+        "value_set_entry { }",
+    ];
+    wildcards.map(|wildcard| bench.read(wildcard))
+}
+
 #[test]
 fn reconciling_keeps_what_was_written() {
     let mut bench = Bench::new();
@@ -655,20 +671,6 @@ fn reconciling_keeps_what_was_written() {
     // what begins at 0 again
     bench.modify("register_entry { register_id: <balance> data { bitstring: '\\x05' } }");
     bench.modify("counter_entry { counter_id: <port_counter> data { packet_count: 5 byte_count: 6 } }");
-    let all = |bench: &mut Bench| {
-        let wildcards = [
-            "table_entry { meter_config { } }",
-            "table_entry { is_default_action: true }",
-            "action_profile_member { }",
-            "action_profile_group { }",
-            "meter_entry { }",
-            "packet_replication_engine_entry { multicast_group_entry { } }",
-            "packet_replication_engine_entry { clone_session_entry { } }",
-            "digest_entry { }",
-            "value_set_entry { }",
-        ];
-        wildcards.map(|wildcard| bench.read(wildcard))
-    };
     let before = all(&mut bench);
     assert!(before.iter().all(|found| !found.is_empty()), "{before:?}");
     bench.device.configure(Action::ReconcileAndCommit, Some(everything())).unwrap();
