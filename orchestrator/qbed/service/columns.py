@@ -5,7 +5,7 @@ whatever the lab samples. A column that comes in two pieces is said twice: whoev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -122,22 +122,28 @@ class Flows:
         self._width_ns = width_ns
         self._known: set[int] = set()
 
-    def rates(self, flow: Any, time_ns: Any, bps: Any) -> Columns:
-        """Each flow's last rate of each column; `bps` is NaN where none is said."""
-        keys = flow << 32 | time_ns // self._width_ns
+    def rates(self, flow: Any, time_ns: Any, bps: Callable[[Any], Any]) -> Columns:
+        """Each flow's last rate of each column, from rows in the order of time; `bps` gives that of some rows, by their
+        numbers: NaN where none is said.
+        """
+        rows = np.flatnonzero((time_ns >= 0) & (time_ns < COLUMNS * self._width_ns) & (flow < 1 << 32))
+        keys = flow[rows] * COLUMNS + time_ns[rows] // self._width_ns
         order = np.argsort(keys, kind="stable")
-        order = order[~np.isnan(bps[order])]
-        keys = keys[order]
-        last = np.flatnonzero(np.diff(keys, append=-1))
-        rates = bps[order[last]].astype(np.int64).tolist()
-        found: Columns = {"flow": [], "bin": [], "bps": []}
-        for key, rate in zip(keys[last].tolist(), rates, strict=True):
-            if self._takes(key >> 32):
-                for name, value in (("flow", key >> 32), ("bin", key & 0xFFFFFFFF), ("bps", rate)):
-                    found[name].append(value)
-        return found if found["flow"] else {}
+        last = order[np.flatnonzero(np.diff(keys[order], append=-1))]
+        said = bps(rows[last])
+        shown = ~np.isnan(said) & self._takes(keys[last] // COLUMNS)
+        if not shown.any():
+            return {}
+        keys = keys[last][shown]
+        found = {"flow": keys // COLUMNS, "bin": keys % COLUMNS, "bps": said[shown].astype(np.int64)}
+        return {name: values.tolist() for name, values in found.items()}
 
-    def _takes(self, flow: int) -> bool:
-        if flow not in self._known and len(self._known) < MOST_FLOWS:
-            self._known.add(flow)
-        return flow in self._known
+    def _takes(self, flows: Any) -> Any:
+        """Which of these, grouped, are shown."""
+        begins = np.flatnonzero(np.diff(flows, prepend=-1))
+        takes = []
+        for flow in flows[begins].tolist():
+            if flow not in self._known and len(self._known) < MOST_FLOWS:
+                self._known.add(flow)
+            takes.append(flow in self._known)
+        return np.repeat(np.array(takes, bool), np.diff(begins, append=len(flows)))

@@ -53,7 +53,7 @@ def _told(run: Path, told: Row, width_ns: int) -> Iterator[Said]:
         for table, field in _FLOWS.items():
             for batch in _batches(run, cell, table, ("flow", "time_ns", field)):
                 flow, time_ns, bps = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
-                if found := flows.rates(flow.astype(np.int64), time_ns, bps.astype(np.float64)):
+                if found := flows.rates(flow.astype(np.int64), time_ns, bps.astype(np.float64).__getitem__):
                     yield "flows", found
     except (OSError, pa.ArrowException, QbedError):
         yield "damaged", {"cell": cell}

@@ -30,7 +30,7 @@ _TAIL_BYTES = 64 << 10
 def message(event: str, data: Any, at: int | None = None) -> bytes:
     """One event. `at`: what the viewer says as `Last-Event-ID` when it comes again."""
     identity = "" if at is None else f"id: {at}\n"
-    return f"event: {event}\n{identity}data: {json.dumps(data, default=str)}\n\n".encode()
+    return f"event: {event}\n{identity}data: {json.dumps(data, default=str, separators=(',', ':'))}\n\n".encode()
 
 
 HEARTBEAT = b": still here\n\n"
@@ -121,9 +121,19 @@ async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) 
             if time.monotonic() - heard > HEARTBEAT_S:
                 yield HEARTBEAT
                 heard = time.monotonic()
-            await asyncio.sleep(EAGER_S if watch.eager or ended else POLL_S)
+            await _rest(watch, EAGER_S if watch.behind or ended else POLL_S)
     finally:
         watch.close()
+
+
+async def _rest(watch: Watch, seconds: float) -> None:
+    """Until it is time to look again, or the files that are awaited are there: to ask for those costs little."""
+    until = time.monotonic() + seconds
+    while watch.awaited and time.monotonic() < until:
+        await asyncio.sleep(EAGER_S)
+        if not watch.awaited:
+            return
+    await asyncio.sleep(max(0.0, until - time.monotonic()))
 
 
 async def told(events: Iterator[Said], stopping: asyncio.Event) -> AsyncIterator[bytes]:

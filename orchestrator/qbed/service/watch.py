@@ -10,15 +10,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.json as arrow_json
-
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.identity import ran_on
 from qbed.service.columns import SAMPLED, STEADY, Columns, Flows, binned, width_of
 from qbed.service.jobs import Row
+from qbed.service.lines import numbers
 from qbed.substrates import substrate
 from qbed.telemetry.taps import Histogram, TapTail
 
@@ -40,11 +38,16 @@ class Watch:
         self._seen_ns = -1
 
     @property
-    def eager(self) -> bool:
-        """Whether to look again at once: files are still to come, and those of a short cell are gone before a viewer
-        would come again; or there is more than was read.
+    def behind(self) -> bool:
+        """Whether there is more than was read."""
+        return self._cell is not None and self._cell.behind
+
+    @property
+    def awaited(self) -> bool:
+        """Whether files are still to come. Those of a short cell are gone before a viewer would come again, so they
+        are opened as soon as they are there.
         """
-        return self._cell is not None and (self._cell.behind or self._cell.awaited)
+        return self._cell is not None and not self._cell.gone and self._cell.awaited
 
     def look(self) -> list[Said]:
         """What is new."""
@@ -175,17 +178,18 @@ class _Lines:
     def __init__(self, file: _File, field: str) -> None:
         self.file = file
         self._rest = b""
-        fields = pa.schema([("flow", pa.int64()), ("time_ns", pa.int64()), (field, pa.float64())])
-        self._how = arrow_json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore")
+        self._fields = ("flow", "time_ns", field)
 
     def more(self, flows: Flows) -> Columns:
         """The rates in whole lines that are new. `ValueError`: they are no such lines."""
         lines, _, self._rest = (self._rest + self.file.more()).rpartition(b"\n")
         if not lines:
             return {}
-        read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-        table = arrow_json.read_json(pa.BufferReader(lines), read, self._how)
-        return flows.rates(*(column.to_numpy() for column in table.columns))
+        flow, time_ns, bps = numbers(lines, self._fields)
+        whole = flow(), time_ns()
+        if any(column.dtype.kind != "i" for column in whole):
+            raise ValueError("a line without its flow or its time")
+        return flows.rates(*whole, bps)
 
 
 class _File:
