@@ -214,7 +214,7 @@ duration: 20 ms
 
 
 def test_a_lone_flow_takes_what_its_hosts_options_make_of_it(run_cell: Callable[..., Any], tmp_path: Path) -> None:
-    """Options decide how long SYN, SYN-ACK and the headers of data are: to the nanosecond, whatever the two ends offer."""
+    """Options decide how long SYN, SYN-ACK and the headers of data are, whatever the two ends offer."""
     options = [
         f"{{net/ipv4/tcp_{a}: {i & 1}, net/ipv4/tcp_{b}: {i >> 1 & 1}, net/ipv4/tcp_{c}: {i >> 2}}}"
         for a, b, c in [("timestamps", "sack", "window_scaling")]
