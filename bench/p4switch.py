@@ -42,6 +42,8 @@ PROGRAMS = {
     "abq": PLAIN,
 }
 """Each with the file whose entries and packets are taken; queues are empty."""
+PEERS = PROGRAMS | {"qcn": PROGRAMS["stamp"]}
+"""And beside BMv2: by many ports, since a port's queue has 64 packets there, and files give them as fast as it can read."""
 ALWAYS = {"qcn": "each packet sampled and sent back"}
 """What parameters that a file sets make of a program's packets; without them it has its own."""
 SIZES = {"64 B": 64, "1500 B": 1514}
@@ -167,7 +169,7 @@ def added(stf: Path) -> list[str]:
 
 
 def with_entries(form: dict[str, Any], adds: list[str]) -> dict[str, Any]:
-    """BMv2's JSON with what an STF file adds as its tables' entries."""
+    """BMv2's JSON with what an STF file adds as its tables' entries; other programs' tables are left out."""
     actions = {action["id"]: action for action in form["actions"]}
     types = {kind["name"]: {field[0]: field[1] for field in kind["fields"]} for kind in form["header_types"]}
     widths = {header["name"]: types[header["header_type"]] for header in form["headers"]}
@@ -176,6 +178,8 @@ def with_entries(form: dict[str, Any], adds: list[str]) -> dict[str, Any]:
         stated = re.fullmatch(r"(\S+) (.*?)\s*(\w+)\(([^()]*)\)", add)
         assert stated, add
         table, keys, name, given = stated.groups()
+        if table not in tables:
+            continue
         values = dict(part.split(":", 1) for part in keys.split())
         data = dict(part.strip().split(":") for part in given.split(",") if part.strip())
         action = actions[dict(zip(tables[table]["actions"], tables[table]["action_ids"], strict=True))[name]]
@@ -239,7 +243,8 @@ class Peer:
             finally:
                 running.kill()
         # Some of it stays in its buffers; what it dropped between ingress and egress would have cost it less.
-        assert sizes > 0.9 * sum(16 + len(frame) for frame in sent), "simple_switch forwards them"
+        share = sizes / sum(16 + len(frame) for frame in sent)
+        assert share > 0.9, f"simple_switch lost {1 - share:.0%} of {self.form}'s packets: is one port's queue too short?"
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -248,8 +253,8 @@ def peer(rounds: int) -> list[Figure]:
     if not binary:
         return []
     figures = []
-    for name in ("droptail", "stamp"):
-        stf = ROOT / PROGRAMS[name]
+    for name, path in PEERS.items():
+        stf = ROOT / path
         with tempfile.TemporaryDirectory(prefix="qbed-bench-") as made, pinned(cores()[-1]):
             folder = Path(made)
             form = folder / "program.json"
