@@ -43,7 +43,7 @@ PROGRAMS = {
 }
 """Each with the file whose entries and packets are taken; queues are empty."""
 PEERS = PROGRAMS | {"qcn": PROGRAMS["stamp"]}
-"""And beside BMv2: by many ports, since a port's queue has 64 packets there, and files give them as fast as it can read."""
+"""And beside BMv2: by many ports, whose queues have 64 packets each there; files give packets as fast as it reads."""
 ALWAYS = {"qcn": "each packet sampled and sent back"}
 """What parameters that a file sets make of a program's packets; without them it has its own."""
 SIZES = {"64 B": 64, "1500 B": 1514}
@@ -244,7 +244,7 @@ class Peer:
                 running.kill()
         # Some of it stays in its buffers; what it dropped between ingress and egress would have cost it less.
         share = sizes / sum(16 + len(frame) for frame in sent)
-        assert share > 0.9, f"simple_switch lost {1 - share:.0%} of {self.form}'s packets: is one port's queue too short?"
+        assert share > 0.9, f"simple_switch lost {1 - share:.0%} of the packets: is a port's queue too short?"
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
