@@ -380,3 +380,21 @@ def test_qcns_closed_loop_is_that_of_the_kernels_switch(
     assert counted.counters["routed"] == {0: reflected}
     assert (parking.sent, parking.queue.drops) == (0, 0)
     assert counted.totals["recirculated"] == parking.queue.packets == reflected
+
+
+def test_an_interface_that_disappears_costs_its_own_packets_only(
+    live_lab: Callable[[str], AbstractContextManager[Live]], tmp_path: Path
+) -> None:
+    """What the program sends there is dropped by name; the other ports go on, and the lab ends as any."""
+    text = star("program: droptail").replace("hosts: 2", "hosts: 3")
+    with live_lab(text) as lab:
+        assert lab.run("h1", "ping", "-c", "1", "-W", "0.1", "h3")[0] == 0
+        status, said = lab.run("s1", "ip", "link", "delete", "eth2")
+        assert status == 0, said
+        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "h3")
+        assert status == 1 and "0 received" in said, said
+        status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "h2")
+        assert status == 0 and "2 received" in said, said
+        lab.stop()
+    (counted,) = json.loads((tmp_path / "live" / "out" / "counters.json").read_text())["switches"].values()
+    assert counted["shell"]["no_port"] == 2
