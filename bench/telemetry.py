@@ -103,7 +103,8 @@ def batches() -> Iterator[Points]:
         for name in ("max_packets", "enqueued", "dequeued"):
             records[name] = level
         records["max_bytes"], records["marked"] = level * 1514, level // 7
-        yield queue_points(series_of(records, [queue.port for queue in queues]), origin, queues)
+        (table,) = series_of(records, [queue.port for queue in queues])
+        yield queue_points(table, origin, queues)
 
 
 def rate(server: Server) -> Iterator[Figure]:

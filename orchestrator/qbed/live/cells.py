@@ -129,7 +129,7 @@ class Running:
             for queue, port in zip(plan.queues, ports, strict=True)
         ]
         self._ports = ports
-        self._files = Growing(folder, len(plan.queues), plan.most_samples)
+        self._files = Growing(folder, len(plan.queues), plan.most_samples, as_written=True)
         self._origin = origin
         self._at = dict.fromkeys(SAMPLED, 0)
 
@@ -141,7 +141,7 @@ class Running:
 
     def _tables(self) -> Iterator[tuple[str, Any]]:
         for records in self._files.queues():
-            yield "queue_series", series_of(records, self._ports)
+            yield from (("queue_series", table) for table in series_of(records, self._ports))
         for name, rows in self._files.flows():
             yield name, rows_of(name, rows)
 

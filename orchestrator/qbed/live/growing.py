@@ -16,11 +16,11 @@ FLOWS = {"tcpinfo.ndjson": "tcp_info", "rates.ndjson": "rates"}
 
 
 class Growing:
-    """What has come since the last time, in pieces of bounded size."""
+    """What has come since the last time, in pieces of bounded size. `as_written`: as `TapTail` means it."""
 
-    def __init__(self, folder: Path, queues: int, most_samples: int | None = None) -> None:
+    def __init__(self, folder: Path, queues: int, most_samples: int | None = None, *, as_written: bool = False) -> None:
         self._taps = folder / "taps.bin"
-        self._stream = TapTail(queues, most_samples)
+        self._stream = TapTail(queues, most_samples, as_written=as_written)
         self._lines = {folder / name: b"" for name in FLOWS}
         self._at = dict.fromkeys((self._taps, *self._lines), 0)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path as File
 from typing import Any
 
@@ -33,7 +33,16 @@ from qbed.telemetry.records import (
     read_done,
     read_rows,
 )
-from qbed.telemetry.taps import OPERATIONS, SUMMARY_FIELDS, Histogram, Records, TapError, read_taps
+from qbed.telemetry.taps import (
+    OPERATIONS,
+    SAMPLE_DTYPE,
+    SUMMARY_FIELDS,
+    Histogram,
+    Records,
+    TapError,
+    read_taps,
+    spread,
+)
 from qbed.telemetry.wall import read_wall
 
 PROGRAMS = "programs.ndjson"
@@ -366,9 +375,9 @@ class _Taps:
             self._file(into, "queue_series", any(queue.observe.interval_ns for queue in queues)) as series,
             self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
         ):
-            samples = _Gathered(lambda records: series.add(series_of(records, self._ports)))
+            samples = _Gathered(lambda records: self._series(records, series))
             packets = _Gathered(lambda records: events.add(self._events(records)))
-            for batch in read_taps(stream, len(queues), self._plan.most_samples):
+            for batch in read_taps(stream, len(queues), self._plan.most_samples, as_written=True):
                 if isinstance(batch, Histogram):
                     if batch.at_bound:
                         self.windows.add_histogram(batch)
@@ -383,6 +392,10 @@ class _Taps:
                     (samples if batch.kind == "samples" else packets).add(batch.records)
             samples.hand_on()
             packets.hand_on()
+
+    def _series(self, records: Records, into: tables.TableFile) -> None:
+        for table in series_of(records, self._ports):
+            into.add(table)
 
     @staticmethod
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
@@ -445,15 +458,19 @@ class _Taps:
         }
 
 
-def series_of(records: Records, ports: list[str]) -> Any:
-    """A tap's samples as rows of `queue_series` of one cell; `ports`: the queues' names."""
-    columns = _columns(records, ports)
-    interval = records["interval_ns"].astype(np.float64)
-    empty = interval == 0
-    for unit in ("byte", "packet"):
-        means = records[f"{unit}_ns"] / np.where(empty, 1, interval)
-        columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
-    return _table("queue_series", columns, records)
+def series_of(records: Records, ports: list[str]) -> Iterator[Any]:
+    """A tap's samples as rows of `queue_series` of one cell, so many at a time; `ports`: the queues' names. Records may
+    stand for the intervals behind them.
+    """
+    own = [item.name for item in tables.OF_CELL["queue_series"] if item.name in (SAMPLE_DTYPE.names or ())]
+    for samples in spread(records, ("id", *own, "byte_ns", "packet_ns")):
+        columns = _columns(samples, ports)
+        interval = samples["interval_ns"].astype(np.float64)
+        empty = interval == 0
+        for unit in ("byte", "packet"):
+            means = samples[f"{unit}_ns"] / np.where(empty, 1, interval)
+            columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
+        yield _table("queue_series", columns, samples)
 
 
 def rows_of(name: str, rows: Iterable[Row]) -> Any:
@@ -461,7 +478,7 @@ def rows_of(name: str, rows: Iterable[Row]) -> Any:
     return _table_of(name, rows, name)
 
 
-def _columns(records: Records, ports: list[str]) -> dict[str, Any]:
+def _columns(records: Records | Mapping[str, Any], ports: list[str]) -> dict[str, Any]:
     return {
         "queue": records["id"].astype(np.int32),
         "port": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(ports)),
@@ -469,11 +486,11 @@ def _columns(records: Records, ports: list[str]) -> dict[str, Any]:
     }
 
 
-def _table(name: str, columns: dict[str, Any], records: Records) -> Any:
+def _table(name: str, columns: dict[str, Any], records: Records | Mapping[str, Any]) -> Any:
     arrays, schema = [], tables.OF_CELL[name]
     for item in schema:
         column = columns[item.name] if item.name in columns else records[item.name]
         if not isinstance(column, pa.Array):
-            column = pa.array(column.astype(item.type.to_pandas_dtype()))
+            column = pa.array(column.astype(item.type.to_pandas_dtype(), copy=False))
         arrays.append(column)
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -9,7 +9,7 @@ each interval as a sample of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -64,6 +64,12 @@ _FIXED = {SAMPLE: SAMPLE_DTYPE, EVENT: EVENT_DTYPE, SUMMARY: SUMMARY_DTYPE, BOUN
 _SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144, BOUND: 144}
 assert all(_FIXED[kind].itemsize == size for kind, size in _SIZES.items())
 
+_OF_ALL = (*(name for name, _ in _HEADER), "interval_ns")
+_OF_LEVEL = {
+    what: f"steady_{unit}s" for unit in ("byte", "packet") for what in (f"{unit}_ns", f"min_{unit}s", f"max_{unit}s")
+}
+"""Fields of an interval in which nothing happened, and those of the record before it that say what they are."""
+
 Records = npt.NDArray[np.void]
 
 
@@ -97,13 +103,18 @@ Batch = Run | Histogram
 
 
 def read_taps(
-    stream: BinaryIO, queues: int, most_samples: int | None = None, *, chunk_bytes: int = CHUNK_BYTES
+    stream: BinaryIO,
+    queues: int,
+    most_samples: int | None = None,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    as_written: bool = False,
 ) -> Iterator[Batch]:
     """Yield the runs of equal records of a stream, in order; `queues` is how many ids are valid.
 
     Raises `TapError` for anything that is not a complete tap stream, naming the offset in bytes.
     """
-    tail = TapTail(queues, most_samples)
+    tail = TapTail(queues, most_samples, as_written=as_written)
     while block := stream.read(chunk_bytes):
         yield from tail.feed(block)
     tail.end()
@@ -146,32 +157,55 @@ class TapTail:
             )
 
 
+def spread(records: Records, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Samples by columns, so many rows at a time: each interval that these records stand for is a row of its own, with
+    none behind it. A column costs little; whole records would be copied several times.
+    """
+    wanted, behind = list(names), records["steady"].astype(np.int64)
+    times = np.ones(2 * len(records), np.int64)  # each record without the intervals behind it, and one of those
+    times[1::2] = behind
+    ends = times.cumsum()
+    begins = ends - times
+    for begin in range(0, int(times.sum()), SPREAD_ROWS):
+        end = min(begin + SPREAD_ROWS, int(ends[-1]))
+        first, last = int(ends.searchsorted(begin, "right")), int(ends.searchsorted(end)) + 1
+        rows = np.minimum(ends[first:last], end) - np.maximum(begins[first:last], begin)
+        part = records[first // 2 : (last + 1) // 2]
+        here = slice(first % 2, first % 2 + last - first)
+        found = {name: np.repeat(_pairs(part, name)[here], rows) for name in wanted}
+        if "time_ns" in found:
+            step = np.zeros(2 * len(part), np.int64)
+            step[1::2] = part["interval_ns"]
+            since = np.arange(begin, end) - np.repeat(begins[first:last] - 1, rows)
+            found["time_ns"] += np.repeat(step[here], rows) * since
+        yield found
+
+
+def _pairs(records: Records, name: str) -> Any:
+    """A field of records, and after each one that of the intervals behind it."""
+    own = records[name]
+    both = np.zeros(2 * len(own), own.dtype)
+    if not name.startswith("steady"):
+        both[::2] = own
+    if name in _OF_ALL:
+        both[1::2] = own
+    elif name in _OF_LEVEL:
+        level = records[_OF_LEVEL[name]]
+        both[1::2] = level * records["interval_ns"] if name.endswith("_ns") else level
+    return both
+
+
 def _spread(records: Records) -> Iterator[Records]:
-    """Each interval that these records stand for as a sample of its own, with none behind it."""
-    behind = records["steady"].astype(np.int64)
-    if not behind.any():
+    """The same as records."""
+    if not records["steady"].any():
         yield records
         return
-    both = np.repeat(records, 2)  # each record without the intervals behind it, and one of those
-    both["steady"] = both["steady_bytes"] = both["steady_packets"] = 0
-    still = both[1::2]
-    for unit in ("byte", "packet"):
-        level = records[f"steady_{unit}s"]
-        still[f"{unit}_ns"] = level * records["interval_ns"]
-        still[f"min_{unit}s"] = still[f"max_{unit}s"] = level
-    for name in ("dequeued_bytes", "enqueued", "dequeued", "dropped", "marked"):
-        still[name] = 0
-    step, times = np.zeros((2, len(both)), np.int64)
-    step[1::2], times[::2], times[1::2] = records["interval_ns"], 1, behind
-    ends = times.cumsum()
-    for begin in range(0, int(ends[-1]), SPREAD_ROWS):
-        end = min(begin + SPREAD_ROWS, int(ends[-1]))
-        here = slice(int(ends.searchsorted(begin, "right")), int(ends.searchsorted(end)) + 1)
-        begins = ends[here] - times[here]
-        rows = np.minimum(ends[here], end) - np.maximum(begins, begin)
-        spread = np.repeat(both[here], rows)
-        spread["time_ns"] += np.repeat(step[here], rows) * (np.arange(begin, end) - np.repeat(begins - 1, rows))
-        yield spread
+    names = SAMPLE_DTYPE.names or ()
+    for columns in spread(records, names):
+        rows = np.empty(len(columns["id"]), SAMPLE_DTYPE)
+        for name in names:
+            rows[name] = columns[name]
+        yield rows
 
 
 def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
