@@ -57,6 +57,12 @@ class Browser:
         os.close(self._in)
         os.close(self._out)
 
+    def mouse(self, *events: str, x: float, y: float, **more: Any) -> None:
+        """Events of the left button or the wheel at one place: `pressed`, `moved`, `released`, `wheel`."""
+        for event in events:
+            held = {"button": "left", "clickCount": 1} if event in ("pressed", "released") else {}
+            self.tell("Input.dispatchMouseEvent", type=f"mouse{event.capitalize()}", x=x, y=y, **held, **more)
+
     def tell(self, method: str, **parameters: Any) -> Any:
         """Ask the page for something."""
         return self._ask(method, self._session, **parameters)

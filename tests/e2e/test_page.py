@@ -132,6 +132,45 @@ def test_the_page_is_used_by_keyboard(page: Any) -> None:
     assert {"lab", "profile", "pause", "whole", "heat"} <= set(reached)
 
 
+def test_the_heat_map_is_zoomed_by_wheel_and_dragged(page: Any) -> None:
+    browser, _, _ = page
+    browser.value("document.getElementById('heat').scrollIntoView()")
+    browser.value("document.getElementById('whole').click()")
+    left, top, width, height = browser.value(
+        "(() => { const box = document.getElementById('heat').getBoundingClientRect();"
+        " return [box.left, box.top, box.width, box.height]; })()"
+    )
+
+    def at(share: float) -> dict[str, float]:
+        return {"x": left + share * width, "y": top + 0.1 * height}
+
+    def view() -> Any:
+        return browser.value("qbed.heat.view")
+
+    browser.mouse("wheel", **at(0.25), deltaX=0, deltaY=-100)
+    browser.until("qbed.heat.view[0] > 0")
+    assert view() == pytest.approx([0.05, 0.85], abs=0.003)  # what is under the mouse stays there
+    browser.mouse("wheel", **at(0.25), deltaX=0, deltaY=100)
+    browser.until("qbed.heat.view[1] > 0.99")
+    assert view() == pytest.approx([0, 1], abs=0.003)
+    browser.mouse("wheel", **at(0.5), deltaX=0, deltaY=-100)
+    browser.until("qbed.heat.view[0] > 0.09")
+    chosen = browser.value("qbed.curves.chosen.length")
+    browser.mouse("moved", "pressed", **at(0.55))
+    browser.mouse("moved", **at(0.525), buttons=1)
+    browser.mouse("moved", "released", **at(0.5), buttons=1)
+    assert view() == pytest.approx([0.14, 0.94], abs=0.003)  # it goes with the mouse
+    browser.mouse("moved", **at(0.2))
+    assert view() == pytest.approx([0.14, 0.94], abs=0.003), "nobody holds it any more"
+    assert browser.value("qbed.curves.chosen.length") == chosen, "a drag is no click"
+    browser.mouse("pressed", "released", **at(0.2))
+    assert browser.value("qbed.curves.chosen.length") != chosen and browser.value("qbed.heat.row") == 0
+    browser.mouse("pressed", "released", **at(0.2))
+    assert browser.value("qbed.curves.chosen.length") == chosen
+    browser.value("document.getElementById('whole').click()")
+    assert view() == [0, 1]
+
+
 def test_light_and_dark(page: Any) -> None:
     browser, _, _ = page
     light = "getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color"

@@ -113,6 +113,7 @@ export class Heat {
       if (held && !Number.isNaN(held[1])) this.chosen(this.row);
       held = null;
     });
+    canvas.addEventListener('pointercancel', () => { held = null; });
     canvas.addEventListener('keydown', event => this.key(event));
   }
 
