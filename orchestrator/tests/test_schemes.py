@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qbed.errors import QbedError
+from qbed.errors import LabError, QbedError
 from qbed.language.source import parse
 from qbed.language.units import Amount
 from qbed.network.load import lab_from_source
@@ -172,6 +172,32 @@ def test_a_preset_gives_what_the_file_does_not() -> None:
     shown = abq.describe("abq", bytes.fromhex(queues["abq"]["options"]))
     assert (shown["release"], shown["threshold"], shown["buffer"]) == ("window", "12 packets", "120 KB")
     assert "ecn" in queues, "a port of another scheme has no preset of this one"
+
+
+@pytest.mark.parametrize(
+    ("switches", "said"),
+    [
+        (
+            "default: {scheme: ecn, preset: published}",
+            "no preset `published`: it is of `abq`; where schemes are an axis",
+        ),
+        ("default: {scheme: abq, preset: publish}", "no preset `publish`; did you mean `published`?"),
+        (
+            "default: {qdisc: pfifo limit 100, preset: published}",
+            "`published` beside a `qdisc`: presets are a scheme's",
+        ),
+        ("{default: {qdisc: pfifo limit 9}, s1: {preset: published}}", "`published` beside a `qdisc`"),
+    ],
+)
+def test_a_preset_of_another_scheme_or_of_none_is_refused(switches: str, said: str) -> None:
+    block = switches if switches.startswith("{") else f"{{{switches}}}"
+    lab = parse(
+        "name: p\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s, delay: 1 us}}\n"
+        f"switches: {block}\nworkload: [flow: {{from: h1, to: h2, size: 1 KB}}]\nduration: 1 ms\n",
+    )
+    with pytest.raises(LabError) as refused:
+        compile_lab(lab_from_source(lab))
+    assert said in str(refused.value) and "switches." in str(refused.value)
 
 
 def test_attributes_are_packed_as_netlink() -> None:

@@ -99,6 +99,9 @@ class Specs:
 
     def _make(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
         if "qdisc" in settings:
+            if "preset" in settings:
+                name, path = settings["preset"]
+                self.problems.error(path, f"`{name}` beside a `qdisc`: presets are a scheme's")
             return self._custom(*settings["qdisc"])
         name = settings["scheme"][0] if "scheme" in settings else "droptail"
         scheme = registry().get(name)
@@ -153,7 +156,9 @@ class Specs:
             try:
                 values |= scheme.preset(name)
             except ValueError as error:
-                self.problems.error(path, str(error))
+                owners = ", ".join(f"`{one.name}`" for one in registry().values() if name in one.presets)
+                hint = f": it is of {owners}; where schemes are an axis, its alternatives set scheme and preset"
+                self.problems.error(path, f"{error}{hint if owners else ''}")
                 complete = False
         for name, (value, path) in settings.items():
             own = scheme.by_name.get(name)
