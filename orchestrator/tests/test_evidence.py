@@ -122,6 +122,12 @@ def test_a_host_that_offloads_counts_bursts_at_its_queue_and_frames_on_the_wire(
     assert books.examine().contradictions == [], "the rest of a burst waits in the network card"
     books.counters["queues"][index]["packets"] += 1
     assert f"{end['sent'] + 48} packets left its queue, {end['sent']} were transmitted" in only(books)
+    link = next(i for i, link in enumerate(books.plan.links) if index in (link.a.queue, link.b.queue))
+    books.plan.events = [LinkEvent(at_ns=at, link=link, state="down") for at in (1, 2)]
+    books.counters["queues"][index]["packets"] += 2 * 47 - 1
+    assert books.examine().contradictions == [], "and the rest of one more each time that the link went down"
+    books.counters["queues"][index]["packets"] += 1
+    assert f"{end['sent'] + 3 * 47 + 1} packets left its queue" in only(books)
 
 
 def test_an_offload_shows_in_the_frames(books: Books) -> None:

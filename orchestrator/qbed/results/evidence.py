@@ -173,12 +173,7 @@ class Books:
         When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it.
         What a program drops behind a queue, the qdisc has sent, and the tap counts as dropped.
         """
-        downs = Counter(
-            end.queue
-            for event in self.plan.events
-            if event.state == "down"
-            for end in (self.plan.links[event.link].a, self.plan.links[event.link].b)
-        )
+        downs = self._downs()
         for index, port in enumerate(self.ports):
             tap, own = self.summaries[index], self.counters.queues[index]
             for unit, offered, sent, dropped, queued in (
@@ -208,6 +203,15 @@ class Books:
                         f"queue {port}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}"
                     )
 
+    def _downs(self) -> Counter[int]:
+        """How often the link behind each queue went down."""
+        return Counter(
+            end.queue
+            for event in self.plan.events
+            if event.state == "down"
+            for end in (self.plan.links[event.link].a, self.plan.links[event.link].b)
+        )
+
     def _behind(self, queue: int) -> int:
         """Packets that a switch's program dropped as they had left this queue."""
         if self.plan.nodes[self.plan.queues[queue].node].pipeline is None:
@@ -216,6 +220,7 @@ class Books:
 
     def links(self) -> None:
         """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
+        downs = self._downs()
         for link, pair in zip(self.plan.links, self.counters.links, strict=True):
             for end, here, there in ((link.a, pair.a, pair.b), (link.b, pair.b, pair.a)):
                 name = self.ports[end.queue]
@@ -227,11 +232,12 @@ class Books:
                         f"link {name}: {here.sent} frames sent, {here.delivered} delivered, {here.lost} lost:"
                         f" {flying} would be in flight, where 0 to {capacity} fit"
                     )
-                # A qdisc counts a super-packet's segments as it leaves; those of the last may wait in the network card.
-                burst, smallest = self.burst(end.queue), max(1, link.mtu - _MOST_HEADERS)
+                # A qdisc counts a super-packet's segments as it leaves; those of the last may wait in the network card,
+                # and are gone when the link goes down.
+                burst = self.burst(end.queue) // max(1, link.mtu - _MOST_HEADERS) * (1 + downs[end.queue])
                 left = self.counters.queues[end.queue].packets if burst else self.summaries[end.queue].sent_packets
                 runs_program = self.plan.nodes[end.node].pipeline is not None  # which may drop there: see programs()
-                if not runs_program and not -room <= left - here.sent <= room + burst // smallest:
+                if not runs_program and not -room <= left - here.sent <= room + burst:
                     self.wrong.append(f"link {name}: {left} packets left its queue, {here.sent} were transmitted")
                 if abs(here.delivered - there.rx_packets - there.rx_dropped) > room:
                     self.wrong.append(
