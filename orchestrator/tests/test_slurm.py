@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from campaigns import Bench, guests_of, hashes, wait_until
+from campaigns import Bench, guests_of, hashes, sent, wait_until
 
 CONF = """\
 ClusterName=qbed
@@ -98,8 +98,10 @@ def tasks(bench: Bench) -> str:
 
 
 def test_array_jobs_run_a_campaign(bench: Bench) -> None:
-    """More cells than an array may have tasks; a task that is killed is submitted again."""
-    process = bench.start("run", "lab", "--out", "a", "--no-images", "--slurm")
+    """More cells than an array may have tasks; a task that is killed is submitted again. Samples of all of them leave
+    from here, when their tables are back.
+    """
+    process = bench.start("run", "lab", "--out", "a", "--no-images", "--slurm", "--ndjson", "samples")
     queue = bench.folder / "cache" / "queue"
     wait_until(lambda: guests_of(queue), 60)
     os.kill(guests_of(queue)[0], 9)
@@ -108,6 +110,12 @@ def test_array_jobs_run_a_campaign(bench: Bench) -> None:
     assert tasks(bench) == ""
     assert bench.campaign("b", "--no-store")[0] == 0
     assert hashes(bench.folder / "a") == hashes(bench.folder / "b")
+    points = sent(bench.folder / "samples")
+    series = bench.ask("a", "SELECT cell::VARCHAR, count(*) FROM 'RUN/queue_series.parquet' GROUP BY 1")
+    assert {cell: many for (kind, cell), many in points.items() if kind == "queue"} == {
+        cell: many for cell, many in series
+    }
+    assert len(series) == 12 and points["claim", ""] > 0
 
 
 def test_who_stops_cancels_what_waits(bench: Bench) -> None:

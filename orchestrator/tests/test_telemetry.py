@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from campaigns import LAB, fake_toolchain, write_lab
+from campaigns import LAB, fake_toolchain, wait_until, write_lab
 from influx import Server, between, free_port, served
 from synthetic import sample, write_out
 
@@ -424,6 +425,21 @@ def test_a_run_that_is_stopped_does_not_wait_for_its_sink(run: Path, tmp_path: P
         time.sleep(2)
         raise KeyboardInterrupt
     assert len(told) == 1 and (isinstance(told[0], str) or told[0].left == 2)
+
+
+def test_a_courier_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> None:
+    """Where there are others; where there are none it has all of them, when nobody else wants them."""
+    from qbed.live.courier import couriers
+
+    shutil.copytree(run, tmp_path / "run")
+    mine = os.sched_getaffinity(0)
+    for cells_on, expected in (([min(mine)], mine - {min(mine)} or mine), (sorted(mine), mine)):
+        sink = Address("ndjson", str(tmp_path / f"{len(cells_on)}.ndjson"))
+        with couriers(tmp_path / "run", [sink], lambda _: None, cells_on):
+            (process,) = [one for one in multiprocessing.active_children() if one.name == "qbed-courier"]
+            assert process.pid is not None
+            wait_until(lambda pid=process.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)
+            wait_until(lambda pid=process.pid, cores=expected: os.sched_getaffinity(pid) == cores)
 
 
 @pytest.mark.parametrize("said", ["soon", "", "-1", "nan", "inf", "1" * 500])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The courier: a process of its own takes a run's points to a sink while the cells run, and no cell waits for it.
 
-It reads what the cells write anyway, on what the machine has left (nice 19), and holds one batch at a time: while a
+It reads what the cells write anyway, on what the machine has left (nice 19, on the cores that have no cells if there
+are some), and holds one batch at a time: while a
 sink takes nothing, nothing is read, and the run folder keeps what there is (`qbed.live.ledger`). When the run has
 ended, the courier goes on as long as points are taken; what is left then is said, and `qbed samples RUN` with the same
 sink goes on with it.
@@ -21,7 +22,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -296,11 +297,14 @@ def patience() -> float:
 
 
 @contextmanager
-def couriers(run: Path, addresses: list[Address], done: Callable[[Delivery | str], None]) -> Iterator[None]:
+def couriers(
+    run: Path, addresses: list[Address], done: Callable[[Delivery | str], None], cells_on: Collection[int] = ()
+) -> Iterator[None]:
     """Have the points of a run taken to its sinks as long as this lasts, and then what is left; `done` is told of
-    each sink how that went. A run that is stopped does not wait for them.
+    each sink how that went. A run that is stopped does not wait for them. `cells_on`: cores that have cells; where
+    there are others, those are the couriers'.
     """
-    posts = [_Post(run, address) for address in addresses]
+    posts = [_Post(run, address, cells_on) for address in addresses]
     wait_s: float | None = STOP_S
     try:
         yield
@@ -315,11 +319,11 @@ def couriers(run: Path, addresses: list[Address], done: Callable[[Delivery | str
 class _Post:
     """A courier's process, from the side of the run."""
 
-    def __init__(self, run: Path, address: Address) -> None:
+    def __init__(self, run: Path, address: Address, cells_on: Collection[int]) -> None:
         context = multiprocessing.get_context("spawn")
         self._where = address.where
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, run, address, os.getpid())
+        arguments = (theirs, run, address, os.getpid(), cells_on)
         self._process = context.Process(target=_serve, args=arguments, name="qbed-courier")
         resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -347,13 +351,15 @@ class _Post:
         return found
 
 
-def _serve(pipe: Connection, run: Path, address: Address, parent: int) -> None:
+def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # whoever runs the cells says when it is over
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         return
     os.nice(19)
+    if others := os.sched_getaffinity(0) - set(cells_on):
+        os.sched_setaffinity(0, others)
     told: list[str] = []
 
     def wait() -> float | None:

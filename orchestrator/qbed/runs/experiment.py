@@ -254,7 +254,7 @@ def conduct(
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:
-            with couriers(task.out, experiment.sinks, screen.delivered):
+            with couriers(task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)]):
                 if shards:
                     gather(store, shards, choice)
                     totals.cells = totals.skipped = len(choice)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -60,7 +60,10 @@ class Totals:
 
 
 class Executor(Protocol):
-    """A way to have cells run."""
+    """A way to have cells run. `cores`: those of this machine that it has cells on."""
+
+    @property
+    def cores(self) -> Sequence[int]: ...
 
     def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
         """Have these cells of a task in its run folder, and each one's outcome in the book. Whoever interrupts it

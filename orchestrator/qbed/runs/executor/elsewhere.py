@@ -70,6 +70,8 @@ class ElsewhereExecutor:
     """An `Executor` around an engine."""
 
     engine: Engine
+    cores: tuple[int, ...] = ()
+    """None of this machine's."""
 
     def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
         if substrate(task.on).provenance is None or task.keep or not task.store:
