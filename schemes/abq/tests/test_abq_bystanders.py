@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from test_abq import ACK, FIN, SYN, arrivals, departures, events
 
+from qbed.plan.model import Plan
 from qbed.schemes.declaration import registry
 
 from cells import Observed
@@ -165,3 +168,44 @@ def test_the_handshakes_last_acknowledgement_is_one_of_them(run_cell: Callable[.
     assert last.is_pure_ack and last.payload == 0
     assert time < went[last.with_ece(True)] <= first_data
     assert went[data] == first_data
+
+
+SLOW = """
+import socket, sys, time
+end, address = sys.argv[1:]
+if end == "server":
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        listener.bind((address, 7001))
+        listener.listen()
+        peer = listener.accept()[0]
+    time.sleep(0.1)
+    while peer.recv(1 << 16):
+        pass
+else:
+    time.sleep(0.1)
+    with socket.create_connection((address, 7001)) as peer:
+        peer.sendall(bytes(20000))
+        peer.shutdown(socket.SHUT_WR)
+        peer.recv(1)
+"""
+"""One connection whose server reads nothing until its window is full."""
+
+
+def test_a_window_update_is_one_of_them_too(live_lab: Callable[[str], Any], tmp_path: Path) -> None:
+    """What says nothing but that there is room again waits with what acknowledges."""
+    watched = "workload:", "observe: {queues: every packet}\ncapture: [s1>h1]\nworkload:"
+    with live_lab(LAB.format(addressing="ipv4").replace(*watched)) as lab:
+        for script in (TALK, SLOW):
+            lab.background("h1", "python3", "-c", script, "server", "10.0.0.1")
+        lab.background("h2", "python3", "-c", TALK, "client", "10.0.0.1")
+        status, output = lab.run("h2", "python3", "-c", SLOW, "client", "10.0.0.1")
+        assert status == 0, output
+        lab.stop()
+    cell = Observed(Plan.loads((tmp_path / "live" / "plan.json").read_bytes()), tmp_path / "live")
+    came = [(time, segment) for time, segment, _ in arrivals(cell, "10.0.0.1") if 7001 in segment.ports]
+    went = [(time, segment) for time, segment in departures(cell, events(cell), "10.0.0.1", 2) if 7001 in segment.ports]
+    assert [segment.with_ece(True) for _, segment in came] == [segment.with_ece(True) for _, segment in went]
+    acks = [(*one, left) for one, (left, _) in zip(came, went, strict=True) if one[1].is_pure_ack]
+    updates = [after for before, after in pairwise(acks) if before[1].ack == after[1].ack]
+    assert any(left > time for time, _, left in updates), [(t, l - t, s.ack, s.flags) for t, s, l in acks]
