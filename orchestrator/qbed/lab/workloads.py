@@ -177,7 +177,8 @@ class Pareto(Strict):
         if self.most is None:
             return float(self.mean)
         beyond = self.least_bytes / self.most
-        return self.mean * (1 - beyond ** (self.shape - 1)) / (1 - beyond**self.shape)
+        drawn: float = self.mean * (1 - beyond ** (self.shape - 1)) / (1 - beyond**self.shape)
+        return drawn
 
 
 def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
