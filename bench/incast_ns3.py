@@ -56,7 +56,7 @@ def link_ms(senders: int) -> float:
 
 def simulated(program: Path, scheme: str, senders: int, rto_ms: int) -> dict[str, Any]:
     """What one run printed."""
-    argv = [program, f"--scheme={scheme}", f"--senders={senders}", f"--min-rto={rto_ms}"]
+    argv = [str(program), f"--scheme={scheme}", f"--senders={senders}", f"--min-rto={rto_ms}"]
     run = subprocess.run(argv, stdout=subprocess.PIPE, check=True, text=True)
     found: dict[str, Any] = json.loads(run.stdout)
     print(f"  {run.stdout.strip()}", flush=True)
