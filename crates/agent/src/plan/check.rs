@@ -413,6 +413,31 @@ mod tests {
             ),
             (refusal(|p| p["queues"][0]["qdisc"]["options"] = json!("e8z")), "hexadecimal"),
             (
+                refusal(|p| p["captures"][0]["interface"] = json!("eth7")),
+                "capture h1:eth0: no interface eth7",
+            ),
+            (
+                refusal(|p| p["nodes"][0]["sysctls"] = json!({"kernel/modprobe": "/mnt/x"})),
+                "sysctl \"kernel/modprobe\" is not a path under /proc/sys/net",
+            ),
+            (refusal(|p| p["nodes"][0]["sysctls"] = json!({"net/../kernel/modprobe": "/mnt/x"})), "sysctl"),
+            (refusal(|p| p["sysctls"] = json!({"net//core/x": "1"})), "sysctl"),
+            (refusal(|p| p["nodes"][1]["folders"] = json!(["run"])), "\"run\" is not an absolute path"),
+            (refusal(|p| p["nodes"][1]["programs"] = json!([{"argv": []}])), "a program has no name"),
+            (
+                refusal(|p| p["events"] = json!([{"at_ns": 1, "link": 9, "state": "down"}])),
+                "event 0: no link 9",
+            ),
+            (refusal(|p| p["surprise"] = json!(1)), "unknown field `surprise`"),
+        ] {
+            assert!(message.contains(says), "{message:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_workload() {
+        for (message, says) in [
+            (
                 refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 0]])),
                 "workload 0 (bulk): node 0 talks to itself",
             ),
@@ -438,18 +463,14 @@ mod tests {
                 "flows are more than",
             ),
             (refusal(|p| p["workloads"][1]["size"] = json!({"cdf": [[10, 0.5], [5, 1.0]]})), "does not rise"),
-            (
-                refusal(|p| p["captures"][0]["interface"] = json!("eth7")),
-                "capture h1:eth0: no interface eth7",
-            ),
-            (
-                refusal(|p| p["nodes"][0]["sysctls"] = json!({"kernel/modprobe": "/mnt/x"})),
-                "sysctl \"kernel/modprobe\" is not a path under /proc/sys/net",
-            ),
-            (refusal(|p| p["nodes"][0]["sysctls"] = json!({"net/../kernel/modprobe": "/mnt/x"})), "sysctl"),
-            (refusal(|p| p["sysctls"] = json!({"net//core/x": "1"})), "sysctl"),
-            (refusal(|p| p["nodes"][1]["folders"] = json!(["run"])), "\"run\" is not an absolute path"),
-            (refusal(|p| p["nodes"][1]["programs"] = json!([{"argv": []}])), "a program has no name"),
+        ] {
+            assert!(message.contains(says), "{message:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_launch() {
+        for (message, says) in [
             (with_launch("node", json!(3)), "launch 0 (server): no node 3"),
             (with_launch("argv", json!([])), "launch 0 (server): the program has no name"),
             (with_launch("argv", json!(["a", "b\0"])), "a word with a NUL"),
@@ -458,10 +479,14 @@ mod tests {
             (with_launch("start_ns", json!(-1_000_000_001)), "start_ns -1000000001 is no time of a lab"),
             (with_launch("start_ns", json!(i64::MIN)), "is no time of a lab"),
             (with_launch("stop_ns", json!(u64::MAX)), "it stops before it starts"),
-            (
-                refusal(|p| p["events"] = json!([{"at_ns": 1, "link": 9, "state": "down"}])),
-                "event 0: no link 9",
-            ),
+        ] {
+            assert!(message.contains(says), "{message:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_window() {
+        for (message, says) in [
             (
                 refusal(|p| p["windows"] = json!([{"name": "w", "from_ns": 5, "until_ns": 5}])),
                 "window w: it is not within the lab's",
@@ -473,7 +498,6 @@ mod tests {
                 }),
                 "65 instants",
             ),
-            (refusal(|p| p["surprise"] = json!(1)), "unknown field `surprise`"),
         ] {
             assert!(message.contains(says), "{message:?} does not say {says:?}");
         }

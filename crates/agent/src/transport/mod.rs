@@ -152,6 +152,10 @@ mod tests {
             Ok(())
         }
 
+        fn received(&mut self, _world: &World<'_>) -> Result<Vec<(u32, u64)>> {
+            Ok(self.flows.iter().map(|flow| (flow.local.id, flow.received)).collect())
+        }
+
         fn finish(&mut self, _world: &World<'_>) -> Result<()> {
             Ok(())
         }
