@@ -641,6 +641,10 @@ mod tests {
     #[test]
     fn commands_of_the_control_plane() {
         assert_eq!(one("mc_node_create 7 8 9"), Statement::CreateNode { instance: 7, ports: vec![8, 9] });
+        let depth = Statement::QueueDepth { packets: 5, port: Some(1), priority: None };
+        assert_eq!(one("set_queue_depth 5 1"), depth);
+        let rate = Statement::QueueRate { packets_per_s: 100, port: Some(1), priority: Some(7) };
+        assert_eq!(one("set_queue_rate 100 1 7"), rate);
         let check = Check { bytes: true, comparison: Comparison::GreaterOrEqual, value: 39 };
         let wanted = Statement::CheckCounter { counter: "cnt".into(), cell: "$A".into(), check };
         assert_eq!(one("check_counter cnt($A) bytes >= 39"), wanted);
@@ -661,6 +665,9 @@ mod tests {
             ("packet x 12", 1, "is no port"),
             ("wait\nadd t a:1", 2, "missing at its end"),
             ("mirroring_add 1 70000", 1, "no number that is possible"),
+            ("set_queue_rate fast", 1, "no number that is possible"),
+            ("set_queue_depth 5 512 0 9", 1, "behind the end of set_queue_depth"),
+            ("set_queue_depth 5 1 256", 1, "no number that is possible"),
             ("set_crc16_parameters calc 0x1021 0xffff 0 false false", 1, "a custom CRC keeps the parameters"),
         ] {
             let error = parse(text).unwrap_err();
@@ -671,7 +678,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "((add|expect|packet|wait|mc_node_create|check_counter) [a-f0-9 :()*$=,./\"x\\[\\]]{0,30}\n?){0,6}") {
+        fn no_text_makes_it_panic(text in "((add|expect|packet|wait|mc_node_create|check_counter|set_queue_rate) [a-f0-9 :()*$=,./\"x\\[\\]]{0,30}\n?){0,6}") {
             let _ = parse(&text);
         }
     }
