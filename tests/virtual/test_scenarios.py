@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport in the guest's kernel, alone: kernel/tests/guest/rate_scenarios.py, a boot each."""
+"""The guest's kernel, alone, a boot each: its transport (kernel/tests/guest/rate_scenarios.py), and links, taps and
+queues (scenarios.py).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,12 @@ from qbed.substrates.toolchain import find_toolchain
 
 RUN = Path(__file__).parents[2] / "kernel" / "tests" / "guest" / "run"
 SCENARIOS = (
+    "rtt",
+    "rate",
+    "upheaval",
+    "many,20,20,40,1",
+    "tcp,10,1",
+    *(f"drops,{kind}" for kind in range(9)),
     "paced",
     "shared",
     *(f"repaired,{kind}" for kind in range(5)),
