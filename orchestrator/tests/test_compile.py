@@ -2,18 +2,22 @@
 """Compiled plans: addresses, routes, queues, workloads; all of it a pure function of the file and the seed."""
 
 import ipaddress
+import re
 from collections import Counter
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qbed.errors import LabError
 from qbed.lab.workloads import Sizes
 from qbed.language.source import parse
+from qbed.language.units import LARGEST
 from qbed.network.frames import CONGESTION_BYTES
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
@@ -377,6 +381,52 @@ def test_a_published_distribution(name: str, mean_bytes: int, below_10_kb: float
     assert dict(map(tuple, points))[10_000] == below_10_kb
     # Both hosts send half of what their links carry.
     assert workload.interarrival_ns["exponential"] == pytest.approx(mean_bytes * 8e9 / 10e9, rel=1e-4)
+
+
+def replayed(folder: Path, text: str) -> Plan:
+    (folder / "flows.csv").write_text(text)
+    lab = (
+        "name: x\ntopology: {dumbbell: {left: 1, right: 1}}\nlinks: {default: {rate: 1 Gbit/s}}\nduration: 1 s\n"
+        "workload: [{replay: {file: flows.csv}}]\n"
+    )
+    return compile_lab(lab_from_source(parse(lab, "lab.yml", folder=folder)))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, LARGEST), st.booleans(), st.integers(1, LARGEST)), min_size=1, max_size=20))
+def test_flows_from_a_file_are_those_of_the_file(rows: list[tuple[int, bool, int]]) -> None:
+    with TemporaryDirectory() as folder:
+        lines = [f"{size},h{1 + back},h{2 - back},{start}" for start, back, size in rows]
+        plan = replayed(Path(folder), "\n".join(["size_bytes,src,dst,start_ns", *lines]) + "\n")
+    (workload,) = plan.workloads
+    assert isinstance(workload, Flows)
+    hosts = [plan.nodes.index(next(node for node in plan.nodes if node.name == name)) for name in ("h1", "h2")]
+    assert workload.pairs == [(hosts[back], hosts[1 - back]) for _, back, _ in rows]
+    assert workload.each == [(start, size) for start, _, size in rows]
+    assert Plan.loads(plan.dumps()) == plan
+    assert '"each"' not in compiled("{star: {hosts: 2}}", "workload: [{flow: {from: h1, to: h2}}]").dumps()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "`flows.csv`, line 1: expected the columns `start_ns,src,dst,size_bytes`, got ``"),
+        ("start,src,dst,size_bytes\n", "line 1: expected the columns"),
+        ("start_ns,src,dst,size_bytes\n", "`flows.csv` has no flows"),
+        ("start_ns,src,dst,size_bytes\n1,h1,h2\n", "`flows.csv`, line 2: expected 4 values, got `1,h1,h2`"),
+        (
+            "start_ns,src,dst,size_bytes\n1,h1,h2,5\n1.5,h1,h2,5\n",
+            "line 3: `start_ns`: expected a whole number from 0 to",
+        ),
+        ("start_ns,src,dst,size_bytes\n1,h1,h2,0\n", "line 2: `size_bytes`: expected a whole number from 1 to"),
+        ("start_ns,src,dst,size_bytes\n1,h1,h7,5\n", "file: line 2: no host is called `h7`; expected one of"),
+        ("start_ns,src,dst,size_bytes\n1,h1,s1,5\n", "file: line 2: `s1` is a switch"),
+        ("start_ns,src,dst,size_bytes\n1,h1,h1,5\n", "`h1` cannot send to itself"),
+    ],
+)
+def test_a_mistake_in_a_file_of_flows_is_named_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(LabError, match=re.escape(says)):
+        replayed(tmp_path, text)
 
 
 def test_observation_and_captures() -> None:

@@ -107,3 +107,21 @@ def test_what_makes_a_link_fast_changes_no_result(
     assert many > 1000 > few, (many, few)
     assert {"flows.ndjson", "taps.bin", "counters.json"} <= set(fast)
     assert fast == plain
+
+
+def test_the_flows_of_a_run_again_from_a_file_are_that_run(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+    arrivals, replay = "{interval: 500 us, size: {pareto: {mean: 50 KB, shape: 1.2}}", "{file: flows.csv"
+    text = SMALL.replace("arrivals: {from: h1, to: h2, ", "arrivals: {").replace(
+        "shape: 1.2}}}", "shape: 1.2}}, label: x}"
+    )
+    once = run_cell(text)
+    drawn = [flow for flow in once.flows() if flow["workload"] == 0]
+    assert len(drawn) > 50
+    names = [node.name for node in once.plan.nodes]
+    lines = [f"{flow['start_ns']},{names[flow['src']]},{names[flow['dst']]},{flow['size_bytes']}\n" for flow in drawn]
+    (tmp_path / "cell-1").mkdir()
+    (tmp_path / "cell-1/flows.csv").write_text("start_ns,src,dst,size_bytes\n" + "".join(lines))
+    again = run_cell(text.replace(f"arrivals: {arrivals}", f"replay: {replay}"))
+    assert "arrivals" not in again.plan.dumps()
+    assert again.flows() == once.flows()
+    assert again.digest()["taps.bin"] == once.digest()["taps.bin"]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of workload a lab file can list: each entry of `workload` is one of them."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -23,7 +24,8 @@ from qbed.language.reach import ReachError, beneath
 from qbed.language.strict import Strict
 from qbed.language.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size
 
-_LARGEST_CDF = MIB
+_LARGEST_CDF, _LARGEST_REPLAY = MIB, 64 * MIB
+_WHOLE = re.compile("[0-9]{1,19}")
 
 
 def _names(value: object) -> list[str]:
@@ -299,6 +301,63 @@ class Arrivals(_Stream):
         return self
 
 
+class Replayed(NamedTuple):
+    """A flow of a file."""
+
+    start_ns: int
+    src: str
+    dst: str
+    size_bytes: int
+
+
+def _read_flows(name: str, info: ValidationInfo) -> str | list[Replayed]:
+    """The flows of a CSV file. ValueError with the line that is none."""
+    folder = (info.context or {}).get("folder")
+    if folder is None:
+        return name
+    try:
+        header, *lines = read_text(beneath(Path(folder), name), _LARGEST_REPLAY).splitlines() or [""]
+    except OSError as error:
+        raise ValueError(f"cannot read `{name}`: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"`{name}` is no text") from None
+    columns = header.split(",")
+    if sorted(columns) != sorted(Replayed._fields):
+        raise ValueError(f"`{name}`, line 1: expected the columns `{','.join(Replayed._fields)}`, got `{header[:80]}`")
+    if not lines:
+        raise ValueError(f"`{name}` has no flows")
+    return [_replayed(name, number, columns, line) for number, line in enumerate(lines, start=2)]
+
+
+def _replayed(name: str, number: int, columns: list[str], line: str) -> Replayed:
+    values = line.split(",")
+    here = f"`{name}`, line {number}"
+    if len(values) != len(columns):
+        raise ValueError(f"{here}: expected {len(columns)} values, got `{line[:80]}`")
+    row = dict(zip(columns, values, strict=True))
+    for column, least in (("start_ns", 0), ("size_bytes", 1)):
+        text = row[column]
+        if not _WHOLE.fullmatch(text) or not least <= int(text) <= LARGEST:
+            wanted = f"expected a whole number from {least} to {LARGEST}"
+            raise ValueError(f"{here}: `{column}`: {wanted}, got `{text[:80]}`")
+    return Replayed(int(row["start_ns"]), row["src"], row["dst"], int(row["size_bytes"]))
+
+
+class Replay(_Stream):
+    """Flows from a file: those that somebody measured, or another run's."""
+
+    file: Annotated[str, AfterValidator(_read_flows)]
+    """A CSV file beside the lab file, with the columns `start_ns`, `src`, `dst` and `size_bytes`, as
+    `qbed sql RUN --csv "SELECT start_ns, src, dst, size_bytes FROM flows"` writes it; times count from `start`. What
+    starts after the lab's end does not.
+    """
+
+    def flows(self) -> list[Replayed]:
+        """The flows of `file`."""
+        assert isinstance(self.file, list)
+        return self.file
+
+
 class Workload(Strict):
     """One entry of `workload`: exactly one of these."""
 
@@ -312,6 +371,8 @@ class Workload(Strict):
     """Many senders, one receiver, at once."""
     arrivals: Arrivals | None = None
     """Flows that arrive at random (open loop)."""
+    replay: Replay | None = None
+    """Flows from a file."""
     udp: Udp | None = None
     """Datagrams at a constant rate."""
 

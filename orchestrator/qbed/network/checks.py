@@ -7,7 +7,7 @@ from typing import Any
 from qbed.errors import nearest
 from qbed.lab.model import MAIN_WINDOW, Lab
 from qbed.lab.topology import Network, TopologyError
-from qbed.lab.workloads import Arrivals, Flows, Incast
+from qbed.lab.workloads import Arrivals, Flows, Incast, Replay
 from qbed.language.problems import Problems
 from qbed.language.selectors import is_wide, select
 from qbed.language.source import FieldPath
@@ -212,7 +212,7 @@ class _Workloads:
         except ValueError as error:
             self.problems.error(path, str(error))
             return
-        self.flows += len(pairs) * content.count
+        self.flows += len(pairs) * getattr(content, "count", 1)
         if self.flows > MOST_FLOWS:
             self.problems.error(path, f"{self.flows} flows up to here; expected at most {MOST_FLOWS} in a lab")
             return
@@ -248,13 +248,16 @@ class _Workloads:
         if content.start >= end:
             text = f"starts at {format_duration(content.start)}, after the lab's end at {format_duration(end)}"
             self.problems.error((*path, "start"), text)
-        if content.stop is not None and content.stop <= content.start:
+        stop = getattr(content, "stop", None)
+        if stop is not None and stop <= content.start:
             self.problems.error((*path, "stop"), f"expected a time after the start at {format_duration(content.start)}")
-        if content.stop is not None and content.stop > end:
+        if stop is not None and stop > end:
             self.problems.warn((*path, "stop"), f"is after the lab's end at {format_duration(end)}")
 
     def _names(self, path: FieldPath, content: Any) -> None:
         """Every host that a workload names exists."""
+        if isinstance(content, Replay):
+            self._replayed(path, content)
         for field, attribute in (("from", "source"), ("to", "to"), ("receiver", "receiver"), ("senders", "senders")):
             named = getattr(content, attribute, None)
             for name in [named] if isinstance(named, str) else named if isinstance(named, list) else []:
@@ -262,6 +265,17 @@ class _Workloads:
         for number, pair in enumerate(getattr(content, "pairs", None) or []):
             for end, name in enumerate(pair):
                 self._name((*path, "pairs", number, end), name, single=True)
+
+    def _replayed(self, path: FieldPath, content: Replay) -> None:
+        """Each host of a file of flows; the first mistake is enough."""
+        for line, flow in enumerate(content.flows(), start=2):
+            for name in (flow.src, flow.dst):
+                if name not in self.hosts:
+                    is_switch = name in self.index
+                    said = f"`{name}` is a switch" if is_switch else f"no host is called `{name}`"
+                    hint = "" if is_switch else nearest(name, self.hosts)
+                    self.problems.error((*path, "file"), f"line {line}: {said}{hint}")
+                    return
 
     def _name(self, path: FieldPath, name: str, *, single: bool) -> None:
         before = len(self.problems.errors)

@@ -115,13 +115,21 @@ class Demand:
 
     def _sockets(self, workload: p.Flows | p.Arrivals) -> int:
         """Bytes of the sockets that a workload has at once."""
-        if isinstance(workload, p.Flows):
+        if isinstance(workload, p.Flows) and not workload.each:
             return _PER_FLOW * len(workload.pairs)
+        if isinstance(workload, p.Flows):
+            arrivals = len(workload.each)
+            return self._coming_and_going(arrivals, max(1.0, self.duration_ns / arrivals))
         mean_ns = max(1.0, *workload.interarrival_ns.values()) / workload.flows_at_once
         arrivals = int(self.duration_ns / mean_ns) + workload.flows_at_once
         if workload.limit is not None:
             arrivals = min(arrivals, workload.limit)
-        return _PER_FLOW * min(arrivals, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000) + _PER_CLOSED_FLOW * arrivals
+        return self._coming_and_going(arrivals, mean_ns)
+
+    @staticmethod
+    def _coming_and_going(flows: int, mean_ns: float) -> int:
+        """Bytes of the sockets of flows that start so long after each other."""
+        return _PER_FLOW * min(flows, int(_ARRIVAL_LIFE_NS / mean_ns) + 1000) + _PER_CLOSED_FLOW * flows
 
     def _memory(self, sockets: int, in_flight: int) -> int:
         buffers = sum(min(size, 4 * _MIB) for size in self.buffers) // 8

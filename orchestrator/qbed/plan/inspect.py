@@ -177,7 +177,7 @@ def _flows(plan: Plan, workload: Flows) -> tuple[str, str]:
     pairs = [f"{plan.nodes[a].name}>{plan.nodes[b].name}" for a, b in workload.pairs]
     who = pairs[0] if len(set(pairs)) == 1 else f"{pairs[0]} ... {pairs[-1]}"
     size = "unlimited" if workload.size_bytes is None else format_size(workload.size_bytes)
-    return who, f"{len(pairs)} of {size}"
+    return who, f"{len(pairs)} of {'at most ' if workload.each else ''}{size}"
 
 
 def _arrivals(workload: Arrivals) -> tuple[str, str]:

@@ -239,7 +239,10 @@ class Queue(Part):
 
 
 class Flows(Part):
-    """One flow for each pair of nodes."""
+    """One flow for each pair of nodes.
+
+    `each`, of flows from a file: when each starts after `start_ns`, and its size; `size_bytes` is the largest then.
+    """
 
     id: int
     kind: Literal["flows"] = "flows"
@@ -257,6 +260,11 @@ class Flows(Part):
     rate_bps: int | None
     packet_bytes: int | None
     payload_bytes: int | None = None
+    each: list[tuple[int, int]] = []
+
+    @model_serializer(mode="wrap")
+    def _without_none_of_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if name != "each" or value}
 
 
 class Arrivals(Part):

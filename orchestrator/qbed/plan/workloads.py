@@ -4,7 +4,7 @@
 from typing import Any
 
 from qbed.errors import LabError
-from qbed.lab.workloads import Arrivals, Flow, Flows, Incast, Sizes, Udp
+from qbed.lab.workloads import Arrivals, Flow, Flows, Incast, Replay, Sizes, Udp
 from qbed.language.source import FieldPath
 from qbed.language.units import LARGEST
 from qbed.network.frames import rate_headers
@@ -29,7 +29,7 @@ def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arri
             "id": number,
             "label": content.label or entry.kind,
             "start_ns": content.start,
-            "stop_ns": content.stop,
+            "stop_ns": getattr(content, "stop", None),
             "port": _FIRST_PORT + number,
             "family": family,
             "connect": getattr(content, "connect", "at start"),
@@ -45,6 +45,8 @@ def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arri
             found = p.Arrivals(**common, **_arrivals(content, resolved))
             _check_arrivals(found, resolved, ("workload", number, entry.kind))
             compiled.append(found)
+        elif isinstance(content, Replay):
+            compiled.append(p.Flows(**common, **_replay(content, resolved)))
         else:
             compiled.append(p.Flows(**common, **_flows(content, resolved, f"{seed}/{number}")))
     return compiled
@@ -60,6 +62,18 @@ def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab, seed: st
         "spread_ns": getattr(content, "spread", 0),
         "rate_bps": content.rate if isinstance(content, Udp) else None,
         "packet_bytes": content.packet if isinstance(content, Udp) else None,
+    }
+
+
+def _replay(content: Replay, resolved: ResolvedLab) -> dict[str, Any]:
+    flows, index = content.flows(), resolved.index
+    return {
+        "pairs": [(index[flow.src], index[flow.dst]) for flow in flows],
+        "size_bytes": max(flow.size_bytes for flow in flows),
+        "spread_ns": 0,
+        "rate_bps": None,
+        "packet_bytes": None,
+        "each": [(flow.start_ns, flow.size_bytes) for flow in flows],
     }
 
 

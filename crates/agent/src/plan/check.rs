@@ -105,8 +105,10 @@ fn check_times(plan: &Plan) -> Result<()> {
         let here = format_args!("workload {} ({})", workload.id, workload.label).to_string();
         bounded(&format_args!("{here}: start_ns"), workload.start_ns)?;
         bounded(&format_args!("{here}: stop_ns"), workload.stop_ns.unwrap_or(0))?;
-        if let Pattern::Flows { spread_ns, .. } = &workload.pattern {
+        if let Pattern::Flows { spread_ns, each, .. } = &workload.pattern {
             bounded(&format_args!("{here}: spread_ns"), *spread_ns)?;
+            let last_ns = each.iter().map(|(after_ns, _)| *after_ns).max();
+            bounded(&format_args!("{here}: each"), last_ns.unwrap_or(0))?;
         }
     }
     Ok(())
@@ -284,7 +286,11 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     let stops_late = workload.stop_ns.is_none_or(|stop| stop >= workload.start_ns);
     require(stops_late, || here("it stops before it starts"))?;
     match &workload.pattern {
-        Pattern::Flows { size_bytes, .. } => require(*size_bytes != Some(0), || here("size_bytes is 0"))?,
+        Pattern::Flows { pairs, size_bytes, each, .. } => {
+            require(*size_bytes != Some(0), || here("size_bytes is 0"))?;
+            require(each.is_empty() || each.len() == pairs.len(), || here("each is not of each pair"))?;
+            require(each.iter().all(|(_, bytes)| *bytes > 0), || here("the size of one is 0"))?;
+        }
         Pattern::Arrivals { pairs, interarrival, size, limit, together } => {
             let moves = match interarrival {
                 Interarrival::Exponential(mean) => mean.is_finite() && *mean >= 1.0,
@@ -442,6 +448,9 @@ mod tests {
                 "workload 0 (bulk): node 0 talks to itself",
             ),
             (refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 9]])), "workload 0 (bulk): no node 9"),
+            (refusal(|p| p["workloads"][0]["each"] = json!([[0, 1], [0, 1]])), "each is not of each pair"),
+            (refusal(|p| p["workloads"][0]["each"] = json!([[0, 0]])), "the size of one is 0"),
+            (refusal(|p| p["workloads"][0]["each"] = json!([[u64::MAX, 1]])), "is longer than"),
             (refusal(|p| p["workloads"][0]["family"] = json!(6)), "node h2 has no address of its family"),
             (
                 refusal(|p| p["workloads"][1]["size"] = json!({"pareto": {"mean_bytes": 5, "shape": 1}})),

@@ -53,6 +53,8 @@ pub enum Pattern {
         pairs: Vec<[usize; 2]>,
         size_bytes: Option<u64>,
         spread_ns: u64,
+        /// Of flows from a file: when each starts after the workload does, and its size.
+        each: Vec<(u64, u64)>,
     },
     Arrivals {
         pairs: Pairs,
@@ -174,6 +176,8 @@ struct RawWorkload {
     together: bool,
     start_ns: u64,
     spread_ns: Option<u64>,
+    #[serde(default)]
+    each: Vec<(u64, u64)>,
     stop_ns: Option<u64>,
     connect: Connect,
     port: u16,
@@ -201,6 +205,7 @@ impl TryFrom<RawWorkload> for Workload {
                 pairs: raw.pairs.ok_or_else(|| need("pairs"))?,
                 size_bytes: raw.size_bytes,
                 spread_ns: raw.spread_ns.unwrap_or(0),
+                each: raw.each,
             },
             Kind::Arrivals => Pattern::Arrivals {
                 pairs: match raw.pairs {

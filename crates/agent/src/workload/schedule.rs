@@ -32,12 +32,13 @@ pub fn flows(plan: &Plan) -> Vec<FlowSpec> {
 
 fn expand(index: usize, workload: &Workload, draws: &mut Draws, end_ns: u64, flows: &mut Vec<FlowSpec>) {
     match &workload.pattern {
-        Pattern::Flows { pairs, size_bytes, spread_ns } => {
-            for &[src, dst] in pairs {
+        Pattern::Flows { pairs, size_bytes, spread_ns, each } => {
+            for (number, &[src, dst]) in pairs.iter().enumerate() {
                 let offset = if *spread_ns > 0 { draws.below(*spread_ns) } else { 0 };
-                let start_ns = workload.start_ns + offset;
+                let own = each.get(number);
+                let start_ns = workload.start_ns + offset + own.map_or(0, |(after_ns, _)| *after_ns);
                 if start_ns < end_ns {
-                    let size_bytes = *size_bytes;
+                    let size_bytes = own.map_or(*size_bytes, |(_, bytes)| Some(*bytes));
                     let stop_ns = workload.stop_ns;
                     flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns });
                 }
@@ -95,6 +96,22 @@ mod tests {
         let starts: Vec<u64> = flows(&plan).iter().map(|flow| flow.start_ns).collect();
         assert!(starts.iter().all(|start| *start < 1_000_000));
         assert!(starts.iter().max() > Some(&900_000) && starts.iter().min() < Some(&100_000));
+    }
+
+    #[test]
+    fn flows_of_a_file_have_their_own_starts_and_sizes() {
+        let plan = dumbbell(|plan| {
+            plan["workloads"] = serde_json::json!([plan["workloads"][0]]);
+            plan["workloads"][0]["pairs"] = serde_json::json!([[0, 2], [2, 0], [0, 2]]);
+            plan["workloads"][0]["each"] = serde_json::json!([[7, 100], [0, 5], [u64::MAX >> 8, 1]]);
+            plan["workloads"][0]["start_ns"] = 1000.into();
+        });
+        let flows: Vec<_> = flows(&plan).iter().map(|f| (f.src, f.dst, f.start_ns, f.size_bytes)).collect();
+        assert_eq!(
+            flows,
+            [(0, 2, 1007, Some(100)), (2, 0, 1000, Some(5))],
+            "the third starts after the lab's end"
+        );
     }
 
     #[test]
