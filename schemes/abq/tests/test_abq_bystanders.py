@@ -208,4 +208,4 @@ def test_a_window_update_is_one_of_them_too(live_lab: Callable[[str], Any], tmp_
     assert [segment.with_ece(True) for _, segment in came] == [segment.with_ece(True) for _, segment in went]
     acks = [(*one, left) for one, (left, _) in zip(came, went, strict=True) if one[1].is_pure_ack]
     updates = [after for before, after in pairwise(acks) if before[1].ack == after[1].ack]
-    assert any(left > time for time, _, left in updates), [(t, at - t, s.ack, s.flags) for t, s, at in acks]
+    assert any(left > time for time, _, left in updates), acks
