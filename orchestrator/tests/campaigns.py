@@ -14,6 +14,9 @@ from pathlib import Path
 
 import duckdb
 
+from qbed.live.courier import Delivery
+from qbed.runs.worker import Outcome
+
 LAB = """\
 name: tiny
 topology: {dumbbell: {left: 2, right: 2}}
@@ -73,6 +76,26 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
     kernel.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
     kernel.chmod(0o755)
     return folder
+
+
+class Screen:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery | str] = []
+
+    def progress(self, finished: int, running: float) -> None: ...
+    def outcome(self, outcome: Outcome) -> None: ...
+    def waiting(self) -> None: ...
+    def asked(self, cells: int) -> None:
+        pass
+
+    def skipped(self, cells: int) -> None: ...
+    def damaged(self, what: list[str]) -> None: ...
+    def discarded(self, why: str) -> None: ...
+    def phase(self, name: str) -> None: ...
+    def delivered(self, what: Delivery | str) -> None:
+        self.deliveries.append(what)
 
 
 class Bench:

@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from campaigns import LAB, fake_toolchain, wait_until, write_lab
+from campaigns import LAB, Screen, fake_toolchain, wait_until, write_lab
 from influx import Server, between, free_port, served
 from synthetic import sample, write_out
 
@@ -34,7 +34,6 @@ from qbed.results import tables
 from qbed.results.cell import store_cell
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import Wishes, conduct, prepare
-from qbed.runs.worker import Outcome
 from qbed.substrates import Samples
 
 COLUMNS = (
@@ -49,26 +48,6 @@ COLUMNS = (
     "dequeued_bytes",
 )
 FIELDS = ",".join(("interval_ns", "mean_bytes", "mean_packets", *COLUMNS))
-
-
-class Screen:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.deliveries: list[Delivery | str] = []
-
-    def progress(self, finished: int, running: float) -> None: ...
-    def outcome(self, outcome: Outcome) -> None: ...
-    def waiting(self) -> None: ...
-    def asked(self, cells: int) -> None:
-        pass
-
-    def skipped(self, cells: int) -> None: ...
-    def damaged(self, what: list[str]) -> None: ...
-    def discarded(self, why: str) -> None: ...
-    def phase(self, name: str) -> None: ...
-    def delivered(self, what: Delivery | str) -> None:
-        self.deliveries.append(what)
 
 
 @pytest.fixture(scope="session")

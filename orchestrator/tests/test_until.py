@@ -5,16 +5,30 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterable
 from pathlib import Path
 
+import duckdb
 import pytest
-from campaigns import Bench, hashes, write_lab
+from campaigns import Bench, Screen, fake_toolchain, hashes, write_lab
+from fake_nodes import FakeContainerlab, clab
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.campaign.until import LEAST, Until, half_width, parse_until
+from qbed.runs.executor import Book
+from qbed.runs.experiment import Wishes, conduct, prepare
+from qbed.runs.worker import Task, Worker
+from qbed.substrates import Limits
+
+__all__ = ["clab"]
+ONE = """\
+question: How long do flows take?
+seeds: SAID
+claims: []
+"""
 
 CAMPAIGN = """\
 question: How long do flows take?
@@ -78,6 +92,13 @@ def test_a_claim_with_too_few_seeds_is_undecided(bench: Bench) -> None:
     assert bench.campaign("a", "--fail-on", "errors")[0] == 0
 
 
+def test_a_mean_of_which_nothing_is_known_is_said(bench: Bench) -> None:
+    bench.behave(all="panic")
+    status, text = bench.campaign("a")
+    assert status == 1 and "10 failed" in text and "fault in qbed" not in text, text
+    assert "Traceback" not in text
+
+
 def test_a_cell_that_fails_ends_its_seeds(bench: Bench) -> None:
     bench.behave(seed_2="panic")
     status, text = bench.campaign("a")
@@ -118,3 +139,31 @@ def test_how_many_more_is_bounded(values: list[float], share: float) -> None:
         assert (wanted == len(values[:50])) == (until.met(values[:50]) or len(values) >= 50)
     if len(values) > 1 and statistics.fmean(values) > 0:
         assert half_width(values) >= 0
+
+
+class Here:
+    """An executor in this process, where the nodes are threads."""
+
+    cores: tuple[int, ...] = ()
+
+    def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
+        for cell in cells:
+            outcome = Worker(task).run(cell)
+            assert outcome.status == "complete", outcome.error
+            book.note(outcome)
+
+
+def test_cells_on_the_wall_clock_run_until_the_mean_is_known(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not repeatable and in no store: a cell that is finished is one observation, and more are made."""
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "tools")))
+    lab = write_lab(tmp_path / "lab", ONE.replace("SAID", "until 15 % of fct_mean_ns, at most 20"))
+    wishes = Wishes(out=tmp_path / "run", limits=Limits(60, 60), on="containerlab", dilation=3)
+    done = conduct(prepare(lab, wishes), Here(), Screen(), images=False)
+    values = [float(one) for (one,) in duckdb.sql(
+        f"SELECT avg(fct_ns) FROM '{tmp_path}/run/flows.parquet' GROUP BY cell ORDER BY cell").fetchall()]  # fmt: skip
+    assert LEAST < done.totals.complete == len(values) < 20 and done.totals.stored == 0
+    assert half_width(values) <= 0.15 < half_width(values[:LEAST])
+    again = conduct(prepare(lab, wishes), Here(), Screen(), images=False)
+    assert (again.totals.skipped, again.totals.cells) == (len(values), len(values))

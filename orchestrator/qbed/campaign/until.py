@@ -60,7 +60,9 @@ class Until:
 
 def half_width(values: Sequence[float]) -> float:
     """Half the width of the mean's 95 % confidence interval, as a share of the mean."""
-    spread = statistics.stdev(values) if len(values) > 1 else math.inf
+    if len(values) < 2:
+        return math.inf
+    spread = statistics.stdev(values)
     if spread == 0:
         return 0.0
     mean = abs(statistics.fmean(values))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from qbed.campaign.matrix import Matrix
@@ -75,7 +76,8 @@ class Choice:
         cell = self._matrix.cell(self._numbers(group).start)
         where = ", ".join(f"{name}={value}" for name, value in cell.values.items() if name != "seed") or "all cells"
         others = f", and {len(wide) - 1} more like it" if len(wide) > 1 else ""
+        known = f"known to {100 * width:.2g} %, not" if math.isfinite(width) else "not known"
         return (
-            f"too few seeds: the mean of {self._until.of} is known to {100 * width:.2g} %, not to"
+            f"too few seeds: the mean of {self._until.of} is {known} to"
             f" {100 * self._until.share:.4g} %, after {self._wanted[group]} seeds ({where}{others})"
         )
