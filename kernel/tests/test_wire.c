@@ -49,6 +49,20 @@ static void idle_wire_starts_anew(void)
 	EXPECT_EQUAL(qlink_wire_send(&wire, 205, 1), 208);
 }
 
+static void a_turn_sends_what_is_left_at_the_new_rate(void)
+{
+	struct qlink_wire wire = {};
+
+	/* 1000 bytes at 1 Gbit/s: 8000 ns; after 2000 of them a tenth of the rate, then the old one */
+	qlink_wire_set(&wire, (struct qlink_wire_params) { 1000000000, 0 });
+	EXPECT_EQUAL(qlink_wire_send(&wire, 100, 1000), 8100);
+	EXPECT_EQUAL(qlink_wire_turn(&wire, 2100, (struct qlink_wire_params) { 100000000, 0 }), 62100);
+	EXPECT_EQUAL(qlink_wire_turn(&wire, 32100, (struct qlink_wire_params) { 1000000000, 0 }), 35100);
+	EXPECT_EQUAL(qlink_wire_send(&wire, 35100, 1000), 43100);
+	/* at its very end there is nothing left */
+	EXPECT_EQUAL(qlink_wire_turn(&wire, 43100, (struct qlink_wire_params) { 1, 0 }), 43100);
+}
+
 static void a_second_carries_the_rate(void)
 {
 	struct qlink_wire wire = {};
@@ -91,6 +105,7 @@ int main(void)
 		busy_period_is_exact(rates[i], 24);
 	}
 	idle_wire_starts_anew();
+	a_turn_sends_what_is_left_at_the_new_rate();
 	a_second_carries_the_rate();
 	overhead_takes_time();
 	new_rate_takes_effect();

@@ -5,7 +5,7 @@
 use crate::clock::timer::Timer;
 use crate::failure::{Failure, Of, Result};
 use crate::gate::{Event, Gate};
-use crate::lab::linkstate;
+use crate::lab::{changes, linkstate};
 use crate::netlink::tap;
 use crate::observe::capture::Captures;
 use crate::observe::lateness::Lateness;
@@ -14,6 +14,7 @@ use crate::observe::statistics::Statistics;
 use crate::observe::taps::TapStream;
 use crate::observe::windows::Windows;
 use crate::observe::{counters, forwarding};
+use crate::plan::Changed;
 use crate::programs::children::{Children, Notice};
 use crate::programs::launched::Launches;
 use crate::programs::resident::Programs;
@@ -52,6 +53,8 @@ pub struct Engine<'a> {
     statistics: Statistics,
     /// By event of the plan.
     links: Topic,
+    /// By change of the plan.
+    changes: Topic,
     /// By step.
     progress: Topic,
     /// Ends `run`.
@@ -75,6 +78,7 @@ impl<'a> Engine<'a> {
         let checked = world.topic(Part::Forwarding).only();
         world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::AHEAD_NS), checked);
         let (links, progress) = (world.topic(Part::Links), world.topic(Part::Progress));
+        let changes = world.topic(Part::Changes);
         let alarm = world.topic(Part::Alarm).only();
         let launches = Launches::new(&mut world);
         Ok(Self {
@@ -93,6 +97,7 @@ impl<'a> Engine<'a> {
             windows,
             statistics,
             links,
+            changes,
             progress,
             alarm,
         })
@@ -112,6 +117,9 @@ impl<'a> Engine<'a> {
         self.launches.schedule(&mut self.world, base_ns);
         for (index, event) in (0..).zip(&self.world.plan.events) {
             self.world.agenda.add(base_ns + event.at_ns, self.links.at(index));
+        }
+        for (index, change) in (0..).zip(&self.world.plan.changes) {
+            self.world.agenda.add(base_ns + change.at_ns, self.changes.at(index));
         }
         self.windows.schedule(&mut self.world, base_ns);
         self.statistics.schedule(&mut self.world, base_ns);
@@ -179,6 +187,7 @@ impl<'a> Engine<'a> {
                     forwarding::check(&self.world)?;
                 }
                 Part::Links => self.set_link(token.index as usize)?,
+                Part::Changes => self.change(token.index as usize)?,
                 Part::Windows => self.note_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
                 Part::Kills => self.children.kill(token.index as i32),
@@ -256,6 +265,17 @@ impl<'a> Engine<'a> {
             self.routes.link(&self.world, end.node, &link.name, event.state)?;
         }
         linkstate::set(self.world.plan, self.world.scope, self.world.lab, event)
+    }
+
+    fn change(&mut self, change: usize) -> Result<()> {
+        let what = &self.world.plan.changes[change].what;
+        changes::make(self.world.plan, self.world.lab, what)?;
+        if let Changed::Node(change) = what {
+            for transport in &mut self.transports {
+                transport.set_congestion_control(&self.world, change.node, &change.congestion_control)?;
+            }
+        }
+        Ok(())
     }
 
     /// Where a window begins or ends.

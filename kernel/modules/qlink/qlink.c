@@ -310,6 +310,58 @@ static bool qlink_is_lost(const struct qlink_end *end)
 	return unlikely(end->loss) && get_random_u32() < end->loss;
 }
 
+/* When a frame arrives that has left the transmitter at @now_ns. */
+static u64 qlink_arrival_ns(struct qlink_end *end, u64 now_ns)
+{
+	u64 arrival_ns = now_ns + end->delay_ns;
+
+	if (unlikely(end->jitter_ns))
+		arrival_ns += mul_u64_u32_shr(end->jitter_ns, get_random_u32(), 32);
+	if (unlikely(end->reordering))
+		return arrival_ns;
+	/* A delay made shorter must not let frames overtake. */
+	end->last_arrival_ns = max(arrival_ns, end->last_arrival_ns);
+	return end->last_arrival_ns;
+}
+
+static void qlink_expect_arrival(struct qlink_end *end)
+{
+	const struct qlink_flight *first = qlink_flight(end->flight_head);
+
+	qlink_agenda_push(&qlink_clock.agenda,
+			  qlink_deadline(end, QLINK_ARRIVED, first->arrival_ns,
+					 first->sequence));
+}
+
+/* A frame is on the wire: behind all that arrive before it. */
+static void qlink_fly(struct qlink_end *end, struct sk_buff *skb)
+{
+	u64 arrival_ns = qlink_flight(skb)->arrival_ns;
+	struct sk_buff **place = &end->flight_head;
+
+	skb->next = NULL;
+	if (!end->flight_head) {
+		end->flight_head = skb;
+		end->flight_tail = skb;
+		qlink_expect_arrival(end);
+		return;
+	}
+	if (likely(qlink_flight(end->flight_tail)->arrival_ns <= arrival_ns)) {
+		end->flight_tail->next = skb;
+		end->flight_tail = skb;
+		return;
+	}
+	while (qlink_flight(*place)->arrival_ns <= arrival_ns)
+		place = &(*place)->next;
+	skb->next = *place;
+	*place = skb;
+	if (place == &end->flight_head) {
+		qlink_agenda_remove(&qlink_clock.agenda,
+				    (unsigned long)end | QLINK_ARRIVED, ~0ul);
+		qlink_expect_arrival(end);
+	}
+}
+
 /* The top of the agenda says that @end's frame has left the transmitter. */
 static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 {
@@ -324,21 +376,9 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 	if (lost) {
 		end->stats.lost++;
 	} else {
-		/* A delay made shorter must not let frames overtake. */
-		end->last_arrival_ns = max(now_ns + end->delay_ns, end->last_arrival_ns);
-		flight->arrival_ns = end->last_arrival_ns;
+		flight->arrival_ns = qlink_arrival_ns(end, now_ns);
 		flight->sequence = clock->next_sequence++;
-		skb->next = NULL;
-		if (end->flight_head) {
-			end->flight_tail->next = skb;
-		} else {
-			end->flight_head = skb;
-			qlink_agenda_push(&clock->agenda,
-					  qlink_deadline(end, QLINK_ARRIVED,
-							 flight->arrival_ns,
-							 flight->sequence));
-		}
-		end->flight_tail = skb;
+		qlink_fly(end, skb);
 	}
 
 	skb_orphan(skb);
@@ -610,12 +650,17 @@ static const struct nla_policy qlink_policy[IFLA_QLINK_MAX + 1] = {
 	[IFLA_QLINK_SENT] = { .type = NLA_REJECT },
 	[IFLA_QLINK_DELIVERED] = { .type = NLA_REJECT },
 	[IFLA_QLINK_LOST] = { .type = NLA_REJECT },
+	[IFLA_QLINK_JITTER] = { .type = NLA_U64 },
+	[IFLA_QLINK_REORDERING] = { .type = NLA_U32 },
+	[IFLA_QLINK_PEER_JITTER] = { .type = NLA_U64 },
+	[IFLA_QLINK_PEER_REORDERING] = { .type = NLA_U32 },
 };
 
 static int qlink_validate(struct nlattr *tb[], struct nlattr *data[],
 			  struct netlink_ext_ack *extack)
 {
-	static const int delays[] = { IFLA_QLINK_DELAY, IFLA_QLINK_PEER_DELAY };
+	static const int delays[] = { IFLA_QLINK_DELAY, IFLA_QLINK_PEER_DELAY,
+				      IFLA_QLINK_JITTER, IFLA_QLINK_PEER_JITTER };
 	int i;
 
 	if (tb[IFLA_ADDRESS]) {
@@ -637,7 +682,12 @@ static int qlink_validate(struct nlattr *tb[], struct nlattr *data[],
 static void qlink_parse(struct nlattr *data[], int first, struct qlink_params *params)
 {
 	struct nlattr **tb = data + first - IFLA_QLINK_RATE;
+	int more = first == IFLA_QLINK_RATE ? 0 : IFLA_QLINK_PEER_JITTER - IFLA_QLINK_JITTER;
 
+	if (data[IFLA_QLINK_JITTER + more])
+		params->jitter_ns = nla_get_u64(data[IFLA_QLINK_JITTER + more]);
+	if (data[IFLA_QLINK_REORDERING + more])
+		params->reordering = nla_get_u32(data[IFLA_QLINK_REORDERING + more]);
 	if (tb[IFLA_QLINK_RATE])
 		params->wire.rate_bps = nla_get_u64(tb[IFLA_QLINK_RATE]);
 	if (tb[IFLA_QLINK_DELAY])
@@ -654,18 +704,40 @@ static struct qlink_params qlink_get_params(const struct qlink_end *end)
 		.wire = end->wire.params,
 		.delay_ns = end->delay_ns,
 		.loss = end->loss,
+		.jitter_ns = end->jitter_ns,
+		.reordering = end->reordering,
 	};
 }
 
-/* Takes effect with the next frame; the one being serialized keeps its time. */
+/* The frame being serialized goes on at the new rate. */
+static void qlink_set_wire(struct qlink_end *end, struct qlink_wire_params params)
+{
+	struct qlink_clock *clock = &qlink_clock;
+	u64 now_ns = time_travel_now();
+
+	if (!end->serializing) {
+		qlink_wire_set(&end->wire, params);
+		return;
+	}
+	qlink_agenda_remove(&clock->agenda, (unsigned long)end | QLINK_SERIALIZED, ~0ul);
+	qlink_agenda_push(&clock->agenda,
+			  qlink_deadline(end, QLINK_SERIALIZED,
+					 qlink_wire_turn(&end->wire, now_ns, params),
+					 clock->next_sequence++));
+	if (!clock->running)
+		qlink_clock_arm(clock, now_ns);
+}
+
 static void qlink_set_params(struct qlink_end *end, const struct qlink_params *params)
 {
 	local_bh_disable();
 	if (end->wire.params.rate_bps != params->wire.rate_bps ||
 	    end->wire.params.overhead_bytes != params->wire.overhead_bytes)
-		qlink_wire_set(&end->wire, params->wire);
+		qlink_set_wire(end, params->wire);
 	end->delay_ns = params->delay_ns;
 	end->loss = params->loss;
+	end->jitter_ns = params->jitter_ns;
+	end->reordering = params->reordering;
 	local_bh_enable();
 }
 

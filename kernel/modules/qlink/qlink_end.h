@@ -19,6 +19,8 @@ struct qlink_params {
 	struct qlink_wire_params wire;
 	u64 delay_ns;		/* of propagation */
 	u32 loss;		/* probability x 2^32 */
+	u64 jitter_ns;		/* the most that a frame takes longer */
+	bool reordering;	/* a frame that takes less long overtakes */
 };
 
 struct qlink_stats {
@@ -56,6 +58,8 @@ struct qlink_end {
 	u64 last_arrival_ns;
 	u64 delay_ns;
 	u32 loss;
+	bool reordering;
+	u64 jitter_ns;
 	struct qlink_stats stats;
 	struct inet_ehash_bucket *bucket;	/* of the frame that arrives next */
 	struct qlink_way ways[QLINK_WAYS];	/* of what arrived from here */

@@ -69,4 +69,20 @@ static inline u64 qlink_wire_send(struct qlink_wire *wire, u64 now_ns, u32 lengt
 	return wire->free_ns;
 }
 
+/*
+ * Other params from @now_ns on. What is left of the frame that is being sent is
+ * sent at the new rate: returns when it has left, to the nanosecond below.
+ */
+static inline u64 qlink_wire_turn(struct qlink_wire *wire, u64 now_ns,
+				  struct qlink_wire_params params)
+{
+	u64 left_ns = wire->free_ns > now_ns ? wire->free_ns - now_ns : 0;
+	/* bits x 1e9 of one frame, and less than a unit more: far below 2^64 */
+	u64 scaled = left_ns * wire->params.rate_bps;
+
+	qlink_wire_set(wire, params);
+	wire->free_ns = now_ns + scaled / params.rate_bps;
+	return wire->free_ns;
+}
+
 #endif /* _QLINK_WIRE_H */

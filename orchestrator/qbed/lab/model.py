@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from qbed.lab.events import Event
 from qbed.lab.frr import FrrSettings
 from qbed.lab.parameters import in_bounds, parameter
 from qbed.lab.programs import Program
@@ -182,17 +183,6 @@ KernelParameters = Annotated[
 ]
 
 
-class LinkEvent(Strict):
-    """A link that goes down or comes up while the lab runs, both ends at once."""
-
-    at: Duration = Field(examples=["500 ms"])
-    """When, after the lab's epoch."""
-    link: str
-    """The link's name (`rack1-spine1`), or a glob or range of names."""
-    state: Literal["down", "up"]
-    """What it becomes. Links are up at first."""
-
-
 class Lab(Strict):
     """A lab: its network, its hosts and switches, and what happens in it."""
 
@@ -218,8 +208,10 @@ class Lab(Strict):
     """What the hosts send."""
     programs: list[Program] = Field(default_factory=list, max_length=1_000)
     """Programs that run on nodes while the lab does, besides what `workload` sends."""
-    events: list[LinkEvent] = Field(default_factory=list, max_length=10_000)
-    """Links that fail, and that come back."""
+    events: list[Event] = Field(default_factory=list, max_length=10_000)
+    """What changes while the lab runs: links that fail, come back or have another rate, parameters of queues, hosts'
+    congestion control (docs/events.md).
+    """
     observe: Observe = Field(default_factory=Observe)
     """What is recorded."""
     capture: list[Annotated[Capture, BeforeValidator(_capture, json_schema_input_type=str | Capture)]] = Field(

@@ -71,6 +71,10 @@ class LinkFields(Strict):
     """Bytes that each frame costs on the wire beyond its Ethernet header and payload: 24 for preamble, FCS and gap."""
     loss: Share | None = None
     """Probability that a frame is lost on the way, below 1."""
+    jitter: Annotated[Duration | None, Field(examples=["1 ms"])] = None
+    """The most that a frame takes longer than `delay`, each by chance, evenly. Frames wait for those before them."""
+    reordering: OnOff | None = None
+    """With `on`, they do not wait: a frame that takes less long overtakes others on the way."""
     mtu: Annotated[Size | None, Field(examples=["1500 B"])] = None
     """The largest IP packet; both ends of a link have the same."""
 

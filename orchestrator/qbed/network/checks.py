@@ -12,6 +12,7 @@ from qbed.language.problems import Problems
 from qbed.language.selectors import is_wide, select
 from qbed.language.source import FieldPath
 from qbed.language.units import format_duration
+from qbed.network.changes import changes, too_late
 from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
@@ -62,7 +63,7 @@ def check(resolved: ResolvedLab) -> None:
     _check_events(lab, resolved.network, problems)
     _check_windows(lab, problems)
     if not problems.errors:
-        _ = resolved.controllers_of_switches
+        _ = resolved.controllers_of_switches, changes(resolved)
     if not problems.errors and resolved.programs:
         _check_programs(resolved)
     _ = resolved.launches
@@ -100,7 +101,7 @@ def _check_programs(resolved: ResolvedLab) -> None:
             problems.warn(("links",), text)
     near = {link.name for link in resolved.network.links if {link.a, link.b} & programs.keys()}
     for number, event in enumerate(lab.events):
-        if set(select(event.link, resolved.network.link_names)) & near:
+        if event.state is not None and set(select(event.link or "", resolved.network.link_names)) & near:
             text = "a switch in P4 goes on sending there: its routes stay as they are"
             problems.warn(("events", number, "link"), text)
 
@@ -135,6 +136,10 @@ def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
     names, found = network.link_names, 0
     for number, event in enumerate(lab.events):
         path: FieldPath = ("events", number)
+        if (wrong := too_late(event, lab.duration)) is not None:
+            problems.error((*path, "at"), wrong)
+        if event.link is None or (">" in event.link and event.state is None):
+            continue
         chosen = problems.select((*path, "link"), event.link, names)
         found += len(chosen)
         if found > MOST_EVENTS:
@@ -142,9 +147,8 @@ def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
             return
         if not chosen:
             problems.error((*path, "link"), f"no link is called `{event.link}`{nearest(event.link, names)}")
-        if event.at >= lab.duration:
-            text = f"{format_duration(event.at)} is after the lab's end at {format_duration(lab.duration)}"
-            problems.error((*path, "at"), text)
+        if event.loss == 1:
+            problems.error((*path, "loss"), "expected less than 1; a link that loses all is `state: down`")
 
 
 def _check_windows(lab: Lab, problems: Problems) -> None:

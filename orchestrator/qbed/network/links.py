@@ -33,6 +33,8 @@ class EndSettings:
     delay_ns: int = 0
     overhead_bytes: int = 0
     loss: float = 0.0
+    jitter_ns: int = 0
+    reordering: bool = False
 
 
 @dataclass
@@ -163,6 +165,8 @@ def _apply(states: list[LinkState], entry: _Entry, problems: Problems) -> None:
                 end.delay_ns = given["delay"][position * len(given["delay"]) // count]
             end.overhead_bytes = given.get("overhead", end.overhead_bytes)
             end.loss = given.get("loss", end.loss)
+            end.jitter_ns = given.get("jitter", end.jitter_ns)
+            end.reordering = given.get("reordering", "on" if end.reordering else "off") == "on"
             states[index].mtu = given.get("mtu", states[index].mtu)
 
 

@@ -159,16 +159,26 @@ class ResolvedLab:
     @cached_property
     def switch_queues(self) -> dict[LinkEnd, QueueSpec]:
         """The queue of every link end at a switch; at one that runs a program, whose parameters the queue has."""
-        switches, ports = self._switch_settings
-
-        of_ports = {name: {k: v for k, v in given.items() if k not in WHOLE} for name, given in switches.items()}
+        switches = self._switch_settings[0]
 
         def settings(end: LinkEnd, node: str) -> Origin:
-            given = merge(of_ports[node], ports.get(end, {}))
-            program = self.programs.get(node)
+            given, program = self.given_at(end, node), self.programs.get(node)
             return given if program is None else below(program, given, "program" in switches[node], self.problems)
 
         return self._queues("switch", settings)
+
+    def given_at(self, end: LinkEnd, node: str) -> Origin:
+        """What the file gives for the queue of a switch's link end."""
+        return merge(self._of_ports[node], self._switch_settings[1].get(end, {}))
+
+    @cached_property
+    def _of_ports(self) -> dict[str, Origin]:
+        switches = self._switch_settings[0]
+        return {name: {k: v for k, v in given.items() if k not in WHOLE} for name, given in switches.items()}
+
+    def queue_spec(self, given: Origin, frame_bytes: int) -> QueueSpec | None:
+        """The queue that settings mean, of frames of at most so many bytes; None if they are wrong."""
+        return self._specs.get(given, frame_bytes)
 
     def program_ports(self, name: str) -> list[LinkEnd]:
         """The link ends of a switch that runs a program, by port number: in the network's order."""
@@ -257,13 +267,14 @@ class ResolvedLab:
 
     def _queues(self, kind: str, settings: Any) -> dict[LinkEnd, QueueSpec]:
         found: dict[LinkEnd, QueueSpec] = {}
-        for end, node in self._ends(kind):
+        for end, node in self.ends(kind):
             spec = self._specs.get(settings(end, node), self.links[end[0]].mtu + ETHERNET_BYTES)
             if spec is not None:
                 found[end] = spec
         return found
 
-    def _ends(self, kind: str) -> Iterator[tuple[LinkEnd, str]]:
+    def ends(self, kind: str) -> Iterator[tuple[LinkEnd, str]]:
+        """The link ends at switches, or at hosts, each with its node."""
         sides: tuple[Side, Side] = ("a", "b")
         for i in range(len(self.network.links)):
             for side in sides:

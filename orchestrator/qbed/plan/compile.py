@@ -12,6 +12,7 @@ from qbed.lab.settings import CONTROL_MODULES
 from qbed.language.selectors import select
 from qbed.language.units import LARGEST, format_duration
 from qbed.network.addresses import Addresses, Family, Number, Side
+from qbed.network.changes import LinkChange, QueueChange, changes
 from qbed.network.entries import Own
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd
@@ -64,7 +65,8 @@ class _Compiler:
         programs = routers * len(frr.programs(self.lab.frr)) if self.is_frr else 0
         programs += controlling.SIZE * len(self.resolved.controllers_of_switches)
         programs += launches.SIZE * sum(len(launch.nodes) for launch in self.resolved.launches)
-        demand = Demand(self.resolved, links, workloads, programs)
+        changes = self.changes()
+        demand = Demand(self.resolved, at_most(links, changes), workloads, programs)
         epoch_ns = _EPOCH_NS + 10 * demand.longest_rtt_ns + (self.lab.frr.settle if self.is_frr else 0)
         if epoch_ns + self.lab.duration > LARGEST:
             text = f"with a longest round-trip time of {format_duration(demand.longest_rtt_ns)} it ends too late"
@@ -85,6 +87,7 @@ class _Compiler:
             launches=launches.launches(self.resolved, self.seed, epoch_ns),
             captures=self.captures(),
             events=self.events(),
+            changes=changes,
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
             statistics_interval_ns=self.lab.observe.statistics if isinstance(self.lab.observe.statistics, int) else 0,
             windows=self.windows(),
@@ -109,6 +112,8 @@ class _Compiler:
                     delay_ns=end.delay_ns,
                     overhead_bytes=end.overhead_bytes,
                     loss=end.loss,
+                    jitter_ns=end.jitter_ns,
+                    reordering=end.reordering,
                     queue=2 * i + side,
                 )
                 for side, end in enumerate((state.a, state.b))
@@ -177,9 +182,26 @@ class _Compiler:
         found = [
             p.LinkEvent(at_ns=event.at, link=index[name], state=event.state)
             for event in self.lab.events
+            if event.link is not None and event.state is not None
             for name in select(event.link, index)
         ]
         return sorted(found, key=lambda event: event.at_ns)
+
+    def changes(self) -> list[p.Change]:
+        """In the order of their times."""
+        found = []
+        for change in changes(self.resolved):
+            said: dict[str, Any] = {}
+            if isinstance(change, LinkChange):
+                (link, end), values = change.end, ("rate_bps", "delay_ns", "loss")
+                said["link"] = {"link": link, "end": end} | {name: getattr(change, name) for name in values}
+            elif isinstance(change, QueueChange):
+                queue = 2 * change.end[0] + _SIDES.index(change.end[1])
+                said["queue"] = {"queue": queue, "qdisc": _qdisc(change.spec)}
+            else:
+                said["node"] = {"node": self.resolved.index[change.host], "congestion_control": change.tcp}
+            found.append(p.Change.model_validate({"at_ns": change.at_ns, **said}))
+        return found
 
     def windows(self) -> list[p.Window]:
         end = self.lab.duration
@@ -399,6 +421,21 @@ class _Compiler:
 def _mac(number: int) -> str:
     """A locally administered address."""
     return ":".join(f"{byte:02x}" for byte in bytes([2, 0]) + number.to_bytes(4, "big"))
+
+
+def at_most(links: list[p.Link], changes: list[p.Change]) -> list[p.Link]:
+    """The links, each with the highest rate and the longest delay, jitter too, that it has during the lab."""
+    of_ends = [change.link for change in changes if change.link is not None]
+    if not of_ends and not any(end.jitter_ns for link in links for end in (link.a, link.b)):
+        return links
+    most = [[link.a.model_copy(), link.b.model_copy()] for link in links]
+    for change in of_ends:
+        end = most[change.link]["ab".index(change.end)]
+        end.rate_bps = max(end.rate_bps, change.rate_bps or 0)
+        end.delay_ns = max(end.delay_ns, change.delay_ns or 0)
+    for end in (end for ends in most for end in ends):
+        end.delay_ns += end.jitter_ns
+    return [link.model_copy(update={"a": a, "b": b}) for link, (a, b) in zip(links, most, strict=True)]
 
 
 def _qdisc(spec: QueueSpec) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
 
 VERSION = 1
-_LEFT_OUT = ("launches", "p4", "parameters", "statistics_interval_ns", "windows")
+_LEFT_OUT = ("changes", "launches", "p4", "parameters", "statistics_interval_ns", "windows")
 """Fields of a plan that are not written where a lab has nothing of the kind: its cells keep their keys."""
 
 
@@ -203,6 +203,13 @@ class End(Part):
     overhead_bytes: int
     loss: float
     queue: int
+    jitter_ns: int = 0
+    reordering: bool = False
+
+    @model_serializer(mode="wrap")
+    def _without_jitter(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        optional = ("jitter_ns", "reordering")
+        return {name: value for name, value in handler(self).items() if value or name not in optional}
 
     def transmit_ns(self, frame_bytes: int) -> int:
         """The time to serialise a frame (its Ethernet header counted in), rounded up as the link device does."""
@@ -346,6 +353,46 @@ class Window(Part):
     until_ns: int
 
 
+class LinkChange(Part):
+    """What the transmitter of a link's end has from then on, where it is said."""
+
+    link: int
+    end: Literal["a", "b"]
+    rate_bps: int | None = None
+    delay_ns: int | None = None
+    loss: float | None = None
+
+
+class QueueChange(Part):
+    """A queue's parameters from then on: a `qdisc` as in `queues`, of the same kind."""
+
+    queue: int
+    qdisc: dict[str, Any]
+
+
+class NodeChange(Part):
+    """A host's congestion control from then on."""
+
+    node: int
+    congestion_control: str
+
+
+class Change(Part):
+    """Something that changes while the lab runs: exactly one of these."""
+
+    at_ns: int
+    link: LinkChange | None = None
+    queue: QueueChange | None = None
+    node: NodeChange | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        said = {name: value for name, value in handler(self).items() if value is not None}
+        if self.link is not None:
+            said["link"] = {name: value for name, value in said["link"].items() if value is not None}
+        return said
+
+
 @dataclass(frozen=True)
 class Path:
     """The links from one host to another, in order: for each the end that sends, and the link's MTU."""
@@ -394,6 +441,8 @@ class Plan(Part):
     """Programs that are workload; left out where there are none."""
     captures: list[Capture]
     events: list[LinkEvent] = []
+    changes: list[Change] = []
+    """Left out where there are none."""
     flow_interval_ns: int
     statistics_interval_ns: int = 0
     """Left out where it is 0."""
@@ -451,8 +500,29 @@ class Plan(Part):
         outs = self.routing.path(source, destination)
         if outs is None:
             raise KeyError(f"no path from {self.nodes[source].name} to {self.nodes[destination].name}")
-        links = [(self.links[i], side) for i, side in outs]
-        return Path(tuple(link.b if side else link.a for link, side in links), tuple(link.mtu for link, _ in links))
+        return Path(
+            tuple(self.ends_ever[i, "b" if side else "a"][0] for i, side in outs),
+            tuple(self.links[i].mtu for i, _ in outs),
+        )
+
+    @cached_property
+    def ends_ever(self) -> dict[tuple[int, str], tuple[End, End]]:
+        """Each end of a link at its fastest and nearest, and at its fastest and farthest, of all that it is during the
+        lab.
+        """
+        ends = {(i, side): end for i, link in enumerate(self.links) for side, end in (("a", link.a), ("b", link.b))}
+        made = {place: (end, end) for place, end in ends.items()}
+        of_link: dict[tuple[int, str], list[LinkChange]] = {}
+        for change in self.changes:
+            if change.link is not None:
+                of_link.setdefault((change.link.link, change.link.end), []).append(change.link)
+        for place, changes in of_link.items():
+            end = ends[place]
+            rate = max(end.rate_bps, *(change.rate_bps or 0 for change in changes))
+            delays = [end.delay_ns, *(change.delay_ns for change in changes if change.delay_ns is not None)]
+            near, far = (end.model_copy(update={"rate_bps": rate, "delay_ns": pick(delays)}) for pick in (min, max))
+            made[place] = (near, far)
+        return made
 
     def base_rtt_ns(self, source: int, destination: int) -> int:
         """A full frame there and its bare acknowledgement (40 bytes of headers and 12 of time stamps) back, through

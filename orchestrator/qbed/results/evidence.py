@@ -221,11 +221,13 @@ class Books:
     def links(self) -> None:
         """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
         downs = self._downs()
-        for link, pair in zip(self.plan.links, self.counters.links, strict=True):
-            for end, here, there in ((link.a, pair.a, pair.b), (link.b, pair.b, pair.a)):
+        for index, (link, pair) in enumerate(zip(self.plan.links, self.counters.links, strict=True)):
+            for side, end, here, there in (("a", link.a, pair.a, pair.b), ("b", link.b, pair.b, pair.a)):
                 name = self.ports[end.queue]
                 flying = here.sent - here.delivered - here.lost
-                capacity = end.delay_ns * end.rate_bps // (8_000_000_000 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
+                far = self.plan.ends_ever[index, side][1]
+                bits = (far.delay_ns + far.jitter_ns) * far.rate_bps // 1_000_000_000
+                capacity = bits // (8 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
                 room = self.slack.packets(here.sent)
                 if not -room <= flying <= capacity + room:
                     self.wrong.append(

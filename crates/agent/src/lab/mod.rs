@@ -3,6 +3,7 @@
 //! batch of netlink requests each.
 
 pub mod boot;
+pub mod changes;
 mod far;
 pub mod linkstate;
 pub mod names;

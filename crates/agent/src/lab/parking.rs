@@ -47,6 +47,8 @@ fn end(node: usize, interface: String, side: u8) -> End {
         overhead_bytes: 0,
         loss: 0.0,
         queue: 0,
+        jitter_ns: 0,
+        reordering: false,
     }
 }
 

@@ -2,7 +2,7 @@
 //! Interfaces: `qlink` pairs, created with both ends in their nodes at once; up and down; who is there.
 
 use crate::netlink::{attribute, u32_at, Batch, Netlink};
-use crate::plan::{End, Link};
+use crate::plan::{End, Link, LinkChange};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
@@ -16,6 +16,10 @@ mod qlink {
     pub const LOSS: u16 = 5;
     /// From an end's attribute to the same of its peer.
     pub const OF_PEER: u16 = 4;
+    pub const JITTER: u16 = 14;
+    pub const REORDERING: u16 = 15;
+    /// From these to the same of the peer.
+    pub const MORE_OF_PEER: u16 = 2;
 }
 
 /// linux/if_link.h: IFLA_INFO_*
@@ -44,8 +48,8 @@ pub fn request(batch: &mut Batch, link: &Link, [a, b]: [&End; 2], descriptor: im
     batch.raw(&IFINFO);
     identity(batch, link, b, &descriptor);
     batch.end(peer);
-    transmitter(batch, a, 0);
-    transmitter(batch, b, qlink::OF_PEER);
+    transmitter(batch, a, 0, 0);
+    transmitter(batch, b, qlink::OF_PEER, qlink::MORE_OF_PEER);
     batch.end(data).end(info);
 }
 
@@ -57,12 +61,34 @@ fn identity(batch: &mut Batch, link: &Link, end: &End, descriptor: impl Fn(usize
         .u32(libc::IFLA_NET_NS_FD, descriptor(end.node) as u32);
 }
 
-fn transmitter(batch: &mut Batch, end: &End, offset: u16) {
+fn transmitter(batch: &mut Batch, end: &End, offset: u16, more: u16) {
     batch
         .u64(qlink::RATE + offset, end.rate_bps)
         .u64(qlink::DELAY + offset, end.delay_ns)
         .u32(qlink::OVERHEAD + offset, end.overhead_bytes)
-        .u32(qlink::LOSS + offset, loss_scaled(end.loss));
+        .u32(qlink::LOSS + offset, loss_scaled(end.loss))
+        .u64(qlink::JITTER + more, end.jitter_ns)
+        .u32(qlink::REORDERING + more, end.reordering.into());
+}
+
+/// Asks for what a link's end has from now on.
+pub fn change(batch: &mut Batch, ifindex: u32, change: &LinkChange, object: String) {
+    let mut fixed = IFINFO;
+    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    batch.request(libc::RTM_NEWLINK, 0, &fixed, object);
+    let info = batch.begin(libc::IFLA_LINKINFO);
+    batch.text(INFO_KIND, "qlink");
+    let data = batch.begin(INFO_DATA);
+    if let Some(rate_bps) = change.rate_bps {
+        batch.u64(qlink::RATE, rate_bps);
+    }
+    if let Some(delay_ns) = change.delay_ns {
+        batch.u64(qlink::DELAY, delay_ns);
+    }
+    if let Some(loss) = change.loss {
+        batch.u32(qlink::LOSS, loss_scaled(loss));
+    }
+    batch.end(data).end(info);
 }
 
 /// Probability x 2^32. A probability just below 1 rounds up to 2^32, which the attribute cannot hold.

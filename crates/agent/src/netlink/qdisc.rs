@@ -21,23 +21,37 @@ const CHILD_HANDLE: u32 = 0x2_0000;
 
 /// Asks for a queue's qdisc, and the one inside it, where the plan gives their options as bytes.
 pub fn request(batch: &mut Batch, name: &str, qdisc: &Qdisc, ifindex: u32) {
+    tell(batch, name, qdisc, ifindex, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+}
+
+/// Asks for other parameters of a queue that is there; what waits in it stays.
+pub fn change(batch: &mut Batch, name: &str, qdisc: &Qdisc, ifindex: u32) {
+    tell(batch, name, qdisc, ifindex, 0);
+}
+
+fn tell(batch: &mut Batch, name: &str, qdisc: &Qdisc, ifindex: u32, flags: i32) {
     let Qdisc::Raw { kind, options, child } = qdisc else {
         return;
     };
-    create(batch, [ifindex, HANDLE, ROOT], kind, options, format!("queue {name} (qdisc {kind})"));
+    write(batch, [ifindex, HANDLE, ROOT], kind, options, (flags, format!("queue {name} (qdisc {kind})")));
     if let Some(child) = child {
         let object = format!("queue {name} (qdisc {} in {kind})", child.kind);
-        create(batch, [ifindex, CHILD_HANDLE, CLASS], &child.kind, &child.options, object);
+        write(batch, [ifindex, CHILD_HANDLE, CLASS], &child.kind, &child.options, (flags, object));
     }
 }
 
 /// A qdisc with a handle, below a parent.
-fn create(batch: &mut Batch, [ifindex, handle, parent]: [u32; 3], kind: &str, options: &Hex, object: String) {
+fn write(
+    batch: &mut Batch,
+    [ifindex, handle, parent]: [u32; 3],
+    kind: &str,
+    options: &Hex,
+    (flags, object): (i32, String),
+) {
     let mut fixed = [0u8; TCMSG_LEN];
     fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     fixed[8..12].copy_from_slice(&handle.to_ne_bytes());
     fixed[12..16].copy_from_slice(&parent.to_ne_bytes());
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
     batch.request(libc::RTM_NEWQDISC, flags, &fixed, object).text(TCA_KIND, kind);
     // Without options a qdisc takes its defaults; an empty attribute would be malformed to some.
     if !options.0.is_empty() {

@@ -4,7 +4,7 @@
 use crate::failure::{Failure, Result};
 use crate::plan::pipeline::Pipeline;
 use crate::plan::workload::{Family, Interarrival, Pairs, Pattern, Size, Workload};
-use crate::plan::{Node, NodeKind, Plan, Qdisc, Sysctls};
+use crate::plan::{Changed, Node, NodeKind, Plan, Qdisc, Sysctls};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// IFNAMSIZ less the terminating zero.
@@ -66,6 +66,7 @@ pub fn check(plan: &Plan) -> Result<()> {
         require(capture.snaplen > 0, || format!("capture {}: snaplen is 0", capture.name))?;
     }
     check_events(plan)?;
+    check_changes(plan)?;
     check_windows(plan)?;
     check_launches(plan)?;
     let mut listeners = BTreeMap::new();
@@ -94,12 +95,19 @@ fn check_times(plan: &Plan) -> Result<()> {
     }
     for (link, end) in plan.links.iter().flat_map(|link| link.ends().map(|end| (link, end))) {
         bounded(&format_args!("link {}: delay_ns", link.name), end.delay_ns)?;
+        bounded(&format_args!("link {}: jitter_ns", link.name), end.jitter_ns)?;
     }
     for queue in &plan.queues {
         bounded(&format_args!("queue {}: interval_ns", queue.name), queue.observe.interval_ns)?;
     }
     for (index, event) in plan.events.iter().enumerate() {
         bounded(&format_args!("event {index}: at_ns"), event.at_ns)?;
+    }
+    for (index, change) in plan.changes.iter().enumerate() {
+        bounded(&format_args!("change {index}: at_ns"), change.at_ns)?;
+        if let Changed::Link(link) = &change.what {
+            bounded(&format_args!("change {index}: delay_ns"), link.delay_ns.unwrap_or(0))?;
+        }
     }
     for workload in &plan.workloads {
         let here = format_args!("workload {} ({})", workload.id, workload.label).to_string();
@@ -205,6 +213,33 @@ fn check_events(plan: &Plan) -> Result<()> {
     plan.events.iter().enumerate().try_for_each(|(index, event)| {
         require(event.link < plan.links.len(), || format!("event {index}: no link {}", event.link))
     })
+}
+
+fn check_changes(plan: &Plan) -> Result<()> {
+    for (index, change) in plan.changes.iter().enumerate() {
+        let here = |what: &str| format!("change {index}: {what}");
+        match &change.what {
+            Changed::Link(link) => {
+                require(link.link < plan.links.len(), || here(&format!("no link {}", link.link)))?;
+                require(link.rate_bps != Some(0), || here("the rate is 0"))?;
+                let loss = link.loss.unwrap_or(0.0);
+                require((0.0..1.0).contains(&loss), || here(&format!("loss {loss} is not in [0, 1)")))?;
+            }
+            Changed::Queue(changed) => {
+                let queue = plan.queues.get(changed.queue);
+                let queue =
+                    queue.ok_or_else(|| Failure::new(here(&format!("no queue {}", changed.queue))))?;
+                let same = matches!((&queue.qdisc, &changed.qdisc),
+                    (Qdisc::Raw { kind: before, .. }, Qdisc::Raw { kind, .. }) if before == kind);
+                require(same, || here(&format!("the queue {} is of another kind", queue.name)))?;
+            }
+            Changed::Node(node) => {
+                let known = plan.nodes.get(node.node).is_some_and(|node| node.kind == NodeKind::Host);
+                require(known, || here(&format!("no host {}", node.node)))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_windows(plan: &Plan) -> Result<()> {
@@ -496,6 +531,30 @@ mod tests {
     #[test]
     fn refusals_name_the_window() {
         for (message, says) in [
+            (
+                refusal(|p| {
+                    p["changes"] = json!([{"at_ns": 1, "link": {"link": 0, "end": "a", "rate_bps": 0}}])
+                }),
+                "change 0: the rate is 0",
+            ),
+            (
+                refusal(|p| p["changes"] = json!([{"at_ns": 1, "link": {"link": 7, "end": "b"}}])),
+                "change 0: no link 7",
+            ),
+            (
+                refusal(|p| {
+                    let qdisc = json!({"kind": "bfifo", "options": "00100000"});
+                    p["changes"] = json!([{"at_ns": 1, "queue": {"queue": 0, "qdisc": qdisc}}]);
+                }),
+                "the queue h1:eth0 is of another kind",
+            ),
+            (
+                refusal(|p| {
+                    p["changes"] = json!([{"at_ns": 1, "node": {"node": 1, "congestion_control": "bbr"}}]);
+                }),
+                "change 0: no host 1",
+            ),
+            (refusal(|p| p["changes"] = json!([{"at_ns": 1}])), "of a link, a queue or a node"),
             (
                 refusal(|p| p["windows"] = json!([{"name": "w", "from_ns": 5, "until_ns": 5}])),
                 "window w: it is not within the lab's",

@@ -45,6 +45,9 @@ pub struct Plan {
     #[serde(default)]
     pub events: Vec<LinkEvent>,
     pub flow_interval_ns: u64,
+    /// What else changes while the lab runs.
+    #[serde(default)]
+    pub changes: Vec<Change>,
     /// Of the series of what qdiscs say of themselves; 0: none.
     #[serde(default)]
     pub statistics_interval_ns: u64,
@@ -203,6 +206,13 @@ impl Link {
     pub fn ends(&self) -> [&End; 2] {
         [&self.a, &self.b]
     }
+
+    pub fn end(&self, side: Side) -> &End {
+        match side {
+            Side::A => &self.a,
+            Side::B => &self.b,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -218,6 +228,12 @@ pub struct End {
     /// Probability that a frame is lost, below 1.
     pub loss: f64,
     pub queue: usize,
+    /// The most that a frame takes longer than `delay_ns`.
+    #[serde(default)]
+    pub jitter_ns: u64,
+    /// Whether frames overtake others on the way.
+    #[serde(default)]
+    pub reordering: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -294,6 +310,81 @@ pub struct Capture {
     pub node: usize,
     pub interface: String,
     pub snaplen: u32,
+}
+
+/// What is one thing until an instant, and another from then on.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "RawChange")]
+pub struct Change {
+    pub at_ns: u64,
+    pub what: Changed,
+}
+
+#[derive(Debug)]
+pub enum Changed {
+    Link(LinkChange),
+    Queue(QueueChange),
+    Node(NodeChange),
+}
+
+/// Of the transmitter of a link's end, what is said.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkChange {
+    pub link: usize,
+    pub end: Side,
+    #[serde(default)]
+    pub rate_bps: Option<u64>,
+    #[serde(default)]
+    pub delay_ns: Option<u64>,
+    #[serde(default)]
+    pub loss: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    A,
+    B,
+}
+
+/// Parameters of a queue.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueChange {
+    pub queue: usize,
+    pub qdisc: Qdisc,
+}
+
+/// Of a host.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeChange {
+    pub node: usize,
+    pub congestion_control: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawChange {
+    at_ns: u64,
+    link: Option<LinkChange>,
+    queue: Option<QueueChange>,
+    node: Option<NodeChange>,
+}
+
+impl TryFrom<RawChange> for Change {
+    type Error = &'static str;
+
+    fn try_from(raw: RawChange) -> std::result::Result<Self, Self::Error> {
+        let what = match (raw.link, raw.queue, raw.node) {
+            (Some(link), None, None) => Changed::Link(link),
+            (None, Some(queue), None) => Changed::Queue(queue),
+            (None, None, Some(node)) => Changed::Node(node),
+            _ => return Err("a change is of a link, a queue or a node"),
+        };
+        Ok(Self { at_ns: raw.at_ns, what })
+    }
 }
 
 /// A span of the lab's time that has sums of its own.

@@ -31,6 +31,11 @@ pub trait Transport {
     /// Of each flow that ends here and is under way: its number, and the bytes that its receiver has at this instant.
     fn received(&mut self, world: &World<'_>) -> Result<Vec<(u32, u64)>>;
 
+    /// A host has another congestion control from now on: flows under way, too, unless their workload names one.
+    fn set_congestion_control(&mut self, _world: &World<'_>, _node: usize, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// The lab is at its end: reads what waits, closes what is open.
     fn finish(&mut self, world: &World<'_>) -> Result<()>;
 

@@ -21,6 +21,7 @@ pub enum Part {
     Captures,
     Routes,
     Links,
+    Changes,
     Windows,
     Statistics,
     Progress,

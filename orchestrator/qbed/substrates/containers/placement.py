@@ -62,6 +62,9 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     if offloading := [node.name for node in plan.nodes if node.offload is not None]:
         text = f"{shorten(offloading)}: in containers every packet is a frame; offloads are of virtual time"
         raise LabError([f"lab {plan.lab}: {text}; expected `offload: off`"])
+    if plan.changes:
+        text = "links, queues and hosts that change while it runs do so in virtual time only, but for links' `state`"
+        raise LabError([f"lab {plan.lab}: {text}"])
     for node in (plan.nodes[index] for index in bmv2.switches(plan)):
         if node.pipeline is not None and (lack := bmv2.lacks(node.pipeline)) is not None:
             raise LabError([f"lab {plan.lab}: {node.name}: BMv2 {lack}; expected `engine: p4switch`"])

@@ -84,6 +84,10 @@ struct Tcp {
     series: Option<BufWriter<File>>,
     /// What the kernel chose where the plan does not: the same for all flows of a workload between two nodes.
     controls: HashMap<(usize, usize, usize), String>,
+    /// The same by flow, from hosts that have changed theirs.
+    changed: HashMap<u32, String>,
+    /// Hosts that have.
+    fickle: BTreeSet<usize>,
     /// Of each node: whether its sockets have to be told their address.
     bind: Vec<bool>,
 }
@@ -106,7 +110,17 @@ impl Tcp {
             }
         }
         let bind = several_addresses(world.plan);
-        Ok(Self { topics, flows, listeners, active: BTreeSet::new(), series, controls: HashMap::new(), bind })
+        Ok(Self {
+            topics,
+            flows,
+            listeners,
+            active: BTreeSet::new(),
+            series,
+            controls: HashMap::new(),
+            changed: HashMap::new(),
+            fickle: BTreeSet::new(),
+            bind,
+        })
     }
 
     fn connect(&mut self, world: &World<'_>, index: u32) -> Result<()> {
@@ -239,7 +253,11 @@ impl Tcp {
             flow.tally = info.into();
         }
         let FlowSpec { workload, src, dst, .. } = flow.local.spec;
-        if let Entry::Vacant(unknown) = self.controls.entry((workload, src, dst)) {
+        if self.fickle.contains(&src) {
+            if let Ok(name) = socket::congestion_control(&sender) {
+                self.changed.insert(index, name);
+            }
+        } else if let Entry::Vacant(unknown) = self.controls.entry((workload, src, dst)) {
             if let Ok(name) = socket::congestion_control(&sender) {
                 unknown.insert(name);
             }
@@ -303,6 +321,19 @@ impl Transport for Tcp {
         Ok(())
     }
 
+    fn set_congestion_control(&mut self, world: &World<'_>, node: usize, name: &str) -> Result<()> {
+        self.fickle.insert(node);
+        for index in &self.active {
+            let flow = &self.flows[*index as usize];
+            let own = world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
+            if let (Some(sender), false, true) = (&flow.sender, own, flow.local.spec.src == node) {
+                let set = socket::set_text(sender, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name);
+                set.of(|| format!("flow {}: {name}", flow.local.id))?;
+            }
+        }
+        Ok(())
+    }
+
     fn received(&mut self, _world: &World<'_>) -> Result<Vec<(u32, u64)>> {
         let under_way = self.flows.iter().filter(|flow| flow.local.receives && flow.end_ns.is_none());
         under_way
@@ -325,10 +356,14 @@ impl Transport for Tcp {
     }
 
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {
-        let control = |FlowSpec { workload, src, dst, .. }: &FlowSpec| {
-            self.controls.get(&(*workload, *src, *dst)).map(String::as_str)
+        let control = |index: u32, FlowSpec { workload, src, dst, .. }: &FlowSpec| {
+            let known = || self.controls.get(&(*workload, *src, *dst));
+            self.changed.get(&index).or_else(known).map(String::as_str)
         };
-        self.flows.iter().map(|flow| flow.record(world, control(&flow.local.spec))).collect()
+        (0..)
+            .zip(&self.flows)
+            .map(|(index, flow)| flow.record(world, control(index, &flow.local.spec)))
+            .collect()
     }
 }
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links, queues and hosts that have other settings from some instant on.
+
+use crate::failure::{Failure, Of, Result};
+use crate::lab::{sysctls, Lab};
+use crate::netlink::{link, qdisc, Batch, Netlink};
+use crate::plan::{Changed, Plan, CONGESTION_CONTROL};
+
+/// Makes a change at nodes of this agent's, at this instant. (Sockets that are open are their transport's.)
+pub fn make(plan: &Plan, lab: &Lab, what: &Changed) -> Result<()> {
+    match what {
+        Changed::Link(change) => {
+            let planned = &plan.links[change.link];
+            let end = planned.end(change.end);
+            let object = format!("link {}: its end at {}", planned.name, plan.nodes[end.node].name);
+            ask(lab, end.node, &end.interface, object.clone(), |batch, ifindex| {
+                link::change(batch, ifindex, change, object);
+            })
+        }
+        Changed::Queue(change) => {
+            let queue = &plan.queues[change.queue];
+            ask(lab, queue.node, &queue.interface, format!("queue {}", queue.name), |batch, ifindex| {
+                qdisc::change(batch, &queue.name, &change.qdisc, ifindex);
+            })
+        }
+        Changed::Node(change) => {
+            lab.namespaces.enter(change.node)?;
+            let wanted = [(CONGESTION_CONTROL.to_owned(), change.congestion_control.clone())].into();
+            sysctls::write_sysctls(&format!("node {}", plan.nodes[change.node].name), &wanted, |_| true)
+        }
+    }
+}
+
+fn ask(
+    lab: &Lab,
+    node: usize,
+    interface: &str,
+    object: String,
+    request: impl FnOnce(&mut Batch, u32),
+) -> Result<()> {
+    let ifindex = lab.interfaces[node].get(interface);
+    let ifindex = *ifindex.ok_or_else(|| Failure::new(format!("{object}: the interface is gone")))?;
+    lab.namespaces.enter(node)?;
+    let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| object)?;
+    let mut batch = Batch::default();
+    request(&mut batch, ifindex);
+    netlink.run(batch)
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changes while a lab runs: each entry of `events` changes one link, one queue's parameters or one host."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from qbed.files import MIB, read_text
+from qbed.lab.settings import CongestionControl, QueueSettings
+from qbed.language.reach import ReachError, beneath
+from qbed.language.strict import Strict
+from qbed.language.units import LARGEST, Duration, PositiveRate, Share, parse_duration, parse_rate
+
+_LARGEST_TRACE = 16 * MIB
+_BIN_NS = 100_000_000
+_PACKET_BITS = 1500 * 8
+_LEAST_BPS = 1000
+"""Of an outage in a trace: a link has a rate; so little that nothing passes until there is more."""
+
+Rates = list[tuple[int, int]]
+"""Times in ns and the rates in bit/s from then on."""
+
+
+def read_rates(text: str) -> Rates:
+    """The rates of a trace. ValueError with the line that is wrong.
+
+    Lines are a time and a rate (`100 ms 5.2 Mbit/s`), or, as Mahimahi's are, one whole number each: a millisecond in
+    which a packet of 1,500 bytes may leave; of these, the mean of each 100 ms. `#` starts a comment.
+    """
+    lines = [(number, line.partition("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line]
+    if not lines:
+        raise ValueError("has no rates")
+    read = _opportunities if all(line.isdigit() and line.isascii() for _, line in lines) else _rows
+    return read(lines)
+
+
+def _rows(lines: list[tuple[int, str]]) -> Rates:
+    rates: Rates = []
+    for number, line in lines:
+        match = re.fullmatch(r"([0-9.]+ ?[a-z]+)\s+([0-9.]+ ?[A-Za-z/]+)", line)
+        if match is None:
+            raise ValueError(f"line {number}: expected a time and a rate such as `100 ms 5 Mbit/s`, got `{line[:60]}`")
+        try:
+            row = parse_duration(match[1]), parse_rate(match[2])
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+        if row[1] < 1:
+            raise ValueError(f"line {number}: expected at least 1 bit/s, got `{match[2]}`")
+        if rates and row[0] <= rates[-1][0]:
+            raise ValueError(f"line {number}: expected a time after that of the line before")
+        rates.append(row)
+    return rates
+
+
+def _opportunities(lines: list[tuple[int, str]]) -> Rates:
+    packets: dict[int, int] = {}
+    last = 0
+    for number, line in lines:
+        at = int(line[:19])
+        if at < last or at * 1_000_000 > LARGEST:
+            raise ValueError(f"line {number}: expected a millisecond that is no earlier than the line before's")
+        last = at
+        packets[at * 1_000_000 // _BIN_NS] = packets.get(at * 1_000_000 // _BIN_NS, 0) + 1
+    if max(packets) > 1_000_000:
+        raise ValueError("expected a trace of less than 28 hours")
+    rates: Rates = []
+    for index in range(max(packets) + 1):
+        rate = max(packets.get(index, 0) * _PACKET_BITS * 1_000_000_000 // _BIN_NS, _LEAST_BPS)
+        if not rates or rates[-1][1] != rate:
+            rates.append((index * _BIN_NS, rate))
+    return rates
+
+
+def _read(name: str, info: ValidationInfo) -> str | Rates:
+    folder = (info.context or {}).get("folder")
+    if folder is None:
+        return name
+    try:
+        return read_rates(read_text(beneath(Path(folder), name), _LARGEST_TRACE))
+    except OSError as error:
+        raise ValueError(f"cannot read `{name}`: {error.strerror}") from None
+    except ReachError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"`{name}`: {error}") from None
+
+
+class Event(Strict):
+    """Something that changes while the lab runs: a link, a queue's parameters, or a host's congestion control."""
+
+    at: Duration = Field(examples=["500 ms"])
+    """When, after the lab's epoch; of a `trace`, when it begins."""
+    link: str | None = None
+    """The link's name (`rack1-spine1`), or a glob or range of names: both its ends. With anything but `state`, also one
+    direction (`s1>s2`).
+    """
+    state: Literal["down", "up"] | None = None
+    """What the link becomes. Links are up at first."""
+    rate: PositiveRate | None = None
+    """The link's rate from then on, of the frame that is being sent, too."""
+    delay: Duration | None = None
+    """The link's propagation delay from then on. Frames do not overtake."""
+    loss: Share | None = None
+    """The link's loss from then on."""
+    trace: Annotated[str, AfterValidator(_read)] | None = None
+    """A file beside the lab file with the link's rates over time: lines of a time and a rate (`100 ms 5.2 Mbit/s`), or
+    Mahimahi's milliseconds in which a packet may leave. When it ends, the last rate stays.
+    """
+    queue: str | None = None
+    """The end of a link (`s1>s2`, `s1>*`) whose queue gets other parameters."""
+    settings: QueueSettings | None = Field(default=None, alias="set")
+    """These parameters of the queue's scheme, and its buffer; all others stay as they are."""
+    host: str | None = None
+    """A host's name, glob or range."""
+    tcp: CongestionControl | None = None
+    """Its congestion control from then on, also of flows under way; flows whose workload names one keep theirs."""
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> "Event":
+        own = {"link": ("state", "rate", "delay", "loss", "trace"), "queue": ("settings",), "host": ("tcp",)}
+        chosen = [kind for kind in own if getattr(self, kind) is not None]
+        if len(chosen) != 1:
+            raise ValueError("expected exactly one of `link`, `queue` and `host`")
+        said = [name for names in own.values() for name in names if getattr(self, name) is not None]
+        words = ", ".join(f"`{'set' if name == 'settings' else name}`" for name in own[chosen[0]])
+        if not said or set(said) - set(own[chosen[0]]):
+            raise ValueError(f"`{chosen[0]}` changes by {words}, and by nothing else")
+        if ("state" in said and len(said) > 1) or {"rate", "trace"} <= set(said):
+            raise ValueError("`state` stands alone, and `trace` in place of `rate`")
+        return self
