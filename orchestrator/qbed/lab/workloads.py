@@ -179,8 +179,7 @@ class Pareto(Strict):
         if self.most is None:
             return float(self.mean)
         beyond = self.least_bytes / self.most
-        drawn: float = self.mean * (1 - beyond ** (self.shape - 1)) / (1 - beyond**self.shape)
-        return drawn
+        return float(self.mean * (1 - beyond ** (self.shape - 1)) / (1 - beyond**self.shape))
 
 
 def _read_cdf(name: str, info: ValidationInfo) -> str | list[tuple[int, float]]:
