@@ -57,8 +57,9 @@ pub struct Engine<'a> {
     changes: Topic,
     /// By step.
     progress: Topic,
-    /// Ends `run`.
-    alarm: Token,
+    /// Ends `run`; by number, since one that ended for another reason leaves its alarm behind.
+    alarms: Topic,
+    alarm: u32,
 }
 
 impl<'a> Engine<'a> {
@@ -79,7 +80,7 @@ impl<'a> Engine<'a> {
         world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::AHEAD_NS), checked);
         let (links, progress) = (world.topic(Part::Links), world.topic(Part::Progress));
         let changes = world.topic(Part::Changes);
-        let alarm = world.topic(Part::Alarm).only();
+        let alarms = world.topic(Part::Alarm);
         let launches = Launches::new(&mut world);
         Ok(Self {
             world,
@@ -99,7 +100,8 @@ impl<'a> Engine<'a> {
             links,
             changes,
             progress,
-            alarm,
+            alarms,
+            alarm: 0,
         })
     }
 
@@ -128,16 +130,22 @@ impl<'a> Engine<'a> {
 
     /// Lets time flow until `until_ns`. What is due at that very instant still happens, if it was planned before.
     pub fn run_until(&mut self, until_ns: u64) -> Result<()> {
-        self.world.agenda.add(until_ns, self.alarm);
-        self.run(None)
+        self.run_until_or_exit(until_ns, &[])
+    }
+
+    /// The same, but no longer than until one of these children has ended.
+    pub fn run_until_or_exit(&mut self, until_ns: u64, ids: &[u64]) -> Result<()> {
+        self.alarm = self.alarm.wrapping_add(1);
+        self.world.agenda.add(until_ns, self.alarms.at(self.alarm));
+        self.run(ids)
     }
 
     /// Lets time flow until a child has ended.
     pub fn run_until_exit(&mut self, id: u64) -> Result<()> {
-        self.run(Some(id))
+        self.run(&[id])
     }
 
-    fn run(&mut self, awaited: Option<u64>) -> Result<()> {
+    fn run(&mut self, awaited: &[u64]) -> Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS_A_WAIT];
         loop {
             // Only the timer makes something due; so the clock is not read after other events.
@@ -191,7 +199,8 @@ impl<'a> Engine<'a> {
                 Part::Windows => self.note_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
                 Part::Kills => self.children.kill(token.index as i32),
-                Part::Alarm => return Ok(true),
+                Part::Alarm if token.index == self.alarm => return Ok(true),
+                Part::Alarm => {}
                 part @ (Part::Timer | Part::Gate | Part::Children | Part::Pipes | Part::Routes) => {
                     unreachable!("{part:?} has no deadlines")
                 }
@@ -201,7 +210,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Returns whether this is what is waited for.
-    fn dispatch(&mut self, event: &EpollEvent, awaited: Option<u64>) -> Result<bool> {
+    fn dispatch(&mut self, event: &EpollEvent, awaited: &[u64]) -> Result<bool> {
         let token = Token::from(event.data());
         match self.world.part(token) {
             Part::Transport(number) => {
@@ -210,7 +219,7 @@ impl<'a> Engine<'a> {
             Part::Timer => self.timer.on_fired(),
             Part::Taps => self.taps.as_mut().map_or(Ok(()), TapStream::take)?,
             // Commands are taken between waits (serve).
-            Part::Gate => return Ok(awaited == Some(GATE)),
+            Part::Gate => return Ok(awaited.contains(&GATE)),
             Part::Pipes => {
                 if let Some(output) = self.children.read(token.index) {
                     self.tell(&output.event())?;
@@ -224,12 +233,12 @@ impl<'a> Engine<'a> {
     }
 
     /// Tells of the children that ended; returns whether one of them is waited for.
-    fn on_children(&mut self, awaited: Option<u64>) -> Result<bool> {
+    fn on_children(&mut self, awaited: &[u64]) -> Result<bool> {
         let time_ns = self.world.now_since_epoch();
         let mut over = false;
         for notice in self.children.reap()? {
             match notice {
-                Notice::Exit { id, .. } => over |= awaited == Some(id),
+                Notice::Exit { id, .. } => over |= awaited.contains(&id),
                 Notice::Other { pid, code } => self.on_unknown_child(pid, code)?,
                 Notice::Output(_) => {}
             }

@@ -49,9 +49,12 @@ pub enum Event {
 pub enum Command {
     Exec(Program),
     Background(Program),
+    /// `until`: no longer than until one of these programs has ended.
     Advance {
         id: u64,
         ns: u64,
+        #[serde(default)]
+        until: Vec<u64>,
     },
     /// `base_ns` (CLOCK_MONOTONIC): what their times count from, where several nodes have to agree.
     Workloads {
@@ -184,7 +187,7 @@ mod tests {
         assert_eq!((program.id, program.node.as_str(), program.argv.len()), (1, "h1", 2));
         assert_eq!(serde_json::from_str::<Command>(r#"{"command": "stop"}"#).unwrap(), Command::Stop);
         let advance = serde_json::from_str::<Command>(r#"{"command": "advance", "id": 2, "ns": 5}"#).unwrap();
-        assert_eq!(advance, Command::Advance { id: 2, ns: 5 });
+        assert_eq!(advance, Command::Advance { id: 2, ns: 5, until: Vec::new() });
     }
 
     #[test]

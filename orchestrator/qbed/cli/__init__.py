@@ -26,6 +26,7 @@ ORDER = (
     "lab",
     "scheme",
     "session",
+    "look",
     "samples",
     "doctor",
     "containers",

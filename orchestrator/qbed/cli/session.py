@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed up`, `exec`, `advance`, `down`, `ps`: a lab to try things in. Virtual time stands still between commands; in
-containers it is the wall clock's.
+"""`qbed up`, `exec`, `advance`, `down`, `ps`, `kill`: a lab to try things in. Virtual time stands still between
+commands; in containers it is the wall clock's.
 """
 
 from __future__ import annotations
 
 import base64
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +38,7 @@ def register(app: typer.Typer) -> None:
     app.command()(advance)
     app.command()(down)
     app.command()(ps)
+    app.command()(kill)
 
 
 def up(
@@ -50,9 +53,15 @@ def up(
     stall_timeout: StallTimeout = 300.0,
     cell_space: CellSpace = "64 GB",
     dilate: Dilate = "auto",
+    name_: Annotated[
+        str | None, typer.Option("--name", help="What it is called while it is up, to have two of one lab.")
+    ] = None,
+    workload: Annotated[
+        bool, typer.Option("--workload", help="Start its workload, 1 s after it is up, as far as time passes.")
+    ] = False,
     own: Trust = False,
 ) -> None:
-    """Bring a lab up: its nodes, links and queues, without its workload."""
+    """Bring a lab up: its nodes, links and queues; its workload only if that is asked for."""
     from qbed.network.load import load_lab
     from qbed.plan.compile import compile_lab
     from qbed.substrates.rebuild import build_changed
@@ -60,7 +69,8 @@ def up(
     build_changed(terminal.tell)
     file = lab / "lab.yml" if lab.is_dir() else lab
     (name,) = parse_substrates(on, single=True)
-    plan = compile_lab(load_lab(file, parse_settings(set_ or [])), seed)
+    settings = parse_settings(set_ or []) | ({"name": name_} if name_ is not None else {})
+    plan = compile_lab(load_lab(file, settings), seed)
     where, dilation = substrate(name), parse_dilation(dilate)
     where.refuse_second(plan.lab)
     if dilation is None and where.clock == "wall":
@@ -71,6 +81,8 @@ def up(
     for note in brought.notes:
         terminal.tell(note)
     terminal.warn(brought.warnings)
+    if workload:
+        find_lab(plan.lab).workload()
     names = [node.name for node in plan.nodes]
     shown = " ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     terminal.say(f"{plan.lab} is up: {shown}")
@@ -82,19 +94,27 @@ def execute(
     node: Annotated[str, typer.Argument(help="The node.")],
     command: Annotated[list[str], typer.Argument(help="The command, after `--`.")],
     background: Annotated[bool, typer.Option("--background", "-d", help="Let it run while other commands do.")] = False,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", "-i", help="Give it what comes here by standard input, which is read to its end.")
+    ] = False,
 ) -> None:
     """Run a command of this machine on a node; its exit status is the command's.
 
     A background command runs only while another one does, or during `qbed advance`: virtual time stands still
     otherwise.
     """
-    with find_lab(lab).exec(node, command, background=background) as execution:
+    given = sys.stdin.buffer.read() if stdin else b""
+    raise typer.Exit(carry_out(find_lab(lab), node, command, background=background, stdin=given))
+
+
+def carry_out(lab: Deployment, node: str, command: list[str], *, background: bool = False, stdin: bytes = b"") -> int:
+    """Run a command on a node, and pass on what it says; its exit status. Ctrl-C interrupts it."""
+    with lab.exec(node, command, background=background, stdin=stdin) as execution:
         try:
-            status = _follow(execution)
+            return _follow(execution)
         except KeyboardInterrupt:
             execution.interrupt()
-            status = _after_interrupt(execution)
-    raise typer.Exit(status)
+            return _after_interrupt(execution)
 
 
 def _follow(execution: Execution) -> int:
@@ -155,12 +175,38 @@ def _deployments() -> list[Deployment]:
     return [deployment for one in substrates() for deployment in one.deployments()]
 
 
-def ps() -> None:
-    """List the labs that are up, with their time: since the lab's epoch, as all times of its samples and results."""
+def ps(
+    lab: Annotated[str | None, typer.Argument(metavar="[LAB]", help="Of this lab, its programs in the background.")] = (
+        None
+    ),
+) -> None:
+    """List the labs that are up, or a lab's programs in the background, which `qbed kill` ends.
+
+    Times are since the lab's epoch, as all times of its samples and results.
+    """
+    if lab is not None:
+        jobs = find_lab(lab).jobs()
+        _table(
+            [("JOB", "NODE", "SINCE", "COMMAND")]
+            + [(str(j.number), j.node, _clock(j.since_ns), j.command) for j in jobs]
+        )
+        return
     rows = [("LAB", "KEEPER", "TIME", "RUNS", "ON", "FILE")]
     for one in _deployments():
         status = one.status()
         rows.append((one.name, status.keeper, _clock(status.time_ns), status.runs, one.substrate, one.file))
+    _table(rows)
+
+
+def kill(
+    lab: LabName,
+    job: Annotated[int, typer.Argument(help="Its number, as `qbed ps LAB` lists it.")],
+) -> None:
+    """End a program that runs in the background: by SIGINT, then SIGTERM, then SIGKILL, 100 ms of its time apart."""
+    find_lab(lab).end(job)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         terminal.say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

@@ -98,6 +98,16 @@ class Status:
     runs: str
 
 
+@dataclass(frozen=True)
+class Job:
+    """A program in the background: its number, and when it was started, since the lab's epoch."""
+
+    number: int
+    node: str
+    command: str
+    since_ns: int
+
+
 class Execution(Protocol):
     """A program that runs on a node."""
 
@@ -127,8 +137,19 @@ class Deployment(Protocol):
     def folder(self) -> Path:
         """Where its `plan.json` is."""
 
-    def exec(self, node: str, argv: list[str], *, background: bool) -> AbstractContextManager[Execution]:
-        """Start a program on a node."""
+    def exec(
+        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b""
+    ) -> AbstractContextManager[Execution]:
+        """Start a program on a node; `stdin`: all that it can read."""
+
+    def workload(self) -> None:
+        """Start the lab's own workload: its times count from 1 s later. `SessionError` where that cannot be."""
+
+    def jobs(self) -> list[Job]:
+        """The programs that run in the background. `SessionError` where nobody knows."""
+
+    def end(self, job: int) -> None:
+        """End one of them; returns when it has ended. `SessionError`: there is none of that number."""
 
     def advance(self, ns: int) -> int:
         """Let its time pass; returns the time since its epoch. `SessionError` where time passes by itself."""

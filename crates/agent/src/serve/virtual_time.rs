@@ -25,8 +25,8 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
             Ok(Command::End { .. }) => {
                 engine.tell(&Event::Error { error: "programs are ended by a program: kill".into() })?;
             }
-            Ok(Command::Advance { id, ns }) => {
-                engine.run_until(engine.world.now_ns() + ns)?;
+            Ok(Command::Advance { id, ns, until }) => {
+                engine.run_until_or_exit(engine.world.now_ns() + ns, &until)?;
                 done(engine, id)?;
             }
             Ok(Command::Workloads { .. }) if started => {

@@ -14,7 +14,7 @@ from typing import Any
 
 from qbed.errors import QbedError, nearest
 from qbed.plan.model import Plan
-from qbed.substrates import Samples, SessionError, Status, refuse_elsewhere
+from qbed.substrates import Job, Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.containers import NAME, bmv2
 from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
 from qbed.substrates.containers.engine import Engine
@@ -123,7 +123,7 @@ class InContainers:
         return read_record(self.name) is not None
 
     @contextmanager
-    def exec(self, node: str, argv: list[str], *, background: bool) -> Iterator[_Execution]:
+    def exec(self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"") -> Iterator[_Execution]:
         record = self.record
         if node not in record.nodes:
             raise SessionError(f"the lab {record.name} has no node `{node}`{nearest(node, record.nodes)}")
@@ -137,11 +137,20 @@ class InContainers:
             raise SessionError(
                 f"node {node} of {record.name} does not answer ({error.strerror}): `qbed ps` shows what runs"
             ) from error
-        message, output = _request(record, node, argv, background=background)
+        message, output = _request(record, node, argv, background=background, stdin=stdin)
         with Conversation(connection) as conversation:
             conversation.patience(ANSWER_S)  # until it runs
             conversation.send(message)
             yield _Execution(conversation, f"node {node} of {record.name}", record.name, output)
+
+    def workload(self) -> None:
+        raise SessionError(f"{self.name} is in containers: its workload is `qbed run --on containerlab`'s")
+
+    def jobs(self) -> list[Job]:
+        raise SessionError(f"{self.name} is in containers: `qbed exec {self.name} NODE -- ps` shows what runs there")
+
+    def end(self, job: int) -> None:
+        self.jobs()
 
     def advance(self, ns: int) -> int:
         raise SessionError(f"{self.name} is in containers: its time passes by itself")
@@ -189,14 +198,20 @@ class _Execution:
         self.unwanted = True
 
 
-def _request(record: Record, node: str, argv: list[str], *, background: bool) -> tuple[dict[str, Any], Path | None]:
+def _request(
+    record: Record, node: str, argv: list[str], *, background: bool, stdin: bytes
+) -> tuple[dict[str, Any], Path | None]:
     """The command for a node's control socket; in the background what it prints goes to the file that is returned."""
+    # The node's own folder, as programs in it see it: on the lab's kernel it is the guest's /mnt.
+    own, mark = "/qbed" if node in record.host_kernel else "/mnt", secrets.token_hex(4)
+    if stdin:
+        (record.path / NODES / node / f"stdin-{mark}").write_bytes(stdin)
+        argv = ["/bin/sh", "-c", f'exec "$@" <{own}/stdin-{mark}', "sh", *argv]
     if not background:
         return command("exec", node, argv) | {"id": 1}, None
-    name = f"background-{secrets.token_hex(4)}.log"
-    # The node's own folder, as programs in it see it: on the lab's kernel it is the guest's /mnt.
-    inside = f"{'/qbed' if node in record.host_kernel else '/mnt'}/{name}"
-    wrapped = ["/bin/sh", "-c", f'exec "$@" >{inside} 2>&1 </dev/null', "sh", *argv]
+    name = f"background-{mark}.log"
+    inside = f"{own}/{name}"
+    wrapped = ["/bin/sh", "-c", f'exec "$@" >{inside} 2>&1', "sh", *argv]
     return command("background", node, wrapped) | {"id": 1}, record.path / NODES / node / name
 
 

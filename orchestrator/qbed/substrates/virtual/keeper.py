@@ -102,7 +102,7 @@ class Keeper:
         self._requests: deque[tuple[Client, Message]] = deque()
         self._running: dict[int, Running] = {}
         self._advances: deque[tuple[Client, int]] = deque()
-        self._step: tuple[int, int] | None = None
+        self._step: tuple[int, int] | None = None  # its number, and when it began
         self._next_id = 1
         self._time_ns = 0  # since the lab's epoch, which is where it was ready
         self._ended = False
@@ -154,7 +154,9 @@ class Keeper:
                     return self._stop(client)
                 case "interrupt":
                     self._forget(client)
-                case "exec" | "background" | "advance":
+                case "jobs":
+                    client.tell({"event": "jobs", "jobs": self._jobs()})
+                case "exec" | "background" | "advance" | "workload" | "end":
                     self._requests.append((client, message))
                 case other:
                     client.tell({"event": "error", "error": f"unknown command {other}"})
@@ -170,6 +172,14 @@ class Keeper:
     def _status(self) -> Message:
         shown = [command.what + ("" if command.client else " &") for command in self._running.values()]
         return {"pid": os.getpid(), "time_ns": self._time_ns, "running": shown}
+
+    def _jobs(self) -> list[Message]:
+        background = ((number, job) for number, job in self._running.items() if job.client is None)
+        parts = ((number, job, job.what.partition(": ")) for number, job in background)
+        return [
+            {"number": number, "node": node, "command": command, "since_ns": job.since_ns}
+            for number, job, (node, _, command) in parts
+        ]
 
     # --- what the guest is told ---
 
@@ -192,9 +202,11 @@ class Keeper:
         self._advance(ns)
 
     def _advance(self, ns: int) -> None:
-        self._step = self._new_id(), ns
+        self._step = self._new_id(), self._time_ns
         self._heard = time.monotonic()
-        self._guest.send({"command": "advance", "id": self._step[0], "ns": ns})
+        # Where somebody waits for a command, time stops as that ends.
+        until = [number for number, command in self._running.items() if command.client is not None]
+        self._guest.send({"command": "advance", "id": self._step[0], "ns": ns, "until": until})
 
     def _new_id(self) -> int:
         self._next_id += 1
@@ -204,14 +216,34 @@ class Keeper:
         if message["command"] == "advance":
             self._advances.append((client, int(message["ns"])))
             return
+        if message["command"] == "end":
+            return self._end_job(client, int(message["job"]))
         number = self._new_id()
+        if message["command"] == "workload":
+            self._running[number] = Running(client, "the workload", self._time_ns)
+            return self._guest.send({"command": "workloads", "id": number})
         foreground = message["command"] == "exec"
         what = f"{message['node']}: {' '.join(message['argv'])}"
         self._running[number] = Running(client if foreground else None, what, self._time_ns)
-        wrapped = ["/bin/sh", "-c", f'echo $$ >{PID_FILE.format(number)}; exec "$@"', "sh", *message["argv"]]
+        script = f'echo $$ >{PID_FILE.format(number)}; exec "$@"'
+        if said := message.pop("stdin", ""):
+            given = self._folder / CELL / f"stdin-{number}"
+            given.write_bytes(base64.b64decode(said))
+            script += f" </mnt/{given.name}"
+        wrapped = ["/bin/sh", "-c", script, "sh", *message["argv"]]
         self._guest.send(message | {"command": "background", "id": number, "argv": wrapped})
         if not foreground:
             client.tell({"event": "started", "id": number, "output": str(self._output(number))})
+
+    def _end_job(self, client: Client, number: int) -> None:
+        """Who wants it to end waits for that."""
+        job = self._running.get(number)
+        if job is None or job.client is not None:
+            client.tell(
+                {"event": "error", "error": f"no job {number} runs in the background; `qbed ps LAB` lists them"}
+            )
+        else:
+            job.client, job.unwanted = client, True
 
     def _kill(self, number: int, command: Running) -> None:
         """Send the command the next of its signals; the step after it is long enough to see whether it obeys."""
@@ -255,13 +287,13 @@ class Keeper:
 
     def _stepped(self) -> None:
         assert self._step is not None
-        _, ns = self._step
+        passed_ns = self._time_ns - self._step[1]
         self._step = None
         if not self._advances:
             return
         client, left = self._advances.popleft()
-        if left > ns:
-            self._advances.appendleft((client, left - ns))
+        if left > passed_ns:
+            self._advances.appendleft((client, left - passed_ns))
         else:
             client.tell({"event": "exit", "code": 0, "time_ns": self._time_ns})
 

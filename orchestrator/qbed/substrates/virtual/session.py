@@ -7,6 +7,7 @@ stale; its guest died with it.
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import shutil
@@ -21,7 +22,7 @@ from pathlib import Path
 from qbed.errors import nearest
 from qbed.json_files import read_json
 from qbed.plan.model import Plan
-from qbed.substrates import Limits, Samples, SessionError, Status, refuse_elsewhere
+from qbed.substrates import Job, Limits, Samples, SessionError, Status, refuse_elsewhere
 from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
@@ -82,12 +83,28 @@ class Session:
             yield conversation
 
     @contextmanager
-    def exec(self, node: str, argv: list[str], *, background: bool) -> Iterator[_Execution]:
+    def exec(self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"") -> Iterator[_Execution]:
         self._check_node(node)
         self._check_seen(argv[0])
+        given = {"stdin": base64.b64encode(stdin).decode()} if stdin else {}
         with self._talk() as conversation:
-            conversation.send(command("background" if background else "exec", node, argv))
+            conversation.send(command("background" if background else "exec", node, argv) | given)
             yield _Execution(conversation)
+
+    def workload(self) -> None:
+        with self._talk() as conversation:
+            conversation.send({"command": "workload"})
+            next(answer for answer in conversation.answers() if answer.get("event") == "exit")
+
+    def jobs(self) -> list[Job]:
+        with self._talk() as conversation:
+            conversation.send({"command": "jobs"})
+            return [Job(**job) for job in next(conversation.answers())["jobs"]]
+
+    def end(self, job: int) -> None:
+        with self._talk() as conversation:
+            conversation.send({"command": "end", "job": job})
+            next(answer for answer in conversation.answers() if answer.get("event") == "exit")
 
     def _check_node(self, node: str) -> None:
         """`SessionError` if the lab has no node of this name."""

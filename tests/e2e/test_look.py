@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab that is up, looked at: shell, capture, standard input, programs in the background, its own workload."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pcap import read_pcap
+
+LAB = """
+name: look
+topology: {dumbbell: {left: 2, right: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 100 us}}
+switches: {default: {scheme: droptail, buffer: 64 KB}}
+hosts: {default: {tcp: cubic}}
+workload: [flow: {from: h1, to: h3, size: 100 KB}]
+duration: 1 s
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("state"))}
+
+
+def qbed(environment: dict[str, str], *arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "qbed", *arguments]
+    return subprocess.run(command, env=environment, input=said, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def lab(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A lab that is up, under another name than its own, with its workload to come."""
+    folder = tmp_path_factory.mktemp("look")
+    (folder / "lab.yml").write_text(LAB)
+    done = qbed(environment, "up", str(folder), "--name", "mine", "--workload")
+    assert done.returncode == 0, done.stderr
+    yield folder
+    assert qbed(environment, "down", "mine").returncode == 0
+
+
+def clock(environment: dict[str, str]) -> float:
+    found = re.search(r"^mine .*?([\d.]+) s ", qbed(environment, "ps").stdout, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def test_time_stops_as_a_command_ends(lab: Path, environment: dict[str, str]) -> None:
+    before = clock(environment)
+    assert qbed(environment, "exec", "mine", "h2", "--", "sleep", "0.5").returncode == 0
+    assert 0.5 <= clock(environment) - before < 0.502
+
+
+def test_a_command_gets_what_comes_by_standard_input(lab: Path, environment: dict[str, str]) -> None:
+    done = qbed(environment, "exec", "mine", "h1", "-i", "--", "wc", "-c", said="x" * 100_000)
+    assert (done.returncode, done.stdout) == (0, "100000\n")
+    assert qbed(environment, "exec", "mine", "h1", "--", "wc", "-c", said="unread").stdout == "0\n"
+
+
+def test_a_shell_keeps_folder_and_variables(lab: Path, environment: dict[str, str]) -> None:
+    lines = "cd /usr/bin\nexport WHO='a b'\n\npwd; echo \"$WHO\"\nfalse\necho $?$?; (exit 5)\n"
+    done = qbed(environment, "shell", "mine", "h1", said=lines)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "/usr/bin\na b\n00\n", "")
+    assert qbed(environment, "shell", "mine", "h1", said="true\nexit\nfalse\n").returncode == 0
+    assert "has no node `h9`" in qbed(environment, "shell", "mine", "h9", said="true\n").stderr
+
+
+def test_background_programs_are_listed_and_ended(lab: Path, environment: dict[str, str]) -> None:
+    qbed(environment, "exec", "mine", "h3", "-d", "--", "sleep", "1000")
+    (row,) = qbed(environment, "ps", "mine").stdout.splitlines()[1:]
+    number, node, *_, command, argument = row.split()
+    assert (node, command, argument) == ("h3", "sleep", "1000")
+    assert qbed(environment, "kill", "mine", number).returncode == 0
+    assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
+    again = qbed(environment, "kill", "mine", number)
+    assert again.returncode == 1
+    assert again.stderr == f"error: no job {number} runs in the background; `qbed ps LAB` lists them\n"
+
+
+def test_packets_are_captured_while_others_run_and_the_workload_is_among_them(
+    lab: Path, environment: dict[str, str]
+) -> None:
+    assert "leads `s1>s3`; did you mean" in qbed(environment, "capture", "mine", "s1>s3", "--out", "x").stderr
+    file = lab / "packets.pcap"
+    command = [sys.executable, "-m", "qbed", "capture", "mine", "s1>s2", "--out", str(file)]
+    capture = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert capture.stderr is not None and "capturing at s1>s2" in capture.stderr.readline()
+    assert qbed(environment, "exec", "mine", "h1", "--", "ping", "-c", "3", "-i", "0.01", "h3").returncode == 0
+    assert qbed(environment, "advance", "mine", "1500 ms").returncode == 0
+    until = time.monotonic() + 30
+    while time.monotonic() < until and (not file.exists() or file.stat().st_size < 100_000):
+        time.sleep(0.05)
+    capture.send_signal(signal.SIGINT)
+    capture.communicate(timeout=60)
+    assert capture.returncode == 0
+    protocols = [packet.data[23] for packet in read_pcap(file)]
+    assert protocols.count(1) == 6 and protocols.count(6) > 100_000 / 1448
+    assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
