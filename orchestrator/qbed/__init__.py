@@ -1,4 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """qbed: a lab bench for in-network congestion signals."""
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+API = ("Lab", "Live", "Run", "Said", "load", "open", "run", "up")
+"""What `qbed.api` has, here by short names: nothing of it is loaded before it is used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in API:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("qbed.api"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *API]

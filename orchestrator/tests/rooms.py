@@ -30,6 +30,7 @@ ROOMS = (
     "live",
     "dashboards",
     "runs",
+    "api",
     "service",
     "cli",
 )

@@ -202,7 +202,11 @@ class Campaign(Part):
 
 def load_campaign(path: Path) -> tuple[Campaign, Source]:
     """Read and check a campaign file; `CampaignError` names every mistake and its place."""
-    source = read(path)
+    return campaign_of(read(path))
+
+
+def campaign_of(source: Source) -> tuple[Campaign, Source]:
+    """The same of parsed YAML."""
     if not isinstance(source.values, dict):
         raise CampaignError(
             [source.message((), "expected the fields of a campaign: `question`, `axes`, `claims`, ...")]

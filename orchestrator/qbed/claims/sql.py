@@ -103,6 +103,12 @@ def first_rows(
         return [column[0] for column in result.description or ()], result.fetchmany(most)
 
 
+def arrow(connection: Connection, sql: str) -> Any:
+    """What a SELECT gives, as an Arrow table; `duckdb.Error` if it is wrong, or takes too long."""
+    with foreseen(), _limit(connection):
+        return connection.execute(checked(sql)).fetch_arrow_table()
+
+
 def all_rows(
     connection: Connection, sql: str, parameters: list[Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -71,17 +71,9 @@ def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[s
 
 def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: Callable[[str], None]) -> Made:
     connection = connect(run)
-    axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"] if len(axis["values"]) > 1}
-    artist = Artist(connection, axes)
-    try:
-        specs = [Figure.model_validate(item) for item in identity["figures"]]
-    except ValidationError as error:
-        raise StoreError(f"{run / IDENTITY} is damaged: its figures are none: {error.errors()[0]['msg']}") from None
+    artist = Artist(connection, _axes(identity))
     advance("figures")
-    drawings = _draw_each(run, identity, axes, specs or USUAL) or [artist.draw(spec) for spec in specs or USUAL]
-    if not specs:
-        drawings = [drawing for drawing in drawings if drawing.figure is not None]
-    _rename(drawings)
+    drawings = _drawings(run, identity, artist)
     made = Made(run / "report.html")
     if not has_checksums(run):
         made.problems.append(f"{run} {UNKNOWN}")
@@ -92,6 +84,30 @@ def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: C
         made.images, wrong = draw_images(place, drawings, images.style, images.formats, advance)
         made.problems.extend(wrong)
     return made
+
+
+def draw(run: Path) -> list[Drawing]:
+    """The figures of a merged run folder, as its report has them."""
+    identity = RunFolder(run).identity()
+    return _drawings(run, identity, Artist(connect(run), _axes(identity)))
+
+
+def _axes(identity: dict[str, Any]) -> dict[str, list[Any]]:
+    """Those with several values."""
+    return {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"] if len(axis["values"]) > 1}
+
+
+def _drawings(run: Path, identity: dict[str, Any], artist: Artist) -> list[Drawing]:
+    try:
+        specs = [Figure.model_validate(item) for item in identity["figures"]]
+    except ValidationError as error:
+        raise StoreError(f"{run / IDENTITY} is damaged: its figures are none: {error.errors()[0]['msg']}") from None
+    wanted = specs or USUAL
+    drawings = _draw_each(run, identity, artist.axes, wanted) or [artist.draw(spec) for spec in wanted]
+    if not specs:
+        drawings = [drawing for drawing in drawings if drawing.figure is not None]
+    _rename(drawings)
+    return drawings
 
 
 def _draw_each(

@@ -134,13 +134,16 @@ class Wishes:
     sinks: list[Address] = field(default_factory=list)
 
 
-def prepare(path: Path, wishes: Wishes) -> Experiment:
-    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`."""
+def prepare(path: Path, wishes: Wishes, asked: tuple[Campaign, Source] | None = None) -> Experiment:
+    """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`.
+
+    `asked`: a campaign that is in no file; `path` is the lab's file then.
+    """
     for sink in wishes.sinks:
         sink.make()  # one that cannot be is refused now, as is
     if wishes.store:
         usual_store()  # a QBED_STORE that says nothing is refused now
-    campaign, source, lab = _find(path)
+    campaign, source, lab = (*asked, path) if asked is not None else _find(path)
     profile, on = wishes.profile, substrate(wishes.on)
     matrix = build_matrix(campaign, profile, seeds=wishes.seeds, settings=wishes.settings)
     found = rehearse(lab, matrix, campaign, source, profile, on)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns in code, and what came of them: frames, claims, figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from qbed.api.labs import Lab
+from qbed.campaign.file import Campaign, campaign_of
+from qbed.claims.judge import Verdict
+from qbed.errors import QbedError, nearest
+from qbed.json_files import read_json
+from qbed.lab.library import find
+from qbed.language.source import Source, parse
+from qbed.results.folder import CLAIMS, RunFolder
+from qbed.substrates import substrate
+from qbed.substrates.rebuild import build_changed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qbed.claims.sql import Connection
+    from qbed.live.courier import Delivery
+    from qbed.report import Images
+    from qbed.runs.experiment import Experiment, Wishes
+    from qbed.runs.worker import Outcome
+
+_ASKED = ("axes", "views", "claims", "figures", "question")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder: what `qbed run` left, or goes on to fill."""
+
+    folder: Path
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What was run: campaign.json."""
+        return RunFolder(self.folder).identity()
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """The matrix: the values of each axis."""
+        return {axis["name"]: axis["values"] for axis in self.identity["matrix"]["axes"]}
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that the run has, by name."""
+        return list(RunFolder(self.folder).tables())
+
+    @property
+    def claims(self) -> dict[str, Verdict]:
+        """The campaign's claims, each with its verdict and what was measured."""
+        return {item["name"]: Verdict.model_validate(item) for item in read_json(self.folder / CLAIMS)}
+
+    @property
+    def holds(self) -> bool:
+        """Whether all cells are complete and all claims came out as expected."""
+        (bad,) = self.sql("SELECT count(*) AS bad FROM all_cells WHERE status <> 'complete'").column("bad").to_pylist()
+        return bad == 0 and all(verdict.as_expected for verdict in self.claims.values())
+
+    def sql(self, select: str) -> Any:
+        """A SELECT over the run's tables and its campaign's views, as claims ask: a pyarrow.Table."""
+        import duckdb
+
+        from qbed.claims.sql import arrow, said
+
+        with self._connected() as connection:
+            try:
+                return arrow(connection, select)
+            except duckdb.Error as error:
+                raise QbedError(f"the SQL fails: {said(error)}") from None
+
+    def table(self, name: str) -> Any:
+        """A whole table, or a view of the campaign's, each row with its cell's axes: a pyarrow.Table."""
+        known = [*self.tables, "all_cells", *(view["name"] for view in self.identity.get("views", ()))]
+        if name not in known:
+            raise QbedError(f"{self.folder} has no table `{name}`{nearest(name, known)}")
+        return self.sql(f'SELECT * FROM "{name}"')
+
+    def frame(self, what: str) -> Any:
+        """A table by its name, or what a SELECT gives: a polars.DataFrame. Polars has to be installed."""
+        try:
+            import polars
+        except ImportError:
+            raise QbedError("polars is not here: `pip install polars`; `table` and `sql` give pyarrow's") from None
+        return polars.from_arrow(self.sql(what) if " " in what.strip() else self.table(what))
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """The campaign's figures, or the usual ones: plotly's, by name. What cannot be drawn is left out."""
+        from qbed.report import draw
+
+        return {drawing.name: drawing.figure for drawing in draw(self.folder) if drawing.figure is not None}
+
+    def report(self, images: bool | Images = True) -> Path:
+        """Write the report and its files again; returns the page."""
+        from qbed.report import make_report
+
+        return make_report(self.folder, images=images).page
+
+    def verify(self) -> list[str]:
+        """All that is damaged, a line each."""
+        return [str(damage) for damage in RunFolder(self.folder).verify()]
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        from qbed.claims.judge import connect
+
+        with connect(self.folder) as connection:
+            yield connection
+
+
+def open(folder: str | Path) -> Run:
+    """A run folder; `StoreError` if it is none."""
+    found = Run(Path(folder))
+    _ = found.identity
+    return found
+
+
+def run(
+    lab: Lab | str | Path,
+    *,
+    profile: str | None = None,
+    out: str | Path | None = None,
+    seeds: Sequence[int] | None = None,
+    jobs: int | None = None,
+    fresh: bool = False,
+    images: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+    **asked: Any,
+) -> Run:
+    """Run a campaign, judge its claims and write its report; returns the run. As `qbed run` does, finished cells are
+    not run again.
+
+    `lab`: a campaign by its folder, file or name, or a lab, with the fields of a campaign file in code: `axes`,
+    `views`, `claims`, `figures`, `question`. `seeds` instead of the axis `seed`. `jobs`: cells at once.
+    `progress(ended, all)` is called as cells end. Further keywords are those of `Wishes`: `keep`, `store`, `limits`,
+    `on`, `dilation`.
+    """
+    from qbed.runs.executor.local import LocalExecutor
+    from qbed.runs.experiment import Wishes, conduct, prepare
+
+    build_changed(lambda _: None)
+    given = {name: asked.pop(name) for name in _ASKED if name in asked}
+    unknown = sorted(asked.keys() - {"keep", "store", "limits", "on", "dilation"})
+    if unknown:
+        raise TypeError(f"run() has no `{unknown[0]}`{nearest(unknown[0], [*_ASKED, 'keep', 'store', 'limits', 'on'])}")
+    wishes = Wishes(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **asked)
+    experiment = _prepared(lab, wishes, given, prepare)
+    cores = sorted(os.sched_getaffinity(0))
+    workers = min(jobs or len(cores), substrate(wishes.on).cells_at_once or 1 << 20)
+    executor = LocalExecutor([cores[i % len(cores)] for i in range(workers)])
+    conduct(experiment, executor, _Watch(progress), images=images, fresh=fresh)
+    return Run(experiment.task.out)
+
+
+def _prepared(
+    lab: Lab | str | Path, wishes: Wishes, given: Mapping[str, Any], prepare: Callable[..., Experiment]
+) -> Experiment:
+    if not isinstance(lab, Lab) and not given:
+        return prepare(find(Path(lab)), wishes)
+    if not isinstance(lab, Lab):
+        raise TypeError("a campaign of a file has its own axes and claims: expected a lab, `qbed.load(...)`")
+    return prepare(lab.file, replace(wishes, settings=dict(lab.settings)), _campaign(lab, given))
+
+
+def _campaign(lab: Lab, given: Mapping[str, Any]) -> tuple[Campaign, Source]:
+    """A campaign of code, read as a file would be: its mistakes have the same messages."""
+    fields = {"question": f"What does the lab {lab.resolved.lab.name} do?", **given}
+    text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+    return campaign_of(parse(text, file="campaign", folder=lab.file.parent))
+
+
+class _Watch:
+    """Tells the caller of nothing but how many cells have ended."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None) -> None:
+        self._tell = progress or (lambda ended, cells: None)
+        self._cells = self._skipped = self._ended = 0
+
+    def asked(self, cells: int) -> None:
+        self._cells = cells
+
+    def skipped(self, cells: int) -> None:
+        self._skipped = cells  # said again at the end
+        self._tell(self._skipped + self._ended, self._cells)
+
+    def outcome(self, outcome: Outcome) -> None:
+        self._ended += 1
+        self._tell(self._skipped + self._ended, self._cells)
+
+    def progress(self, ended: int, running: float) -> None: ...
+    def damaged(self, what: list[str]) -> None: ...
+    def waiting(self) -> None: ...
+    def discarded(self, why: str) -> None: ...
+    def phase(self, name: str) -> None: ...
+    def delivered(self, what: Delivery | str) -> None: ...
