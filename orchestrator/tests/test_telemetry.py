@@ -30,8 +30,8 @@ from qbed.live.sinks.ndjson import File
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.ports import port_names
-from qbed.results import tables
 from qbed.results.cell import store_cell
+from qbed.results.cell_tables import read_cell
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import Wishes, conduct, prepare
 from qbed.substrates import Samples
@@ -306,7 +306,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
         shutil.move(tmp_path / "apart" / path.name, tmp_path / path.name)
     whole = {tmp_path / path.name: content for path, content in whole.items()}
     said = deliver_lab(running, sink, follow=True, patience_s=10)
-    series, sampled = (tables.read_cell(tmp_path / f"tables/{name}.arrow", 0) for name in ("queue_series", "tcp_info"))
+    series, sampled = (read_cell(tmp_path / f"tables/{name}.arrow", 0) for name in ("queue_series", "tcp_info"))
     ports = port_names(plan)
     wanted = sorted(
         ("0", ports[row["queue"]], row["time_ns"], *(row[name] for name in FIELDS.split(",")))

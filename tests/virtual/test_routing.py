@@ -16,7 +16,7 @@ import pytest
 from qbed.plan.model import Expectation, Plan
 from qbed.plan.ports import port_names
 from qbed.results.cell import store_cell
-from qbed.results.tables import read_cell
+from qbed.results.cell_tables import read_cell
 from qbed.substrates import CellError
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 

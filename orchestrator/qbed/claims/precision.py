@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from qbed.campaign.bands import METRICS
 from qbed.results import tables
+from qbed.results.cell_tables import read_cell
 from qbed.results.checksums import read_cell_record
 from qbed.results.folder import RunFolder
 
@@ -27,7 +28,7 @@ def values_of(run: RunFolder, cells: Iterable[int], metric: str) -> dict[int, fl
                 continue
             rows.append({name: row.get(name) for name in schema.names})
             for name, parts in found.items():
-                parts.extend(tables.read_cell(folder / f"{name}.arrow", number))
+                parts.extend(read_cell(folder / f"{name}.arrow", number))
     if not rows:
         return {}
     with duckdb.connect() as connection:

@@ -31,8 +31,8 @@ from qbed.live.points import (
 )
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.results import tables
-from qbed.results.cell import rows_of, series_of
+from qbed.results.cell import rows_of
+from qbed.results.cell_tables import read_cell, series_of
 from qbed.results.checksums import DamagedError, read_cell_record
 from qbed.results.identity import ran_on, read_identity
 from qbed.substrates import substrate
@@ -114,7 +114,7 @@ class Cells:
     @staticmethod
     def _rest(file: Path, origin: Origin, queues: list[Queue], seen: int) -> Iterator[Piece]:
         at = 0
-        for table in tables.read_cell(file, origin.cell):
+        for table in read_cell(file, origin.cell):
             yield from _pieces(file.stem, table, at, seen, origin, queues)
             at += table.num_rows
 
@@ -156,7 +156,7 @@ def _pieces(name: str, table: Any, at: int, seen: int, origin: Origin, queues: l
 
 def _whole(file: Path, cell: int) -> Any:
     with suppress(pa.ArrowInvalid):
-        if found := list(tables.read_cell(file, cell)):
+        if found := list(read_cell(file, cell)):
             return pa.concat_tables(found).combine_chunks()
         return None
     raise DamagedError(file, "is not what was written")

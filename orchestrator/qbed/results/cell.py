@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path as File
 from typing import Any
 
@@ -17,6 +17,7 @@ from qbed.files import open_regular
 from qbed.plan.model import Flows, Path, Plan
 from qbed.plan.ports import port_names
 from qbed.results import tables
+from qbed.results.cell_tables import CellFile, columns_of, filed, table_of
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
@@ -35,13 +36,11 @@ from qbed.telemetry.records import (
 )
 from qbed.telemetry.taps import (
     OPERATIONS,
-    SAMPLE_DTYPE,
     SUMMARY_FIELDS,
     Histogram,
     Records,
     TapError,
     read_taps,
-    spread,
 )
 from qbed.telemetry.wall import read_wall
 
@@ -124,7 +123,9 @@ def _sha256(path: File) -> str:
 
 
 def _write(into: File, table: str, batches: Iterable[Any]) -> None:
-    tables.write_table(into / f"{table}.arrow", tables.OF_CELL[table], batches, tables.CellFile)
+    with CellFile(into / f"{table}.arrow") as file:
+        for batch in batches:
+            file.add(batch)
 
 
 def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters: Counters, end_ns: int) -> Row:
@@ -394,20 +395,19 @@ class _Taps:
             packets.hand_on()
 
     def _series(self, records: Records, into: tables.TableFile) -> None:
-        for table in series_of(records, self._ports):
-            into.add(table)
+        into.add(filed(records, self._ports))
 
     @staticmethod
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
-        return tables.CellFile(into / f"{table}.arrow", tables.OF_CELL[table], wanted=wanted)
+        return CellFile(into / f"{table}.arrow", wanted=wanted)
 
     def _events(self, records: Records) -> Any:
-        columns = _columns(records, self._ports)
+        columns = columns_of(records, self._ports)
         columns["op"] = pa.DictionaryArray.from_arrays(pa.array(records["op"].astype(np.int32)), pa.array(OPERATIONS))
         for name in ("saddr", "daddr"):
             data = pa.py_buffer(np.ascontiguousarray(records[name]).tobytes())
             columns[name] = pa.Array.from_buffers(pa.binary(16), len(records), [None, data])
-        return _table("queue_events", columns, records)
+        return table_of(tables.OF_CELL["queue_events"], columns, records)
 
     def queues(self, counters: Counters) -> Any:
         """One row a queue: the tap's summary and histogram, and the scheme's own statistics."""
@@ -458,39 +458,6 @@ class _Taps:
         }
 
 
-def series_of(records: Records, ports: list[str]) -> Iterator[Any]:
-    """A tap's samples as rows of `queue_series` of one cell, so many at a time; `ports`: the queues' names. Records may
-    stand for the intervals behind them.
-    """
-    own = [item.name for item in tables.OF_CELL["queue_series"] if item.name in (SAMPLE_DTYPE.names or ())]
-    for samples in spread(records, ("id", *own, "byte_ns", "packet_ns")):
-        columns = _columns(samples, ports)
-        interval = samples["interval_ns"].astype(np.float64)
-        empty = interval == 0
-        for unit in ("byte", "packet"):
-            means = samples[f"{unit}_ns"] / np.where(empty, 1, interval)
-            columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
-        yield _table("queue_series", columns, samples)
-
-
 def rows_of(name: str, rows: Iterable[Row]) -> Any:
     """The guest's rows as those of a table of one cell; `RecordError` if they are not."""
     return _table_of(name, rows, name)
-
-
-def _columns(records: Records | Mapping[str, Any], ports: list[str]) -> dict[str, Any]:
-    return {
-        "queue": records["id"].astype(np.int32),
-        "port": pa.DictionaryArray.from_arrays(pa.array(records["id"].astype(np.int32)), pa.array(ports)),
-        "time_ns": records["time_ns"].astype(np.int64),
-    }
-
-
-def _table(name: str, columns: dict[str, Any], records: Records | Mapping[str, Any]) -> Any:
-    arrays, schema = [], tables.OF_CELL[name]
-    for item in schema:
-        column = columns[item.name] if item.name in columns else records[item.name]
-        if not isinstance(column, pa.Array):
-            column = pa.array(column.astype(item.type.to_pandas_dtype(), copy=False))
-        arrays.append(column)
-    return pa.Table.from_arrays(arrays, schema=schema)

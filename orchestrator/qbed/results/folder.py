@@ -19,6 +19,7 @@ import pyarrow as pa
 from qbed.durable import move
 from qbed.json_files import beside, write_sealed
 from qbed.results import tables
+from qbed.results.cell_tables import read_cell
 from qbed.results.checksums import (
     CELL_ROW,
     FILES,
@@ -279,7 +280,7 @@ class RunFolder:
                 for damage in damages(folder, {file: row[FILES][file]}):
                     raise damage
                 with _of_our_form(folder / file):
-                    for table in tables.read_cell(folder / file, number):
+                    for table in read_cell(folder / file, number):
                         files[name].add(table)
         return row
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a run folder: their columns, and Parquet files whose bytes depend on nothing but their rows.
 
-docs/run-folder.md describes every column. A change of meaning raises `VERSION`. The tables of one cell are Arrow
-streams: to open a Parquet file of thirty columns costs ten times as much, and a run has three or more a cell.
+docs/run-folder.md describes every column. A change of meaning raises `VERSION`. What they are merged from is in
+`qbed.results.cell_tables`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from qbed.errors import QbedError
 from qbed.json_files import SEAL
 from qbed.results.checksums import FILES
 
 VERSION = 1
 ROW_GROUP_ROWS = 1 << 17
 MOST_WAITING = 256
-SMALL_ROWS = 4096
 
-_NAME = pa.dictionary(pa.int32(), pa.string())
+NAME = pa.dictionary(pa.int32(), pa.string())
 
 
 def _schema(name: str, fields: dict[str, Any]) -> Any:
@@ -89,7 +87,7 @@ QUEUE_SERIES = _schema(
     "queue_series",
     {
         "queue": pa.int32(),
-        "port": _NAME,
+        "port": NAME,
         **_ints("time_ns", "interval_ns", "byte_ns", "packet_ns"),
         "mean_bytes": pa.float64(),
         "mean_packets": pa.float64(),
@@ -102,9 +100,9 @@ QUEUE_EVENTS = _schema(
     "queue_events",
     {
         "queue": pa.int32(),
-        "port": _NAME,
+        "port": NAME,
         "time_ns": pa.int64(),
-        "op": _NAME,
+        "op": NAME,
         "ecn": pa.uint8(),
         "family": pa.uint8(),
         "protocol": pa.uint8(),
@@ -157,10 +155,10 @@ STATISTICS = _schema(
     "statistics",
     {
         "queue": pa.int32(),
-        "port": _NAME,
-        "discipline": _NAME,
+        "port": NAME,
+        "discipline": NAME,
         "time_ns": pa.int64(),
-        "statistic": _NAME,
+        "statistic": NAME,
         "value": pa.float64(),
     },
 )
@@ -268,7 +266,7 @@ SCHEMAS: dict[str, Any] = {
     "program_records": PROGRAM_RECORDS,
 }
 OF_CELL: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
-"""The same in the files of one cell, which do not have its number: equal cells have equal files."""
+"""The rows of one cell, which do not have its number."""
 _TAKEN = {"cell", FILES, SEAL, *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}
 RESERVED_COLUMNS = frozenset(_TAKEN - {"seed"})
 
@@ -348,34 +346,12 @@ class TableFile:
         )
 
 
-class CellFile(TableFile):
-    """One table of one cell, to be merged: an Arrow stream, compressed if it is of more than a few rows."""
-
-    def _write(self, table: Any) -> None:
-        if self._writer is None:
-            compression = "zstd" if table.num_rows > SMALL_ROWS else None
-            options = pa.ipc.IpcWriteOptions(compression=compression)
-            self._writer = pa.ipc.new_stream(str(self._path), self._schema, options=options)
-        self._writer.write_table(table)
-
-
 def _combined(tables: list[Any]) -> Any:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def write_table(path: Path, schema: Any, batches: Iterable[Any], kind: type[TableFile] = TableFile) -> None:
+def write_table(path: Path, schema: Any, batches: Iterable[Any]) -> None:
     """Write `batches` (Arrow tables of this schema) to one file."""
-    with kind(path, schema) as file:
+    with TableFile(path, schema) as file:
         for batch in batches:
             file.add(batch)
-
-
-def read_cell(path: Path, number: int) -> Iterator[Any]:
-    """What a `CellFile` holds, as rows of the cell of that number, in Arrow tables; nothing if there is no file."""
-    schema = SCHEMAS[path.stem]
-    with contextlib.suppress(FileNotFoundError), pa.memory_map(str(path)) as file:
-        for batch in pa.ipc.open_stream(file):
-            if batch.schema.names != schema.names[1:]:
-                raise QbedError(f"{path}: other columns than this qbed's; the qbed that made the run reads it")
-            cell = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
-            yield pa.Table.from_arrays([cell, *batch.columns], schema=schema)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from qbed.errors import QbedError
-from qbed.results import tables
+from qbed.results.cell_tables import read_cell
 from qbed.results.identity import StoreError, ran_on
 from qbed.service.columns import SAMPLED, Flows, binned, width_of
 from qbed.service.jobs import MissingError, Row
@@ -65,7 +65,7 @@ def _batches(run: Path, cell: int, table: str, names: tuple[str, ...]) -> Iterat
     folder = run / "cells" / f"{cell:06d}"
     merged = run / f"{table}.parquet"
     if folder.is_dir():
-        for found in tables.read_cell(folder / f"{table}.arrow", cell):
+        for found in read_cell(folder / f"{table}.arrow", cell):
             yield from found.select(names).to_batches(BATCH_ROWS)
     elif merged.is_file():
         with suppress(FileNotFoundError), pq.ParquetFile(merged) as file:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell's files: a tap's samples are filed as it wrote them, and read as the rows that they stand for."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbed.errors import QbedError
+from qbed.results import tables
+from qbed.results.cell_tables import CellFile, filed, read_cell, series_of
+from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, Records
+
+PORTS = ["h1>s1", "s1>h1", "s1>h2"]
+COUNTS = [name for name in SAMPLE_DTYPE.names or () if name not in ("type", "length", "id", "steady", "zero")]
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> Records:
+    """Samples with steady intervals behind some of them."""
+    records = np.zeros(draw(st.integers(0, 20)), SAMPLE_DTYPE)
+    records["type"], records["length"] = SAMPLE, SAMPLE_DTYPE.itemsize
+    for row in records:
+        row["id"], row["steady"] = draw(st.integers(0, len(PORTS) - 1)), draw(st.sampled_from([0, 0, 1, 300]))
+        for name in COUNTS:
+            row[name] = draw(st.integers(0, 2**31))
+    return records
+
+
+@given(st.lists(samples(), max_size=4), st.integers(0, 9))
+def test_what_is_filed_is_read_as_the_rows_that_it_stands_for(parts: list[Records], number: int) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "queue_series.arrow"
+        with CellFile(path) as file:
+            for records in parts:
+                file.add(filed(records, PORTS))
+        empty = tables.QUEUE_SERIES.empty_table()
+        found = pa.concat_tables([empty, *read_cell(path, number)])
+        held = pa.ipc.open_stream(path.read_bytes()).read_all()
+    rows = [row for records in parts for table in series_of(records, PORTS) for row in table.to_pylist()]
+    assert found.to_pylist() == [{"cell": number, **row} for row in rows]
+    assert found.schema == tables.QUEUE_SERIES
+    assert held.num_rows == sum(map(len, parts)), "one for all the intervals behind it"
+
+
+def test_a_file_of_another_qbed_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "queue_series.arrow"
+    rows = pa.Table.from_pylist([], schema=tables.OF_CELL["queue_series"])
+    with pa.ipc.new_stream(str(path), rows.schema) as stream:
+        stream.write_table(pa.Table.from_pylist([{"queue": 1}], schema=rows.schema))
+    with pytest.raises(QbedError, match=r"queue_series\.arrow: other columns than this qbed's"):
+        list(read_cell(path, 0))
+    assert list(read_cell(tmp_path / "flows.arrow", 0)) == []
