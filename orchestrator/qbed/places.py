@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
@@ -12,6 +13,7 @@ BUNDLE = _PACKAGE / "bundle"
 """What a wheel brings: `labs`, `schemes`, `toolchain`, `licenses`, `sources`."""
 
 
+@cache
 def checkout() -> Path | None:
     """The root of the checkout that this package is run from; None: it was installed from a wheel."""
     root = _PACKAGE.parents[1]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.ma  # pyarrow wants it with its first array: not in a cell's time
 import pyarrow as pa
 
 from qbed.errors import QbedError
