@@ -15,6 +15,7 @@ import yaml
 from hypothesis import strategies as st
 
 from qbed.lab.reference import schema
+from qbed.language.source import parse
 
 ROOT = Path(__file__).parents[2]
 Case = dict[str, str]
@@ -23,7 +24,7 @@ Place = tuple[Any, Any]
 """A container and a key or an index in it."""
 
 REAL = {
-    path.relative_to(ROOT / "labs").as_posix(): yaml.safe_load(path.read_text())
+    path.relative_to(ROOT / "labs").as_posix(): parse(path.read_text()).values
     for path in sorted((ROOT / "labs").glob("*/*.yml"))
 }
 LABS = {name: tree for name, tree in REAL.items() if name.endswith("/lab.yml")}
