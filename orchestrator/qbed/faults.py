@@ -45,7 +45,7 @@ def of_files(error: OSError) -> str:
 def is_full(error: BaseException) -> bool:
     """Whether a disk has no room, or none for this user: whatever was tried can be tried again when there is some."""
     if isinstance(error, sqlite3.OperationalError):
-        return error.sqlite_errorcode in _NO_ROOM
+        return getattr(error, "sqlite_errorcode", None) in _NO_ROOM
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -91,6 +91,34 @@ def test_a_queues_threshold_and_a_hosts_congestion_control(run_cell: Callable[[s
     assert [flow["status"] for flow in flows] == ["running", "complete", "complete"]
 
 
+TURNING = """
+name: turning
+topology: {star: {hosts: 3}}
+links: {default: {rate: 1 Gbit/s, delay: 20 us}}
+switches: {default: {scheme: ecn, buffer: 256 KB, threshold: 10 packets}}
+hosts: {default: {tcp: cubic}}
+workload:
+  - flow: {from: h1, to: h3, stop: 40 ms, label: under way}
+  - flow: {from: h2, to: h3, start: 10 ms, stop: 40 ms, label: at once}
+  - flow: {from: h2, to: h3, start: 20 ms, stop: 40 ms, label: later}
+  - flow: {from: h1, to: h3, start: 20 ms, stop: 40 ms, tcp: reno, label: its own}
+events: [{at: 10 ms, host: "h*", tcp: dctcp}]
+duration: 50 ms
+"""
+
+
+def test_hosts_turn_to_dctcp_with_their_receivers(run_cell: Callable[[str], Observed], tmp_path: Path) -> None:
+    """Whether there is ECN is decided at the SYN, by the listening socket's congestion control, too."""
+    cell = run_cell(TURNING)
+    row, table = stored(cell, tmp_path)
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    found = {flow["label"]: (flow["congestion_control"], flow["ce_marks"] > 0) for flow in table("flows")}
+    assert found["later"] == ("dctcp", True), "its receiver's listening socket has it, too"
+    without_ecn = ("dctcp-reno", False)  # as Linux's DCTCP is for connections that were opened without
+    assert (found["under way"], found["at once"]) == (without_ecn, without_ecn)
+    assert found["its own"] == ("reno", False)
+
+
 JITTER = """
 name: jitter
 topology: {star: {hosts: 2}}

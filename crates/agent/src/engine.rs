@@ -289,11 +289,12 @@ impl<'a> Engine<'a> {
 
     /// Where a window begins or ends.
     fn note_received(&mut self, due_ns: u64) -> Result<()> {
+        let at_ns = self.world.since_epoch(due_ns);
         let mut received = Vec::new();
         for transport in &mut self.transports {
-            received.extend(transport.received(&self.world)?);
+            received.extend(transport.received(&self.world, at_ns)?);
         }
-        self.windows.write(self.world.since_epoch(due_ns), received)
+        self.windows.write(at_ns, received)
     }
 
     fn tell_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {

@@ -14,8 +14,8 @@
  * completion comes when the frame has left: TCP small queues and the socket's
  * send buffer then count what waits in this host, and nothing on the wire.
  *
- * All links share one agenda of deadlines on one time-travel event. Frames of a
- * direction arrive in order, so a transmitter has at most two deadlines there.
+ * All links share one agenda of deadlines on one time-travel event. Frames on the
+ * wire are kept by their arrivals, so a transmitter has at most two deadlines there.
  * The event fires in hard interrupt context; the work is done in a tasklet,
  * where the stack may be entered, and from which the clock goes on to the next
  * deadline where the machine would only be idle before it. There is one CPU:

@@ -82,7 +82,7 @@ static inline void qlink_agenda_pop(struct qlink_agenda *agenda)
 	qlink_agenda_refill(agenda);
 }
 
-/* Forget every deadline of @owner (compared under @mask). O(n): teardown only. */
+/* Forget every deadline of @owner (compared under @mask). O(n): for what is rare. */
 static inline void qlink_agenda_remove(struct qlink_agenda *agenda,
 				       unsigned long owner, unsigned long mask)
 {

@@ -23,6 +23,12 @@ STEP_NS, MOST_STEPS = 1_000_000, 500
 HEADER_BYTES = 24
 """Of a pcap file: the capture has begun when it is there."""
 LOOK_S = 0.05
+_CAPTURE = [
+    *("/bin/sh", "-c"),
+    'echo $$ >"$3"; exec tcpdump -i "$1" -s "$2" -U --nano --immediate-mode -w - 2>/dev/null',
+    "sh",
+]
+"""The interface, the snapshot's length, and where its process is told of."""
 # What a line leaves to the next one: the folder, and variables that are exported.
 _LINE = """state=/tmp/.qbed-shell-$1
 [ ! -f "$state" ] || . "$state"
@@ -91,19 +97,30 @@ def capture(
         raise typer.BadParameter("packets are for no terminal: expected --out FILE, or a pipe", param_hint="--out")
     one = find_lab(lab)
     node, interface = _interface(one, end)
-    command = ["/bin/sh", "-c", 'exec tcpdump -i "$1" -s "$2" -U --nano --immediate-mode -w - 2>/dev/null', "sh"]
-    with one.exec(node, [*command, interface, str(snaplen)], background=True) as execution:
+    mark = f"/tmp/.qbed-capture-{secrets.token_hex(4)}"
+    with one.exec(node, [*_CAPTURE, interface, str(snaplen), mark], background=True) as execution:
         started = next(answer for answer in execution.answers() if answer.get("event") == "started")
     file = Path(started["output"])
-    _begin(one, file)
-    terminal.tell(f"capturing at {end} ({interface} of {node}); Ctrl-C ends it")
     try:
+        _begin(one, file)
+        terminal.tell(f"capturing at {end} ({interface} of {node}); Ctrl-C ends it")
         with out.open("wb") if out is not None else os.fdopen(os.dup(1), "wb") as stream:
             _follow(one, file, stream)
     except (KeyboardInterrupt, BrokenPipeError):
         pass
-    with suppress(SessionError):  # the lab has gone, or its job
-        one.end(started["id"])
+    finally:
+        with suppress(SessionError):  # the lab has gone, or its job
+            _end(one, node, started.get("id"), mark)
+
+
+def _end(lab: Deployment, node: str, job: int | None, mark: str) -> None:
+    """End tcpdump: by its job, or in a container by its process."""
+    if job is not None:
+        return lab.end(job)
+    kill = ["/bin/sh", "-c", 'kill -INT "$(cat "$1")"; rm -f "$1"', "sh", mark]
+    with lab.exec(node, kill, background=False) as ending:
+        for _ in ending.answers():
+            pass
 
 
 def _interface(lab: Deployment, end: str) -> tuple[str, str]:

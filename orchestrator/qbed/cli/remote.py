@@ -133,7 +133,7 @@ def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple
             elif kind == "refused":
                 messages = event["messages"]
             elif kind == "attempt":
-                messages = []
+                messages, outcome = [], None
             elif kind == "concluded":
                 outcome = _conclusion(event)
             elif screen is not None:

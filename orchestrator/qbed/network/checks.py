@@ -138,6 +138,8 @@ def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
         path: FieldPath = ("events", number)
         if (wrong := too_late(event, lab.duration)) is not None:
             problems.error((*path, "at"), wrong)
+        if event.loss == 1:
+            problems.error((*path, "loss"), "expected less than 1; a link that loses all is `state: down`")
         if event.link is None or (">" in event.link and event.state is None):
             continue
         chosen = problems.select((*path, "link"), event.link, names)
@@ -147,8 +149,6 @@ def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
             return
         if not chosen:
             problems.error((*path, "link"), f"no link is called `{event.link}`{nearest(event.link, names)}")
-        if event.loss == 1:
-            problems.error((*path, "loss"), "expected less than 1; a link that loses all is `state: down`")
 
 
 def _check_windows(lab: Lab, problems: Problems) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs as workload, resolved: on which nodes, with which files of the lab's own."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -114,11 +115,11 @@ class Launches:
         for path in sorted(entries):
             hidden = any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(place).parts)
             if path.is_file() and not hidden:
-                yield beneath(self._folder, str(path.relative_to(self._folder)))
+                yield beneath(self._folder, os.path.relpath(path, self._folder))
 
     def _relative(self, file: Path) -> str:
         """Its path beside the lab file, as the program sees it: one from elsewhere (`--trust`) by its name alone."""
-        place, home = file.resolve(), self._folder.resolve()
+        place, home = Path(os.path.normpath(file)), Path(os.path.normpath(self._folder))
         return str(place.relative_to(home)) if place.is_relative_to(home) else place.name
 
     @staticmethod

@@ -59,6 +59,7 @@ class _Compiler:
         self.has_rate = any(workload.transport == "rate" for workload in workloads)
         self.controls = {settings.get("tcp") for settings in self.resolved.hosts.values()}
         self.controls |= {workload.congestion_control for workload in workloads}
+        self.controls |= {event.tcp for event in self.lab.events}
         queues = self.queues()
         links = self.links()
         routers = self.routing.is_host.count(False) - len(self.resolved.programs)

@@ -2,6 +2,7 @@
 """Programs as workload: where and how each is started. Their files go into their nodes, as those of controllers do."""
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from qbed.lab.programs import BEFORE, Program, filled
 from qbed.network.launches import Launch
@@ -31,13 +32,16 @@ def launches(resolved: ResolvedLab, seed: int, epoch_ns: int) -> list[p.Launch]:
 def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], epoch_ns: int) -> p.Launch:
     program: Program = launch.program
     folder = OWN if launch.files else ANYWHERE
+    argv = filled(program, built_in)
+    if program.is_own and launch.files and str(PurePosixPath(argv[0])) not in launch.files:
+        argv[0] = f"./{next(iter(launch.files))}"  # from elsewhere: the program is the first of its files
     # Scripts of Python are what scripts of controllers are.
     own = environment(epoch_ns, ANYWHERE) | {"QBED_NODE": built_in["node"], "QBED_SEED": built_in["seed"]}
     return p.Launch(
         program=number,
         label=program.name,
         node=node,
-        argv=filled(program, built_in),
+        argv=argv,
         environment=own | program.environment,
         folder=folder,
         start_ns=-AHEAD_NS if program.start == BEFORE else program.start,

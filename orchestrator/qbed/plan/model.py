@@ -524,6 +524,23 @@ class Plan(Part):
             made[place] = (near, far)
         return made
 
+    @cached_property
+    def mean_rates(self) -> dict[int, int]:
+        """Bits a second of each queue's link: the mean over the lab's duration, where events change it."""
+        changes: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        for change in self.changes:
+            one = change.link
+            if one is not None and one.rate_bps is not None:
+                changes.setdefault((one.link, one.end), []).append((change.at_ns, one.rate_bps))
+        found = {}
+        for index, link in enumerate(self.links):
+            for side, end in (("a", link.a), ("b", link.b)):
+                at_ns, rate, sent = 0, end.rate_bps, 0
+                for next_ns, next_rate in sorted(changes.get((index, side), ()), key=lambda one: one[0]):
+                    sent, at_ns, rate = sent + rate * (next_ns - at_ns), next_ns, next_rate
+                found[end.queue] = (sent + rate * (self.duration_ns - at_ns)) // self.duration_ns
+        return found
+
     def base_rtt_ns(self, source: int, destination: int) -> int:
         """A full frame there and its bare acknowledgement (40 bytes of headers and 12 of time stamps) back, through
         empty queues.

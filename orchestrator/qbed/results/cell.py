@@ -363,7 +363,7 @@ class _Taps:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._ports = port_names(plan)
-        self._rates = {end.queue: end.rate_bps for link in plan.links for end in (link.a, link.b)}
+        self._rates = plan.mean_rates
         self.summaries: dict[int, QueueSummary] = {}
         self.histograms: dict[int, Histogram] = {}
         self.windows = Windows(plan)

@@ -329,7 +329,7 @@ def _where(
     plan: Plan, ports: list[str], summaries: dict[int, QueueSummary], counters: Counters, evidence: Evidence
 ) -> None:
     """Which queue was the bottleneck: the one where packets waited most, summed over all packets."""
-    rates = {end.queue: end.rate_bps for link in plan.links for end in (link.a, link.b)}
+    rates = plan.mean_rates
     ranking = sorted(range(len(plan.queues)), key=lambda index: (-summaries[index].packet_ns, index))
     waited = sum(summary.packet_ns for summary in summaries.values())
     if waited:

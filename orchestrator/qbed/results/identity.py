@@ -19,7 +19,7 @@ from qbed.substrates import DEFAULT
 
 IDENTITY = "campaign.json"
 _WITH_CHECKSUMS = "arrow, with checksums"
-CELL_FORM = f"{_WITH_CHECKSUMS}, without numbers, 2"
+CELL_FORM = f"{_WITH_CHECKSUMS}, without numbers, 3"
 COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 """The name of an axis' column."""
 

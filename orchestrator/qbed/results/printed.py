@@ -59,7 +59,7 @@ class _Rows:
         if depth > _DEEP:
             raise OutputError(f"its objects are more than {_DEEP} deep in one another")
         for key, inner in value.items():
-            name = f"{before}{key}"
+            name = f"{before}{_plain(key)}"
             if isinstance(inner, dict):
                 self._fields(inner, f"{name}.", path, numbers, texts, depth + 1)
             elif isinstance(inner, list):
@@ -107,7 +107,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
         documents = [_of_line(number, line, error) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     for document in documents:
         if not isinstance(document, dict):
-            raise OutputError(f"expected JSON objects, got `{str(document)[:40]}`")
+            raise OutputError(f"expected JSON objects, got `{_plain(str(document)[:40])}`")
         yield document
 
 

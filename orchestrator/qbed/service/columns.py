@@ -12,6 +12,7 @@ import numpy as np
 
 BINS = 500
 COLUMNS = 512
+_MOST_ROWS = 100_000
 """With some for what comes after the end; the page has as many, and what would be beyond is left out."""
 MOST_FLOWS = 100
 """Of which a viewer gets the rates: the first that say one."""
@@ -28,6 +29,13 @@ Columns = dict[str, list[Any]]
 def width_of(duration_ns: int) -> int:
     """How long a column is."""
     return max(1, -(-duration_ns // BINS))
+
+
+def portions(records: Any) -> list[Any]:
+    """Records in parts that stand for not much more than so many columns of queues each."""
+    wide = np.minimum(records["steady"].astype(np.int64), COLUMNS) + 1
+    parts: list[Any] = np.split(records, np.flatnonzero(np.diff(wide.cumsum() // _MOST_ROWS)) + 1)
+    return parts
 
 
 def binned(queue: Any, samples: Mapping[str, Any], width_ns: int) -> Columns:

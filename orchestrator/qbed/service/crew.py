@@ -21,7 +21,7 @@ from pathlib import Path
 
 from qbed import faults
 from qbed.lab.library import find
-from qbed.service.jobs import LAB, LOG, Jobs, say
+from qbed.service.jobs import LAB, LOG, Jobs, MissingError, say
 from qbed.service.order import STOPPED, UNSAID, Order
 from qbed.service.owned import clean_environment, end, kill_group, start
 from qbed.service.settings import Settings
@@ -64,7 +64,8 @@ class Crew:
     def _take_back(self, left_over: set[int]) -> None:
         """Jobs that were running when the service ended wait again."""
         for job in sorted(left_over):
-            _log.info("job %d was running when the service ended: it is %s", job, self._jobs.turn(job, "interrupt"))
+            with suppress(TransitionError, MissingError):  # cancelled or removed, while this could not be written
+                _log.info("job %d was running when the service ended: it is %s", job, self._jobs.turn(job, "interrupt"))
             left_over.discard(job)
 
     async def _fill(self) -> None:

@@ -23,10 +23,6 @@ from qbed.service.owned import clean_environment, kill_group, start
 from qbed.service.settings import Settings
 
 PLAIN = (IDENTITY, "checksums.json", "claims.json", "meta.json", "report.html")
-TABLES = (
-    "cells", "flows", "queues", "queue_series", "queue_events", "tcp_info", "rates", "routes", "switches", "programs",
-    "program_records",
-)  # fmt: skip
 _FIGURE = re.compile(r"figures/[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\.png")
 TYPES = {".json": "application/json", ".html": "text/html; charset=utf-8", ".png": "image/png"}
 PARQUET = "application/vnd.apache.parquet"

@@ -14,7 +14,7 @@ from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.identity import ran_on
-from qbed.service.columns import SAMPLED, STEADY, Columns, Flows, binned, width_of
+from qbed.service.columns import SAMPLED, STEADY, Columns, Flows, binned, portions, width_of
 from qbed.service.jobs import Row
 from qbed.service.lines import numbers
 from qbed.substrates import substrate
@@ -57,7 +57,14 @@ class Watch:
         gone = self._cell.gone  # before its files are read: they are whole then
         try:
             said = self._cell.look()
-        except (QbedError, ValueError, KeyError, TypeError):  # a guest that was killed in the middle of a record
+        except (
+            QbedError,
+            ValueError,
+            KeyError,
+            TypeError,
+            ArithmeticError,
+            RecursionError,
+        ):  # a guest that was killed in the middle of a record
             said, gone = [], True
         if gone and not said:
             number = self._cell.number
@@ -140,9 +147,10 @@ class _Cell:
             for run in tail.feed(file.more()):
                 if isinstance(run, Histogram) or run.kind != "samples":
                     continue
-                samples = {name: run.records[name] for name in (*SAMPLED, *STEADY)}
-                if columns := binned(run.records["id"], samples, self._width):
-                    said.append(("queues", columns))
+                for part in portions(run.records):
+                    samples = {name: part[name] for name in (*SAMPLED, *STEADY)}
+                    if columns := binned(part["id"], samples, self._width):
+                        said.append(("queues", columns))
         for lines in self._lines:
             if rates := lines.more(self._flows):
                 said.append(("flows", rates))

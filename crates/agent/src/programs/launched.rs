@@ -48,6 +48,8 @@ pub struct Launches {
     fates: Vec<Fate>,
     /// By process.
     running: BTreeMap<i32, usize>,
+    /// By launch: the group of its processes, which may outlive the first of them.
+    groups: BTreeMap<u32, i32>,
 }
 
 impl Launches {
@@ -58,6 +60,7 @@ impl Launches {
             kills: world.topic(Part::LaunchKills),
             fates: vec![Fate::default(); world.plan.launches.len()],
             running: BTreeMap::new(),
+            groups: BTreeMap::new(),
         }
     }
 
@@ -99,6 +102,7 @@ impl Launches {
         match exec::spawn_kept(&launch.argv, &around, kept) {
             Ok(pid) => {
                 self.running.insert(pid, index);
+                self.groups.insert(index as u32, pid);
                 Ok(())
             }
             Err(error) => {
@@ -110,22 +114,28 @@ impl Launches {
 
     /// Asks a program to end, and all that it started.
     pub fn stop(&mut self, world: &mut World<'_>, index: u32) {
-        let Some(pid) = self.pid(index) else { return };
-        self.fates[index as usize].stopped = true;
-        let _ = killpg(Pid::from_raw(pid), Signal::SIGTERM);
+        let Some(group) = self.group(index) else { return };
+        if self.running.contains_key(&group) {
+            self.fates[index as usize].stopped = true;
+        }
+        if killpg(Pid::from_raw(group), Signal::SIGTERM).is_err() {
+            return; // nobody is left of it
+        }
         let patience_ns = world.scope.real_ns(PATIENCE_NS);
         world.agenda.add(world.now_ns() + patience_ns, self.kills.at(index));
     }
 
     /// Ends a program that was asked to end and did not.
     pub fn kill(&self, index: u32) {
-        if let Some(pid) = self.pid(index) {
-            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        if let Some(group) = self.group(index) {
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
         }
     }
 
-    fn pid(&self, index: u32) -> Option<i32> {
-        self.running.iter().find(|(_, running)| **running == index as usize).map(|(pid, _)| *pid)
+    /// None: it was not started, or its number is another's by now.
+    fn group(&self, index: u32) -> Option<i32> {
+        let group = *self.groups.get(&index)?;
+        self.running.get(&group).is_none_or(|running| *running == index as usize).then_some(group)
     }
 
     /// Whether a process that ended was one of these; if so, whether it was to end like that.
@@ -142,7 +152,7 @@ impl Launches {
 
     fn blame(&self, world: &World<'_>, index: usize, launch: &Launch, code: i32) -> Failure {
         let node = &world.plan.nodes[launch.node].name;
-        let said = ["stderr", "stdout"].map(|stream| words(&file_name(index, node, stream)));
+        let said = ["stderr", "stdout"].into_iter().map(|stream| words(&file_name(index, node, stream)));
         let words = said.into_iter().find(|words| !words.is_empty()).unwrap_or_default();
         let name = program_name(&launch.argv);
         Failure::new(format!("node {node}: {} ({name}) ended with status {code}{words}", launch.label))

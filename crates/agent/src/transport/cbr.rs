@@ -224,7 +224,7 @@ impl Transport for Cbr {
         self.finish(world)
     }
 
-    fn received(&mut self, world: &World<'_>) -> Result<Vec<(u32, u64)>> {
+    fn received(&mut self, world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
         self.finish(world)?;
         let begun = self.flows.iter().filter(|flow| flow.received.bytes > 0);
         Ok(begun.map(|flow| (flow.local.id, flow.received.bytes)).collect())

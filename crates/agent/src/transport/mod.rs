@@ -28,8 +28,9 @@ pub trait Transport {
     /// A deadline of its own has come.
     fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()>;
 
-    /// Of each flow that ends here and is under way: its number, and the bytes that its receiver has at this instant.
-    fn received(&mut self, world: &World<'_>) -> Result<Vec<(u32, u64)>>;
+    /// Of each flow that ends here and was under way at `at_ns` (since the epoch): its number, and the bytes that its
+    /// receiver has now. Those that had ended may be among them.
+    fn received(&mut self, world: &World<'_>, at_ns: i64) -> Result<Vec<(u32, u64)>>;
 
     /// A host has another congestion control from now on: flows under way, too, unless their workload names one.
     fn set_congestion_control(&mut self, _world: &World<'_>, _node: usize, _name: &str) -> Result<()> {
@@ -157,7 +158,7 @@ mod tests {
             Ok(())
         }
 
-        fn received(&mut self, _world: &World<'_>) -> Result<Vec<(u32, u64)>> {
+        fn received(&mut self, _world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
             Ok(self.flows.iter().map(|flow| (flow.local.id, flow.received)).collect())
         }
 

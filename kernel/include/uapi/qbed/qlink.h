@@ -32,7 +32,7 @@ enum {
 	IFLA_QLINK_DELIVERED,	/* u64, reached the other end */
 	IFLA_QLINK_LOST,	/* u64, to the loss model or a peer that is down */
 	IFLA_QLINK_PAD,
-	/* of this end's transmitter, and of the other's; 0 at creation unless given */
+	/* at creation this end's are 0 unless given, the other's default to them */
 	IFLA_QLINK_JITTER,	/* u64, ns: the most that a frame takes longer, by chance */
 	IFLA_QLINK_REORDERING,	/* u32, not 0: a frame may overtake those before it */
 	IFLA_QLINK_PEER_JITTER,

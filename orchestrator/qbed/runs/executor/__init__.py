@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,7 +103,10 @@ class Book:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP stop the run as Ctrl-C does."""
+    """SIGTERM and SIGHUP stop the run as Ctrl-C does; in a thread beside the main one nothing does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -45,7 +45,7 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._received = b""
+        self._received = bytearray()
 
     def tell(self, message: Message) -> None:
         with suppress(OSError):
@@ -69,7 +69,10 @@ class Client:
             return None
         if not data:
             return None
-        *lines, self._received = (self._received + data).split(b"\n")
+        self._received += data
+        if b"\n" not in data:
+            return []
+        *lines, self._received = self._received.split(b"\n")
         try:
             return [json.loads(line) for line in lines]
         except ValueError:
@@ -85,6 +88,8 @@ class Running:
     since_ns: int
     signals: deque[str] = field(default_factory=lambda: deque(("INT", "TERM", "KILL")))
     unwanted: bool = False
+    background: bool = False
+    """What it says goes to its file, also while somebody waits for its end."""
 
 
 class Keeper:
@@ -224,11 +229,16 @@ class Keeper:
             return self._guest.send({"command": "workloads", "id": number})
         foreground = message["command"] == "exec"
         what = f"{message['node']}: {' '.join(message['argv'])}"
-        self._running[number] = Running(client if foreground else None, what, self._time_ns)
+        self._running[number] = Running(client if foreground else None, what, self._time_ns, background=not foreground)
         script = f'echo $$ >{PID_FILE.format(number)}; exec "$@"'
         if said := message.pop("stdin", ""):
             given = self._folder / CELL / f"stdin-{number}"
-            given.write_bytes(base64.b64decode(said))
+            try:
+                given.write_bytes(base64.b64decode(said))
+            except OSError as error:
+                del self._running[number]
+                given.unlink(missing_ok=True)
+                return client.tell({"event": "error", "error": f"no room for its standard input: {error.strerror}"})
             script += f" </mnt/{given.name}"
         wrapped = ["/bin/sh", "-c", script, "sh", *message["argv"]]
         self._guest.send(message | {"command": "background", "id": number, "argv": wrapped})
@@ -277,11 +287,11 @@ class Keeper:
             command = self._running[number]
             if event == "exit":
                 del self._running[number]
-            if command.client is not None:
-                command.client.tell(message)
-            elif "data" in message:
+            if command.background and "data" in message:
                 with self._output(number).open("ab") as log:
                     log.write(base64.b64decode(message["data"]))
+            elif command.client is not None:
+                command.client.tell(message)
         elif event == "error":
             self._refused(message)
 

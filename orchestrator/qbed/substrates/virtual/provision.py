@@ -127,6 +127,8 @@ def _is_there(name: str, path: str, toolchain: Toolchain) -> bool:
     if name.startswith("/"):
         place = Path(name)
         return any(folder in place.parents for folder in SYSTEM) and shutil.which(name) is not None
+    if "/" in name:
+        return False  # whatever lies where this process is
     path = path.replace(f"{TOOLBOXES}/{PYTHON}/", f"{sys.prefix}/").replace(f"{TOOLBOXES}/", f"{toolchain.folder}/")
     return shutil.which(name, path=path) is not None
 

@@ -252,7 +252,7 @@ impl Transport for Rate {
         Ok(())
     }
 
-    fn received(&mut self, world: &World<'_>) -> Result<Vec<(u32, u64)>> {
+    fn received(&mut self, world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
         self.ask(world)?;
         let begun = |flow: &Flow| Some((flow.local.id, flow.receiver?.received_bytes));
         Ok(self.flows.iter().filter_map(begun).collect())

@@ -22,6 +22,9 @@ type Key = (usize, u16, Family);
 struct Listener {
     name: String,
     socket: OwnedFd,
+    node: usize,
+    /// Whether its congestion control is its workload's, not the node's.
+    own: bool,
     /// That its connections start with.
     watermark: Watermark,
 }
@@ -70,10 +73,21 @@ impl Listeners {
             let (socket, watermark) = listen(world, spec).of(|| name.clone())?;
             // Connections are taken one at a time, and each event is for one of them.
             world.watch(&socket, topic.at(next), READABLE_STILL).of(|| name.clone())?;
-            listeners.listeners.push(Listener { name, socket, watermark });
+            let own = workload.congestion_control.is_some();
+            listeners.listeners.push(Listener { name, socket, node: spec.dst, own, watermark });
             listeners.index.insert(key, next);
         }
         Ok(listeners)
+    }
+
+    /// A node has another congestion control: its listening sockets, too, which may decide by it at the SYN (DCTCP).
+    pub fn set_congestion_control(&self, node: usize, name: &str) -> Result<()> {
+        self.listeners.iter().filter(|listener| listener.node == node && !listener.own).try_for_each(
+            |listener| {
+                let set = socket::set_text(&listener.socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name);
+                set.of(|| format!("{}: {name}", listener.name))
+            },
+        )
     }
 
     /// Announces a connection that begins now.
@@ -83,7 +97,7 @@ impl Listeners {
 
     /// The next connection. Strangers (a program in the lab) are turned away.
     pub fn accept(&mut self, listener: u32) -> Result<Option<Connection>> {
-        let Listener { name, socket, watermark } = &self.listeners[listener as usize];
+        let Listener { name, socket, watermark, .. } = &self.listeners[listener as usize];
         match socket::accept(socket) {
             Ok(Some((socket, source))) => {
                 let flow = self.expected.remove(&(listener, source));

@@ -25,7 +25,7 @@ use crate::world::{World, READABLE, WRITABLE};
 use nix::sys::epoll::EpollFlags;
 use serde::Deserialize;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -86,8 +86,8 @@ struct Tcp {
     controls: HashMap<(usize, usize, usize), String>,
     /// The same by flow, from hosts that have changed theirs.
     changed: HashMap<u32, String>,
-    /// Hosts that have.
-    fickle: BTreeSet<usize>,
+    /// Hosts that have, and what they have now.
+    fickle: BTreeMap<usize, String>,
     /// Of each node: whether its sockets have to be told their address.
     bind: Vec<bool>,
 }
@@ -118,7 +118,7 @@ impl Tcp {
             series,
             controls: HashMap::new(),
             changed: HashMap::new(),
-            fickle: BTreeSet::new(),
+            fickle: BTreeMap::new(),
             bind,
         })
     }
@@ -195,6 +195,15 @@ impl Tcp {
         }
         if flow.connected_ns.is_none() {
             flow.connected_ns = Some(world.now_since_epoch());
+            // Changed during the handshake: before its end DCTCP would have found no ECN.
+            let own = world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
+            let name = self.fickle.get(&flow.local.spec.src).filter(|_| !own);
+            let set = name.map_or(Ok(()), |name| {
+                socket::set_text(sender, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)
+            });
+            if let Err(error) = set {
+                return self.fail(index, &error);
+            }
         }
         if flow.phase == Phase::Sending {
             let result = flow.offer();
@@ -253,7 +262,7 @@ impl Tcp {
             flow.tally = info.into();
         }
         let FlowSpec { workload, src, dst, .. } = flow.local.spec;
-        if self.fickle.contains(&src) {
+        if self.fickle.contains_key(&src) {
             if let Ok(name) = socket::congestion_control(&sender) {
                 self.changed.insert(index, name);
             }
@@ -322,20 +331,25 @@ impl Transport for Tcp {
     }
 
     fn set_congestion_control(&mut self, world: &World<'_>, node: usize, name: &str) -> Result<()> {
-        self.fickle.insert(node);
-        for index in &self.active {
-            let flow = &self.flows[*index as usize];
-            let own = world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
-            if let (Some(sender), false, true) = (&flow.sender, own, flow.local.spec.src == node) {
-                let set = socket::set_text(sender, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name);
+        self.fickle.insert(node, name.to_owned());
+        self.listeners.set_congestion_control(node, name)?;
+        let own = |flow: &Flow| world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
+        for flow in self.flows.iter().filter(|flow| !own(flow)) {
+            let spec = &flow.local.spec;
+            let sender = flow.sender.as_ref().filter(|_| spec.src == node && flow.connected_ns.is_some());
+            let receiver = flow.receiver.as_ref().filter(|_| spec.dst == node);
+            for socket in sender.into_iter().chain(receiver.map(|receiver| &receiver.socket)) {
+                let set = socket::set_text(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name);
                 set.of(|| format!("flow {}: {name}", flow.local.id))?;
             }
         }
         Ok(())
     }
 
-    fn received(&mut self, _world: &World<'_>) -> Result<Vec<(u32, u64)>> {
-        let under_way = self.flows.iter().filter(|flow| flow.local.receives && flow.end_ns.is_none());
+    fn received(&mut self, _world: &World<'_>, at_ns: i64) -> Result<Vec<(u32, u64)>> {
+        // On the wall clock one may have ended since.
+        let over = |flow: &Flow| flow.end_ns.is_some_and(|end_ns| end_ns <= at_ns);
+        let under_way = self.flows.iter().filter(|flow| flow.local.receives && !over(flow));
         under_way
             .map(|flow| {
                 Ok((flow.local.id, flow.received().of(|| format!("flow {}: its receiver", flow.local.id))?))
