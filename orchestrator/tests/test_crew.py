@@ -91,3 +91,20 @@ def test_a_job_whose_end_cannot_be_told_frees_its_place(tmp_path: Path, monkeypa
 
 def test_what_a_service_before_was_running_waits_again(tmp_path: Path) -> None:
     assert states(tmp_path, lambda jobs, _: jobs.turn(1, "start") and None) == ["finished"] * 3
+
+
+def test_a_job_that_was_left_and_is_cancelled_stops_no_other(tmp_path: Path) -> None:
+    def spoil(jobs: Jobs, crew: Crew) -> None:
+        jobs.turn(1, "start")
+        turn, tries = jobs.turn, [0]
+
+        def full(job: int, event: Any, status: int | None = None) -> Any:
+            if event == "interrupt" and not tries[0]:  # cancelled, while it could not be written
+                tries[0] += 1
+                turn(job, "cancel")
+                turn(job, "stop", 1)
+            return turn(job, event, status)
+
+        jobs.turn = full  # type: ignore[method-assign]
+
+    assert states(tmp_path, spoil) == ["cancelled", "finished", "finished"]

@@ -102,6 +102,7 @@ def test_a_plan_without_changes_does_not_speak_of_them(tmp_path: Path) -> None:
         ("{at: 1 ms, rate: 1 Gbit/s}", "events[0]: expected exactly one of `link`, `queue` and `host`"),
         ("{at: 1 ms, link: s1-s2, rate: 0 bit/s}", "events[0].rate: expected at least 1 bit/s"),
         ("{at: 1 ms, link: s1-s2, loss: 1}", "events[0].loss: expected less than 1"),
+        ("{at: 1 ms, link: s1>s2, loss: 1}", "events[0].loss: expected less than 1"),
         ("{at: 1 ms, link: s1-s2, tracee: x}", "events[0].tracee: unknown field; did you mean `trace`?"),
         ("{at: 1 ms, link: s1-s2, trace: none}", "events[0].trace: cannot read `none`"),
         ("{at: 1 ms, link: s1-s2, trace: ../lab.yml}", "leads out of the folder"),
@@ -136,7 +137,19 @@ def test_containers_refuse_them(tmp_path: Path) -> None:
 def test_mahimahi_is_read_as_the_mean_of_each_100_ms() -> None:
     lines = [*([5] * 10), 60, 99, 100, 100, 350]
     rates = read_rates("\n".join(map(str, lines)))
-    assert rates == [(0, 12 * 120_000), (100_000_000, 2 * 120_000), (200_000_000, 1000), (300_000_000, 120_000)]
+    last = (300_000_000, 12_000 * 1000 // 51)  # as long as the trace is
+    assert rates == [(0, 12 * 120_000), (100_000_000, 2 * 120_000), (200_000_000, 1000), last]
+
+
+def test_a_links_mean_rate_is_that_of_the_lab(tmp_path: Path) -> None:
+    events = "{at: 100 ms, link: s1>s2, rate: 1 Gbit/s}, {at: 400 ms, link: s1>s2, rate: 6 Gbit/s}"
+    found = plan(tmp_path, events)
+    ends = [found.links[1].a, found.links[1].b]
+    assert [found.mean_rates[end.queue] for end in ends] == [(10 * 100 + 300 + 6 * 100) * 10**9 // 500, 10**10]
+
+
+def test_a_host_that_turns_to_a_module_has_it(tmp_path: Path) -> None:
+    assert "tcp_dctcp1" in plan(tmp_path, "{at: 1 ms, host: h1, tcp: dctcp1}").modules
 
 
 @pytest.mark.parametrize(

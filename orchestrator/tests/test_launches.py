@@ -120,11 +120,30 @@ def test_another_program_of_that_name_makes_another_cell(tmp_path: Path) -> None
     assert cell_key(plan, {}) != before
 
 
+def test_where_one_stands_makes_no_other_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "send.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "send.sh").chmod(0o755)
+    plan = plan_of(tmp_path, "  - {on: h1, run: ./send.sh}\n").dumps().encode()
+    before = cell_key(plan, {})
+    monkeypatch.chdir(tmp_path)
+    assert cell_key(plan, {}) == before
+    assert cell_key(b'{"workloads": [{"label": "launches"}]}', {}) != cell_key(b'{"launches', {}), "and no traceback"
+
+
+def test_a_script_behind_a_link_is_started_by_the_links_name(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "send.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "send.sh").symlink_to("tools/send.sh")
+    plan = plan_of(tmp_path, "  - {on: h1, run: ./send.sh}\n")
+    assert plan.nodes[plan.launches[0].node].files == {f"{OWN}/send.sh": "#!/bin/sh\n"}
+
+
 def test_json_becomes_rows_by_the_way_to_its_objects() -> None:
     document = {
         "end": {"bps": 5, "ok": True, "cc": "cubic"},
         "intervals": [{"sum": {"s": 1.5}}, {"streams": [{"n": 2}]}],
     }
+    assert rows_of_json('{"\\ud800": 1}')[0]["numbers"] == {"?": 1}, "a name that no table can have"
     rows = rows_of_json(json.dumps(document))
     assert [(row["path"], row["element"]) for row in rows] == [
         ("", None), ("intervals", 0), ("intervals", 1), ("intervals.streams", 0),

@@ -87,7 +87,7 @@ def cell_key(plan: bytes, provenance: Mapping[str, Any]) -> str:
 
 def _executables(plan: bytes) -> dict[str, str]:
     """The programs of the machine that a plan has as workload, by their hashes: what they load is not looked at."""
-    found = {}
+    found: dict[str, str] = {}
     try:
         launches = json.loads(plan).get("launches", ())
     except ValueError:  # a damaged plan, whose hash is none that anybody looks for
