@@ -23,6 +23,8 @@ def draw_images(
 ) -> tuple[list[Path], list[str]]:
     """The files, and why some could not be drawn."""
     folder.mkdir(parents=True, exist_ok=True)
+    if (scope := plotly.io.kaleido.scope) is not None:
+        scope.mathjax = None  # no figure has formulas, and a PDF that is quick enough shows that it is being loaded
     images: list[Path] = []
     for drawing in drawings:
         if drawing.figure is None:
