@@ -26,7 +26,8 @@ OWN = {
     *("service/ask.py", "service/jobs.py", "cli/look.py"),
 }
 """What may write: the terminal's module; before it is imported; the keeper's word to its parent, through a pipe; the
-set-up's output as it is; what a service's process for a query says to it, and its jobs' files of events; a capture's packets, which go to no terminal.
+set-up's output as it is; what a service's process for a query says to it, and its jobs' files of events; a capture's
+packets, which go to no terminal.
 """
 
 
