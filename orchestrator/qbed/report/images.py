@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import plotly.io
 
@@ -14,6 +19,7 @@ from qbed.report.figures import Drawing
 from qbed.report.style import Style, styled
 
 FORMATS = ("png", "svg", "pdf")
+PATIENCE_S = 60.0
 _UID = re.compile(rb'<defs id="defs-([0-9a-f]{6})">')
 _DATE = re.compile(rb"/(CreationDate|ModDate) \(D:\d{14}")
 
@@ -23,8 +29,6 @@ def draw_images(
 ) -> tuple[list[Path], list[str]]:
     """The files, and why some could not be drawn."""
     folder.mkdir(parents=True, exist_ok=True)
-    if (scope := plotly.io.kaleido.scope) is not None:
-        scope.mathjax = None  # no figure has formulas, and a PDF that is quick enough shows that it is being loaded
     images: list[Path] = []
     for drawing in drawings:
         if drawing.figure is None:
@@ -34,14 +38,52 @@ def draw_images(
             path = folder / f"{drawing.name}.{kind}"
             advance(f"figures/{path.name}")
             try:
-                scale = style.sharpness if kind == "png" else 1
-                image = plotly.io.to_image(figure, kind, width=style.width, height=style.height, scale=scale)
+                image = _drawn(figure, kind, style)
             except Exception as error:  # kaleido raises whatever its browser says; the page has every figure anyway
                 why = str(error).splitlines()[0] if str(error) else repr(error)
                 return images, [f"{path.name} could not be drawn: {why}"]
             write(path, _timeless(image))
             images.append(path)
     return images, []
+
+
+def _drawn(figure: Any, kind: str, style: Style) -> bytes:
+    """The file's content. A browser that does not answer, as happens now and then, is ended, and another one asked."""
+    scope = plotly.io.kaleido.scope
+    if scope is not None and scope.mathjax is not None:
+        scope.mathjax = None  # no figure has formulas, and a PDF that is quick enough shows that it is being loaded
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        if (browser := getattr(scope, "_proc", None)) is not None:
+            _kill(browser.pid)
+
+    for last in (False, True):
+        ended.clear()
+        watchdog = threading.Timer(PATIENCE_S, end)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            scale = style.sharpness if kind == "png" else 1
+            image: bytes = plotly.io.to_image(figure, kind, width=style.width, height=style.height, scale=scale)
+            return image
+        except Exception:
+            if last or not ended.is_set():
+                raise
+        finally:
+            watchdog.cancel()
+    raise AssertionError
+
+
+def _kill(pid: int) -> None:
+    """A process and all that it has started, which are in no group of their own."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                _kill(int(child))
+    with suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _timeless(image: bytes) -> bytes:
