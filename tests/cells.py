@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.cell import store_cell
+from qbed.results.cell_tables import read_cell
 from qbed.substrates import Limits
 from qbed.substrates.virtual.guest import Guest
 from qbed.substrates.virtual.substrate import VirtualSubstrate
@@ -75,9 +74,9 @@ def stored(cell: Observed, folder: Path) -> tuple[dict[str, Any], Callable[[str]
     row = store_cell(cell.folder, cell.plan, folder)
 
     def table(name: str) -> list[dict[str, Any]]:
-        with pa.memory_map(str(folder / f"{name}.arrow")) as file:
-            found: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
-        return found
+        path = folder / f"{name}.arrow"
+        assert path.exists(), name
+        return [row for found in read_cell(path, 0) for row in found.to_pylist()]
 
     return row, table
 
