@@ -59,3 +59,25 @@ def test_what_is_always_anothers_is_not_run(tmp_path: Path) -> None:
 def test_only_programs_of_ours_are_built(tmp_path: Path) -> None:
     done = run(tmp_path, "built", "kernel")
     assert done.returncode == 2 and "tools/built agent|p4switch" in done.stderr
+
+
+def test_a_toolchain_gets_what_only_few_labs_run_when_it_is_asked_for(tmp_path: Path) -> None:
+    toolchain = tmp_path / "toolchain"
+    (toolchain / "programs").mkdir(parents=True)
+    hash = Path(run(tmp_path, "built", "p4switch", "--place").stdout.strip()).parent.name
+    assert not (tmp_path / "builds").exists(), "its place alone was asked for"
+    (toolchain / "manifest.json").write_text(f'{{"agent_hash": "1", "p4switch_hash": "{hash}", "frr_version": ""}}\n')
+    for _ in range(2):
+        done = run(tmp_path, "programs", str(toolchain))
+        assert done.returncode == 0, done.stderr
+        assert [path.name for path in (toolchain / "programs").iterdir()] == ["p4switch"]
+    assert (tmp_path / "builds").read_text() == "build\n"
+
+
+def test_a_toolchain_of_other_sources_gets_none_of_these(tmp_path: Path) -> None:
+    toolchain = tmp_path / "toolchain"
+    (toolchain / "programs").mkdir(parents=True)
+    (toolchain / "manifest.json").write_text('{"p4switch_hash": "0123456789abcdef"}\n')
+    done = run(tmp_path, "programs", str(toolchain))
+    assert done.returncode == 1 and not list((toolchain / "programs").iterdir())
+    assert done.stderr == f"programs: {toolchain} is of other sources than this checkout: run make setup\n"

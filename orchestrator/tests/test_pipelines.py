@@ -27,7 +27,7 @@ from qbed.schemes.told import RUNNABLE, Port, default_parking, port_settings, sw
 from qbed.substrates.containers.folder import topology
 from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
-from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.toolchain import find_toolchain, toolchain_in
 from qbed.substrates.virtual.provision import lacks
 
 LAB = """\
@@ -661,6 +661,22 @@ def test_what_a_controller_lacks_is_said_before_it_runs(controlled: Path, script
     (controlled / "mine.py").write_text(script)
     (lack,) = lacks(find_toolchain(), compile_lab(load_lab(controlled)))
     assert message in lack.text
+
+
+def test_the_server_that_few_labs_run_is_built_for_the_first(
+    controlled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan, toolchain, folder = compile_lab(load_lab(controlled)), find_toolchain(), tmp_path / "toolchain"
+    shutil.copytree(toolchain.folder, folder, ignore=shutil.ignore_patterns("p4switch", "frr"))
+    without = toolchain_in(folder)
+    monkeypatch.setattr("qbed.substrates.rebuild.checkout", lambda: None)
+    (lack,) = lacks(without, plan)
+    assert lack.text.startswith("node s2 runs p4switch, which is not here; ")
+    monkeypatch.undo()
+    assert list(lacks(without, plan)) == []
+    assert (folder / "programs" / "p4switch").is_file()
+    assert capfd.readouterr().err.count("building p4switch, which only labs with a controller run") == 1
+    assert list(lacks(without, plan)) == [] and capfd.readouterr().err == ""
 
 
 def test_a_controller_needs_what_holds_its_guest(controlled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

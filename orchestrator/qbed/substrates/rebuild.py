@@ -18,8 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qbed.places import checkout, setup_folder
-from qbed.substrates.toolchain import ToolchainError
+from qbed.substrates.toolchain import Toolchain, ToolchainError
 
+BUILT_WHEN_ASKED_FOR = ("p4switch",)
 _SHOWN = 3
 Record = dict[str, tuple[str, str, str]]
 """By path in the checkout: hash, size, time."""
@@ -68,6 +69,18 @@ def build_changed(say: Callable[[str], None]) -> None:
         f"{shown(changed_sources())} changed after the set-up, and what runs was built before; building it again failed"
         f" ({why}): run `make setup`, or undo the change"
     )
+
+
+def build_program(toolchain: Toolchain, name: str, say: Callable[[str], None]) -> bool:
+    """Build what of this checkout's toolchain only few labs run (tools/programs); False if there is no such program
+    here, or it cannot be built: then what was said about it stands above.
+    """
+    root = checkout()
+    if root is None or name not in BUILT_WHEN_ASKED_FOR:
+        return False
+    say(f"building {name}, which only labs with a controller run: a minute or two, once")
+    command = [str(root / "tools" / "programs"), str(toolchain.folder)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode == 0
 
 
 def shown(names: list[str]) -> str:

@@ -11,11 +11,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qbed import terminal
 from qbed.language.reach import trusted
 from qbed.places import checkout
 from qbed.plan.controlling import PROGRAMS, PYTHON
 from qbed.plan.model import Launch, Node, Plan
 from qbed.substrates import CellError, Lack
+from qbed.substrates.rebuild import BUILT_WHEN_ASKED_FOR, build_program
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
 from qbed.substrates.virtual.confinement import SYSTEM, landlock_version
 
@@ -85,7 +87,10 @@ def _module(toolchain: Toolchain, name: str) -> Path:
 
 
 def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
-    """Kernel modules that are not built, and programs of this machine that are in no toolbox and not installed."""
+    """Kernel modules that are not built, and programs of this machine that are in no toolbox and not installed.
+
+    What `make setup` leaves out is built now.
+    """
     for name in (*MODULES, *plan.modules):
         if not _module(toolchain, name).exists():
             yield Lack("module", name, f"the kernel module {name} is not built; {REPAIR}")
@@ -96,8 +101,10 @@ def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
             name = program.argv[0]
             if name in node.files or program.optional:
                 continue
-            if shutil.which(name, path=here) is None:
+            if shutil.which(name, path=here) is None and not build_program(toolchain, name, terminal.tell):
                 mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
+                if name in BUILT_WHEN_ASKED_FOR:
+                    mend = "its build failed, as said above" if checkout() else REPAIR
                 yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {mend}")
     for node, name in _scripts(plan):
         yield from _lacks_of_script(node, name, name)
