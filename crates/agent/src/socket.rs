@@ -237,6 +237,17 @@ pub fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     checked(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
 }
 
+/// A datagram to whoever is there.
+pub fn send_to(fd: &OwnedFd, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+    let (raw, length) = Address::new(to);
+    // SAFETY: the slice is live; `raw` lives through the call and has `length` bytes.
+    checked(unsafe {
+        let address = (&raw const raw).cast();
+        let length = length as libc::socklen_t;
+        libc::sendto(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL, address, length)
+    })
+}
+
 /// One whole datagram of a netlink socket.
 pub fn receive(fd: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 64 * 1024];

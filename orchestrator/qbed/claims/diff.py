@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
 
 Row = dict[str, Any]
-TIMED = ("queue_events", "queue_series", "tcp_info", "rates", "routes", "statistics", "flows")
+TIMED = ("queue_events", "queue_series", "tcp_info", "rates", "routes", "statistics", "probes", "flows")
 """Tables whose records have a time, the finest first: of equal times, the first one tells most."""
 SUMMED = ("queues", "queue_windows", "flow_windows", "switches")
 BATCH = 1_000
@@ -46,7 +46,7 @@ class Parting:
             return "no more"
         if self.table == "queue_events":
             return packet(row)
-        who = " ".join(f"{name} {row[name]}" for name in ("port", "flow", "node") if row.get(name) is not None)
+        who = " ".join(f"{name} {row[name]}" for name in ("port", "flow", "probe", "node") if row.get(name) is not None)
         differ = {name: value for name, value in row.items() if other is None or other.get(name) != value}
         return f"{who}: " + ", ".join(f"{name} {value}" for name, value in differ.items() if value is not None)
 
@@ -131,7 +131,9 @@ class Difference:
 
 
 def _time(row: Row | None) -> int | None:
-    time: int | None = None if row is None else row.get("time_ns", row.get("end_ns", row.get("start_ns")))
+    time: int | None = (
+        None if row is None else row.get("time_ns", row.get("end_ns", row.get("start_ns", row.get("sent_ns"))))
+    )
     return time
 
 

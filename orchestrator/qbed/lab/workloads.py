@@ -17,12 +17,13 @@ from pydantic import (
     model_validator,
 )
 
+from qbed.errors import nearest
 from qbed.files import MIB, read_text
 from qbed.lab.published import PUBLISHED
 from qbed.lab.settings import CongestionControl, OnOff
 from qbed.language.reach import ReachError, beneath
 from qbed.language.strict import Strict
-from qbed.language.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size
+from qbed.language.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size, shown
 
 _LARGEST_CDF, _LARGEST_REPLAY = MIB, 64 * MIB
 _WHOLE = re.compile("[0-9]{1,19}")
@@ -55,6 +56,34 @@ CountOrHosts = Annotated[
 ]
 
 
+_CLASSES = {"LE": 1, "DF": 0, "EF": 46, "VA": 44} | {f"CS{number}": 8 * number for number in range(8)}
+_CLASSES |= {f"AF{number}{drop}": 8 * number + 2 * drop for number in range(1, 5) for drop in range(1, 4)}
+
+
+def _dscp(value: object) -> int:
+    if isinstance(value, str) and value in _CLASSES:
+        return _CLASSES[value]
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 64:
+        return value
+    like = nearest(value, _CLASSES) if isinstance(value, str) else ""
+    raise ValueError(f"expected a class such as `EF`, `CS1`, `AF41` or a number from 0 to 63, got {shown(value)}{like}")
+
+
+Dscp = Annotated[
+    int,
+    PlainValidator(_dscp),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": f"^({'|'.join(sorted(_CLASSES))})$", "examples": ["EF", "CS1", "AF41"]},
+                {"type": "integer", "minimum": 0, "maximum": 63},
+            ]
+        }
+    ),
+]
+"""A class of packets: a name of the IANA's registry of DSCPs, or its number."""
+
+
 class _Workload(Strict):
     """What all workloads have."""
 
@@ -64,6 +93,10 @@ class _Workload(Strict):
     """When it begins, counted from the lab's epoch."""
     family: Literal[4, 6] | None = None
     """IPv4 or IPv6, where the lab has both addresses; 4 without it."""
+    dscp: Dscp | None = None
+    """The class that its packets have, those of both directions: `EF`, `CS1`, `AF41`, or the number. For queues that
+    look at it, such as cake's `diffserv4`. Not of the transport `rate`.
+    """
 
 
 class _Stream(_Workload):
@@ -108,8 +141,8 @@ class Flow(_Flows):
     """The receiving host."""
 
 
-class Flows(_Flows):
-    """Flows between pairs of hosts, usually long-lived."""
+class _Paired(Strict):
+    """What workloads between pairs of hosts have."""
 
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
     """The pairs: sender, receiver."""
@@ -121,6 +154,25 @@ class Flows(_Flows):
     """Of `from` and `to`: the first to the first, and so on; or drawn by the seed, no host with itself: each receiver
     once, or any for each sender (with replacement).
     """
+
+
+class Flows(_Paired, _Flows):
+    """Flows between pairs of hosts, usually long-lived."""
+
+
+class Probes(_Paired, _Workload):
+    """Small datagrams that the other host sends back at once, as ping does: each one's latency there and back is
+    measured.
+    """
+
+    interval: Annotated[PositiveDuration, Field(examples=["200 ms"])]
+    """From one probe of a pair to the next. None waits for the answer to the one before."""
+    size: Annotated[Size, between(32, 65000, format_size)] = 64
+    """Bytes of payload in each datagram, there and back."""
+    stop: Duration | None = None
+    """When the last may be sent; the lab's end without it."""
+    spread: Duration = 0
+    """Each pair starts at `start` plus a random share of this, uniformly."""
 
 
 class Incast(_Flows):
@@ -374,6 +426,8 @@ class Workload(Strict):
     """Flows from a file."""
     udp: Udp | None = None
     """Datagrams at a constant rate."""
+    probes: Probes | None = None
+    """Round trips of small datagrams: latency, loss."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "Workload":

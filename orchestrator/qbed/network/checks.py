@@ -7,7 +7,7 @@ from typing import Any
 from qbed.errors import nearest
 from qbed.lab.model import MAIN_WINDOW, Lab
 from qbed.lab.topology import Network, TopologyError
-from qbed.lab.workloads import Arrivals, Flows, Incast, Replay
+from qbed.lab.workloads import Arrivals, Flows, Incast, Probes, Replay
 from qbed.language.problems import Problems
 from qbed.language.selectors import is_wide, select
 from qbed.language.source import FieldPath
@@ -23,6 +23,7 @@ MOST_HOPS = 2_000_000
 """Of all routes together: a fat tree of 3,456 hosts has as many."""
 MOST_FLOWS = 1_000_000
 MOST_EVENTS = 100_000
+MOST_PROBES = 100_000_000
 
 
 def check_network(lab: Lab, problems: Problems) -> Network | None:
@@ -189,7 +190,7 @@ class _Workloads:
         self.lab, self.problems, self.resolved = resolved.lab, resolved.problems, resolved
         self.routing, self.index = resolved.routing, resolved.index
         self.hosts = dict.fromkeys(resolved.network.hosts)
-        self.links, self.flows = len(resolved.network.links), 0
+        self.links, self.flows, self.probes = len(resolved.network.links), 0, 0
         self.connected: set[tuple[str, str]] = set()
 
     def check(self, path: FieldPath, content: Any) -> None:
@@ -208,7 +209,8 @@ class _Workloads:
         if isinstance(content, Arrivals):
             self._arrivals(path, content)
             return
-        if isinstance(content, Flows) and (content.pairs is None) == (content.source is None and content.to is None):
+        paired = isinstance(content, Flows | Probes)
+        if paired and (content.pairs is None) == (content.source is None and content.to is None):
             self.problems.error(path, "expected `pairs`, or `from` and `to`")
             return
         try:
@@ -220,8 +222,17 @@ class _Workloads:
         if self.flows > MOST_FLOWS:
             self.problems.error(path, f"{self.flows} flows up to here; expected at most {MOST_FLOWS} in a lab")
             return
+        if isinstance(content, Probes):
+            self._probes(path, content, len(pairs))
         self._senders(path, content, dict.fromkeys(a for a, _ in pairs))
         self._paths(path, pairs)
+
+    def _probes(self, path: FieldPath, content: Probes, pairs: int) -> None:
+        span = min(self.lab.duration, content.stop or self.lab.duration) - content.start
+        self.probes += pairs * -(-span // content.interval)
+        if self.probes > MOST_PROBES:
+            text = f"{self.probes} probes up to here; expected at most {MOST_PROBES} in a lab"
+            self.problems.error((*path, "interval"), text)
 
     def _transport(self, path: FieldPath, content: Any) -> None:
         """What a workload of the transport `rate` has no use for, and whether its packets have room for payload."""
@@ -229,6 +240,8 @@ class _Workloads:
             return
         if content.tcp is not None:
             self.problems.warn((*path, "tcp"), "the transport `rate` has no congestion control of TCP: not used")
+        if content.dscp is not None:
+            self.problems.error((*path, "dscp"), "the transport `rate` has no class for its packets")
         if content.connect == "before":
             self.problems.warn((*path, "connect"), "the transport `rate` has no handshake: not used")
         headers = rate_headers(6 if content.family == 6 or self.lab.addressing == "ipv6" else 4)

@@ -245,8 +245,13 @@ class Queue(Part):
     observe: Observe
 
 
+def _without(said: dict[str, Any], **usual: object) -> dict[str, Any]:
+    """What is said that is not usual, so that a new field changes no plan that does without it."""
+    return {name: value for name, value in said.items() if name not in usual or value != usual[name]}
+
+
 class Flows(Part):
-    """One flow for each pair of nodes.
+    """One flow for each pair of nodes. `dscp` and `interval_ns` (of probes) are left out where there is none.
 
     `each`, of flows from a file: when each starts after `start_ns`, and its size; `size_bytes` is the largest then.
     """
@@ -254,7 +259,7 @@ class Flows(Part):
     id: int
     kind: Literal["flows"] = "flows"
     label: str
-    transport: Literal["tcp", "udp", "rate"]
+    transport: Literal["tcp", "udp", "rate", "probe"]
     pairs: list[tuple[int, int]]
     size_bytes: int | None
     start_ns: int
@@ -268,10 +273,12 @@ class Flows(Part):
     packet_bytes: int | None
     payload_bytes: int | None = None
     each: list[tuple[int, int]] = []
+    interval_ns: int | None = None
+    dscp: int | None = None
 
     @model_serializer(mode="wrap")
     def _without_none_of_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if name != "each" or value}
+        return _without(handler(self), each=[], interval_ns=None, dscp=None)
 
 
 class Arrivals(Part):
@@ -295,6 +302,7 @@ class Arrivals(Part):
     congestion_control: str | None
     payload_bytes: int | None = None
     together: bool = False
+    dscp: int | None = None
 
     @property
     def flows_at_once(self) -> int:
@@ -308,7 +316,7 @@ class Arrivals(Part):
 
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if name != "together" or value}
+        return _without(handler(self), together=False, dscp=None)
 
 
 class Launch(Part):

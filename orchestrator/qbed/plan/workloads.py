@@ -4,7 +4,7 @@
 from typing import Any
 
 from qbed.errors import LabError
-from qbed.lab.workloads import Arrivals, Flow, Flows, Incast, Replay, Sizes, Udp
+from qbed.lab.workloads import Arrivals, Flow, Flows, Incast, Probes, Replay, Sizes, Udp
 from qbed.language.source import FieldPath
 from qbed.language.units import LARGEST
 from qbed.network.frames import rate_headers
@@ -34,7 +34,8 @@ def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arri
             "family": family,
             "connect": getattr(content, "connect", "at start"),
             "congestion_control": getattr(content, "tcp", None),
-            "transport": "udp" if isinstance(content, Udp) else content.transport,
+            "transport": _transport(content),
+            "dscp": content.dscp,
         }
         if common["transport"] == "rate":
             # What fits every link: the compiler knows them all, a sender only its own.
@@ -47,9 +48,17 @@ def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arri
             compiled.append(found)
         elif isinstance(content, Replay):
             compiled.append(p.Flows(**common, **_replay(content, resolved)))
+        elif isinstance(content, Probes):
+            compiled.append(p.Flows(**common, **_probes(content, resolved, f"{seed}/{number}")))
         else:
             compiled.append(p.Flows(**common, **_flows(content, resolved, f"{seed}/{number}")))
     return compiled
+
+
+def _transport(content: Any) -> str:
+    if isinstance(content, Udp):
+        return "udp"
+    return "probe" if isinstance(content, Probes) else str(content.transport)
 
 
 def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab, seed: str) -> dict[str, Any]:
@@ -62,6 +71,18 @@ def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab, seed: st
         "spread_ns": getattr(content, "spread", 0),
         "rate_bps": content.rate if isinstance(content, Udp) else None,
         "packet_bytes": content.packet if isinstance(content, Udp) else None,
+    }
+
+
+def _probes(content: Probes, resolved: ResolvedLab, seed: str) -> dict[str, Any]:
+    index = resolved.index
+    return {
+        "pairs": [(index[a], index[b]) for a, b in flow_pairs(content, resolved.hosts, seed)],
+        "size_bytes": None,
+        "spread_ns": content.spread,
+        "rate_bps": None,
+        "packet_bytes": content.size,
+        "interval_ns": content.interval,
     }
 
 

@@ -22,9 +22,11 @@ from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.results.printed import OutputError, rows_printed, shown
+from qbed.results.probes import Probes
 from qbed.results.statistics import decoded, discipline, statistics
 from qbed.results.windows import Windows
 from qbed.substrates.console import complaints
+from qbed.telemetry import probes
 from qbed.telemetry.records import (
     SHELL_DROPS,
     Counters,
@@ -76,6 +78,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     wall = read_wall(out)
     flows = _Flows(plan, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
     _write(into, "flows", flows.batches(out / "flows.ndjson"))
+    if flows.probed or (out / probes.FILE).exists():
+        _write(into, "probes", Probes(flows.probed).batches(out / probes.FILE))
     _write(into, "queues", [taps.queues(counters)])
     if plan.flow_interval_ns:
         _write(into, "tcp_info", _batches("tcp_info", read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
@@ -112,8 +116,10 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
 
 
 def _trace(out: File) -> str:
-    """What the guest did: its packets at queues and in captures, flows, routes. Counters follow from that."""
-    names = sorted(path.name for pattern in ("taps.bin", "*.ndjson", "*.pcap") for path in out.glob(pattern))
+    """What the guest did: its packets at queues and in captures, flows, probes, routes. Counters follow from that."""
+    names = sorted(
+        path.name for pattern in ("taps.bin", "probes.bin", "*.ndjson", "*.pcap") for path in out.glob(pattern)
+    )
     return hashlib.sha256("".join(f"{name} {_sha256(out / name)}\n" for name in names).encode()).hexdigest()
 
 
@@ -254,6 +260,7 @@ class _Flows:
         self._workloads = {workload.id: workload for workload in plan.workloads}
         self.contradictions: list[str] = []
         self.talks: dict[tuple[int, int], Talk] = {}
+        self.probed: dict[int, Row] = {}
         names = ("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts")
         self.totals: dict[str, int] = dict.fromkeys(names, 0)
         self._active: tuple[int, int] | None = None
@@ -278,6 +285,8 @@ class _Flows:
 
     def _count(self, record: Row, row: Row) -> None:
         talk = self.talks.setdefault((record["src"], record["dst"]), Talk())
+        if record["transport"] == "probe":
+            self.probed[record["flow"]] = row
         talk.flows, talk.hearing = talk.flows + 1, talk.hearing + bool(record.get("ecn"))
         self.totals["flows"] += 1
         self.totals["flows_complete"] += row["status"] == "complete"

@@ -55,6 +55,7 @@ FLOWS = _schema(
         "error": pa.string(),
         **_ints("retransmits", "timeouts", "ce_marks", "segments_sent", "segments_received", "min_rtt_ns", "rtt_ns"),
         "ecn": pa.bool_(),
+        "dscp": pa.uint8(),
         **_ints("fct_ns", "ideal_fct_ns"),
         "slowdown": pa.float64(),
         "goodput_bps": pa.float64(),
@@ -231,6 +232,20 @@ PROGRAM_RECORDS = _schema(
     },
 )
 
+PROBES = _schema(
+    "probes",
+    {
+        "flow": pa.int32(),
+        "workload": pa.int32(),
+        "label": NAME,
+        "src": NAME,
+        "dst": NAME,
+        "dscp": pa.uint8(),
+        **_ints("probe", "sent_ns", "rtt_ns", "there_ns", "back_ns", "ipdv_ns"),
+        "lost": pa.bool_(),
+    },
+)
+
 _CELLS: dict[str, Any] = {
     "seed": pa.int64(),
     "status": pa.string(),
@@ -264,6 +279,7 @@ SCHEMAS: dict[str, Any] = {
     "flow_windows": FLOW_WINDOWS,
     "programs": PROGRAMS,
     "program_records": PROGRAM_RECORDS,
+    "probes": PROBES,
 }
 OF_CELL: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
 """The rows of one cell, which do not have its number."""

@@ -318,6 +318,7 @@ fn check_queues(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
 fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     let here = |what: &str| format!("workload {} ({}): {what}", workload.id, workload.label);
     require(workload.port > 0, || here("the port is 0"))?;
+    require(workload.dscp.is_none_or(|dscp| dscp < 64), || here("dscp is not in 0..63"))?;
     let stops_late = workload.stop_ns.is_none_or(|stop| stop >= workload.start_ns);
     require(stops_late, || here("it stops before it starts"))?;
     match &workload.pattern {

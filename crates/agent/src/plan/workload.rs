@@ -20,6 +20,8 @@ pub struct Workload {
     pub family: Family,
     /// None: the sending node's sysctl.
     pub congestion_control: Option<String>,
+    /// Its packets' class, those of both directions; None: the kernel's default.
+    pub dscp: Option<u8>,
     pub pattern: Pattern,
 }
 
@@ -183,6 +185,7 @@ struct RawWorkload {
     port: u16,
     family: Family,
     congestion_control: Option<String>,
+    dscp: Option<u8>,
     #[serde(flatten)]
     settings: Settings,
 }
@@ -233,6 +236,7 @@ impl TryFrom<RawWorkload> for Workload {
             port: raw.port,
             family: raw.family,
             congestion_control: raw.congestion_control,
+            dscp: raw.dscp,
             pattern,
         })
     }

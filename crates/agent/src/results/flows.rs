@@ -42,6 +42,8 @@ pub struct FlowRecord<'a> {
     #[serde(flatten)]
     pub tally: Tally,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub segments_received: Option<u64>,
 }
 
@@ -83,6 +85,7 @@ impl FlowRecord<'_> {
             status: Status::Running,
             error: None,
             tally: Tally::default(),
+            dscp: workload.dscp,
             segments_received: None,
         }
     }
@@ -129,6 +132,7 @@ mod tests {
                 ecn: true,
                 ..Tally::default()
             },
+            dscp: None,
             segments_received: None,
         };
         let contract = include_str!("../../../../docs/formats.md");

@@ -6,7 +6,7 @@ use crate::failure::{Of, Result};
 use crate::plan::workload::{Family, Workload};
 use crate::results::flows::{FlowRecord, Status, Tally};
 use crate::socket::{self, Inbox};
-use crate::transport::{Kind, Numbered, Transport};
+use crate::transport::{mark, Kind, Numbered, Transport};
 use crate::workload::ports::{self, LocalFlow};
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::{Part, Token, Topic};
@@ -312,6 +312,7 @@ fn open_sender(world: &World<'_>, flow: &LocalFlow) -> io::Result<(OwnedFd, Sock
     let [src, dst] = [spec.src, spec.dst].map(|node| world.plan.address(node, workload.family));
     let fd = socket::open(socket::domain(src), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES)?;
+    mark(&fd, workload)?;
     socket::bind(&fd, SocketAddr::new(src, *src_port))?;
     socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
     let port = socket::local_port(&fd)?;

@@ -3,17 +3,21 @@
 //! workloads that name it, asks the world for topics of its own, and is told of what it watches and of its deadlines.
 
 mod cbr;
+mod probe;
 mod rate;
 mod tcp;
 
 use crate::failure::{Failure, Result};
-use crate::plan::workload::Workload;
+use crate::plan::workload::{Family, Workload};
 use crate::plan::Plan;
 use crate::results::flows::FlowRecord;
+use crate::socket;
 use crate::workload::schedule::{self, FlowSpec};
 use crate::world::token::{Part, Token};
 use crate::world::World;
 use nix::sys::epoll::EpollFlags;
+use std::io;
+use std::os::fd::OwnedFd;
 
 /// A transport may send this long ahead of the workloads' start (`connect: before`).
 pub const AHEAD_NS: u64 = 1_000_000_000;
@@ -62,7 +66,17 @@ struct Kind {
 pub struct Kinds(&'static [Kind]);
 
 /// What they do at one instant they do in this order.
-pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND, rate::KIND]);
+pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND, rate::KIND, probe::KIND]);
+
+/// A socket's packets have the workload's class, if it names one. ECN stays as it was.
+fn mark(socket: &OwnedFd, workload: &Workload) -> io::Result<()> {
+    let Some(dscp) = workload.dscp else { return Ok(()) };
+    let (level, name) = match workload.family {
+        Family::V4 => (libc::IPPROTO_IP, libc::IP_TOS),
+        Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    socket::set(socket, level, name, i32::from(dscp) << 2)
+}
 
 impl Kinds {
     fn of(&self, workload: &Workload) -> Option<usize> {
@@ -260,7 +274,7 @@ mod tests {
             (refusal(|plan| plan["workloads"][0]["rate_bps"] = json!(1)), "unknown field `rate_bps`"),
             (
                 refusal(|plan| plan["workloads"][0]["transport"] = json!("sctp")),
-                "no transport \"sctp\", only tcp, udp, rate",
+                "no transport \"sctp\", only tcp, udp, rate, probe",
             ),
         ] {
             assert!(message.contains(says), "{message:?} does not say {says:?}");

@@ -16,6 +16,7 @@ from qbed.substrates.console import console_tail
 from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
+from qbed.telemetry import probes
 from qbed.telemetry.records import AS_THEY_ARE, Row, read_done, read_rows
 from qbed.telemetry.wall import FILE
 
@@ -48,11 +49,9 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     if plan.launches:
         rows = (read_rows(part / PROGRAMS) for part in parts)
         _write(out / PROGRAMS, heapq.merge(*rows, key=lambda row: row["launch"]))
-    with (out / "taps.bin").open("wb") as whole:
-        for part in parts:
-            if (part / "taps.bin").exists():
-                with (part / "taps.bin").open("rb") as stream:
-                    shutil.copyfileobj(stream, whole)
+    _join(out / "taps.bin", parts)
+    if any((part / probes.FILE).exists() for part in parts):
+        _join(out / probes.FILE, parts)
     counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:
@@ -153,6 +152,15 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _join(whole: Path, parts: list[Path]) -> None:
+    """The parts' files of that name, one after the other."""
+    with whole.open("wb") as into:
+        for part in parts:
+            if (part / whole.name).exists():
+                with (part / whole.name).open("rb") as stream:
+                    shutil.copyfileobj(stream, into)
 
 
 def _write(path: Path, rows: Iterator[Row]) -> None:

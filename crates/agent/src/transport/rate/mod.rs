@@ -44,6 +44,9 @@ fn check(plan: &Plan, workload: &Workload) -> std::result::Result<(), String> {
     if workload.congestion_control.is_some() || workload.connect != Connect::AtStart {
         return Err("only TCP has a congestion_control, and connects before its start".into());
     }
+    if workload.dscp.is_some() {
+        return Err("its packets have no dscp".into());
+    }
     let without = workload.endpoints().find(|(src, _)| plan.nodes[*src].controller.is_none());
     without.map_or(Ok(()), |(src, _)| Err(format!("node {} has no controller", plan.nodes[src].name)))
 }

@@ -5,6 +5,7 @@
 use crate::failure::{Failure, Of, Result};
 use crate::plan::workload::Family;
 use crate::socket;
+use crate::transport::mark;
 use crate::transport::tcp::watermark::Watermark;
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::Topic;
@@ -120,6 +121,8 @@ fn listen(world: &World<'_>, spec: &FlowSpec) -> std::io::Result<(OwnedFd, Water
     if let Some(name) = world.congestion_control(workload, spec.dst) {
         socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
     }
+    // Its connections have it, too.
+    mark(&fd, workload)?;
     socket::bind(&fd, SocketAddr::new(address, workload.port))?;
     socket::listen(&fd, BACKLOG)?;
     let watermark = Watermark::listen(&fd)?;

@@ -17,7 +17,7 @@ use crate::socket;
 use crate::transport::tcp::flow::{Flow, Phase, Receiver};
 use crate::transport::tcp::info::{InfoRow, TcpInfo};
 use crate::transport::tcp::listeners::Listeners;
-use crate::transport::{Kind, Numbered, Transport, AHEAD_NS};
+use crate::transport::{mark, Kind, Numbered, Transport, AHEAD_NS};
 use crate::workload::ports;
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::{Part, Token, Topic};
@@ -405,6 +405,7 @@ fn open_sender(
         let fd = socket::open(socket::domain(src), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
         // The last segment is not held back; MSG_MORE keeps all others full.
         socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        mark(&fd, workload)?;
         if let Some(name) = world.congestion_control(workload, spec.src) {
             socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
         }
