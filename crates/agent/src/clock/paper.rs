@@ -24,6 +24,8 @@ impl Paper {
     }
 }
 
+const READINGS: usize = 8;
+
 /// CLOCK_MONOTONIC, read at most once between two waits: PID 1's own work takes no virtual time.
 pub struct Clock {
     pub paper: Paper,
@@ -33,9 +35,7 @@ pub struct Clock {
 
 impl Clock {
     pub fn new(paper: Paper) -> nix::Result<Self> {
-        let realtime_ns = read_ns(ClockId::CLOCK_REALTIME)?;
-        let realtime_offset_ns = realtime_ns.wrapping_sub(read_ns(ClockId::CLOCK_MONOTONIC)?);
-        Ok(Self { paper, cached_ns: Cell::new(None), realtime_offset_ns })
+        Ok(Self { paper, cached_ns: Cell::new(None), realtime_offset_ns: realtime_offset_ns()? })
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -56,6 +56,18 @@ impl Clock {
     pub fn at_stamp(&self, realtime_ns: u64) -> u64 {
         self.paper.at_monotonic(realtime_ns.wrapping_sub(self.realtime_offset_ns))
     }
+}
+
+/// On a busy machine the thread may wait between two readings: of some, those that are closest together.
+fn realtime_offset_ns() -> nix::Result<u64> {
+    let reading = || -> nix::Result<(u64, u64)> {
+        let before_ns = read_ns(ClockId::CLOCK_MONOTONIC)?;
+        let realtime_ns = read_ns(ClockId::CLOCK_REALTIME)?;
+        let apart_ns = read_ns(ClockId::CLOCK_MONOTONIC)? - before_ns;
+        Ok((apart_ns, realtime_ns.wrapping_sub(before_ns + apart_ns / 2)))
+    };
+    let readings = (0..READINGS).map(|_| reading()).collect::<nix::Result<Vec<_>>>()?;
+    Ok(readings.into_iter().min().map_or(0, |(_, offset_ns)| offset_ns))
 }
 
 fn read_ns(clock: ClockId) -> nix::Result<u64> {
