@@ -59,10 +59,12 @@ def test_a_campaign_on_both_substrates_and_the_gap_between_them(lab: Path, tmp_p
     assert left_of("qbed-t-run", tmp_path) == []
 
 
-def test_rates_are_the_same_where_sender_and_receiver_are_two_agents(tmp_path: Path, lab: Path) -> None:
+def test_rates_and_probes_are_the_same_where_sender_and_receiver_are_two_agents(tmp_path: Path, lab: Path) -> None:
     rate = STAR.replace("kernel: qbed", "controller: {name: fixed, rate: 5 Mbit/s}")
     rate = rate.replace("50 KB, label: bulk", "50 KB, transport: rate") + "addressing: both\n"
-    rate = rate.replace("observe", "  - flow: {from: h2, to: h1, stop: 50 ms, transport: rate, family: 6}\nobserve")
+    more = "  - flow: {from: h2, to: h1, stop: 50 ms, transport: rate, family: 6}\n"
+    more += "  - probes: {pairs: [[h1, h2], [h2, h1]], interval: 5 ms, stop: 100 ms, dscp: EF}\n"
+    rate = rate.replace("observe", f"{more}observe")
     (lab / "lab.yml").write_text(rate.replace("NAME", "qbed-t-run"))
     arguments = ("--on", "virtual,containerlab", "--dilate", DILATION, "--out", "out", "--no-images", "--seeds", "1")
     done = qbed(tmp_path, "run", str(lab), *arguments)
@@ -76,9 +78,17 @@ def test_rates_are_the_same_where_sender_and_receiver_are_two_agents(tmp_path: P
     virtual, contained = rows(
         "flows", "flow, src_port, dst_port, status, received_bytes, segments_sent, segments_received, retransmits"
     )
+    probed = [[row[3:] for row in rows if row[0] > 1] for rows in (virtual, contained)]
+    assert probed == [[("complete", 1280, 20, 20, 0)] * 2] * 2
+    virtual, contained = virtual[:2], contained[:2]
     assert virtual == contained and [row[3] for row in virtual] == ["complete", "complete"]
     virtual, contained = rows("rates", "DISTINCT flow, rate_bps")
     assert virtual == contained == [(0, 5_000_000), (1, 5_000_000)]
+    virtual, contained = rows("probes", "src, probe, dscp, lost, there_ns, back_ns, rtt_ns")
+    assert len(virtual) == 40 and [row[:4] for row in virtual] == [row[:4] for row in contained]
+    shortest = 2 * (2_000_000 + (64 + 42) * 800)  # of two links, at 800 ns a byte
+    for _, _, _, _, there, back, rtt in contained:
+        assert min(there, back) > 0.99 * shortest and there + back <= rtt
 
 
 def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp_path: Path) -> None:
@@ -107,6 +117,8 @@ def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp
 
 
 def test_hosts_on_the_machines_own_kernel_undilated(lab: Path, tmp_path: Path) -> None:
+    probes = "  - probes: {from: h1, to: h2, interval: 100 ms, stop: 2 s, dscp: EF}\n"
+    (lab / "lab.yml").write_text(STAR.replace("NAME", "qbed-t-run").replace("observe", f"{probes}observe"))
     settings = ("--set", "hosts.default.kernel=host", "--set", "links.default.delay=50 ms", "--set", "duration=3 s")
     arguments = ("--on", "virtual,containerlab", "--dilate", "1", "--out", "out", "--no-images")
     done = qbed(tmp_path, "run", str(lab), *arguments, *settings)
@@ -115,4 +127,9 @@ def test_hosts_on_the_machines_own_kernel_undilated(lab: Path, tmp_path: Path) -
         duckdb.sql(f"SELECT evidence FROM '{tmp_path}/out/containerlab/cells.parquet'").fetchall()[0][0]
     )
     assert evidence["wall"]["host_kernel"] == ["h1", "h2"]
+    probed = duckdb.sql(
+        f"SELECT probe, there_ns, back_ns FROM '{tmp_path}/out/containerlab/probes.parquet' ORDER BY ALL"
+    )
+    found = [row for row in probed.fetchall() if None not in row]
+    assert len({probe for probe, _, _ in found}) >= 19 and min(min(ways) for _, *ways in found) > 0.99 * 100_000_000
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
