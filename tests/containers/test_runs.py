@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -71,7 +72,7 @@ def test_rates_and_probes_are_the_same_where_sender_and_receiver_are_two_agents(
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
 
-    def rows(table: str, columns: str) -> list[list[tuple[object, ...]]]:
+    def rows(table: str, columns: str) -> list[list[tuple[Any, ...]]]:
         runs = [tmp_path / "out" / one / f"{table}.parquet" for one in ("virtual", "containerlab")]
         return [duckdb.sql(f"SELECT {columns} FROM '{run}' ORDER BY ALL").fetchall() for run in runs]
 

@@ -71,6 +71,13 @@ class Cell:
         (folder / "plan.json").write_text(self.plan.dumps())
         write_out(self.plan, folder)
         (folder / "out" / "routes.ndjson").write_text("".join(json.dumps(row) + "\n" for row in ROUTES))
+        # The last flow is one of probes, two of which are back.
+        *flows, last = (folder / "out" / "flows.ndjson").read_text().splitlines()
+        probed = json.loads(last) | {"transport": "probe", "dscp": 46}
+        (folder / "out" / "flows.ndjson").write_text("\n".join([*flows, json.dumps(probed)]) + "\n")
+        probes = [(0, 5, 9, 9, 13), (1, 1005, 1010, 1010, 1013), (2, 2005, *[-(2**63)] * 3)]
+        packed = (struct.pack("<IIqqqq", probed["flow"], *probe) for probe in probes)
+        (folder / "out" / "probes.bin").write_bytes(b"".join(packed))
         self.files: Files = {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
     def store(self, changed: Files) -> str:

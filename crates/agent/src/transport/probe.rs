@@ -22,11 +22,8 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-pub const KIND: Kind = Kind {
-    name: "probe",
-    check,
-    open: |world, part, flows| Ok(Box::new(Probes::open(world, part, flows)?)),
-};
+pub const KIND: Kind =
+    Kind { name: "probe", check, open: |world, part, flows| Ok(Box::new(Probes::open(world, part, flows)?)) };
 
 /// A probe each `interval_ns`, of `packet_bytes` of payload.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -146,7 +143,8 @@ impl Probes {
             local.src_port = 0; // a datagram says itself whose it is
             let workload = &world.plan.workloads[local.spec.workload];
             let settings: Settings = workload.settings().expect("`check` has read them");
-            let responder = local.receives.then(|| probes.responder(world, &local.spec, &mut known)).transpose()?;
+            let responder =
+                local.receives.then(|| probes.responder(world, &local.spec, &mut known)).transpose()?;
             let length = probes.payload.len().max(settings.packet_bytes as usize);
             probes.payload.resize(length, 0x71);
             if local.sends && probes.file.is_none() {
@@ -193,7 +191,8 @@ impl Probes {
         }
         let Some(sender) = &flow.sender else { return Ok(()) };
         let (number, sent_ns) = (flow.sent, now(world));
-        Stamps { flow: flow.local.id, number, sent_ns, received_ns: 0, replied_ns: 0 }.write(&mut self.payload);
+        Stamps { flow: flow.local.id, number, sent_ns, received_ns: 0, replied_ns: 0 }
+            .write(&mut self.payload);
         // Where there is no way at the moment, the probe is lost, as it would be behind the first switch.
         let _ = socket::send(sender, &self.payload[..flow.settings.packet_bytes as usize]);
         flow.waiting.push_back((number, sent_ns));
@@ -211,7 +210,9 @@ impl Probes {
         let (flows, payload) = (&mut self.flows, &mut self.payload);
         let each = |datagram: Datagram<'_>| {
             let Some(stamps) = Stamps::read(datagram.bytes) else { return };
-            let Some(flow) = find(flows, stamps.flow).filter(|flow| flow.responder == Some(number)) else { return };
+            let Some(flow) = find(flows, stamps.flow).filter(|flow| flow.responder == Some(number)) else {
+                return;
+            };
             let received_ns = world.stamp_since_epoch(datagram.time_ns);
             flow.received += 1;
             flow.last_arrival_ns = Some(received_ns);
@@ -281,7 +282,8 @@ impl Transport for Probes {
             }
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let missing = self.flows.iter().flat_map(|flow| flow.waiting.iter().map(|probe| (flow.local.id, probe)));
+        let missing =
+            self.flows.iter().flat_map(|flow| flow.waiting.iter().map(|probe| (flow.local.id, probe)));
         for (flow, (number, sent_ns)) in missing {
             write(file, flow, *number, [*sent_ns, NEVER, NEVER, NEVER]).of(|| format!("out/{FILE}"))?;
         }
