@@ -129,9 +129,15 @@ def test_droptail_keeps_its_unit(tmp_path: Path) -> None:
         load_lab(tmp_path / "lab.yml")
 
 
-def test_containers_refuse_them(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="in virtual time only"):
-        place(plan(tmp_path, "{at: 1 ms, host: h1, tcp: reno}"), Machine())
+def test_in_containers_a_host_is_on_a_kernel_that_has_what_it_changes_to(tmp_path: Path) -> None:
+    found = tmp_path / "net/ipv4/tcp_available_congestion_control"
+    found.parent.mkdir(parents=True)
+    found.write_text("reno cubic dctcp")
+    changing = plan(tmp_path, "{at: 1 ms, host: h1, tcp: bbr}")
+    with_it, without = place(plan(tmp_path, "{at: 1 ms, host: h1, tcp: reno}"), Machine(tmp_path)), None
+    without = place(changing, Machine(tmp_path))
+    assert 0 in with_it.host_kernel and 0 not in without.host_kernel
+    assert "h1 on the qbed kernel: the machine's kernel has no bbr" in without.notes
 
 
 def test_mahimahi_is_read_as_the_mean_of_each_100_ms() -> None:

@@ -278,8 +278,9 @@ impl<'a> Engine<'a> {
 
     fn change(&mut self, change: usize) -> Result<()> {
         let what = &self.world.plan.changes[change].what;
-        changes::make(self.world.plan, self.world.lab, what)?;
+        changes::make(self.world.plan, self.world.scope, self.world.lab, what)?;
         if let Changed::Node(change) = what {
+            // Whoever has no flow of this host's has nothing to do.
             for transport in &mut self.transports {
                 transport.set_congestion_control(&self.world, change.node, &change.congestion_control)?;
             }

@@ -25,10 +25,10 @@ HEADER_BYTES = 24
 LOOK_S = 0.05
 _CAPTURE = [
     *("/bin/sh", "-c"),
-    'echo $$ >"$3"; exec tcpdump -i "$1" -s "$2" -U --nano --immediate-mode -w - 2>/dev/null',
+    'exec tcpdump -i "$1" -s "$2" -U --nano --immediate-mode -w - 2>/dev/null',
     "sh",
 ]
-"""The interface, the snapshot's length, and where its process is told of."""
+"""The interface, and the snapshot's length."""
 # What a line leaves to the next one: the folder, and variables that are exported.
 _LINE = """state=/tmp/.qbed-shell-$1
 [ ! -f "$state" ] || . "$state"
@@ -97,8 +97,7 @@ def capture(
         raise typer.BadParameter("packets are for no terminal: expected --out FILE, or a pipe", param_hint="--out")
     one = find_lab(lab)
     node, interface = _interface(one, end)
-    mark = f"/tmp/.qbed-capture-{secrets.token_hex(4)}"
-    with one.exec(node, [*_CAPTURE, interface, str(snaplen), mark], background=True) as execution:
+    with one.exec(node, [*_CAPTURE, interface, str(snaplen)], background=True) as execution:
         started = next(answer for answer in execution.answers() if answer.get("event") == "started")
     file = Path(started["output"])
     try:
@@ -110,17 +109,7 @@ def capture(
         pass
     finally:
         with suppress(SessionError):  # the lab has gone, or its job
-            _end(one, node, started.get("id"), mark)
-
-
-def _end(lab: Deployment, node: str, job: int | None, mark: str) -> None:
-    """End tcpdump: by its job, or in a container by its process."""
-    if job is not None:
-        return lab.end(job)
-    kill = ["/bin/sh", "-c", 'kill -INT "$(cat "$1")"; rm -f "$1"', "sh", mark]
-    with lab.exec(node, kill, background=False) as ending:
-        for _ in ending.answers():
-            pass
+            one.end(started["id"])
 
 
 def _interface(lab: Deployment, end: str) -> tuple[str, str]:

@@ -72,8 +72,6 @@ def up(
     settings = parse_settings(set_ or []) | ({"name": name_} if name_ is not None else {})
     plan = compile_lab(load_lab(file, settings), seed)
     where, dilation = substrate(name), parse_dilation(dilate)
-    if workload and where.clock == "wall":
-        raise typer.BadParameter("in containers a workload is run by `qbed run --on`", param_hint="--workload")
     where.refuse_second(plan.lab)
     if dilation is None and where.clock == "wall":
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import

@@ -143,10 +143,10 @@ class Deployment(Protocol):
         """Start a program on a node; `stdin`: all that it can read."""
 
     def workload(self) -> None:
-        """Start the lab's own workload: its times count from 1 s later. `SessionError` where that cannot be."""
+        """Start the lab's own workload: its times count from 1 s later. `SessionError` if it was started already."""
 
     def jobs(self) -> list[Job]:
-        """The programs that run in the background. `SessionError` where nobody knows."""
+        """The programs that run in the background."""
 
     def end(self, job: int) -> None:
         """End one of them; returns when it has ended. `SessionError`: there is none of that number."""

@@ -5,9 +5,13 @@ use crate::failure::{Failure, Of, Result};
 use crate::lab::{sysctls, Lab};
 use crate::netlink::{link, qdisc, Batch, Netlink};
 use crate::plan::{Changed, Plan, CONGESTION_CONTROL};
+use crate::scope::{Kernel, Presence, Scope};
 
-/// Makes a change at nodes of this agent's, at this instant. (Sockets that are open are their transport's.)
-pub fn make(plan: &Plan, lab: &Lab, what: &Changed) -> Result<()> {
+/// Makes a change of what this agent has, at this instant. (Sockets that are open are their transport's.)
+pub fn make(plan: &Plan, scope: &Scope, lab: &Lab, what: &Changed) -> Result<()> {
+    if !is_here(plan, scope, lab, what) {
+        return Ok(());
+    }
     match what {
         Changed::Link(change) => {
             let planned = &plan.links[change.link];
@@ -28,6 +32,27 @@ pub fn make(plan: &Plan, lab: &Lab, what: &Changed) -> Result<()> {
             let wanted = [(CONGESTION_CONTROL.to_owned(), change.congestion_control.clone())].into();
             sysctls::write_sysctls(&format!("node {}", plan.nodes[change.node].name), &wanted, |_| true)
         }
+    }
+}
+
+/// A host is where its agent is. A link's end and a queue are in a kernel of ours: of a node on the container host's, in
+/// the guest of each neighbour, which has the far end of its own link only.
+fn is_here(plan: &Plan, scope: &Scope, lab: &Lab, what: &Changed) -> bool {
+    let (node, interface) = match what {
+        Changed::Node(change) => return scope.has(change.node),
+        Changed::Link(change) => {
+            let end = plan.links[change.link].end(change.end);
+            (end.node, &end.interface)
+        }
+        Changed::Queue(change) => {
+            let queue = &plan.queues[change.queue];
+            (queue.node, &queue.interface)
+        }
+    };
+    match scope.presence(node) {
+        Presence::Here => !scope.on_host_kernel(),
+        Presence::Elsewhere(Kernel::Host) => lab.interfaces[node].contains_key(interface),
+        Presence::Elsewhere(Kernel::Qbed) => false,
     }
 }
 

@@ -16,7 +16,7 @@ fn device(link: usize) -> String {
 }
 
 /// An end of a link as it is here. That of another agent's node transmits as the plan says if it has no qlink of its own
-/// (its node is on the host's kernel), else at once: there, rate, delay and loss have been seen to already.
+/// (its node is on the host's kernel), else at once: there, rate, delay, jitter and loss have been seen to already.
 pub fn as_built<'p>(scope: &Scope, link: usize, end: &'p End) -> Cow<'p, End> {
     let device = || device(link);
     match scope.presence(end.node) {
@@ -28,6 +28,8 @@ pub fn as_built<'p>(scope: &Scope, link: usize, end: &'p End) -> Cow<'p, End> {
             delay_ns: 0,
             overhead_bytes: 0,
             loss: 0.0,
+            jitter_ns: 0,
+            reordering: false,
             ..end.clone()
         }),
     }

@@ -62,9 +62,6 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
     if offloading := [node.name for node in plan.nodes if node.offload is not None]:
         text = f"{shorten(offloading)}: in containers every packet is a frame; offloads are of virtual time"
         raise LabError([f"lab {plan.lab}: {text}; expected `offload: off`"])
-    if plan.changes:
-        text = "links, queues and hosts that change while it runs do so in virtual time only, but for links' `state`"
-        raise LabError([f"lab {plan.lab}: {text}"])
     for node in (plan.nodes[index] for index in bmv2.switches(plan)):
         if node.pipeline is not None and (lack := bmv2.lacks(node.pipeline)) is not None:
             raise LabError([f"lab {plan.lab}: {node.name}: BMv2 {lack}; expected `engine: p4switch`"])
@@ -106,8 +103,11 @@ class _Placer:
         return self._plan.nodes[node].name
 
     def _congestion_controls(self) -> dict[int, set[str]]:
-        """By host: what its own setting and the workloads that it sends in ask for."""
+        """By host: what its own setting, its changes and the workloads that it sends in ask for."""
         found = {i: {self._plan.nodes[i].sysctls["net/ipv4/tcp_congestion_control"]} for i in self._asked}
+        for change in self._plan.changes:
+            if change.node is not None:
+                found[change.node.node].add(change.node.congestion_control)
         for workload in self._plan.workloads:
             if workload.congestion_control is None:
                 continue

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from qbed.errors import QbedError, nearest
 from qbed.plan.model import Plan
 from qbed.substrates import Job, Samples, SessionError, Status, refuse_elsewhere
-from qbed.substrates.containers import NAME, bmv2
+from qbed.substrates.containers import NAME, bmv2, jobs
 from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.folder import NODES, OUT, PLACE, SOCKET, write_folder
@@ -35,6 +34,8 @@ from qbed.telemetry.wall import read_wall
 
 CELL = "cell"
 BOOT_S = 60.0
+WORKLOAD_AHEAD_NS = 1_000_000_000
+"""As in virtual time: servers that start before the others are there by then."""
 ANSWER_S = 30.0
 """A node that runs has started a program long before."""
 
@@ -123,7 +124,8 @@ class InContainers:
         return read_record(self.name) is not None
 
     @contextmanager
-    def exec(self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"") -> Iterator[_Execution]:
+    def _talk(self, node: str) -> Iterator[Conversation]:
+        """A conversation with a node."""
         record = self.record
         if node not in record.nodes:
             raise SessionError(f"the lab {record.name} has no node `{node}`{nearest(node, record.nodes)}")
@@ -137,20 +139,58 @@ class InContainers:
             raise SessionError(
                 f"node {node} of {record.name} does not answer ({error.strerror}): `qbed ps` shows what runs"
             ) from error
-        message, output = _request(record, node, argv, background=background, stdin=stdin)
         with Conversation(connection) as conversation:
+            yield conversation
+
+    @contextmanager
+    def exec(self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"") -> Iterator[_Execution]:
+        with self._talk(node) as conversation:
+            job, wrapped = None, argv
+            if stdin:
+                wrapped = self._with_input(node, argv, stdin)
+            if background:
+                what = Job(0, node, " ".join(argv), self._since_ns())
+                job, wrapped = jobs.begin(self.folder, self._own(node), what, wrapped)
             conversation.patience(ANSWER_S)  # until it runs
-            conversation.send(message)
-            yield _Execution(conversation, f"node {node} of {record.name}", record.name, output)
+            conversation.send(command("background" if background else "exec", node, wrapped) | {"id": 1})
+            yield _Execution(conversation, f"node {node} of {self.name}", self.name, job)
+
+    def _with_input(self, node: str, argv: list[str], stdin: bytes) -> list[str]:
+        mark = f"stdin-{secrets.token_hex(4)}"
+        (self.folder / NODES / node / mark).write_bytes(stdin)
+        return ["/bin/sh", "-c", f'exec "$@" <{self._own(node)}/{mark}', "sh", *argv]
+
+    def _own(self, node: str) -> str:
+        """A node's own folder, as programs in it see it: on the lab's kernel it is the guest's /mnt."""
+        return "/qbed" if node in self.record.host_kernel else "/mnt"
+
+    def _since_ns(self) -> int:
+        """The lab's time since its epoch."""
+        return (time.monotonic_ns() - self.record.origin_ns) // self.record.dilation
 
     def workload(self) -> None:
-        raise SessionError(f"{self.name} is in containers: its workload is `qbed run --on containerlab`'s")
+        """Every node is told one instant: they have the machine's clock in common."""
+        plan = Plan.loads((self.folder / "plan.json").read_bytes())
+        base_ns = plan.epoch_ns + self._since_ns() + WORKLOAD_AHEAD_NS
+        for node in self.record.nodes:
+            with self._talk(node) as conversation:
+                conversation.patience(ANSWER_S)
+                conversation.send({"command": "workloads", "id": 1, "base_ns": base_ns})
+                try:
+                    next(answer for answer in conversation.answers() if answer.get("event") == "exit")
+                except TimeoutError:
+                    text = f"node {node} of {self.name} does not answer: `qbed ps` shows what runs"
+                    raise SessionError(text) from None
 
     def jobs(self) -> list[Job]:
-        raise SessionError(f"{self.name} is in containers: `qbed exec {self.name} NODE -- ps` shows what runs there")
+        return jobs.running(self.folder)
 
     def end(self, job: int) -> None:
-        self.jobs()
+        one = jobs.find(self.folder, self.name, job)
+        with self.exec(one.node, jobs.ending(self._own(one.node), one.number), background=False) as ending:
+            for answer in ending.answers():
+                if answer.get("event") == "exit":
+                    return
 
     def advance(self, ns: int) -> int:
         raise SessionError(f"{self.name} is in containers: its time passes by itself")
@@ -160,7 +200,7 @@ class InContainers:
 
     def status(self) -> Status:
         record = self.record
-        since_ns = (time.monotonic_ns() - record.origin_ns) // record.dilation if record.state == "up" else 0
+        since_ns = self._since_ns() if record.state == "up" else 0
         return Status("docker", since_ns, "a cell of `qbed run`" if record.kind == "cell" else _running(record))
 
     def stop(self) -> None:
@@ -174,7 +214,7 @@ class _Execution:
     conversation: Conversation
     who: str
     lab: str
-    output: Path | None
+    job: jobs.Begun | None
     unwanted: bool = False
 
     def answers(self) -> Iterator[Message]:
@@ -184,8 +224,8 @@ class _Execution:
             for answer in self.conversation.answers():
                 if answer.get("event") != "running":
                     yield answer
-                elif self.output is not None:
-                    yield {"event": "started", "output": str(self.output)}
+                elif self.job is not None:
+                    yield {"event": "started", "id": self.job.number, "output": str(self.job.output)}
                 else:
                     self.conversation.patience(None)
         except TimeoutError:
@@ -196,23 +236,6 @@ class _Execution:
 
     def interrupt(self) -> None:
         self.unwanted = True
-
-
-def _request(
-    record: Record, node: str, argv: list[str], *, background: bool, stdin: bytes
-) -> tuple[dict[str, Any], Path | None]:
-    """The command for a node's control socket; in the background what it prints goes to the file that is returned."""
-    # The node's own folder, as programs in it see it: on the lab's kernel it is the guest's /mnt.
-    own, mark = "/qbed" if node in record.host_kernel else "/mnt", secrets.token_hex(4)
-    if stdin:
-        (record.path / NODES / node / f"stdin-{mark}").write_bytes(stdin)
-        argv = ["/bin/sh", "-c", f'exec "$@" <{own}/stdin-{mark}', "sh", *argv]
-    if not background:
-        return command("exec", node, argv) | {"id": 1}, None
-    name = f"background-{mark}.log"
-    inside = f"{own}/{name}"
-    wrapped = ["/bin/sh", "-c", f'exec "$@" >{inside} 2>&1', "sh", *argv]
-    return command("background", node, wrapped) | {"id": 1}, record.path / NODES / node / name
 
 
 def _running(record: Record) -> str:
