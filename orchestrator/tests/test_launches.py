@@ -18,7 +18,8 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.launches import OWN
 from qbed.plan.model import Plan
-from qbed.results.printed import OutputError, rows_of_json, rows_of_pairs
+from qbed.results import cell
+from qbed.results.printed import OutputError, rows_of_json, rows_of_pairs, rows_printed
 from qbed.results.store import cell_key
 from qbed.substrates.containers.placement import Machine, place
 
@@ -204,3 +205,28 @@ def test_any_text_is_pairs_or_none(text: str) -> None:
     for row in rows_of_pairs(text):
         assert row["numbers"] or row["texts"]
         assert all(f"{name}=" in text for name in [*row["numbers"], *row["texts"]])
+
+
+def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "[{on: h1, run: a, output: json}, {on: h2, run: b, output: json}, {on: h3, run: c, output: json}]"
+    plan = plan_of(tmp_path, "  " + text)
+    whole = [{"launch": n, "program": n, "label": "abc"[n], "node": f"h{n + 1}", "argv": ["abc"[n]]} for n in range(3)]
+    with (tmp_path / "programs.ndjson").open("w") as file:
+        for row in whole:
+            file.write(json.dumps(row | {"start_ns": 0, "end_ns": 1, "status": 0, "stopped": False}) + "\n")
+    for number, content in enumerate(['{"a": 1}\n{"a": 2}', "no json", '{"a": 3}']):
+        for stream, said in (("stdout", content), ("stderr", "")):
+            (tmp_path / f"program-{number}-h{number + 1}.{stream}").write_text(said)
+    asked: list[Path] = []
+
+    def watched(file: Path, form: str) -> list[dict[str, Any]]:
+        asked.append(file)
+        return rows_printed(file, form)
+
+    monkeypatch.setattr(cell, "rows_printed", watched)
+    printed = cell._Printed(plan, tmp_path)
+    records = printed.records()
+    assert next(records)["label"] == "a" and len(asked) == 1
+    assert [row["numbers"]["a"] for row in records] == [2, 3] and len(asked) == 3
+    assert [row["records"] for row in printed.programs()] == [2, 0, 1]
+    assert len(printed.warnings) == 1 and "what b printed on h2 is no json" in printed.warnings[0]

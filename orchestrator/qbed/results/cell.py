@@ -103,8 +103,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
         _write(into, "switches", [_table_of("switches", _switches(plan, counters), "counters.json")])
     printed = _Printed(plan, out)
     if plan.launches:
-        _write(into, "programs", [_table_of("programs", printed.programs(), PROGRAMS)])
         _write(into, "program_records", _batches("program_records", printed.records(), PROGRAMS))
+        _write(into, "programs", _batches("programs", printed.programs(), PROGRAMS))
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
@@ -206,39 +206,38 @@ def _route_change(record: Row) -> Row:
 
 
 class _Printed:
-    """What became of the cell's programs, and what they printed."""
+    """What became of the cell's programs, and what they printed; the rows of one program are held at a time."""
 
     def __init__(self, plan: Plan, out: File) -> None:
         self._out, self._plan = out, plan
         self._rows = list(read_rows(out / PROGRAMS)) if plan.launches else []
-        self._records: dict[int, list[Row]] = {}
+        self._records = dict.fromkeys((row["launch"] for row in self._rows), 0)
         self.warnings: list[str] = []
 
-    def programs(self) -> Iterator[Row]:
+    def records(self) -> Iterator[Row]:
+        """The rows of `program_records`, which are counted."""
         for row in self._rows:
-            launch = self._plan.launches[row["launch"]]
-            records = self._read(row, launch.output)
+            found = self._read(row, self._plan.launches[row["launch"]].output)
+            self._records[row["launch"]] = len(found)
+            who = {name: row[name] for name in ("program", "label", "node")}
+            yield from (who | record for record in found)
+
+    def programs(self) -> Iterator[Row]:
+        """The rows of `programs`, once those of `records` were made."""
+        for row in self._rows:
             said: Row = {}
             for stream in ("stdout", "stderr"):
                 said[stream], said[f"{stream}_bytes"] = shown(self._file(row, stream)) if self._ran(row) else ("", 0)
-            yield row | said | {"exit_status": row["status"], "records": len(records)}
+            yield row | said | {"exit_status": row["status"], "records": self._records[row["launch"]]}
 
     def _read(self, row: Row, output: str) -> list[Row]:
         """And the reason, if it is not what the lab file says: a warning, since the rest of the cell is as good."""
-        found: list[Row] = []
         if self._ran(row):
             try:
-                found = rows_printed(self._file(row, "stdout"), output)
+                return rows_printed(self._file(row, "stdout"), output)
             except OutputError as error:
                 self.warnings.append(f"what {row['label']} printed on {row['node']} is no {output}: {error}")
-        self._records[row["launch"]] = found
-        return found
-
-    def records(self) -> Iterator[Row]:
-        """Of all programs whose rows were made."""
-        for row in self._rows:
-            who = {name: row[name] for name in ("program", "label", "node")}
-            yield from (who | record for record in self._records.pop(row["launch"]))
+        return []
 
     @staticmethod
     def _ran(row: Row) -> bool:
