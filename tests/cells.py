@@ -22,6 +22,7 @@ from qbed.substrates import Limits
 from qbed.substrates.virtual.guest import Guest
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 from qbed.telemetry.records import read_counters
+from qbed.telemetry.sojourn import Sojourn
 from qbed.telemetry.taps import Histogram, Records, read_taps
 
 LIMITS = Limits(cell_s=300, stall_s=120)
@@ -57,10 +58,12 @@ class Observed:
                     if batch.queue == wanted and not batch.at_bound:
                         found["histogram"] = batch
                     continue
+                if isinstance(batch, Sojourn):
+                    continue
                 mine: Records = batch.records[batch.records["id"] == wanted]
                 if batch.kind == "summaries" and len(mine):
                     found["summary"] = mine[0]
-                elif batch.kind not in ("summaries", "bounds"):
+                elif batch.kind in ("samples", "events"):
                     found[batch.kind].append(mine)
         return found
 

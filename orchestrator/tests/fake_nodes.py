@@ -22,7 +22,7 @@ from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.substrates.containers import cell, containerlab, labs, session
 from qbed.substrates.containers.engine import Container
-from qbed.telemetry.taps import Histogram, read_taps
+from qbed.telemetry.taps import Run, read_taps
 
 
 class FakeNode(threading.Thread):
@@ -120,7 +120,7 @@ def write_part(plan: Plan, node: int, folder: Path, behaviour: str = "") -> None
         mine = [index for index, queue in enumerate(plan.queues) if queue.node == node]
         with (whole / "taps.bin").open("rb") as stream, (out / "taps.bin").open("wb") as taps:
             for batch in read_taps(stream, len(plan.queues), chunk_bytes=1 << 16):
-                if isinstance(batch, Histogram):
+                if not isinstance(batch, Run):
                     continue
                 taps.write(batch.records[[int(i) in mine for i in batch.records["id"]]].tobytes())
         counters = json.loads((whole / "counters.json").read_text())

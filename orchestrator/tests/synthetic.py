@@ -53,6 +53,25 @@ def histogram(queue: int, time_ns: int, bin_bytes: int, ns: list[int], *, at_bou
     return header(6 if at_bound else 4, length, queue, time_ns) + struct.pack(f"<II{len(ns)}Q", bin_bytes, len(ns), *ns)
 
 
+def sojourn(
+    queue: int, time_ns: int, traffic: int, counts: dict[int, int], *, at_bound: bool = False, **values: int
+) -> bytes:
+    """Waits of a class; `counts`: how many packets are in which bin."""
+    first, end = min(counts, default=0), max(counts, default=-1) + 1
+    bins = [counts.get(number, 0) for number in range(first, end)]
+    told = {"packets": sum(bins)} | values
+    return (
+        header(8 if at_bound else 7, 56 + 8 * len(bins), queue, time_ns)
+        + struct.pack("<II3Q", traffic, first, *(told.get(name, 0) for name in ("packets", "sum_ns", "max_ns")))
+        + struct.pack(f"<II{len(bins)}Q", len(bins), 0, *bins)
+    )
+
+
+def sojourn_sample(queue: int, time_ns: int, traffic: int, packets: int, **values: int) -> bytes:
+    waits = (values.get(name, 0) for name in ("sum_ns", "max_ns", "p50_ns", "p99_ns"))
+    return header(9, 64, queue, time_ns) + struct.pack("<QII4Q", 1000, traffic, packets, *waits)
+
+
 class Books:
     """What a network would have counted if these packets had crossed it."""
 

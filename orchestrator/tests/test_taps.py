@@ -9,15 +9,18 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import event, header, histogram, sample, summary
+from synthetic import event, header, histogram, sample, sojourn, sojourn_sample, summary
 
 from qbed.telemetry import taps
+from qbed.telemetry.sojourn import Sojourn
 from qbed.telemetry.taps import Histogram, Run, TapError, read_taps
 
 
 def kinds(data: bytes, queues: int = 4, chunk: int = 1 << 20) -> list[tuple[str, int]]:
     return [
-        ("histogram", len(batch.ns)) if isinstance(batch, Histogram) else (batch.kind, len(batch.records))
+        ("histogram", len(batch.ns))
+        if isinstance(batch, Histogram)
+        else (batch.kind, 1 if isinstance(batch, Sojourn) else len(batch.records))
         for batch in read_taps(io.BytesIO(data), queues, 1000, chunk_bytes=chunk)
     ]
 
@@ -102,11 +105,17 @@ def test_steady_intervals_are_samples_of_their_own(rows: int, monkeypatch: pytes
         (sample(0, 1, 1)[:-1], "ends inside the record at byte 0"),
         (sample(0, 1, 1) + b"\1", "ends inside the record at byte 96"),
         (sample(7, 1, 1), "of queue 7, but the plan has 4"),
-        (header(9, 16, 0, 0), "unknown record type 9"),
+        (header(10, 16, 0, 0), "unknown record type 10"),
         (header(1, 72, 0, 0) + bytes(56), "says 72 bytes, not 96"),
         (event(0, 0, 6, 0), "unknown operation"),
         (sample(0, 1, 1, steady=1000), "says it has more than 1000 samples"),
         (header(4, 32, 0, 0) + struct.pack("<IIQ", 1514, 2, 0), "says 2 bins"),
+        (sojourn(7, 1, 0, {3: 1}), "of queue 7, but the plan has 4"),
+        (sojourn(0, 1, 257, {3: 1}), "are of class 257"),
+        (sojourn(0, 1, 0, {2240: 1}), "say 1 bins from the 2240th in 64 bytes"),
+        (sojourn(0, 1, 0, {3: 1})[:48] + bytes(16), "say 0 bins from the 3th"),
+        (header(7, 48, 0, 0) + bytes(32), "say 48 bytes"),
+        (sojourn_sample(0, 1, 300, 1), "are of class 300"),
         (header(4, 24, 0, 0) + struct.pack("<II", 0, 0), "0 bins of 0 bytes"),
     ],
 )
@@ -128,6 +137,15 @@ RECORD = st.one_of(
     st.builds(sample, st.integers(0, 3), st.integers(-(2**62), 2**62), st.integers(0, 2**62)),
     st.builds(event, st.integers(0, 3), st.integers(-(2**62), 2**62), st.integers(1, 4), st.integers(0, 2**62)),
     st.builds(summary, st.integers(0, 3), st.integers(0, 2**62)),
+    st.builds(
+        sojourn,
+        st.integers(0, 3),
+        st.integers(0, 2**62),
+        st.integers(0, 256),
+        st.dictionaries(st.integers(0, 200), st.integers(0, 2**50), max_size=5),
+        at_bound=st.booleans(),
+    ),
+    st.builds(sojourn_sample, st.integers(0, 3), st.integers(0, 2**62), st.integers(0, 256), st.integers(0, 2**32 - 1)),
     st.builds(
         histogram, st.integers(0, 3), st.integers(0, 2**62), st.just(1514), st.lists(st.integers(0, 2**62), max_size=5)
     ),

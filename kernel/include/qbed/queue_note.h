@@ -12,13 +12,18 @@
 #include <linux/skbuff.h>
 #include <net/pkt_sched.h>
 
+#define QUEUE_NOTE_NS_BITS 40
+#define QUEUE_NOTE_COOKIE_BITS 15
+
 struct queue_note {
-	u32 cookie;		/* the watcher's: tells its note from rubbish */
-	u8 entered_ce;		/* the watcher's: the packet came with CE */
-	u8 signalled;		/* the scheme's: congestion was signalled to the packet's
-				 * flow, by another way than CE in it
-				 */
+	/* the watcher's: */
+	u64 entered_ns:QUEUE_NOTE_NS_BITS;	/* when, without the highest bits */
+	u64 tos:8;				/* the DSCP and ECN fields with which it came */
+	u64 cookie:QUEUE_NOTE_COOKIE_BITS;	/* tells its note from rubbish */
+	/* the scheme's: congestion was signalled to the packet's flow, by another way than CE in it */
+	u64 signalled:1;
 };
+static_assert(sizeof(struct queue_note) == sizeof(u64));
 
 #define QUEUE_NOTE_OFFSET (sizeof_field(struct sk_buff, cb) - sizeof(struct queue_note))
 static_assert(sizeof(struct tc_skb_cb) <= QUEUE_NOTE_OFFSET);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * qtap: watches the root qdisc of a device, whatever its kind, at no cost in
- * virtual time: exact occupancy, counts, and every packet on demand.
+ * virtual time: exact occupancy, counts, and on demand how long packets waited,
+ * or every packet.
  *
  * The qdisc's enqueue and dequeue pointers are replaced by ours, and its ops
  * by a copy inside the tap: so the tap is found from the qdisc in one step,
@@ -30,6 +31,7 @@
 #include "qtap_headers.h"
 #include "qtap_occupancy.h"
 #include "qtap_packets.h"
+#include "qtap_sojourn.h"
 #include "qtap_stream.h"
 
 #define QTAP_DEFAULT_BIN_BYTES 1514
@@ -60,9 +62,11 @@ struct qtap {
 
 	spinlock_t lock;	/* the root lock does not cover lockless qdiscs */
 	int owner;		/* CPU inside the qdisc: netem enters itself */
+	u64 now_ns;		/* of the operation */
 	struct qtap_params params;
 	struct qtap_occupancy occupancy;
 	struct qtap_totals totals;
+	struct qtap_sojourn *sojourn;	/* NULL: nobody asks */
 	struct qtap_waiting waiting;
 
 	struct qbed_link *link;		/* of the device; NULL: it is no qlink */
@@ -79,23 +83,30 @@ struct qtap {
 
 static LIST_HEAD(qtap_list);	/* under RTNL */
 
+static u32 qtap_cookie(const struct qtap *tap)
+{
+	return (QTAP_COOKIE ^ tap->params.id) & (BIT(QUEUE_NOTE_COOKIE_BITS) - 1);
+}
+
 static void qtap_note(const struct qtap *tap, struct sk_buff *skb)
 {
 	*queue_note(skb) = (struct queue_note) {
-		.cookie = QTAP_COOKIE ^ tap->params.id,
-		.entered_ce = qtap_ecn(skb) == INET_ECN_CE,
+		.entered_ns = tap->now_ns,
+		.tos = qtap_tos(skb),
+		.cookie = qtap_cookie(tap),
 	};
 }
 
 static bool qtap_has_entered(const struct qtap *tap, struct sk_buff *skb)
 {
-	return queue_note(skb)->cookie == (QTAP_COOKIE ^ tap->params.id);
+	return queue_note(skb)->cookie == qtap_cookie(tap);
 }
 
 /* That entered here. */
 static bool qtap_is_marked(const struct qtap *tap, struct sk_buff *skb)
 {
-	return qtap_has_entered(tap, skb) && !queue_note(skb)->entered_ce &&
+	return qtap_has_entered(tap, skb) &&
+	       (queue_note(skb)->tos & INET_ECN_MASK) != INET_ECN_CE &&
 	       qtap_ecn(skb) == INET_ECN_CE;
 }
 
@@ -161,6 +172,32 @@ static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins)
 	return grown;
 }
 
+static void qtap_sojourn_sample_emit(const struct qtap *tap, u64 end_ns)
+{
+	u32 i;
+
+	for (i = 0; i < tap->sojourn->classes; i++) {
+		struct qtap_sojourn_class *class = &tap->sojourn->class[i];
+		struct qtap_sojourn_sample sample;
+
+		if (!class->open.packets)
+			continue;
+		sample = (struct qtap_sojourn_sample) {
+			.record = qtap_record(tap, QTAP_RECORD_SOJOURN_SAMPLE, sizeof(sample), end_ns),
+			.interval_ns = end_ns - tap->occupancy.open.begin_ns,
+			.class = class->tos,
+			.packets = class->open.packets,
+			.sum_ns = class->open.sum_ns,
+			.max_ns = class->open.max_ns,
+			.p50_ns = qtap_sojourn_quantile_ns(class, 50),
+			.p99_ns = qtap_sojourn_quantile_ns(class, 99),
+		};
+		BUILD_BUG_ON(sizeof(sample) != 64);
+		qtap_stream_write(&qtap_stream, &sample, sizeof(sample), NULL, 0);
+		qtap_sojourn_open(class);
+	}
+}
+
 static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
 {
 	const struct qtap *tap = container_of(occupancy, struct qtap, occupancy);
@@ -185,6 +222,8 @@ static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 s
 	};
 
 	BUILD_BUG_ON(sizeof(sample) != 96);
+	if (unlikely(tap->sojourn))
+		qtap_sojourn_sample_emit(tap, end_ns);
 	qtap_stream_write(&qtap_stream, &sample, sizeof(sample), NULL, 0);
 }
 
@@ -233,12 +272,44 @@ static void qtap_histogram_emit(const struct qtap *tap, u16 type)
 			  occupancy->histogram, bytes);
 }
 
+static void qtap_sojourn_emit(const struct qtap *tap, u16 type)
+{
+	bool bound = type == QTAP_RECORD_BOUND_SOJOURN;
+	u32 i;
+
+	if (likely(!tap->sojourn))
+		return;
+	for (i = 0; i < tap->sojourn->classes; i++) {
+		struct qtap_sojourn_class *class = &tap->sojourn->class[i];
+		const struct qtap_sojourn_bins *bins = &class->histogram;
+		size_t bytes = (bins->end - bins->low) * sizeof(u64);
+		struct qtap_sojourn_histogram histogram = {
+			.record = qtap_record(tap, type, sizeof(histogram) + bytes,
+					      tap->occupancy.last_ns),
+			.class = class->tos,
+			.first = bins->low,
+			.packets = class->total.packets,
+			.sum_ns = class->total.sum_ns,
+			.max_ns = bound ? class->bound_max_ns : class->total.max_ns,
+			.bins = bins->end - bins->low,
+		};
+
+		BUILD_BUG_ON(sizeof(histogram) != 56);
+		BUILD_BUG_ON(sizeof(histogram) + QTAP_SOJOURN_BINS * sizeof(u64) > U16_MAX);
+		qtap_stream_write(&qtap_stream, &histogram, sizeof(histogram),
+				  bins->packets + bins->low, bytes);
+		if (bound)
+			class->bound_max_ns = 0;
+	}
+}
+
 static void qtap_bound_emit(struct qtap_occupancy *occupancy)
 {
 	const struct qtap *tap = container_of(occupancy, struct qtap, occupancy);
 
 	qtap_summary_emit(tap, QTAP_RECORD_BOUND, &occupancy->since_bound);
 	qtap_histogram_emit(tap, QTAP_RECORD_BOUND_HISTOGRAM);
+	qtap_sojourn_emit(tap, QTAP_RECORD_BOUND_SOJOURN);
 }
 
 /* Events */
@@ -483,7 +554,8 @@ static void qtap_enter(struct qtap *tap)
 {
 	spin_lock(&tap->lock);
 	tap->owner = raw_smp_processor_id();
-	qtap_occupancy_advance(&tap->occupancy, qtap_now());
+	tap->now_ns = qtap_now();
+	qtap_occupancy_advance(&tap->occupancy, tap->now_ns);
 }
 
 static void qtap_leave(struct qtap *tap)
@@ -542,6 +614,16 @@ out:
 	return result;
 }
 
+static void qtap_waited(struct qtap *tap, struct sk_buff *skb)
+{
+	const struct queue_note *note = queue_note(skb);
+	u64 ns = (tap->now_ns - note->entered_ns) & (BIT_ULL(QUEUE_NOTE_NS_BITS) - 1);
+
+	BUILD_BUG_ON(QUEUE_NOTE_NS_BITS > QTAP_SOJOURN_NS_BITS);
+	if (tap->occupancy.phase == QTAP_OPEN && likely(qtap_has_entered(tap, skb)))
+		qtap_sojourn_add(tap->sojourn, note->tos, ns);
+}
+
 static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 {
 	struct qtap *tap = qtap_of(sch);
@@ -572,6 +654,8 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 		tap->occupancy.counts.dequeued_bytes += out.bytes;
 		tap->occupancy.counts.marked += signal == QTAP_OP_MARK;
 		tap->totals.marked_packets += signal == QTAP_OP_MARK;
+		if (unlikely(tap->sojourn))
+			qtap_waited(tap, skb);
 	}
 	if (unlikely(qdisc_is_percpu_stats(sch)))
 		after = (struct qtap_length) {
@@ -832,7 +916,7 @@ static struct notifier_block qtap_netdevice_notifier = {
 static const struct nla_policy qtap_policy[QTAP_ATTR_MAX + 1] = {
 	[QTAP_ATTR_IFINDEX] = NLA_POLICY_MIN(NLA_U32, 1),
 	[QTAP_ATTR_ID] = { .type = NLA_U32 },
-	[QTAP_ATTR_FLAGS] = NLA_POLICY_MASK(NLA_U32, QTAP_FLAG_EVENTS),
+	[QTAP_ATTR_FLAGS] = NLA_POLICY_MASK(NLA_U32, QTAP_FLAG_EVENTS | QTAP_FLAG_SOJOURN),
 	[QTAP_ATTR_INTERVAL] = { .type = NLA_U64 },
 	[QTAP_ATTR_START] = { .type = NLA_U64 },
 	[QTAP_ATTR_BIN_BYTES] = NLA_POLICY_MIN(NLA_U32, 1),
@@ -907,11 +991,29 @@ static int qtap_init(struct qtap *tap, const struct genl_info *info)
 	tap->watch.soon = qtap_soon;
 	INIT_LIST_HEAD(&tap->waiting.waiting);
 	INIT_LIST_HEAD(&tap->waiting.gone);
+	if (tap->params.flags & QTAP_FLAG_SOJOURN) {
+		tap->sojourn = kzalloc(sizeof(*tap->sojourn), GFP_KERNEL);
+		if (!tap->sojourn)
+			return -ENOMEM;
+		tap->sojourn->sampled = params.interval_ns;
+	}
 	return 0;
+}
+
+static void qtap_sojourn_free(struct qtap_sojourn *sojourn)
+{
+	u32 i;
+
+	for (i = 0; sojourn && i < sojourn->classes; i++) {
+		kfree(sojourn->class[i].histogram.packets);
+		kfree(sojourn->class[i].open_histogram.packets);
+	}
+	kfree(sojourn);
 }
 
 static void qtap_free(struct qtap *tap)
 {
+	qtap_sojourn_free(tap->sojourn);
 	kfree(tap->occupancy.params.bounds_ns);
 	kfree(tap->occupancy.histogram);
 	kfree(tap);
@@ -973,6 +1075,7 @@ static int qtap_flush(struct sk_buff *skb, struct genl_info *info)
 		qtap_closed(tap);
 		qtap_summary_emit(tap, QTAP_RECORD_SUMMARY, &tap->occupancy.total);
 		qtap_histogram_emit(tap, QTAP_RECORD_HISTOGRAM);
+		qtap_sojourn_emit(tap, QTAP_RECORD_SOJOURN);
 		spin_unlock_bh(&tap->lock);
 	}
 	rtnl_unlock();

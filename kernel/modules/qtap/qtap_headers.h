@@ -14,8 +14,8 @@
 
 #include <qbed/qtap.h>
 
-/* The ECN field; 0 (not ECT) for what is not IP. */
-static inline u8 qtap_ecn(const struct sk_buff *skb)
+/* The DSCP and ECN fields; 0 for what is not IP. */
+static inline u8 qtap_tos(const struct sk_buff *skb)
 {
 	int offset = skb_network_offset(skb);
 
@@ -23,14 +23,20 @@ static inline u8 qtap_ecn(const struct sk_buff *skb)
 	case htons(ETH_P_IP):
 		if (unlikely(offset + sizeof(struct iphdr) > skb_headlen(skb)))
 			return 0;
-		return ip_hdr(skb)->tos & INET_ECN_MASK;
+		return ip_hdr(skb)->tos;
 	case htons(ETH_P_IPV6):
 		if (unlikely(offset + sizeof(struct ipv6hdr) > skb_headlen(skb)))
 			return 0;
-		return ipv6_get_dsfield(ipv6_hdr(skb)) & INET_ECN_MASK;
+		return ipv6_get_dsfield(ipv6_hdr(skb));
 	default:
 		return 0;
 	}
+}
+
+/* The ECN field; 0 (not ECT) for what is not IP. */
+static inline u8 qtap_ecn(const struct sk_buff *skb)
+{
+	return qtap_tos(skb) & INET_ECN_MASK;
 }
 
 /* Ports, sequence numbers and payload of the transport header at @offset. */

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
 
 Row = dict[str, Any]
-TIMED = ("queue_events", "queue_series", "tcp_info", "rates", "routes", "statistics", "probes", "flows")
+TIMED = tuple("queue_events queue_series sojourn_series tcp_info rates routes statistics probes flows".split())
 """Tables whose records have a time, the finest first: of equal times, the first one tells most."""
-SUMMED = ("queues", "queue_windows", "flow_windows", "switches")
+SUMMED = ("queues", "sojourns", "queue_windows", "sojourn_windows", "flow_windows", "switches")
 BATCH = 1_000
 
 

@@ -10,6 +10,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    StrictBool,
     StrictInt,
     WithJsonSchema,
     create_model,
@@ -147,6 +148,10 @@ class Observe(Strict):
     statistics: FlowMode = "off"
     """The interval of a series of what queues say of themselves (a scheme's statistics, or those of Linux's own
     queueing disciplines), or `off`; at the lab's end they always do.
+    """
+    sojourn: StrictBool = False
+    """Whether to count how long packets waited in each queue, by the ECN and DSCP fields with which they came
+    (docs/sojourn.md); where a queue has a series, also in each of its intervals.
     """
     start: Annotated[Duration | None, Field(alias="from", examples=["20 ms"])] = None
     """With `until`, or alone: one window by the name `main`, as `windows: {main: {from: ..., until: ...}}`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from qbed.telemetry.taps import Histogram, Records, TapTail
+from qbed.telemetry.taps import Records, Run, TapTail
 
 PIECE_BYTES = 1 << 20
 FLOWS = {"tcpinfo.ndjson": "tcp_info", "rates.ndjson": "rates"}
@@ -28,7 +28,7 @@ class Growing:
         """Samples of queues."""
         for data in self._new(self._taps):
             for batch in self._stream.feed(data):
-                if not isinstance(batch, Histogram) and batch.kind == "samples":
+                if isinstance(batch, Run) and batch.kind == "samples":
                     yield batch.records
 
     def flows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:

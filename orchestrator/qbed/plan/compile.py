@@ -91,6 +91,7 @@ class _Compiler:
             changes=changes,
             flow_interval_ns=self.lab.observe.flows if isinstance(self.lab.observe.flows, int) else 0,
             statistics_interval_ns=self.lab.observe.statistics if isinstance(self.lab.observe.statistics, int) else 0,
+            sojourn=self.lab.observe.sojourn,
             windows=self.windows(),
             p4=pipelines.programs(self.resolved.programs, self.resolved.engines),
         )

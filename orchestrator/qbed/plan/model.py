@@ -18,7 +18,7 @@ from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.routes import Routing
 
 VERSION = 1
-_LEFT_OUT = ("changes", "launches", "p4", "parameters", "statistics_interval_ns", "windows")
+_LEFT_OUT = ("changes", "launches", "p4", "parameters", "sojourn", "statistics_interval_ns", "windows")
 """Fields of a plan that are not written where a lab has nothing of the kind: its cells keep their keys."""
 
 
@@ -454,6 +454,8 @@ class Plan(Part):
     flow_interval_ns: int
     statistics_interval_ns: int = 0
     """Left out where it is 0."""
+    sojourn: bool = False
+    """Whether taps count how long packets waited; left out where they do not."""
     windows: list[Window] = []
     """Left out where there are none."""
     p4: list[P4Program] = []
@@ -496,6 +498,11 @@ class Plan(Part):
     def bounds_ns(self) -> list[int]:
         """Where windows begin and end, each instant once and in their order."""
         return sorted({bound for window in self.windows for bound in (window.from_ns, window.until_ns)})
+
+    @property
+    def has_series(self) -> bool:
+        """Whether a queue is sampled."""
+        return any(queue.observe.interval_ns for queue in self.queues)
 
     @cached_property
     def most_samples(self) -> int:

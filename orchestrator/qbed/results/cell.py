@@ -16,7 +16,7 @@ import pyarrow as pa
 from qbed.files import open_regular
 from qbed.plan.model import Flows, Path, Plan
 from qbed.plan.ports import port_names
-from qbed.results import tables
+from qbed.results import sojourns, tables
 from qbed.results.cell_tables import CellFile, columns_of, filed, table_of
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.hearing import Talk, unheard
@@ -36,6 +36,7 @@ from qbed.telemetry.records import (
     read_done,
     read_rows,
 )
+from qbed.telemetry.sojourn import Sojourn
 from qbed.telemetry.taps import (
     OPERATIONS,
     SUMMARY_FIELDS,
@@ -93,6 +94,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
             taps.said(record, counters) for record in read_rows(out / "statistics.ndjson")
         )
         _write(into, "statistics", _batches("statistics", said, "statistics.ndjson"))
+    if plan.sojourn:
+        _store_sojourns(plan, taps.sojourns(counters), into)
     if plan.windows:
         _write(into, "queue_windows", [taps.queue_windows(counters)])
         _write(
@@ -113,6 +116,12 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     evidence.warnings.extend(printed.warnings)
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"trace_sha256": _trace(out)}
+
+
+def _store_sojourns(plan: Plan, told: sojourns.Sojourns, into: File) -> None:
+    _write(into, "sojourns", [_table_of("sojourns", told.rows(), "taps.bin")])
+    if plan.windows:
+        _write(into, "sojourn_windows", [_table_of("sojourn_windows", told.windows(), "taps.bin")])
 
 
 def _trace(out: File) -> str:
@@ -375,32 +384,38 @@ class _Taps:
         self.summaries: dict[int, QueueSummary] = {}
         self.histograms: dict[int, Histogram] = {}
         self.windows = Windows(plan)
+        self._sojourns: list[Sojourn] = []
 
     def store(self, path: File, into: File) -> None:
         """Write the series and the events as they come; keep summaries and histograms."""
         queues = self._plan.queues
         with (
             open_regular(path) as stream,
-            self._file(into, "queue_series", any(queue.observe.interval_ns for queue in queues)) as series,
+            self._file(into, "queue_series", self._plan.has_series) as series,
             self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
+            self._file(into, "sojourn_series", self._plan.sojourn and self._plan.has_series) as waits,
         ):
             samples = _Gathered(lambda records: self._series(records, series))
             packets = _Gathered(lambda records: events.add(self._events(records)))
+            waited = _Gathered(lambda records: waits.add(sojourns.series(records, self._ports)))
+            gathered = {"samples": samples, "events": packets, "sojourns": waited}
             for batch in read_taps(stream, len(queues), self._plan.most_samples, as_written=True):
                 if isinstance(batch, Histogram):
                     if batch.at_bound:
                         self.windows.add_histogram(batch)
                     else:
                         self.histograms[batch.queue] = batch
+                elif isinstance(batch, Sojourn):
+                    self._sojourns.append(batch)
                 elif batch.kind == "bounds":
                     self.windows.add_summaries(batch.records)
                 elif batch.kind == "summaries":
                     for record in batch.records:
                         self.summaries[int(record["id"])] = QueueSummary(**{k: int(record[k]) for k in SUMMARY_FIELDS})
                 else:
-                    (samples if batch.kind == "samples" else packets).add(batch.records)
-            samples.hand_on()
-            packets.hand_on()
+                    gathered[batch.kind].add(batch.records)
+            for rest in gathered.values():
+                rest.hand_on()
 
     def _series(self, records: Records, into: tables.TableFile) -> None:
         into.add(filed(records, self._ports))
@@ -426,6 +441,13 @@ class _Taps:
         )
         return _table_of("queues", rows, "taps.bin or counters.json")
 
+    def sojourns(self, counters: Counters) -> sojourns.Sojourns:
+        """How long packets waited."""
+        found = sojourns.Sojourns(self._plan, [self._who(index, counters) for index in range(len(self._plan.queues))])
+        for told in self._sojourns:
+            found.add(told)
+        return found
+
     def queue_windows(self, counters: Counters) -> Any:
         """One row for each queue and window."""
         rows = (
@@ -447,7 +469,19 @@ class _Taps:
             yield row | {"statistic": name, "value": value}
 
     def _row(self, index: int, summary: QueueSummary, histogram: Histogram | None, counters: Counters) -> Row:
-        queue, time = self._plan.queues[index], summary.duration_ns
+        time = summary.duration_ns
+        return self._who(index, counters) | {
+            "rate_bps": self._rates.get(index),
+            **vars(summary),
+            "mean_bytes": summary.byte_ns / time if time else None,
+            "mean_packets": summary.packet_ns / time if time else None,
+            "bin_bytes": None if histogram is None else histogram.bin_bytes,
+            "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
+        }
+
+    def _who(self, index: int, counters: Counters) -> Row:
+        """What rows say of a queue."""
+        queue = self._plan.queues[index]
         known = counters.queues[index] if index < len(counters.queues) else None
         return {
             "queue": index,
@@ -457,12 +491,6 @@ class _Taps:
             "interface": queue.interface,
             "role": queue.role,
             "discipline": discipline(queue.scheme, known),
-            "rate_bps": self._rates.get(index),
-            **vars(summary),
-            "mean_bytes": summary.byte_ns / time if time else None,
-            "mean_packets": summary.packet_ns / time if time else None,
-            "bin_bytes": None if histogram is None else histogram.bin_bytes,
-            "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
         }
 
 

@@ -119,6 +119,31 @@ QUEUE_EVENTS = _schema(
     },
 )
 
+_CLASS = {"ecn": pa.string(), "dscp": pa.int16()}
+SOJOURNS = _schema(
+    "sojourns",
+    {
+        **{name: QUEUES.field(name).type for name in ("queue", "port", "node", "interface", "role", "discipline")},
+        **_CLASS,
+        "packets": pa.int64(),
+        "mean_ns": pa.float64(),
+        **_ints("max_ns", "p50_ns", "p99_ns", "p999_ns"),
+        **{name: pa.list_(pa.int64()) for name in ("bin_from_ns", "bin_to_ns", "bin_packets")},
+    },
+)
+
+SOJOURN_SERIES = _schema(
+    "sojourn_series",
+    {
+        "queue": pa.int32(),
+        "port": NAME,
+        **_CLASS,
+        **_ints("time_ns", "interval_ns", "packets"),
+        "mean_ns": pa.float64(),
+        **_ints("max_ns", "p50_ns", "p99_ns"),
+    },
+)
+
 TCP_INFO = _schema(
     "tcp_info",
     {
@@ -178,6 +203,11 @@ WINDOWS = _schema(
 QUEUE_WINDOWS = _schema(
     "queue_windows",
     {**_WINDOW, **{item.name: item.type for item in QUEUES if item.name not in ("cell", "xstats")}},
+)
+
+SOJOURN_WINDOWS = _schema(
+    "sojourn_windows",
+    {**_WINDOW, **{item.name: item.type for item in SOJOURNS if item.name != "cell"}},
 )
 
 FLOW_WINDOWS = _schema(
@@ -269,6 +299,8 @@ SCHEMAS: dict[str, Any] = {
     "queues": QUEUES,
     "queue_series": QUEUE_SERIES,
     "queue_events": QUEUE_EVENTS,
+    "sojourns": SOJOURNS,
+    "sojourn_series": SOJOURN_SERIES,
     "tcp_info": TCP_INFO,
     "rates": RATES,
     "routes": ROUTES,
@@ -276,6 +308,7 @@ SCHEMAS: dict[str, Any] = {
     "statistics": STATISTICS,
     "windows": WINDOWS,
     "queue_windows": QUEUE_WINDOWS,
+    "sojourn_windows": SOJOURN_WINDOWS,
     "flow_windows": FLOW_WINDOWS,
     "programs": PROGRAMS,
     "program_records": PROGRAM_RECORDS,

@@ -18,7 +18,7 @@ from qbed.service.columns import SAMPLED, STEADY, Columns, Flows, binned, portio
 from qbed.service.jobs import Row
 from qbed.service.lines import numbers
 from qbed.substrates import substrate
-from qbed.telemetry.taps import Histogram, TapTail
+from qbed.telemetry.taps import Run, TapTail
 
 PIECE_BYTES = 1 << 20
 SETTLED_NS = 10**9
@@ -145,7 +145,7 @@ class _Cell:
         said: list[Said] = []
         for file, tail in self._tails:
             for run in tail.feed(file.more()):
-                if isinstance(run, Histogram) or run.kind != "samples":
+                if not isinstance(run, Run) or run.kind != "samples":
                     continue
                 for part in portions(run.records):
                     samples = {name: part[name] for name in (*SAMPLED, *STEADY)}

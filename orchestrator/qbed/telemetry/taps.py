@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tap stream (`taps.bin`, docs/formats.md section 4), read in chunks as numpy structured arrays.
 
-A stream is a concatenation of records of six types. Samples and events come in long runs, so the parser looks for
+A stream is a concatenation of records of nine types. Samples and events come in long runs, so the parser looks for
 the end of a run with one vectorised comparison instead of looking at each record; memory is bounded by the chunk.
 A record of a sample stands for the intervals behind it, too, in which nothing happened: whoever reads the stream gets
 each interval as a sample of its own.
@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbed.errors import QbedError
+from qbed.telemetry.sojourn import BINS, OTHERS, Sojourn
 
-SAMPLE, EVENT, SUMMARY, HISTOGRAM, BOUND, BOUND_HISTOGRAM = range(1, 7)
+SAMPLE, EVENT, SUMMARY, HISTOGRAM, BOUND, BOUND_HISTOGRAM, SOJOURN, BOUND_SOJOURN, SOJOURN_SAMPLE = range(1, 10)
 OPERATIONS = ("", "enqueue", "dequeue", "drop", "mark", "signal")
 CHUNK_BYTES = 8 << 20
 SPREAD_ROWS = 1 << 17
@@ -60,8 +61,30 @@ SUMMARY_FIELDS = (
     *("marked_packets", "queue_packets", "queue_bytes", "start_queue_packets", "start_queue_bytes"),
 )
 SUMMARY_DTYPE = np.dtype([*_HEADER, *((name, "<u8") for name in SUMMARY_FIELDS)])
-_FIXED = {SAMPLE: SAMPLE_DTYPE, EVENT: EVENT_DTYPE, SUMMARY: SUMMARY_DTYPE, BOUND: SUMMARY_DTYPE}
-_SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144, BOUND: 144}
+SOJOURN_DTYPE = np.dtype(
+    [
+        *_HEADER,
+        *((name, "<u4") for name in ("class", "first")),
+        *((name, "<u8") for name in ("packets", "sum_ns", "max_ns")),
+        *((name, "<u4") for name in ("bins", "zero")),
+    ]
+)
+SOJOURN_SAMPLE_DTYPE = np.dtype(
+    [
+        *_HEADER,
+        ("interval_ns", "<u8"),
+        *((name, "<u4") for name in ("class", "packets")),
+        *((name, "<u8") for name in ("sum_ns", "max_ns", "p50_ns", "p99_ns")),
+    ]
+)
+_FIXED = {
+    SAMPLE: SAMPLE_DTYPE,
+    EVENT: EVENT_DTYPE,
+    SUMMARY: SUMMARY_DTYPE,
+    BOUND: SUMMARY_DTYPE,
+    SOJOURN_SAMPLE: SOJOURN_SAMPLE_DTYPE,
+}
+_SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144, BOUND: 144, SOJOURN_SAMPLE: 64}
 assert all(_FIXED[kind].itemsize == size for kind, size in _SIZES.items())
 
 _OF_ALL = (*(name for name, _ in _HEADER), "interval_ns")
@@ -95,11 +118,18 @@ class Run:
     their maxima, which are those since the bound before.
     """
 
-    kind: Literal["samples", "events", "summaries", "bounds"]
+    kind: Literal["samples", "events", "summaries", "bounds", "sojourns"]
     records: Records
 
 
-Batch = Run | Histogram
+Batch = Run | Histogram | Sojourn
+_KINDS: dict[int, Literal["samples", "events", "summaries", "bounds", "sojourns"]] = {
+    SAMPLE: "samples",
+    EVENT: "events",
+    SUMMARY: "summaries",
+    BOUND: "bounds",
+    SOJOURN_SAMPLE: "sojourns",
+}
 
 
 def read_taps(
@@ -138,7 +168,7 @@ class TapTail:
         used = 0
         while (batch := _take(data, used, self._offset, self._queues)) is not None:
             used, result = batch
-            if isinstance(result, Histogram) or result.kind != "samples":
+            if not isinstance(result, Run) or result.kind != "samples":
                 yield result
                 continue
             self._samples += len(result.records) + int(result.records["steady"].sum(dtype=np.int64))
@@ -216,6 +246,8 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] 
     kind, length = int(header["type"]), int(header["length"])
     if kind in (HISTOGRAM, BOUND_HISTOGRAM):
         return _take_histogram(data, start, base, queues)
+    if kind in (SOJOURN, BOUND_SOJOURN):
+        return _take_sojourn(data, start, base, queues)
     if kind not in _FIXED:
         raise TapError(f"the tap stream has an unknown record type {kind} at byte {base + start}")
     if length != _SIZES[kind]:
@@ -226,13 +258,11 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] 
     records = np.frombuffer(data, _FIXED[kind], _run(data, start, kind, length, available), start)
     _check_ids(records["id"], queues, base + start)
     end = start + len(records) * length
-    if kind == SAMPLE:
-        return end, Run("samples", records)
-    if kind in (SUMMARY, BOUND):
-        return end, Run("summaries" if kind == SUMMARY else "bounds", records)
-    if not bool(np.all((records["op"] >= 1) & (records["op"] < len(OPERATIONS)))):
+    if kind == EVENT and not bool(np.all((records["op"] >= 1) & (records["op"] < len(OPERATIONS)))):
         raise TapError(f"an event after byte {base + start} has an unknown operation")
-    return end, Run("events", records)
+    if kind == SOJOURN_SAMPLE:
+        _check_classes(records["class"], base + start)
+    return end, Run(_KINDS[kind], records)
 
 
 def _run(data: bytes, start: int, kind: int, length: int, available: int) -> int:
@@ -263,6 +293,40 @@ def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[in
     ns = np.frombuffer(data, "<u8", n, start + 24)
     at_bound = bool(header["type"][0] == BOUND_HISTOGRAM)
     return start + length, Histogram(int(header["id"][0]), int(header["time_ns"][0]), bin_bytes, ns, at_bound)
+
+
+def _take_sojourn(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
+    length = int(np.frombuffer(data, HEADER_DTYPE, 1, start)["length"][0])
+    if length < SOJOURN_DTYPE.itemsize or length % 8:
+        raise TapError(f"the waits at byte {base + start} say {length} bytes")
+    if len(data) - start < length:
+        return None
+    head = np.frombuffer(data, SOJOURN_DTYPE, 1, start)
+    _check_ids(head["id"], queues, base + start)
+    _check_classes(head["class"], base + start)
+    told = {name: int(head[name][0]) for name in SOJOURN_DTYPE.names or ()}
+    if length != SOJOURN_DTYPE.itemsize + 8 * told["bins"] or told["first"] + told["bins"] > BINS:
+        raise TapError(
+            f"the waits at byte {base + start} say {told['bins']} bins from the {told['first']}th in {length} bytes"
+        )
+    counts = np.frombuffer(data, "<u8", told["bins"], start + SOJOURN_DTYPE.itemsize)
+    found = Sojourn(
+        queue=told["id"],
+        time_ns=told["time_ns"],
+        traffic=told["class"],
+        packets=told["packets"],
+        sum_ns=told["sum_ns"],
+        max_ns=told["max_ns"],
+        first=told["first"],
+        counts=counts,
+        at_bound=told["type"] == BOUND_SOJOURN,
+    )
+    return start + length, found
+
+
+def _check_classes(classes: npt.NDArray[np.uint32], offset: int) -> None:
+    if (highest := int(np.max(classes))) > OTHERS:
+        raise TapError(f"waits at or after byte {offset} are of class {highest}, but there are {OTHERS}")
 
 
 def _check_ids(ids: npt.NDArray[np.uint32], queues: int, offset: int) -> None:

@@ -19,6 +19,7 @@ mod qtap {
     pub const BIN_BYTES: u16 = 6;
     pub const BOUNDS: u16 = 9;
     pub const FLAG_EVENTS: u32 = 1;
+    pub const FLAG_SOJOURN: u32 = 2;
 }
 
 /// The taps of a plan's queues.
@@ -43,7 +44,8 @@ impl<'a> Taps<'a> {
             self.plan.bounds_ns().iter().flat_map(|ns| (self.plan.epoch_ns + ns).to_ne_bytes()).collect();
         for &id in queues {
             let queue = &self.plan.queues[id];
-            let flags = if queue.observe.events { qtap::FLAG_EVENTS } else { 0 };
+            let mut flags = if queue.observe.events { qtap::FLAG_EVENTS } else { 0 };
+            flags |= if self.plan.sojourn { qtap::FLAG_SOJOURN } else { 0 };
             let fixed = [qtap::ATTACH, qtap::VERSION, 0, 0];
             batch
                 .request(self.family, 0, &fixed, format!("queue {}: its tap", queue.name))

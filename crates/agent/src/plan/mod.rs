@@ -51,6 +51,9 @@ pub struct Plan {
     /// Of the series of what qdiscs say of themselves; 0: none.
     #[serde(default)]
     pub statistics_interval_ns: u64,
+    /// Whether taps count how long packets waited.
+    #[serde(default)]
+    pub sojourn: bool,
     #[serde(default)]
     pub windows: Vec<Window>,
     /// The programs of the nodes' pipelines.

@@ -41,6 +41,7 @@ enum {
 #define QTAP_ATTR_MAX (__QTAP_ATTR_MAX - 1)
 
 #define QTAP_FLAG_EVENTS 1u
+#define QTAP_FLAG_SOJOURN 2u	/* how long packets waited */
 #define QTAP_MAX_BOUNDS 64u
 
 enum {
@@ -51,6 +52,14 @@ enum {
 	/* A summary and a histogram as of a bound, but for max_: since the bound before. */
 	QTAP_RECORD_BOUND = 5,
 	QTAP_RECORD_BOUND_HISTOGRAM = 6,
+	/* With QTAP_FLAG_SOJOURN, of each class of which packets have left. */
+	QTAP_RECORD_SOJOURN = 7,
+	QTAP_RECORD_BOUND_SOJOURN = 8,	/* max_ns: since the bound before */
+	QTAP_RECORD_SOJOURN_SAMPLE = 9,	/* before its interval's sample */
+};
+
+enum {
+	QTAP_CLASS_OTHERS = 256,	/* else: DSCP << 2 | ECN, as the packet came */
 };
 
 struct qtap_record {
@@ -145,6 +154,34 @@ struct qtap_histogram {
 	struct qtap_record record;
 	__u32 bin_bytes;
 	__u32 bins;
+};
+
+/*
+ * How long the packets of a class waited that have left since START. Followed by
+ * bins times u64: packets in bin first + i. Bin b < 128 is b ns; any other one
+ * begins at (64 + b % 64) << (b / 64 - 1) ns, and ends where the next begins.
+ */
+struct qtap_sojourn_histogram {
+	struct qtap_record record;
+	__u32 class;
+	__u32 first;
+	__u64 packets;
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u32 bins;
+	__u32 zero;
+};
+
+/* The same of those that left in [time_ns - interval_ns, time_ns). */
+struct qtap_sojourn_sample {
+	struct qtap_record record;
+	__u64 interval_ns;
+	__u32 class;
+	__u32 packets;
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u64 p50_ns;		/* at most a 64th too long, as p99_ns */
+	__u64 p99_ns;
 };
 
 #endif /* _UAPI_QBED_QTAP_H */
