@@ -172,7 +172,7 @@ fn base() -> Value {
 /// Draws the schedule of a plan that was taken, if it is not too long for a test.
 fn draw(plan: &Plan) {
     let arrivals = plan.workloads.iter().map(|workload| match &workload.pattern {
-        Pattern::Flows { .. } => 0,
+        Pattern::Flows { .. } | Pattern::Exchanges { .. } => 0,
         Pattern::Arrivals { pairs, interarrival, limit, together, .. } => {
             let gap_ns = match interarrival {
                 Interarrival::Exponential(mean) => mean.max(1.0) as u64,

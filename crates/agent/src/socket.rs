@@ -301,6 +301,29 @@ pub fn discard(fd: &OwnedFd) -> io::Result<Option<usize>> {
     ready(checked(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 1 << 30, flags) }))
 }
 
+/// The same, but of so many bytes at most.
+pub fn discard_at_most(fd: &OwnedFd, most: u64) -> io::Result<Option<usize>> {
+    let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+    let length = most.min(1 << 30) as usize;
+    // SAFETY: as in `discard`.
+    ready(checked(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), length, flags) }))
+}
+
+/// Takes what a TCP socket holds, as far as it fits; None where there is nothing yet, 0 at the end of the stream.
+pub fn take(fd: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the slice is live, and the kernel writes no more than fits.
+    ready(checked(unsafe {
+        libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT)
+    }))
+}
+
+/// Offers bytes to a TCP socket; None where its buffer is full. `more` follows at once.
+pub fn offer(fd: &OwnedFd, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
+    // SAFETY: the slice is live.
+    ready(checked(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) }))
+}
+
 /// Bytes that a TCP socket holds in order, and that nobody has taken.
 pub fn waiting(fd: &OwnedFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;

@@ -3,19 +3,19 @@
 
 use crate::failure::{Failure, Result};
 use crate::plan::pipeline::Pipeline;
-use crate::plan::workload::{Family, Interarrival, Pairs, Pattern, Size, Workload};
-use crate::plan::{Changed, Node, NodeKind, Plan, Qdisc, Sysctls};
+use crate::plan::workload::{Family, Interarrival, Pairs, Pattern, Workload};
+use crate::plan::{Changed, Node, NodeKind, Plan, Qdisc, Sysctls, TIME_MAX_NS};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// IFNAMSIZ less the terminating zero.
 const INTERFACE_NAME_MAX: usize = 15;
 
-/// Two years: no time of a lab is longer, and no sum of a few times ends beyond the numbers.
-const TIME_MAX_NS: u64 = 1 << 56;
 /// How long before the workloads a program may be started: as long as connections may (`transport::AHEAD_NS`).
 const AHEAD_MAX_NS: i64 = 1_000_000_000;
 /// All of them are drawn before the first begins: more would not fit into any guest.
 const FLOWS_MAX: f64 = 100e6;
+/// Each client of a closed loop keeps the list of its servers.
+const CLIENTS_MAX: usize = 10_000_000;
 
 /// QP4_DROP_PORT: the last number of nine bits means: drop.
 const PORTS_MAX: usize = 511;
@@ -113,6 +113,9 @@ fn check_times(plan: &Plan) -> Result<()> {
         let here = format_args!("workload {} ({})", workload.id, workload.label).to_string();
         bounded(&format_args!("{here}: start_ns"), workload.start_ns)?;
         bounded(&format_args!("{here}: stop_ns"), workload.stop_ns.unwrap_or(0))?;
+        if let Pattern::Exchanges { spread_ns, .. } = &workload.pattern {
+            bounded(&format_args!("{here}: spread_ns"), *spread_ns)?;
+        }
         if let Pattern::Flows { spread_ns, each, .. } = &workload.pattern {
             bounded(&format_args!("{here}: spread_ns"), *spread_ns)?;
             let last_ns = each.iter().map(|(after_ns, _)| *after_ns).max();
@@ -337,13 +340,12 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
             let flows = (at_once * arrivals(plan, workload, *interarrival))
                 .min(limit.map_or(f64::MAX, |most| most as f64));
             require(flows <= FLOWS_MAX, || here(&format!("{flows:.0} flows are more than {FLOWS_MAX}")))?;
-            check_size(size).map_err(|what| Failure::new(here(what)))?;
-            if let Pairs::Product { sources, destinations } = pairs {
-                let another = |s: &usize| destinations.iter().any(|d| d != s);
-                require(!sources.is_empty() && sources.iter().all(another), || {
-                    here("a source has no destination but itself")
-                })?;
-            }
+            size.check().map_err(|what| Failure::new(here(what)))?;
+            check_ends(pairs).map_err(|what| Failure::new(here(what)))?;
+        }
+        Pattern::Exchanges { ends, .. } => {
+            check_ends(ends).map_err(|what| Failure::new(here(what)))?;
+            require(ends.count() <= CLIENTS_MAX, || here(&format!("more than {CLIENTS_MAX} pairs")))?;
         }
     }
     for (src, dst) in workload.endpoints() {
@@ -359,6 +361,13 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
     require(some_pairs, || here("it has no pairs"))
 }
 
+fn check_ends(ends: &Pairs) -> std::result::Result<(), &'static str> {
+    let Pairs::Product { sources, destinations } = ends else { return Ok(()) };
+    let another = |source: &usize| destinations.iter().any(|destination| destination != source);
+    let all = !sources.is_empty() && sources.iter().all(another);
+    all.then_some(()).ok_or("a source has no destination but itself")
+}
+
 /// About how many flows arrive.
 fn arrivals(plan: &Plan, workload: &Workload, interarrival: Interarrival) -> f64 {
     let gap_ns = match interarrival {
@@ -367,29 +376,6 @@ fn arrivals(plan: &Plan, workload: &Workload, interarrival: Interarrival) -> f64
     };
     let end_ns = workload.stop_ns.unwrap_or(u64::MAX).min(plan.duration_ns);
     end_ns.saturating_sub(workload.start_ns) as f64 / gap_ns
-}
-
-fn check_size(size: &Size) -> std::result::Result<(), &'static str> {
-    match size {
-        Size::Fixed(bytes) => (*bytes > 0).then_some(()).ok_or("the size is 0"),
-        Size::Uniform(low, high) => {
-            (*low > 0 && low <= high).then_some(()).ok_or("size.uniform is not 0 < a <= b")
-        }
-        Size::Pareto { mean_bytes, shape, most_bytes } => {
-            let finite = mean_bytes.is_finite() && *mean_bytes >= 1.0 && shape.is_finite() && *shape > 1.0;
-            finite.then_some(()).ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")?;
-            let least = mean_bytes * (shape - 1.0) / shape;
-            let bounded = most_bytes.is_none_or(|most| most.is_finite() && most >= 1.0 && most > least);
-            bounded.then_some(()).ok_or("size.pareto needs a most_bytes above its least size")
-        }
-        Size::Cdf(points) => {
-            let rising = points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1);
-            let ends_at_one = points.last().is_some_and(|last| (last.1 - 1.0).abs() < 1e-9);
-            let in_range =
-                points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0 + 1e-9).contains(&p.1));
-            (rising && ends_at_one && in_range).then_some(()).ok_or("size.cdf does not rise to probability 1")
-        }
-    }
 }
 
 /// A listening socket has one congestion control: DCTCP, for one, decides at the SYN.

@@ -61,6 +61,9 @@ pub struct Plan {
     pub p4: Vec<P4Program>,
 }
 
+/// Two years: no time of a lab is longer, and no sum of a few times ends beyond the numbers.
+pub const TIME_MAX_NS: u64 = 1 << 56;
+
 /// The default congestion control of a node's sockets.
 pub const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Workloads, as the plan has them.
 
+use crate::plan::TIME_MAX_NS;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::net::IpAddr;
@@ -36,10 +37,13 @@ impl Workload {
     /// Every pair once, or, for a product, enough pairs to name every node.
     pub fn endpoints(&self) -> Box<dyn Iterator<Item = (usize, usize)> + '_> {
         match &self.pattern {
-            Pattern::Flows { pairs, .. } | Pattern::Arrivals { pairs: Pairs::Listed(pairs), .. } => {
+            Pattern::Flows { pairs, .. }
+            | Pattern::Arrivals { pairs: Pairs::Listed(pairs), .. }
+            | Pattern::Exchanges { ends: Pairs::Listed(pairs), .. } => {
                 Box::new(pairs.iter().map(|[src, dst]| (*src, *dst)))
             }
-            Pattern::Arrivals { pairs: Pairs::Product { sources, destinations }, .. } => {
+            Pattern::Arrivals { pairs: Pairs::Product { sources, destinations }, .. }
+            | Pattern::Exchanges { ends: Pairs::Product { sources, destinations }, .. } => {
                 let other = |of: usize, among: &[usize]| among.iter().copied().find(|n| *n != of);
                 let from = sources.iter().filter_map(move |s| other(*s, destinations).map(|d| (*s, d)));
                 let to = destinations.iter().filter_map(move |d| other(*d, sources).map(|s| (s, *d)));
@@ -65,6 +69,15 @@ pub enum Pattern {
         limit: Option<u64>,
         /// Every pair has a flow at each arrival.
         together: bool,
+    },
+    /// Clients that ask servers, and go on when they have their answers (closed loop). What they ask is the transport's.
+    Exchanges {
+        /// Each pair has a client of its own; or each source asks all destinations.
+        ends: Pairs,
+        /// Each client's first exchange is up to so much later than the workload's start.
+        spread_ns: u64,
+        /// Exchanges of each client.
+        limit: Option<u64>,
     },
 }
 
@@ -123,6 +136,16 @@ pub enum Interarrival {
     Fixed(u64),
 }
 
+/// How long something takes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Time {
+    Fixed(u64),
+    Exponential(f64),
+    Uniform(u64, u64),
+    Pareto { mean_ns: f64, shape: f64 },
+}
+
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
@@ -135,6 +158,49 @@ pub enum Size {
         most_bytes: Option<f64>,
     },
     Cdf(Vec<(f64, f64)>),
+}
+
+impl Size {
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Fixed(bytes) => (*bytes > 0).then_some(()).ok_or("the size is 0"),
+            Self::Uniform(low, high) => {
+                (*low > 0 && low <= high).then_some(()).ok_or("size.uniform is not 0 < a <= b")
+            }
+            Self::Pareto { mean_bytes, shape, most_bytes } => {
+                let finite =
+                    mean_bytes.is_finite() && *mean_bytes >= 1.0 && shape.is_finite() && *shape > 1.0;
+                finite.then_some(()).ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")?;
+                let least = mean_bytes * (shape - 1.0) / shape;
+                let bounded = most_bytes.is_none_or(|most| most.is_finite() && most >= 1.0 && most > least);
+                bounded.then_some(()).ok_or("size.pareto needs a most_bytes above its least size")
+            }
+            Self::Cdf(points) => {
+                let rising = points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1);
+                let ends_at_one = points.last().is_some_and(|last| (last.1 - 1.0).abs() < 1e-9);
+                let in_range =
+                    points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0 + 1e-9).contains(&p.1));
+                (rising && ends_at_one && in_range)
+                    .then_some(())
+                    .ok_or("size.cdf does not rise to probability 1")
+            }
+        }
+    }
+}
+
+impl Time {
+    /// What is wrong with it. Its largest values are as long as a lab may be.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let bounded = |mean: f64| mean.is_finite() && (0.0..=TIME_MAX_NS as f64).contains(&mean);
+        let holds = match self {
+            Self::Fixed(ns) => *ns <= TIME_MAX_NS,
+            Self::Exponential(mean) => bounded(*mean),
+            Self::Uniform(low, high) => low <= high && *high <= TIME_MAX_NS,
+            Self::Pareto { mean_ns, shape } => bounded(*mean_ns) && shape.is_finite() && *shape > 1.0,
+        };
+        holds.then_some(()).ok_or("a time is longer than a lab, or no distribution")
+    }
 }
 
 impl Pairs {
@@ -160,7 +226,7 @@ impl Pairs {
     }
 }
 
-/// A workload as it is written: the fields of both kinds, and what is its transport's.
+/// A workload as it is written: the fields of all kinds, and what is its transport's.
 #[derive(Deserialize)]
 struct RawWorkload {
     id: u32,
@@ -195,6 +261,7 @@ struct RawWorkload {
 enum Kind {
     Flows,
     Arrivals,
+    Exchanges,
 }
 
 impl TryFrom<RawWorkload> for Workload {
@@ -203,6 +270,13 @@ impl TryFrom<RawWorkload> for Workload {
     fn try_from(raw: RawWorkload) -> Result<Self, String> {
         let id = raw.id;
         let need = |field: &str| format!("workload {id}: {field} is missing");
+        let ends = |pairs: Option<_>, sources: Option<_>, destinations: Option<_>| match pairs {
+            Some(pairs) => Ok::<_, String>(Pairs::Listed(pairs)),
+            None => Ok(Pairs::Product {
+                sources: sources.ok_or_else(|| need("sources (or pairs)"))?,
+                destinations: destinations.ok_or_else(|| need("destinations (or pairs)"))?,
+            }),
+        };
         let pattern = match raw.kind {
             Kind::Flows => Pattern::Flows {
                 pairs: raw.pairs.ok_or_else(|| need("pairs"))?,
@@ -210,14 +284,13 @@ impl TryFrom<RawWorkload> for Workload {
                 spread_ns: raw.spread_ns.unwrap_or(0),
                 each: raw.each,
             },
+            Kind::Exchanges => Pattern::Exchanges {
+                ends: ends(raw.pairs, raw.sources, raw.destinations)?,
+                spread_ns: raw.spread_ns.unwrap_or(0),
+                limit: raw.limit,
+            },
             Kind::Arrivals => Pattern::Arrivals {
-                pairs: match raw.pairs {
-                    Some(pairs) => Pairs::Listed(pairs),
-                    None => Pairs::Product {
-                        sources: raw.sources.ok_or_else(|| need("sources (or pairs)"))?,
-                        destinations: raw.destinations.ok_or_else(|| need("destinations (or pairs)"))?,
-                    },
-                },
+                pairs: ends(raw.pairs, raw.sources, raw.destinations)?,
                 interarrival: raw.interarrival_ns.ok_or_else(|| need("interarrival_ns"))?,
                 size: raw.size.ok_or_else(|| need("size"))?,
                 limit: raw.limit,

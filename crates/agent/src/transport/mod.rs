@@ -3,12 +3,13 @@
 //! workloads that name it, asks the world for topics of its own, and is told of what it watches and of its deadlines.
 
 mod cbr;
+mod exchanges;
 mod probe;
 mod rate;
 mod tcp;
 
 use crate::failure::{Failure, Result};
-use crate::plan::workload::{Family, Workload};
+use crate::plan::workload::{Family, Pattern, Workload};
 use crate::plan::Plan;
 use crate::results::flows::FlowRecord;
 use crate::socket;
@@ -21,6 +22,9 @@ use std::os::fd::OwnedFd;
 
 /// A transport may send this long ahead of the workloads' start (`connect: before`).
 pub const AHEAD_NS: u64 = 1_000_000_000;
+/// Connections that stand before the workloads' start (`connect: before`) are made in the first part of the time ahead
+/// of it, evenly spaced so that their SYNs meet no queue.
+const CONNECT_WINDOW_NS: u64 = AHEAD_NS / 2;
 
 pub trait Transport {
     /// Puts its flows on the agenda. Their times count from `base_ns` (CLOCK_MONOTONIC).
@@ -66,7 +70,7 @@ struct Kind {
 pub struct Kinds(&'static [Kind]);
 
 /// What they do at one instant they do in this order.
-pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND, rate::KIND, probe::KIND]);
+pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND, rate::KIND, probe::KIND, exchanges::KIND]);
 
 /// A socket's packets have the workload's class, if it names one. ECN stays as it was.
 fn mark(socket: &OwnedFd, workload: &Workload) -> io::Result<()> {
@@ -89,7 +93,11 @@ impl Kinds {
             let known = || self.0.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
             let no_such = || format!("no transport {:?}, only {}", workload.transport, known());
             let kind = self.of(workload).ok_or_else(no_such);
+            let own = matches!(workload.pattern, Pattern::Exchanges { .. })
+                == (workload.transport == exchanges::KIND.name);
             let here = |what| Failure::new(format!("workload {} ({}): {what}", workload.id, workload.label));
+            let kind = kind
+                .and_then(|kind| own.then_some(kind).ok_or_else(|| "its kind is another transport's".into()));
             kind.and_then(|kind| (self.0[kind].check)(plan, workload)).map_err(here)
         })
     }
@@ -274,7 +282,7 @@ mod tests {
             (refusal(|plan| plan["workloads"][0]["rate_bps"] = json!(1)), "unknown field `rate_bps`"),
             (
                 refusal(|plan| plan["workloads"][0]["transport"] = json!("sctp")),
-                "no transport \"sctp\", only tcp, udp, rate, probe",
+                "no transport \"sctp\", only tcp, udp, rate, probe, exchanges",
             ),
         ] {
             assert!(message.contains(says), "{message:?} does not say {says:?}");

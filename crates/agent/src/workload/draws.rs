@@ -2,7 +2,7 @@
 //! Random draws: one ChaCha8 stream for each workload. Logarithms and powers come from `libm` in Rust, not from the
 //! host's C library, so that a seed means the same flows on every machine.
 
-use crate::plan::workload::{Interarrival, Pairs, Size};
+use crate::plan::workload::{Interarrival, Pairs, Size, Time};
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -14,6 +14,15 @@ impl Draws {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..16].copy_from_slice(&u64::from(workload).to_le_bytes());
+        Self(ChaCha8Rng::from_seed(key))
+    }
+
+    /// The stream of one of a workload's clients: what it draws is its own, whatever the network does to the others.
+    pub fn of_client(seed: u64, workload: u32, client: u32) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8..16].copy_from_slice(&u64::from(workload).to_le_bytes());
+        key[16..24].copy_from_slice(&(u64::from(client) + 1).to_le_bytes());
         Self(ChaCha8Rng::from_seed(key))
     }
 
@@ -55,6 +64,29 @@ impl Draws {
                 (draw.round() as u64).max(1)
             }
             Size::Cdf(points) => (quantile(points, self.unit()).round() as u64).max(1),
+        }
+    }
+
+    /// A time, which may be 0.
+    pub fn time_ns(&mut self, time: &Time) -> u64 {
+        match time {
+            Time::Fixed(ns) => *ns,
+            Time::Exponential(mean) => (-mean * libm::log(1.0 - self.unit())).round() as u64,
+            Time::Uniform(low, high) => low + self.below(high - low + 1),
+            Time::Pareto { mean_ns, shape } => {
+                let scale = mean_ns * (shape - 1.0) / shape;
+                (scale * libm::pow(1.0 - self.unit(), -1.0 / shape)).round() as u64
+            }
+        }
+    }
+
+    /// Puts so many of them, drawn without replacement, to the front. All of them stay in their order.
+    pub fn choose<T>(&mut self, count: usize, among: &mut [T]) {
+        if count < among.len() {
+            for place in 0..count {
+                let drawn = place + self.below((among.len() - place) as u64) as usize;
+                among.swap(place, drawn);
+            }
         }
     }
 

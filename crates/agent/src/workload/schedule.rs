@@ -32,6 +32,8 @@ pub fn flows(plan: &Plan) -> Vec<FlowSpec> {
 
 fn expand(index: usize, workload: &Workload, draws: &mut Draws, end_ns: u64, flows: &mut Vec<FlowSpec>) {
     match &workload.pattern {
+        // What these send depends on what they get.
+        Pattern::Exchanges { .. } => {}
         Pattern::Flows { pairs, size_bytes, spread_ns, each } => {
             for (number, &[src, dst]) in pairs.iter().enumerate() {
                 let offset = if *spread_ns > 0 { draws.below(*spread_ns) } else { 0 };

@@ -5,7 +5,7 @@
 use crate::failure::{Failure, Of, Result};
 use crate::plan::workload::Family;
 use crate::socket;
-use crate::transport::mark;
+use crate::transport::tcp::sockets::{self, BACKLOG};
 use crate::transport::tcp::watermark::Watermark;
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::Topic;
@@ -14,9 +14,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-
-/// All flows of an incast may connect in one instant.
-const BACKLOG: i32 = 65_535;
 
 type Key = (usize, u16, Family);
 
@@ -113,18 +110,7 @@ impl Listeners {
 }
 
 fn listen(world: &World<'_>, spec: &FlowSpec) -> std::io::Result<(OwnedFd, Watermark)> {
-    let workload = &world.plan.workloads[spec.workload];
-    let address = world.plan.address(spec.dst, workload.family);
-    let fd = socket::open(socket::domain(address), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
-    socket::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    // A receiver has its part in some congestion controls (DCTCP's echo of CE), so it has the sender's.
-    if let Some(name) = world.congestion_control(workload, spec.dst) {
-        socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
-    }
-    // Its connections have it, too.
-    mark(&fd, workload)?;
-    socket::bind(&fd, SocketAddr::new(address, workload.port))?;
-    socket::listen(&fd, BACKLOG)?;
+    let fd = sockets::listen(world, spec.workload, spec.dst)?;
     let watermark = Watermark::listen(&fd)?;
     Ok((fd, watermark))
 }

@@ -6,18 +6,18 @@
 mod flow;
 mod info;
 mod listeners;
-mod watermark;
+pub mod sockets;
+pub mod watermark;
 
 use crate::failure::{Of, Result};
-use crate::plan::workload::{Connect, Family};
-use crate::plan::{Link, Plan};
+use crate::plan::workload::Connect;
 use crate::results::files;
 use crate::results::flows::FlowRecord;
 use crate::socket;
 use crate::transport::tcp::flow::{Flow, Phase, Receiver};
 use crate::transport::tcp::info::{InfoRow, TcpInfo};
 use crate::transport::tcp::listeners::Listeners;
-use crate::transport::{mark, Kind, Numbered, Transport, AHEAD_NS};
+use crate::transport::{Kind, Numbered, Transport, AHEAD_NS, CONNECT_WINDOW_NS};
 use crate::workload::ports;
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::{Part, Token, Topic};
@@ -28,8 +28,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 
 pub const KIND: Kind = Kind {
     name: "tcp",
@@ -44,10 +43,6 @@ struct Settings {}
 
 /// Source ports, where the kernel does not choose them, begin here.
 const FIRST_PORT: u16 = 10_000;
-/// `connect: before` flows connect in the first part of the time ahead of the workloads' start, evenly spaced so that
-/// their SYNs meet no queue.
-const CONNECT_WINDOW_NS: u64 = AHEAD_NS / 2;
-
 /// What it waits for, each by flow but for the last two.
 struct Topics {
     connects: Topic,
@@ -109,7 +104,7 @@ impl Tcp {
                 listeners.expect(world, &local.spec, source, index);
             }
         }
-        let bind = several_addresses(world.plan);
+        let bind = sockets::several_addresses(world.plan);
         Ok(Self {
             topics,
             flows,
@@ -131,7 +126,9 @@ impl Tcp {
             0 => self.bind[local.spec.src].then_some(0),
             port => Some(port),
         };
-        match open_sender(world, &local.spec, bind, self.topics.senders.at(index)) {
+        let ends = [local.spec.src, local.spec.dst];
+        let watched = (self.topics.senders.at(index), WRITABLE);
+        match sockets::connect(world, local.spec.workload, ends, bind, watched) {
             Ok((sender, source)) => {
                 local.src_port = source.port();
                 if local.receives {
@@ -140,7 +137,12 @@ impl Tcp {
                 flow.sender = Some(sender);
                 self.active.insert(index);
             }
-            Err(error) => flow.error = Some(error.to_string().into()),
+            Err(error) => {
+                let workload = &world.plan.workloads[local.spec.workload];
+                let [from, to] = ends.map(|node| world.plan.address(node, workload.family));
+                let told = format!("connecting {from} to {to} port {}: {error}", workload.port);
+                flow.error = Some(told.into());
+            }
         }
         Ok(())
     }
@@ -379,50 +381,4 @@ impl Transport for Tcp {
             .map(|(index, flow)| flow.record(world, control(index, &flow.local.spec)))
             .collect()
     }
-}
-
-/// Of each node: whether it has more than one address of a family, so that the kernel cannot know which one is meant.
-fn several_addresses(plan: &Plan) -> Vec<bool> {
-    let mut addresses: Vec<BTreeSet<IpAddr>> =
-        plan.nodes.iter().map(|node| node.addresses.iter().copied().collect()).collect();
-    for end in plan.links.iter().flat_map(Link::ends) {
-        addresses[end.node].extend(end.addresses.iter().map(|prefix| prefix.address));
-    }
-    let of = |all: &BTreeSet<IpAddr>, family| all.iter().filter(|a| Family::of(**a) == family).count();
-    addresses.iter().map(|all| of(all, Family::V4) > 1 || of(all, Family::V6) > 1).collect()
-}
-
-/// A socket that connects, and its own address.
-fn open_sender(
-    world: &World<'_>,
-    spec: &FlowSpec,
-    bind: Option<u16>,
-    token: Token,
-) -> Result<(OwnedFd, SocketAddr)> {
-    let workload = &world.plan.workloads[spec.workload];
-    let [src, dst] = [spec.src, spec.dst].map(|node| world.plan.address(node, workload.family));
-    let open = || {
-        let fd = socket::open(socket::domain(src), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
-        // The last segment is not held back; MSG_MORE keeps all others full.
-        socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        mark(&fd, workload)?;
-        if let Some(name) = world.congestion_control(workload, spec.src) {
-            socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
-        }
-        if let Some(port) = bind {
-            // A port of 0 is chosen at connect(), where only the four-tuple has to be free.
-            let option = if port == 0 {
-                (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)
-            } else {
-                (libc::SOL_SOCKET, libc::SO_REUSEADDR)
-            };
-            socket::set(&fd, option.0, option.1, 1)?;
-            socket::bind(&fd, SocketAddr::new(src, port))?;
-        }
-        socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
-        let port = socket::local_port(&fd)?;
-        world.watch(&fd, token, WRITABLE)?;
-        Ok::<_, io::Error>((fd, SocketAddr::new(src, port)))
-    };
-    open().of(|| format!("connecting {src} to {dst} port {}", workload.port))
 }

@@ -33,6 +33,11 @@ impl Watermark {
         Ok(watermark)
     }
 
+    /// Of a connection whose listener has no mark.
+    pub fn none() -> Self {
+        Self { set: 1, middle: 1, end: 1, wakeups: WAKEUPS_A_LOOK }
+    }
+
     /// To be called before the first read and after each. `remaining`: bytes to the end of the flow, if it has one.
     pub fn adapt(&mut self, fd: &OwnedFd, remaining: Option<u64>) -> io::Result<()> {
         self.wakeups += 1;
