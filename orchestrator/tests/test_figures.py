@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from qbed.campaign.file import Figure, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.cli import load_commands
+from qbed.report import page
 from qbed.report.figures import Artist
 from qbed.report.places import Places, in_order
 from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
@@ -179,3 +181,22 @@ def test_a_link_among_a_papers_figures_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "run" / "figures" / "paper" / ".queue.pdf.tmp").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="not as a run leaves it"):
         any_identity(tmp_path / "run")
+
+
+def test_connections_end_with_what_was_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def connect(_run: Path, _of: Any = None) -> Any:
+        made.append(duckdb.connect())
+        return made[-1]
+
+    axis = {"name": "switch", "values": ["linux", "bmv2"]}
+    spec = {"kind": "line", "name": "line", "sql": "SELECT 1 AS x, 2 AS y"}
+    told = {"matrix": {"axes": [axis]}, "figures": [spec], "compare": "switch"}
+    monkeypatch.setattr(page, "connect", connect)
+    monkeypatch.setattr(page, "RunFolder", lambda _: SimpleNamespace(identity=lambda: told))
+    assert [drawing.name for drawing in page.draw(tmp_path)] == ["line-linux", "line-bmv2"]
+    assert len(made) == 3
+    for connection in made:
+        with pytest.raises(duckdb.ConnectionException):
+            connection.execute("SELECT 1")

@@ -26,8 +26,9 @@ with warnings.catch_warnings():  # of Starlette, which would rather have another
 
 from qbed.faults import is_full
 from qbed.service.app import make_app
+from qbed.service.client import files_of
 from qbed.service.guard import Rates
-from qbed.service.jobs import EVENTS, FullError, Jobs, parsed, say
+from qbed.service.jobs import EVENTS, RUN, FullError, Jobs, parsed, say
 from qbed.service.settings import Settings, SettingsError
 from qbed.service.states import ENDED, RULES, TransitionError, after
 from qbed.service.stream import latest
@@ -482,3 +483,22 @@ def test_a_job_without_results_says_so(client: TestClient) -> None:
     assert client.get("/api/jobs/2").status_code == 404
     for number in ("x", "0", "-1", str(2**70)):
         assert client.get(f"/api/jobs/{number}").status_code == 422
+
+
+def test_figures_are_told_in_each_form_and_an_svg_runs_nothing(client: TestClient, tmp_path: Path) -> None:
+    submitted(client)
+    (folder,) = tmp_path.glob(f"**/{EVENTS}")
+    figures = folder.parent / RUN / "figures"
+    figures.mkdir(parents=True)
+    for name in ("queue.png", "queue.svg", "queue.pdf", ".queue.svg.tmp", ".hidden.svg", "queue.exe"):
+        (figures / name).write_text("<svg/>")
+    assert list(client.get("/api/jobs/1/files").json()) == [f"figures/queue.{kind}" for kind in ("pdf", "png", "svg")]
+    told = {kind: client.get(f"/api/jobs/1/files/figures/queue.{kind}") for kind in ("png", "svg", "pdf")}
+    assert [answer.headers["content-type"] for answer in told.values()] == [
+        "image/png", "image/svg+xml", "application/pdf",
+    ]  # fmt: skip
+    assert told["svg"].headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert client.get("/api/jobs/1/files/figures/.hidden.svg").status_code == 404
+    assert files_of([*client.get("/api/jobs/1/files").json(), "figures/../x.svg", "figures/x.exe"]) == [
+        f"figures/queue.{kind}" for kind in ("pdf", "png", "svg")
+    ]

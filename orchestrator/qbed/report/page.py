@@ -70,14 +70,15 @@ def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[s
 
 
 def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: Callable[[str], None]) -> Made:
-    connection = connect(run)
-    artist = Artist(connection, _axes(identity))
-    advance("figures")
-    drawings = _drawings(run, identity, artist)
     made = Made(run / "report.html")
     if not has_checksums(run):
         made.problems.append(f"{run} {UNKNOWN}")
-    write(made.page, _render(run, identity, connection, drawings, artist).encode(errors="backslashreplace"))
+    with connect(run) as connection:
+        artist = Artist(connection, _axes(identity))
+        advance("figures")
+        drawings = _drawings(run, identity, artist)
+        page = _render(run, identity, connection, drawings, artist)
+    write(made.page, page.encode(errors="backslashreplace"))
     made.problems.extend(f"figure {drawing.name}: {drawing.missing}" for drawing in drawings if drawing.missing)
     if images is not None:
         place = run / "figures" / images.name
@@ -89,7 +90,8 @@ def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: C
 def draw(run: Path) -> list[Drawing]:
     """The figures of a merged run folder, as its report has them."""
     identity = RunFolder(run).identity()
-    return _drawings(run, identity, Artist(connect(run), _axes(identity)))
+    with connect(run) as connection:
+        return _drawings(run, identity, Artist(connection, _axes(identity)))
 
 
 def _axes(identity: dict[str, Any]) -> dict[str, list[Any]]:
@@ -118,11 +120,12 @@ def _draw_each(
     others = {name: shown for name, shown in axes.items() if name != compare}
     drawings: list[Drawing] = []
     for value in values:
-        artist = Artist(connect(run, (compare, value)), others)
-        for spec in specs:
-            name = f"{spec.name or spec.kind}-{re.sub('[^A-Za-z0-9]+', '-', str(value))}"
-            title = f"{spec.title or TITLES.get(spec.kind, spec.kind)} ({value})"
-            drawings.append(artist.draw(spec.model_copy(update={"name": name, "title": title})))
+        with connect(run, (compare, value)) as connection:
+            artist = Artist(connection, others)
+            for spec in specs:
+                name = f"{spec.name or spec.kind}-{re.sub('[^A-Za-z0-9]+', '-', str(value))}"
+                title = f"{spec.title or TITLES.get(spec.kind, spec.kind)} ({value})"
+                drawings.append(artist.draw(spec.model_copy(update={"name": name, "title": title})))
     return drawings
 
 

@@ -61,6 +61,8 @@ _REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:"
 )
+_PICTURE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+"""A picture has its own styles, and nothing that runs."""
 """A report is a page of scripts that came with its run: it is of no origin, and asks nobody for anything."""
 MOST_JOBS = 200
 _log = logging.getLogger("qbed.service")
@@ -271,7 +273,8 @@ def files(job: JobNumber, here: Here) -> dict[str, int]:
 @api.get("/jobs/{job}/files/{name:path}", summary="One of them", response_class=FileResponse)
 def file(job: JobNumber, name: str, here: Here) -> FileResponse:
     place = results.file(here.run(job), name)
-    policy = {"content-security-policy": _REPORT_POLICY} if place.suffix == ".html" else {}
+    policies = {".html": _REPORT_POLICY, ".svg": _PICTURE_POLICY}
+    policy = {"content-security-policy": policies[place.suffix]} if place.suffix in policies else {}
     return FileResponse(place, media_type=results.media_type(name), headers=policy)
 
 

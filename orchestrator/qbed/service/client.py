@@ -113,7 +113,7 @@ class Client:
 def files_of(names: list[str]) -> list[str]:
     """Those of a service's files that are a run's, by their names: nothing that a service says is a path here."""
     plain = {*MERGED_FILES, "checksums.json", "meta.json", "report.html"}
-    figures = [name for name in names if name.startswith("figures/") and name.endswith(".png")]
+    figures = [name for name in names if name.startswith("figures/") and name.endswith((".png", ".svg", ".pdf"))]
     good = [name for name in figures if "/" not in name[8:] and not name[8:].startswith(".") and "\0" not in name]
     return [name for name in names if name in plain] + good
 

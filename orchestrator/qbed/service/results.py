@@ -23,8 +23,9 @@ from qbed.service.owned import clean_environment, kill_group, start
 from qbed.service.settings import Settings
 
 PLAIN = (IDENTITY, "checksums.json", "claims.json", "meta.json", "report.html")
-_FIGURE = re.compile(r"figures/[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\.png")
-TYPES = {".json": "application/json", ".html": "text/html; charset=utf-8", ".png": "image/png"}
+FIGURES = {".png": "image/png", ".svg": "image/svg+xml", ".pdf": "application/pdf"}
+_FIGURE = re.compile(r"figures/[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\.(png|svg|pdf)")
+TYPES = {".json": "application/json", ".html": "text/html; charset=utf-8", **FIGURES}
 PARQUET = "application/vnd.apache.parquet"
 
 
@@ -34,7 +35,8 @@ class QueryError(QbedError):
 
 def files(run: Path) -> Iterator[tuple[str, int]]:
     """The files of a run that clients may have, with their sizes."""
-    figures = (f"figures/{path.name}" for path in sorted((run / "figures").glob("*.png")))
+    drawn = sorted(path for path in (run / "figures").glob("*") if path.suffix in FIGURES)
+    figures = (f"figures/{path.name}" for path in drawn if not path.name.startswith("."))
     tables = sorted(path.name for path in run.glob("*.parquet") if not path.name.startswith("."))
     for name in (*PLAIN, *tables, *figures):
         place = run / name
