@@ -289,6 +289,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn probes_need_an_interval_and_room_for_their_stamps() {
+        let with = |field: &str, value: serde_json::Value| {
+            refusal(|plan| {
+                let workload = &mut plan["workloads"][0];
+                workload["transport"] = json!("probe");
+                (workload["interval_ns"], workload["packet_bytes"]) = (json!(1_000_000), json!(64));
+                workload[field] = value;
+            })
+        };
+        for (message, says) in [
+            (with("interval_ns", json!(null)), "workload 0 (bulk): missing field `interval_ns`"),
+            (with("interval_ns", json!(0)), "workload 0 (bulk): interval_ns 0 is too short"),
+            (with("packet_bytes", json!(31)), "packet_bytes is not in 32..65000"),
+            (with("packet_bytes", json!(65_001)), "packet_bytes is not in 32..65000"),
+            (with("timeout_ns", json!(1)), "unknown field `timeout_ns`"),
+            (with("dscp", json!(64)), "workload 0 (bulk): dscp is not in 0..63"),
+        ] {
+            assert!(message.contains(says), "{message:?} does not say {says:?}");
+        }
+    }
+
     /// The first workload, as one of the transport `rate`, whose host has the controller.
     fn rate_plan(plan: &mut serde_json::Value, controller: serde_json::Value) {
         plan["nodes"][0]["controller"] = controller;
@@ -325,6 +347,7 @@ mod tests {
             (with("gain", json!(1)), "unknown field `gain`"),
             (workload("payload_bytes", json!(0)), "payload_bytes is not in 1..65419"),
             (workload("connect", json!("before")), "only TCP"),
+            (workload("dscp", json!(46)), "its packets have no dscp"),
             (
                 refusal(|plan| plan["nodes"][2]["reflect"] = json!(1.5)),
                 "node h2: reflect 1.5 is not in [0, 1]",
