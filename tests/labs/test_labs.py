@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import duckdb
 import pytest
@@ -55,6 +57,22 @@ def test_a_profile_compares_the_kernels_switches_with_those_in_p4(tmp_path: Path
     assert len(verdicts) == 4 and all(len(both) == 2 for one in verdicts for both in one["measured"].values())
     drawn = {path.stem for path in (out / "figures").glob("*.png")}
     assert {"queue-linux", "queue-bmv2", "marks-linux", "marks-bmv2"} <= drawn
+
+
+def test_the_radio_links_trace_is_what_its_formula_gives() -> None:
+    written = (ROOT / "labs/mobile/radio.trace").read_text()
+    wanted = {name: getattr(module("labs/mobile/trace.py"), name) for name in ("text", "rate_kbps")}
+    assert wanted["text"]() == written
+    assert wanted["rate_kbps"](3000) * 40 < wanted["rate_kbps"](2980), "the handover"
+
+
+def module(path: str) -> ModuleType:
+    """A script of a lab."""
+    found = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert found is not None and found.loader is not None
+    loaded = importlib.util.module_from_spec(found)
+    found.loader.exec_module(loaded)
+    return loaded
 
 
 TWINS = """question: Does a controller do the same at every run?
