@@ -76,6 +76,19 @@ find_missing() {
     for name in "${!folders[@]}"; do [ -d "${folders[$name]}" ] || missing+=("$name"); done
 }
 
+# Of a log what the compiler said, with each file's place in the checkout instead of its copy's. Newer kernels' makefiles
+# say `NAME/FILE`.
+in_checkout() {
+    local name of script=()
+    for name in "${missing[@]}"; do
+        of=kernel/modules/$name
+        [ -d "$root/$of" ] || of=schemes/$name/kernel
+        script+=(-e "s,\($place/\|\(^\|[ '(]\)\)$name/\([A-Za-z0-9_]*\.[chS]\)\>,\2$of/\3,g")
+    done
+    sed "${script[@]}" -e "s,$place/include/,kernel/include/,g" "$1" |
+        grep -v -e '^  [A-Z]' -e '^make.*: \(Entering\|Leaving\) directory' -e '^make.*\*\*\*.* Error [0-9]'
+}
+
 # Those that are not there, in one make: most of its time is spent before it compiles. A path may come to be in a module
 # (__FILE__), so they are always built in the same place; each appears whole or not at all.
 build() {
@@ -84,11 +97,14 @@ build() {
     rm -rf "$place"
     mv "$work/source" "$place"
     make -C "$kernel/build" ARCH=um M="$place" FOLDERS="${missing[*]}" -j"$jobs" modules >"$log" 2>&1 </dev/null ||
-        { tail -n 30 "$log" >&2; die "the modules did not build; the whole log is $log"; }
+        { in_checkout "$log" | tail -n 30 >&2 || true; die "the modules did not build; the whole log is $log"; }
     mkdir -p "$built"
     for name in "${missing[@]}"; do
         mkdir "$work/$name"
-        for module in "$place/$name"/*.ko; do strip --strip-debug -o "$work/$name/$(basename "$module")" "$module"; done
+        for module in "$place/$name"/*.ko; do
+            strip --strip-debug -o "$work/$name/$(basename "$module")" "$module"
+            mv "$module" "$work/$name/$(basename "$module" .ko).lines" # where a panic was (qbed.substrates.panics)
+        done
         mv -T "$work/$name" "${folders[$name]}"
     done
     rm -rf "$place"

@@ -130,3 +130,40 @@ def test_its_own_tests_are_run_with_the_others(checkout: Path) -> None:
         ["make", "-s", "-C", checkout / "kernel" / "tests", "check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and "schemes/mine/tests/test_mine_algorithm.c: pass" in done.stdout, done.stderr
+
+
+def change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def test_a_scheme_that_is_wrong_is_told_by_its_own_file_and_line(checkout: Path) -> None:
+    assert qbed(checkout, "scheme", "new", "broken").returncode == 0
+    lab = checkout / "runs" / "broken" / "lab.yml"
+    lab.parent.mkdir()
+    lab.write_text(LAB.replace("mine", "broken"))
+    queue = checkout / "schemes" / "broken" / "kernel" / "sch_broken.c"
+    change(queue, "stats->marked++;", "stats->markde++;")
+    command = ("run", "runs/broken", "--out", "runs/fails", "--no-images")
+    refused = qbed(checkout, *command)
+    assert refused.returncode != 0 and "schemes/broken/kernel/sch_broken.c:22:24: error:" in refused.stderr
+    assert "modules.new" not in refused.stderr and "make[" not in refused.stderr
+    change(queue, "stats->markde++;", "stats->marked++;")
+    # Beyond ten packets it writes to where nothing is.
+    fault = "((volatile struct broken_stats *)lost)->marked++;"
+    change(
+        queue,
+        "\tswitch (",
+        f'\tstruct broken_stats *lost = NULL;\n\n\tpr_warn("%u wait\\n", vars.queue_packets);\n'
+        f"\tif (vars.queue_packets > 10)\n\t\t{fault}\n\tswitch (",
+    )
+    failed = qbed(checkout, *command)
+    line = 1 + queue.read_text().splitlines().index(f"\t\t{fault}")
+    at = f"\n    at broken_enqueue [sch_broken], schemes/broken/kernel/sch_broken.c:{line}\n"
+    assert at in failed.stderr and "the guest's kernel panicked at 0." in failed.stderr, failed.stderr
+    console = (checkout / "runs" / "fails" / "cells" / "000000.failed" / "work" / "console.log").read_text()
+    said = re.findall(r"^\[(.*)\] (\d+) wait$", console, re.M)
+    assert said[-1][1] == "11" and re.search(r"^\[.*\]   at broken_enqueue\+0x[0-9a-f]+/0x", console, re.M)
+    # The lab's time, to the nanosecond: a packet takes 0.592 us or 12.112 us at 1 Gbit/s.
+    assert re.fullmatch(r"0\.\d{9}", said[0][0]) and len({time[-6:] for time, _ in said}) > 20

@@ -230,6 +230,7 @@ fn load_modules(plan: &Plan, scope: &Scope) -> Result<Option<Gate>> {
     let Some(descriptor) = std::env::var_os("qgate") else {
         return Ok(None);
     };
-    boot::load_module(&folder, "qgate", &format!("fd={}", descriptor.to_string_lossy()))?;
+    let parameters = format!("fd={} epoch={}", descriptor.to_string_lossy(), plan.epoch_ns);
+    boot::load_module(&folder, "qgate", &parameters)?;
     Gate::open(scope.on_wall_clock()).map(Some)
 }

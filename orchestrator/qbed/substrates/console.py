@@ -10,7 +10,7 @@ from pathlib import Path
 
 MOST_COMPLAINTS = 5
 LINE_BYTES = 4096
-_COMPLAINT = re.compile(rb"(?:\[[ \d.]+\] )?(?:WARNING: |(?:\w+: )?BUG: |kernel BUG at |(?:\w+: )?Oops: )")
+_COMPLAINT = re.compile(rb"(?:\[[- \d.]+\] )?(?:WARNING: |(?:\w+: )?BUG: |kernel BUG at |(?:\w+: )?Oops: )")
 """How lines of the kernel begin after which nothing that it counts can be trusted."""
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, DiskFullError, Limits, Progress
 from qbed.substrates.console import console_tail
+from qbed.substrates.panics import panic
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.guest import Guest, boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
@@ -35,7 +36,7 @@ class VirtualCell:
             quota = Quota(self.folder, limits.space_bytes)
             trouble = _watch(guest, self.plan, limits, quota, progress)
             status = guest.end()
-        judge(self.folder, trouble, status)
+        judge(self.folder, trouble, status, self.toolchain)
 
 
 def _watch(guest: Guest, plan: Plan, limits: Limits, quota: Quota, progress: Progress) -> str | None:
@@ -65,23 +66,23 @@ def _watch(guest: Guest, plan: Plan, limits: Limits, quota: Quota, progress: Pro
                 progress(min(1.0, at_ns / plan.duration_ns))
 
 
-def judge(folder: Path, trouble: str | None, status: int) -> None:
+def judge(folder: Path, trouble: str | None, status: int, toolchain: Toolchain) -> None:
     """Raise unless the cell in `folder` came to its end."""
     done = read_done(folder / "out" / "done.json")
     if trouble is None and done is not None and done.status == "complete":
         return
     if shutil.disk_usage(folder).free < DISK_FULL_BYTES:
         raise DiskFullError(f"the disk is full: {folder} has no space left")
-    lines = console_tail(folder / "console.log")
+    lines, then = console_tail(folder / "console.log"), "; "
     if trouble is None:
-        panic = next((line for line in lines if "Kernel panic" in line), None)
         if done is not None:
             trouble = f"the agent says: {done.error}"
-        elif panic is not None:
-            trouble = f"the guest's kernel panicked: {panic}"
+        elif (panicked := panic(lines, toolchain.folder)) is not None:
+            trouble, then = panicked, "\n    "
+            lines = lines[: next(i for i, line in enumerate(lines) if "Kernel panic" in line)]
         elif status < 0:
             trouble = f"the guest was killed by {signal.Signals(-status).name}"
         else:
             trouble = f"the guest ended with status {status} and without a result"
     shown = "".join(f"\n    | {line}" for line in lines[-CONSOLE_LINES:])
-    raise CellError(trouble + (f"; its console said last:{shown}" if shown else "; its console said nothing"))
+    raise CellError(trouble + then + (f"its console said last:{shown}" if shown else "its console said nothing"))

@@ -29,6 +29,7 @@ from qbed.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
 from qbed.substrates.console import console_tail
+from qbed.substrates.panics import panic
 from qbed.substrates.sessions import listen
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import Guest, boot
@@ -270,8 +271,9 @@ class Keeper:
     def _hear_guest(self, _: object) -> None:
         messages = self._guest.wait(0)
         if messages is None:
-            last = "; ".join(console_tail(self._folder / CELL / "console.log")[-3:])
-            return self._give_up(f"the guest has ended: {last}")
+            lines = console_tail(self._folder / CELL / "console.log")
+            why = panic(lines, find_toolchain().folder) or "the guest has ended: " + "; ".join(lines[-3:])
+            return self._give_up(why)
         self._heard = time.monotonic()
         for message in messages:
             self._pass_on(message)

@@ -27,6 +27,8 @@
 #include <irq_user.h>
 #include <os.h>
 
+#include "qgate.h"
+
 #define QGATE_CHUNK	65536
 
 static int qgate_fd = -1;
@@ -155,13 +157,17 @@ static int __init qgate_init(void)
 	if (!qgate_buffer)
 		return -ENOMEM;
 	err = misc_register(&qgate_device);
-	if (err)
+	if (err) {
 		kfree(qgate_buffer);
-	return err;
+		return err;
+	}
+	qgate_hear_console();
+	return 0;
 }
 
 static void __exit qgate_exit(void)
 {
+	qgate_leave_console();
 	misc_deregister(&qgate_device);
 	kfree(qgate_buffer);
 }
