@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
 
 Row = dict[str, Any]
-TIMED = tuple("queue_events queue_series sojourn_series tcp_info rates routes statistics probes flows".split())
+TIMED = (
+    *("queue_events", "queue_series", "sojourn_series", "tcp_info", "rates", "routes", "statistics"),
+    *("exchanges", "probes", "flows"),
+)
 """Tables whose records have a time, the finest first: of equal times, the first one tells most."""
 SUMMED = ("queues", "sojourns", "queue_windows", "sojourn_windows", "flow_windows", "switches")
 BATCH = 1_000
@@ -46,7 +49,8 @@ class Parting:
             return "no more"
         if self.table == "queue_events":
             return packet(row)
-        who = " ".join(f"{name} {row[name]}" for name in ("port", "flow", "probe", "node") if row.get(name) is not None)
+        names = ("port", "flow", "probe", "node", "workload", "session", "exchange")
+        who = " ".join(f"{name} {row[name]}" for name in names if row.get(name) is not None)
         differ = {name: value for name, value in row.items() if other is None or other.get(name) != value}
         return f"{who}: " + ", ".join(f"{name} {value}" for name, value in differ.items() if value is not None)
 

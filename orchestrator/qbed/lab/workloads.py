@@ -141,7 +141,7 @@ class Flow(_Flows):
     """The receiving host."""
 
 
-class _Paired(Strict):
+class Paired(Strict):
     """What workloads between pairs of hosts have."""
 
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
@@ -156,11 +156,11 @@ class _Paired(Strict):
     """
 
 
-class Flows(_Paired, _Flows):
+class Flows(Paired, _Flows):
     """Flows between pairs of hosts, usually long-lived."""
 
 
-class Probes(_Paired, _Workload):
+class Probes(Paired, _Workload):
     """Small datagrams that the other host sends back at once, as ping does: each one's latency there and back is
     measured.
     """
@@ -409,6 +409,131 @@ class Replay(_Stream):
         return self.file
 
 
+class ParetoTime(Strict):
+    """A Pareto distribution of times."""
+
+    mean: PositiveDuration
+    """The mean."""
+    shape: float = Field(gt=1, le=100)
+    """The tail's exponent: above 1, or there is no mean."""
+
+
+class Times(Strict):
+    """A distribution of times: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    fixed: Duration | None = None
+    """Always this long."""
+    exponential: PositiveDuration | None = None
+    """Of this mean."""
+    uniform: tuple[Duration, Duration] | None = None
+    """From the first to the second, all equally likely."""
+    pareto: ParetoTime | None = None
+    """Mostly short, seldom very long."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "Times":
+        if len([name for name in Times.model_fields if getattr(self, name) is not None]) != 1:
+            raise ValueError("expected exactly one of " + ", ".join(f"`{name}`" for name in Times.model_fields))
+        if self.uniform is not None and self.uniform[0] > self.uniform[1]:
+            raise ValueError("`uniform` needs two times, the shorter first")
+        return self
+
+
+def _fixed_time(value: object) -> object:
+    return value if isinstance(value, dict | Times) else {"fixed": value}
+
+
+HEADER_BYTES = 16
+"""Of a request, or of a burst: how long it is, and how long its answer (crates/agent/src/transport/exchanges)."""
+SizesOrSize = Annotated[Sizes, BeforeValidator(_fixed_size, json_schema_input_type=Size | Sizes)]
+TimesOrTime = Annotated[Times, BeforeValidator(_fixed_time, json_schema_input_type=Duration | Times)]
+
+
+def _with_header(sizes: Sizes) -> Sizes:
+    least = sizes.fixed if sizes.fixed is not None else sizes.uniform[0] if sizes.uniform is not None else HEADER_BYTES
+    if least < HEADER_BYTES:
+        raise ValueError(f"expected at least {HEADER_BYTES} B, which its header takes, got {format_size(least)}")
+    return sizes
+
+
+SizesWithHeader = Annotated[SizesOrSize, AfterValidator(_with_header)]
+
+
+class _Closed(_Workload):
+    """What workloads have whose next step waits for the answer to the last one (closed loop)."""
+
+    tcp: CongestionControl | None = None
+    """Congestion control instead of the hosts' own."""
+    connect: Literal["at start", "before"] = "at start"
+    """`at start`: a connection is opened when it is first used; `before`: those that stay stand before the epoch."""
+    spread: Duration = 0
+    """Each begins at `start` plus a random share of this, uniformly."""
+    stop: Duration | None = None
+    """Nothing new begins then; the lab's end without it."""
+
+
+class Requests(_Closed):
+    """Clients that ask servers, wait for the answers, think, and ask again."""
+
+    clients: Hosts | None = None
+    """Those who ask."""
+    servers: Hosts | None = None
+    """Those who answer; who is a client, too, does not ask itself."""
+    pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
+    """Instead of `clients` and `servers`: the pairs, client and server."""
+    fanout: Annotated[int, Field(ge=1)] | Literal["all"] = 1
+    """How many servers are asked at once, drawn anew each time, or `all` of them (partition/aggregate, an incast of
+    their answers). The exchange is over when all have answered.
+    """
+    request: SizesWithHeader
+    """Bytes that each server is asked with: a size, or a distribution. At least 16."""
+    response: SizesOrSize
+    """Bytes of each answer: a size, or a distribution."""
+    think: TimesOrTime = Times.model_validate({"fixed": "0 us"})
+    """Time from the last answer to the next question: a duration, or a distribution."""
+    exchanges: int | None = Field(default=None, ge=1, le=LARGEST)
+    """How many of each client; until the lab's end (or `stop`) without it."""
+    connections: Literal["persistent", "new"] = "persistent"
+    """`persistent`: to each server one that stays; `new`: one for each question, which the server closes."""
+    outstanding: int = Field(default=1, ge=1, le=10_000)
+    """Exchanges that each client (or pair) has under way at once, each on connections of its own."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Requests":
+        if (self.pairs is None) == (self.clients is None and self.servers is None):
+            raise ValueError("expected `pairs`, or `clients` and `servers`")
+        if self.pairs is None and (self.clients is None or self.servers is None):
+            raise ValueError(f"`{'servers' if self.servers is None else 'clients'}` is missing")
+        if self.connections == "new" and self.connect == "before":
+            raise ValueError("`connect: before` is of connections that stay, but `connections` is `new`")
+        if self.pairs is not None and self.fanout not in (1, "all"):
+            raise ValueError(f"`fanout` is {self.fanout}, but a pair has one server; expected `clients` and `servers`")
+        return self
+
+
+class Bursts(Paired, _Closed):
+    """Sources that send a burst, pause, and send the next one on the same connection."""
+
+    size: SizesWithHeader | None = None
+    """Bytes of each burst: a size, or a distribution. At least 16."""
+    on: TimesOrTime | None = None
+    """Instead of `size`: how long a source writes as fast as TCP takes it, a duration or a distribution."""
+    off: TimesOrTime
+    """The pause, from when the receiver has the whole burst: a duration, or a distribution."""
+    bursts: int | None = Field(default=None, ge=1, le=LARGEST)
+    """How many of each source; until the lab's end (or `stop`) without it."""
+    count: int = Field(default=1, ge=1, le=100_000)
+    """How many sources for each pair of hosts."""
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> "Bursts":
+        if (self.size is None) == (self.on is None):
+            raise ValueError("expected exactly one of `size`, `on`")
+        return self
+
+
 class Workload(Strict):
     """One entry of `workload`: exactly one of these."""
 
@@ -424,6 +549,10 @@ class Workload(Strict):
     """Flows that arrive at random (open loop)."""
     replay: Replay | None = None
     """Flows from a file."""
+    requests: Requests | None = None
+    """Clients that ask servers and wait for their answers (closed loop)."""
+    onoff: Bursts | None = None
+    """Sources that send bursts and pause (closed loop)."""
     udp: Udp | None = None
     """Datagrams at a constant rate."""
     probes: Probes | None = None

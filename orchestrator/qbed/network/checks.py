@@ -7,7 +7,7 @@ from typing import Any
 from qbed.errors import nearest
 from qbed.lab.model import MAIN_WINDOW, Lab
 from qbed.lab.topology import Network, TopologyError
-from qbed.lab.workloads import Arrivals, Flows, Incast, Probes, Replay
+from qbed.lab.workloads import Arrivals, Bursts, Incast, Paired, Probes, Replay, Requests
 from qbed.language.problems import Problems
 from qbed.language.selectors import is_wide, select
 from qbed.language.source import FieldPath
@@ -24,6 +24,8 @@ MOST_HOPS = 2_000_000
 MOST_FLOWS = 1_000_000
 MOST_EVENTS = 100_000
 MOST_PROBES = 100_000_000
+MOST_EARLY, MOST_KNOWN = 100_000, 10_000_000
+"""Connections of closed loops before the epoch; servers that all their clients know."""
 
 
 def check_network(lab: Lab, problems: Problems) -> Network | None:
@@ -209,8 +211,10 @@ class _Workloads:
         if isinstance(content, Arrivals):
             self._arrivals(path, content)
             return
-        paired = isinstance(content, Flows | Probes)
-        if paired and (content.pairs is None) == (content.source is None and content.to is None):
+        if isinstance(content, Requests):
+            self._requests(path, content)
+            return
+        if isinstance(content, Paired) and (content.pairs is None) == (content.source is None and content.to is None):
             self.problems.error(path, "expected `pairs`, or `from` and `to`")
             return
         try:
@@ -224,6 +228,8 @@ class _Workloads:
             return
         if isinstance(content, Probes):
             self._probes(path, content, len(pairs))
+        if isinstance(content, Bursts):
+            self._early(path, content, len(pairs) * content.count)
         self._senders(path, content, dict.fromkeys(a for a, _ in pairs))
         self._paths(path, pairs)
 
@@ -233,6 +239,11 @@ class _Workloads:
         if self.probes > MOST_PROBES:
             text = f"{self.probes} probes up to here; expected at most {MOST_PROBES} in a lab"
             self.problems.error((*path, "interval"), text)
+
+    def _early(self, path: FieldPath, content: Requests | Bursts, sockets: int) -> None:
+        if content.connect == "before" and sockets > MOST_EARLY:
+            text = f"{sockets} connections before the epoch; expected at most {MOST_EARLY}"
+            self.problems.error((*path, "connect"), text)
 
     def _transport(self, path: FieldPath, content: Any) -> None:
         """What a workload of the transport `rate` has no use for, and whether its packets have room for payload."""
@@ -275,7 +286,8 @@ class _Workloads:
         """Every host that a workload names exists."""
         if isinstance(content, Replay):
             self._replayed(path, content)
-        for field, attribute in (("from", "source"), ("to", "to"), ("receiver", "receiver"), ("senders", "senders")):
+        same = ("to", "receiver", "senders", "clients", "servers")
+        for field, attribute in (("from", "source"), *((name, name) for name in same)):
             named = getattr(content, attribute, None)
             for name in [named] if isinstance(named, str) else named if isinstance(named, list) else []:
                 self._name((*path, field), name, single=isinstance(named, str))
@@ -335,6 +347,34 @@ class _Workloads:
         # One source against all and all against one target: a network in which these have paths is connected.
         self._paths(path, [(a, targets[0]) for a in sources if a != targets[0]])
         self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])
+
+    def _requests(self, path: FieldPath, content: Requests) -> None:
+        """Whom clients ask, and that there are as many servers as each asks at once."""
+        if content.pairs is not None:
+            clients, most = len(content.pairs), 1
+            self._paths(path, content.pairs)
+        else:
+            sources, targets = (select_hosts(names or [], self.hosts) for names in (content.clients, content.servers))
+            self.problems.spend(path, 4 * min(len(sources) * len(targets), 4096))
+            asked = set(targets)
+            clients, most = len(sources), len(asked) - any(source in asked for source in sources)
+            if most < 1:
+                self.problems.error((*path, "servers"), "a client has no server but itself")
+                return
+            if content.fanout != "all" and content.fanout > most:
+                text = f"{content.fanout} servers at once, but a client has {most} to ask"
+                self.problems.error((*path, "fanout"), text)
+                return
+            self._paths(path, [(a, targets[0]) for a in sources if a != targets[0]])
+            self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])
+        sockets = clients * content.outstanding * most
+        self.flows += clients * content.outstanding * (most if content.fanout == "all" else content.fanout)
+        if self.flows > MOST_FLOWS:
+            text = f"{self.flows} flows and exchanges at once up to here; expected at most {MOST_FLOWS} in a lab"
+            self.problems.error(path, text)
+        elif sockets > MOST_KNOWN:
+            self.problems.error(path, f"{clients * content.outstanding} clients of {most} servers each are too many")
+        self._early(path, content, sockets)
 
     def _paths(self, path: FieldPath, pairs: list[tuple[str, str]]) -> None:
         for a, b in pairs:

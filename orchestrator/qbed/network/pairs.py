@@ -5,7 +5,7 @@ from collections.abc import Collection
 from hashlib import sha256
 from itertools import count
 
-from qbed.lab.workloads import Flow, Flows, Incast, Probes, Replay, Udp
+from qbed.lab.workloads import Bursts, Flow, Flows, Incast, Paired, Probes, Replay, Udp
 from qbed.language.selectors import select
 
 Pairs = list[tuple[str, str]]
@@ -23,7 +23,10 @@ def incast_senders(incast: Incast, hosts: Collection[str]) -> list[str]:
     return select_hosts(incast.senders, hosts)
 
 
-def flow_pairs(workload: Flow | Flows | Incast | Probes | Replay | Udp, hosts: Collection[str], seed: str) -> Pairs:
+PairedUp = Flow | Flows | Incast | Probes | Bursts | Replay | Udp
+
+
+def flow_pairs(workload: PairedUp, hosts: Collection[str], seed: str) -> Pairs:
     """The pairs of a workload's flows, before `count`. ValueError if senders and receivers do not pair up.
 
     `seed`: the run's, and which workload it is; equal ones draw equal pairs.
@@ -32,7 +35,7 @@ def flow_pairs(workload: Flow | Flows | Incast | Probes | Replay | Udp, hosts: C
         return [(sender, workload.receiver) for sender in incast_senders(workload, hosts)]
     if isinstance(workload, Replay):
         return [(flow.src, flow.dst) for flow in workload.flows()]
-    if not isinstance(workload, Flows | Probes):
+    if not isinstance(workload, Paired):
         return [(workload.source, workload.to)]
     if workload.pairs is not None:
         return list(workload.pairs)

@@ -6,7 +6,7 @@ Memory is an upper estimate, not a reservation: pages that the kernel never touc
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.resolve import ResolvedLab
@@ -34,7 +34,7 @@ class Demand:
         self,
         resolved: ResolvedLab,
         links: Sequence[p.Link],
-        workloads: Sequence[p.Flows | p.Arrivals],
+        workloads: Sequence[p.Workload],
         programs: int = 0,
     ) -> None:
         self.routing, self.links = resolved.routing, links
@@ -55,7 +55,7 @@ class Demand:
         link = self.links[out[0]]
         return link.b if out[1] else link.a
 
-    def _measure(self, workloads: Sequence[p.Flows | p.Arrivals]) -> int:
+    def _measure(self, workloads: Sequence[p.Workload]) -> int:
         """Payload that can be in flight at once, over all bottlenecks; sets the longest RTT and the socket buffer."""
         longest: dict[Out, int] = defaultdict(int)
         buffers: dict[Out, int] = defaultdict(int)
@@ -113,8 +113,12 @@ class Demand:
         bottleneck = min(outs, key=lambda out: self._end(out).rate_bps / max(1, crowds[out]))
         return rtt, self.buffers[2 * bottleneck[0] + bottleneck[1]], bottleneck
 
-    def _sockets(self, workload: p.Flows | p.Arrivals) -> int:
+    def _sockets(self, workload: p.Workload) -> int:
         """Bytes of the sockets that a workload has at once."""
+        if isinstance(workload, p.Exchanges):
+            ends = len(workload.pairs or ()) or len(workload.sources or ()) * len(workload.destinations or ())
+            # Each has two ends; one that is new for each exchange leaves another in TIME-WAIT.
+            return 2 * (_PER_FLOW if workload.persistent else 2 * _PER_FLOW) * ends * workload.outstanding
         if isinstance(workload, p.Flows) and not workload.each:
             return _PER_FLOW * len(workload.pairs)
         if isinstance(workload, p.Flows):
@@ -144,10 +148,16 @@ class Demand:
         return -(-total // (16 * _MIB)) * 16 * _MIB
 
 
-def _pairs(workload: p.Flows | p.Arrivals) -> Iterable[tuple[int, int]]:
-    """A workload's pairs; of a large product of sources and destinations only the first thousands."""
+def _pairs(workload: p.Workload) -> Iterable[tuple[int, int]]:
+    """Who sends to whom; of a large product of sources and destinations only the first thousands."""
+    if isinstance(workload, p.Exchanges):
+        return chain.from_iterable(((a, b), (b, a)) for a, b in _ends(workload))
+    return _ends(workload)
+
+
+def _ends(workload: p.Workload) -> Iterable[tuple[int, int]]:
     if workload.pairs is not None:
         return workload.pairs
-    assert isinstance(workload, p.Arrivals)
+    assert not isinstance(workload, p.Flows)
     sources, targets = workload.sources or [], workload.destinations or []
     return islice(((a, b) for a in sources for b in targets if a != b), _MOST_PAIRS)

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from qbed.language.units import format_duration, format_rate, format_size
 from qbed.network.programs import FORWARDING
-from qbed.plan.model import Arrivals, Controller, Flows, Link, Parking, Pipeline, Plan, Queue
+from qbed.plan.model import Arrivals, Controller, Exchanges, Flows, Link, Parking, Pipeline, Plan, Queue, Workload
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 Row = dict[str, Any]
@@ -160,8 +160,11 @@ def _peers(plan: Plan) -> dict[int, str]:
     return {near.queue: names[far.node] for link in plan.links for near, far in ((link.a, link.b), (link.b, link.a))}
 
 
-def _workload(plan: Plan, workload: Flows | Arrivals) -> Row:
-    who, what = _flows(plan, workload) if isinstance(workload, Flows) else _arrivals(workload)
+def _workload(plan: Plan, workload: Workload) -> Row:
+    if isinstance(workload, Flows):
+        who, what = _flows(plan, workload)
+    else:
+        who, what = _exchanges(workload) if isinstance(workload, Exchanges) else _arrivals(workload)
     return {
         "label": workload.label,
         "transport": workload.transport,
@@ -180,12 +183,30 @@ def _flows(plan: Plan, workload: Flows) -> tuple[str, str]:
     return who, f"{len(pairs)} of {'at most ' if workload.each else ''}{size}"
 
 
-def _arrivals(workload: Arrivals) -> tuple[str, str]:
+def _ends(workload: Arrivals | Exchanges) -> str:
     if workload.pairs is not None:
-        who = f"{len(workload.pairs)} pairs"
-    else:
-        who = f"{len(workload.sources or [])} to {len(workload.destinations or [])} hosts"
+        return f"{len(workload.pairs)} pairs"
+    return f"{len(workload.sources or [])} to {len(workload.destinations or [])} hosts"
+
+
+def _exchanges(workload: Exchanges) -> tuple[str, str]:
+    told = {
+        "request": workload.request,
+        "on": workload.on_ns,
+        "response": workload.response,
+        "think": workload.think_ns,
+    }
+    said = [f"{name} {_distribution(found)}" for name, found in told.items() if found is not None]
+    at_once = "all" if workload.fanout is None else workload.fanout
+    return _ends(workload), ", ".join([f"{at_once} at once", *said])
+
+
+def _distribution(found: dict[str, Any]) -> str:
+    ((kind, value),) = found.items()
+    return f"{kind} {len(value) if kind == 'cdf' else value}"
+
+
+def _arrivals(workload: Arrivals) -> tuple[str, str]:
     ((spacing, mean),) = workload.interarrival_ns.items()
-    ((kind, size),) = workload.size.items()
     at_once = "all at once, " if workload.together else ""
-    return who, f"{at_once}{spacing} every {mean / 1000:.6g} us, {kind} {len(size) if kind == 'cdf' else size}"
+    return _ends(workload), f"{at_once}{spacing} every {mean / 1000:.6g} us, {_distribution(workload.size)}"

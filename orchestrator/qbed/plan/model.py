@@ -319,6 +319,44 @@ class Arrivals(Part):
         return _without(handler(self), together=False, dscp=None)
 
 
+class Exchanges(Part):
+    """Clients that wait for what they asked for, then think, then ask again. Those of `sources` ask `fanout` of
+    `destinations` at once (None: all); each of `pairs` has a client of its own. `request` is how much is sent, or
+    `on_ns` for how long; without a `response` the server says when it had everything.
+    """
+
+    id: int
+    kind: Literal["exchanges"] = "exchanges"
+    label: str
+    transport: Literal["exchanges"] = "exchanges"
+    sources: list[int] | None
+    destinations: list[int] | None
+    pairs: list[tuple[int, int]] | None
+    fanout: int | None
+    request: dict[str, Any] | None
+    on_ns: dict[str, Any] | None
+    response: dict[str, Any] | None
+    think_ns: dict[str, Any]
+    limit: int | None
+    persistent: bool
+    outstanding: int
+    start_ns: int
+    spread_ns: int
+    stop_ns: int | None
+    connect: Literal["at start", "before"]
+    port: int
+    family: Literal[4, 6]
+    congestion_control: str | None
+    dscp: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_a_class(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(handler(self), dscp=None)
+
+
+Workload = Flows | Arrivals | Exchanges
+
+
 class Launch(Part):
     """A program that is started on a node at a time of the lab's. `program`: the entry of the lab file; `folder`: where
     it runs; a negative start is before the workloads'; `output`: for whoever reads what it printed.
@@ -444,7 +482,7 @@ class Plan(Part):
     nodes: list[Node]
     links: list[Link]
     queues: list[Queue]
-    workloads: list[Flows | Arrivals]
+    workloads: list[Workload]
     launches: list[Launch] = []
     """Programs that are workload; left out where there are none."""
     captures: list[Capture]

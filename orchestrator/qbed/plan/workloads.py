@@ -4,7 +4,7 @@
 from typing import Any
 
 from qbed.errors import LabError
-from qbed.lab.workloads import Arrivals, Flow, Flows, Incast, Probes, Replay, Sizes, Udp
+from qbed.lab.workloads import Arrivals, Bursts, Flow, Flows, Incast, Probes, Replay, Requests, Sizes, Times, Udp
 from qbed.language.source import FieldPath
 from qbed.language.units import LARGEST
 from qbed.network.frames import rate_headers
@@ -18,10 +18,10 @@ SIGNAL_PORT = 6190
 MOST_ARRIVALS = 10_000_000
 
 
-def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arrivals]:
+def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Workload]:
     """The plan's workloads, in the file's order; `seed` draws who sends to whom."""
     lab = resolved.lab
-    compiled: list[p.Flows | p.Arrivals] = []
+    compiled: list[p.Workload] = []
     for number, entry in enumerate(lab.workload):
         content = entry.content
         family = content.family or (6 if lab.addressing == "ipv6" else 4)
@@ -46,6 +46,10 @@ def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arri
             found = p.Arrivals(**common, **_arrivals(content, resolved))
             _check_arrivals(found, resolved, ("workload", number, entry.kind))
             compiled.append(found)
+        elif isinstance(content, Requests):
+            compiled.append(p.Exchanges(**common, **_requests(content, resolved)))
+        elif isinstance(content, Bursts):
+            compiled.append(p.Exchanges(**common, **_onoff(content, resolved, f"{seed}/{number}")))
         elif isinstance(content, Replay):
             compiled.append(p.Flows(**common, **_replay(content, resolved)))
         elif isinstance(content, Probes):
@@ -56,9 +60,9 @@ def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Flows | p.Arri
 
 
 def _transport(content: Any) -> str:
-    if isinstance(content, Udp):
-        return "udp"
-    return "probe" if isinstance(content, Probes) else str(content.transport)
+    if isinstance(content, Udp | Probes):
+        return "udp" if isinstance(content, Udp) else "probe"
+    return "exchanges" if isinstance(content, Requests | Bursts) else str(content.transport)
 
 
 def _flows(content: Flow | Flows | Incast | Udp, resolved: ResolvedLab, seed: str) -> dict[str, Any]:
@@ -129,6 +133,46 @@ def _arrivals(content: Arrivals, resolved: ResolvedLab) -> dict[str, Any]:
     }
 
 
+def _requests(content: Requests, resolved: ResolvedLab) -> dict[str, Any]:
+    hosts, index = resolved.hosts, resolved.index
+    ends: dict[str, Any] = {"pairs": None, "sources": None, "destinations": None}
+    if content.pairs is not None:
+        ends["pairs"] = [(index[a], index[b]) for a, b in content.pairs]
+    else:
+        ends["sources"] = [index[host] for host in select_hosts(content.clients or [], hosts)]
+        ends["destinations"] = [index[host] for host in select_hosts(content.servers or [], hosts)]
+    return {
+        **ends,
+        "fanout": None if content.fanout == "all" else content.fanout,
+        "request": _size(content.request),
+        "on_ns": None,
+        "response": _size(content.response),
+        "think_ns": _time(content.think),
+        "limit": content.exchanges,
+        "persistent": content.connections == "persistent",
+        "outstanding": content.outstanding,
+        "spread_ns": content.spread,
+    }
+
+
+def _onoff(content: Bursts, resolved: ResolvedLab, seed: str) -> dict[str, Any]:
+    pairs = [(resolved.index[a], resolved.index[b]) for a, b in flow_pairs(content, resolved.hosts, seed)]
+    return {
+        "pairs": pairs,
+        "sources": None,
+        "destinations": None,
+        "fanout": 1,
+        "request": None if content.size is None else _size(content.size),
+        "on_ns": None if content.on is None else _time(content.on),
+        "response": None,
+        "think_ns": _time(content.off),
+        "limit": content.bursts,
+        "persistent": True,
+        "outstanding": content.count,
+        "spread_ns": content.spread,
+    }
+
+
 def _check_arrivals(found: p.Arrivals, resolved: ResolvedLab, path: FieldPath) -> None:
     """LabError where more flows are to be expected than a lab can have, or times that no clock has."""
     ((_, mean),) = found.interarrival_ns.items()
@@ -160,3 +204,14 @@ def _size(sizes: Sizes) -> dict[str, Any]:
         most = {} if sizes.pareto.most is None else {"most_bytes": sizes.pareto.most}
         return {"pareto": {"mean_bytes": sizes.pareto.mean, "shape": sizes.pareto.shape, **most}}
     return {"cdf": [list(point) for point in sizes.points()]}
+
+
+def _time(times: Times) -> dict[str, Any]:
+    if times.fixed is not None:
+        return {"fixed": times.fixed}
+    if times.exponential is not None:
+        return {"exponential": float(times.exponential)}
+    if times.uniform is not None:
+        return {"uniform": list(times.uniform)}
+    assert times.pareto is not None
+    return {"pareto": {"mean_ns": float(times.pareto.mean), "shape": times.pareto.shape}}

@@ -19,6 +19,7 @@ from qbed.plan.ports import port_names
 from qbed.results import sojourns, tables
 from qbed.results.cell_tables import CellFile, columns_of, filed, table_of
 from qbed.results.evidence import Evidence, QueueSummary, examine
+from qbed.results.exchanges import exchanges
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.results.printed import OutputError, rows_printed, shown
@@ -27,6 +28,7 @@ from qbed.results.statistics import decoded, discipline, statistics
 from qbed.results.windows import Windows
 from qbed.substrates.console import complaints
 from qbed.telemetry import probes
+from qbed.telemetry.exchanges import EXCHANGES
 from qbed.telemetry.records import (
     SHELL_DROPS,
     Counters,
@@ -89,6 +91,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if (out / "routes.ndjson").exists():
         changes = map(_route_change, read_rows(out / "routes.ndjson"))
         _write(into, "routes", _batches("routes", changes, "routes.ndjson"))
+    if (out / EXCHANGES).exists():
+        _write(into, "exchanges", exchanges(plan, out / EXCHANGES))
     if plan.statistics_interval_ns:
         said = itertools.chain.from_iterable(
             taps.said(record, counters) for record in read_rows(out / "statistics.ndjson")
@@ -125,10 +129,9 @@ def _store_sojourns(plan: Plan, told: sojourns.Sojourns, into: File) -> None:
 
 
 def _trace(out: File) -> str:
-    """What the guest did: its packets at queues and in captures, flows, probes, routes. Counters follow from that."""
-    names = sorted(
-        path.name for pattern in ("taps.bin", "probes.bin", "*.ndjson", "*.pcap") for path in out.glob(pattern)
-    )
+    """What the guest did: its packets at queues and in captures, flows, probes, exchanges, routes. Counters follow."""
+    patterns = ("taps.bin", probes.FILE, EXCHANGES, "*.ndjson", "*.pcap")
+    names = sorted(path.name for pattern in patterns for path in out.glob(pattern))
     return hashlib.sha256("".join(f"{name} {_sha256(out / name)}\n" for name in names).encode()).hexdigest()
 
 

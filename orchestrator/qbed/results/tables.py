@@ -233,6 +233,23 @@ SWITCHES = _schema(
     },
 )
 
+EXCHANGES = _schema(
+    "exchanges",
+    {
+        "workload": pa.int32(),
+        "label": NAME,
+        "client": NAME,
+        "server": NAME,
+        "session": pa.int64(),
+        "exchange": pa.int64(),
+        "connection": pa.int64(),
+        **_ints("start_ns", "connected_ns", "first_byte_ns", "end_ns", "request_bytes", "response_bytes"),
+        "status": NAME,
+        "error": pa.string(),
+        **_ints("latency_ns", "query_ns"),
+    },
+)
+
 PROGRAMS = _schema(
     "programs",
     {
@@ -310,6 +327,7 @@ SCHEMAS: dict[str, Any] = {
     "queue_windows": QUEUE_WINDOWS,
     "sojourn_windows": SOJOURN_WINDOWS,
     "flow_windows": FLOW_WINDOWS,
+    "exchanges": EXCHANGES,
     "programs": PROGRAMS,
     "program_records": PROGRAM_RECORDS,
     "probes": PROBES,

@@ -14,8 +14,6 @@ const INTERFACE_NAME_MAX: usize = 15;
 const AHEAD_MAX_NS: i64 = 1_000_000_000;
 /// All of them are drawn before the first begins: more would not fit into any guest.
 const FLOWS_MAX: f64 = 100e6;
-/// Each client of a closed loop keeps the list of its servers.
-const CLIENTS_MAX: usize = 10_000_000;
 
 /// QP4_DROP_PORT: the last number of nine bits means: drop.
 const PORTS_MAX: usize = 511;
@@ -345,7 +343,6 @@ fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
         }
         Pattern::Exchanges { ends, .. } => {
             check_ends(ends).map_err(|what| Failure::new(here(what)))?;
-            require(ends.count() <= CLIENTS_MAX, || here(&format!("more than {CLIENTS_MAX} pairs")))?;
         }
     }
     for (src, dst) in workload.endpoints() {

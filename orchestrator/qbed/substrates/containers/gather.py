@@ -17,6 +17,7 @@ from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
 from qbed.telemetry import probes
+from qbed.telemetry.exchanges import EXCHANGES
 from qbed.telemetry.records import AS_THEY_ARE, Row, read_done, read_rows
 from qbed.telemetry.wall import FILE
 
@@ -50,8 +51,9 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
         rows = (read_rows(part / PROGRAMS) for part in parts)
         _write(out / PROGRAMS, heapq.merge(*rows, key=lambda row: row["launch"]))
     _join(out / "taps.bin", parts)
-    if any((part / probes.FILE).exists() for part in parts):
-        _join(out / probes.FILE, parts)
+    for name in (probes.FILE, EXCHANGES):
+        if any((part / name).exists() for part in parts):
+            _join(out / name, parts)
     counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:

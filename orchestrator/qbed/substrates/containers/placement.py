@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qbed.errors import LabError
 from qbed.language.reach import trusted
-from qbed.plan.model import Plan
+from qbed.plan.model import Exchanges, Plan
 from qbed.plan.sysctls import RTO_MIN, usual
 from qbed.substrates.containers import bmv2
 
@@ -112,6 +112,8 @@ class _Placer:
             if workload.congestion_control is None:
                 continue
             senders = {a for a, _ in workload.pairs or ()} | set(getattr(workload, "sources", None) or ())
+            if isinstance(workload, Exchanges):  # servers send, too
+                senders |= {b for _, b in workload.pairs or ()} | set(workload.destinations or ())
             for node in senders:
                 found[node].add(workload.congestion_control)
         return found

@@ -66,7 +66,8 @@ impl Client {
 
     /// What it asks next.
     pub fn questions(&mut self, settings: &Settings) -> Vec<Question> {
-        self.draws.choose(settings.fanout, &mut self.servers);
+        let fanout = settings.fanout.unwrap_or(self.servers.len());
+        self.draws.choose(fanout, &mut self.servers);
         let draws = &mut self.draws;
         let question = |server: &u32| Question {
             server: *server,
@@ -77,7 +78,7 @@ impl Client {
             on_ns: settings.on_ns.as_ref().map(|time| draws.time_ns(time)),
             response_bytes: settings.response.as_ref().map(|size| draws.size_bytes(size)),
         };
-        self.servers[..settings.fanout].iter().map(question).collect()
+        self.servers[..fanout].iter().map(question).collect()
     }
 }
 

@@ -499,7 +499,7 @@ mod tests {
         let mut settings = Settings::of(&plan.workloads[0]).unwrap();
         let mut client = here(&plan, &Scope::new(&plan, None)).remove(0);
         client.servers = (1..=10).collect();
-        settings.fanout = 4;
+        settings.fanout = Some(4);
         let mut seen = HashSet::new();
         for _ in 0..30 {
             let servers: HashSet<_> = client.questions(&settings).iter().map(|q| q.server).collect();
@@ -507,7 +507,7 @@ mod tests {
             seen.extend(servers);
         }
         assert_eq!(seen.len(), 10);
-        settings.fanout = 10;
+        settings.fanout = None;
         client.servers.sort_unstable();
         let all: Vec<_> = client.questions(&settings).iter().map(|q| q.server).collect();
         assert_eq!(all, (1..=10).collect::<Vec<_>>(), "all of them are asked in their order, without a draw");

@@ -8,14 +8,15 @@ use serde::Deserialize;
 
 /// All connections that stand before the epoch are made within half a second.
 const EARLY_MAX: usize = 100_000;
-/// Clients of one workload.
+/// Clients of one workload, and servers that all of them know: each has a list of its own.
 const CLIENTS_MAX: usize = 1_000_000;
+const KNOWN_MAX: usize = 10_000_000;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Servers that are asked at once.
-    pub fanout: usize,
+    /// Servers that are asked at once; None: all.
+    pub fanout: Option<usize>,
     /// What a client sends, or how long it does.
     pub request: Option<Size>,
     pub on_ns: Option<Time>,
@@ -50,8 +51,12 @@ pub fn check(_plan: &Plan, workload: &Workload) -> Result<(), String> {
     let rules = [
         (settings.request.is_some() != settings.on_ns.is_some(), "it needs a request or a time to send for"),
         (settings.on_ns.is_none() || settings.response.is_none(), "what is sent for a time has no response"),
-        ((1..=servers).contains(&settings.fanout), "fanout is more than its servers, or 0"),
+        (
+            settings.fanout.is_none_or(|fanout| (1..=servers).contains(&fanout)),
+            "fanout is more than its servers, or 0",
+        ),
         ((1..=CLIENTS_MAX).contains(&clients), "too many clients, or none"),
+        (clients.saturating_mul(servers + 1) <= KNOWN_MAX, "too many servers that each client knows"),
         (!early || settings.persistent, "only connections that stay are made before the start"),
         (!early || clients.saturating_mul(servers) <= EARLY_MAX, "too many connections before the start"),
     ];

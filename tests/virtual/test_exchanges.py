@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Closed loops: an exchange takes what its links take, to the nanosecond; pauses are the seed's, bursts one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cells import ran, stored
+
+LAB = """
+name: exchanges
+topology: {dumbbell: {left: 2, right: 3}}
+links: {default: {rate: 1 Gbit/s, delay: 10 us}}
+switches: {default: {scheme: droptail, buffer: 100 KB}}
+hosts: {default: {tcp: cubic}}
+workload:
+  - requests: {clients: h1, servers: h3, request: 100 B, response: 1000 B, think: 50 us, exchanges: 3, label: one}
+  - requests: {pairs: [[h1, h3]], request: 100 B, response: 1000 B, connections: new,
+      think: 100 us, start: 5 ms, stop: 6 ms, label: new}
+  - requests: {clients: h1, servers: h3..h5, fanout: all, request: 100 B, response: 1 KB, think: {exponential: 100 us},
+      start: 10 ms, stop: 14 ms, connect: before, label: all}
+  - requests: {clients: h1, servers: h3..h5, fanout: 2, request: 1 KB, response: {uniform: [1 KB, 60 KB]},
+      outstanding: 2, exchanges: 10, start: 20 ms, label: some}
+  - onoff: {from: h2, to: h4, size: 50 KB, off: 1 ms, start: 40 ms, bursts: 3, label: bytes}
+  - onoff: {from: h2, to: h5, on: 2 ms, off: {uniform: [1 ms, 2 ms]}, start: 50 ms, label: times}
+duration: 70 ms
+"""
+HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with its time stamps
+SYN = 14 + 20 + 40
+HOPS, DELAY_NS, NS_PER_BYTE = 3, 10_000, 8
+
+
+def way_ns(frame: int) -> int:
+    """One frame over empty links, stored and forwarded."""
+    return HOPS * (DELAY_NS + frame * NS_PER_BYTE)
+
+
+ROUND_NS = way_ns(100 + HEADERS) + way_ns(1000 + HEADERS)
+HANDSHAKE_NS = 2 * way_ns(SYN)
+# Before the request leaves the handshake's last acknowledgement, before the answer one at once (Linux's quick mode).
+FIRST_NS = HANDSHAKE_NS + ROUND_NS + 2 * HEADERS * NS_PER_BYTE
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
+    cell = ran(Path(tmp_path_factory.mktemp("cell")), LAB)
+    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+    assert (row["status"], row["contradictions"], row["flows"]) == ("complete", [], 0)
+    found = table("exchanges")
+    return lambda label: [row for row in found if row["label"] == label]
+
+
+def test_an_exchange_takes_what_its_links_take(rows: Callable[[str], Rows]) -> None:
+    first, second, third = rows("one")
+    assert first["connected_ns"] == HANDSHAKE_NS
+    assert first["latency_ns"] == FIRST_NS
+    assert [row["latency_ns"] for row in (second, third)] == [ROUND_NS, ROUND_NS]
+    assert second["start_ns"] == first["end_ns"] + 50_000 and third["start_ns"] == second["end_ns"] + 50_000
+    assert [(row["client"], row["server"], row["exchange"], row["connection"]) for row in (first, second, third)] == [
+        ("h1", "h3", number, 0) for number in range(3)
+    ]
+    assert all(row["first_byte_ns"] == row["end_ns"] and row["query_ns"] == row["latency_ns"] for row in (first, third))
+    assert (second["connected_ns"], second["request_bytes"], second["response_bytes"]) == (None, 100, 1000)
+
+
+def test_a_new_connection_costs_a_handshake_each_time(rows: Callable[[str], Rows]) -> None:
+    found = rows("new")
+    assert [row["connection"] for row in found] == list(range(len(found))) and len(found) > 2
+    assert {row["connected_ns"] - row["start_ns"] for row in found} == {HANDSHAKE_NS}
+    ends = [row["end_ns"] for row in found]
+    assert [row["start_ns"] for row in found] == [5_000_000, *(end + 100_000 for end in ends[:-1])]
+    assert found[-1]["start_ns"] < 6_000_000 <= ends[-1] + 100_000, "no exchange begins after the stop"
+    assert {row["latency_ns"] for row in found} == {FIRST_NS}
+
+
+def test_a_query_ends_with_its_last_answer(rows: Callable[[str], Rows]) -> None:
+    found = rows("all")
+    queries: dict[int, Rows] = {}
+    for row in found:
+        queries.setdefault(row["exchange"], []).append(row)
+    assert len(queries) > 5
+    gap = (1000 + HEADERS) * NS_PER_BYTE
+    for query in queries.values():
+        assert {row["server"] for row in query} == {"h3", "h4", "h5"} and {row["connected_ns"] for row in query} == {
+            None
+        }
+        ends = [row["end_ns"] for row in query]
+        assert [b - a for a, b in pairwise(ends)] == [gap, gap], "the answers meet at the last link"
+        assert [row["query_ns"] for row in query] == [None, None, ends[-1] - query[0]["start_ns"]]
+    pauses = {after[0]["start_ns"] - before[-1]["end_ns"] for before, after in pairwise(queries.values())}
+    assert len(pauses) == len(queries) - 1, "drawn anew each time"
+
+
+def test_a_host_has_several_exchanges_under_way(rows: Callable[[str], Rows]) -> None:
+    found = rows("some")
+    assert {row["session"] for row in found} == {0, 1} and len(found) == 2 * 2 * 10
+    for session in (0, 1):
+        mine = [row for row in found if row["session"] == session]
+        assert len({(row["exchange"], row["server"]) for row in mine}) == 20
+        assert {row["server"] for row in mine} == {"h3", "h4", "h5"}
+        assert {row["connection"] for row in mine} == {0, 1, 2}
+    assert all(1_000 <= row["response_bytes"] <= 60_000 and row["first_byte_ns"] < row["end_ns"] for row in found)
+    assert [row["response_bytes"] for row in found if row["session"] == 0] != [
+        row["response_bytes"] for row in found if row["session"] == 1
+    ]
+
+
+def test_bursts_come_one_after_the_other(rows: Callable[[str], Rows]) -> None:
+    sized, timed = rows("bytes"), rows("times")
+    assert [(row["request_bytes"], row["response_bytes"], row["exchange"]) for row in sized] == [
+        (50_000, 0, number) for number in range(3)
+    ]
+    back, ack = way_ns(8 + HEADERS), HEADERS * NS_PER_BYTE
+    for before, after in pairwise(sized):
+        # The sender has the receiver's word, before which every second segment is acknowledged, then it waits.
+        assert after["start_ns"] - before["end_ns"] - 1_000_000 in (back, back + ack)
+    over = [row for row in timed if row["status"] == "complete"]
+    assert len(over) > 2
+    for before, after in pairwise(over):
+        assert 1_000_000 <= after["start_ns"] - before["end_ns"] - back <= 2_000_000 + ack
+    # What 2 ms carry, and what the socket still held.
+    assert all(2_000_000 < row["latency_ns"] < 3_500_000 for row in over[1:])
+    assert all(200_000 < row["request_bytes"] < 400_000 for row in over[1:])
