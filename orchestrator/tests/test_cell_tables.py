@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbed.errors import QbedError
+from qbed.results import folder as folder_module
 from qbed.results import tables
-from qbed.results.cell_tables import CellFile, filed, read_cell, series_of
+from qbed.results.cell_tables import CellFile, filed, read_cell, samples_in, series_of
+from qbed.results.checksums import DamagedError
+from qbed.results.folder import RunFolder
 from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, Records
 
 PORTS = ["h1>s1", "s1>h1", "s1>h2"]
@@ -55,3 +58,20 @@ def test_a_file_of_another_qbed_is_named(tmp_path: Path) -> None:
     with pytest.raises(QbedError, match=r"queue_series\.arrow: other columns than this qbed's"):
         list(read_cell(path, 0))
     assert list(read_cell(tmp_path / "flows.arrow", 0)) == []
+
+
+def test_samples_beyond_the_plan_are_refused_before_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = np.zeros(2, SAMPLE_DTYPE)
+    records["type"], records["length"], records["interval_ns"] = SAMPLE, SAMPLE_DTYPE.itemsize, 1
+    records["steady"] = [4_000_000_000, 5]
+    run = RunFolder(tmp_path)
+    folder = run.begin(0)
+    with CellFile(folder / "queue_series.arrow") as file:
+        file.add(filed(records, PORTS))
+    assert samples_in(folder / "queue_series.arrow") == 4_000_000_007
+    run.commit(0, {"cell": 0, "status": "complete"}, keep=False)
+    monkeypatch.setattr(folder_module, "read_cell", lambda *_: pytest.fail("read"))
+    with pytest.raises(DamagedError, match="says it has 4000000007 samples; the plan of cell 0 makes at most 5000"):
+        run.merge([0], {"seed": "int"}, most_samples=lambda number: 5000)

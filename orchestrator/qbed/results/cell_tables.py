@@ -59,6 +59,13 @@ def read_cell(path: Path, number: int) -> Iterator[Any]:
                 yield pa.Table.from_arrays([cell, *table.columns], schema=schema)
 
 
+def samples_in(path: Path) -> int:
+    """How many rows of `queue_series` a cell's file of them stands for."""
+    with pa.memory_map(str(path)) as file:
+        batches = (batch.column("steady").to_numpy() for batch in pa.ipc.open_stream(file) if batch.num_rows)
+        return sum(len(steady) + int(steady.sum(dtype=np.int64)) for steady in batches)
+
+
 def filed(records: Records, ports: list[str]) -> Any:
     """A tap's samples for the `CellFile` of the series; `ports`: the queues' names."""
     return table_of(_FILED[SERIES], {"port": _ports(records, ports)}, records)

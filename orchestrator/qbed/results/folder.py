@@ -19,7 +19,7 @@ import pyarrow as pa
 from qbed.durable import move
 from qbed.json_files import beside, write_sealed
 from qbed.results import tables
-from qbed.results.cell_tables import read_cell
+from qbed.results.cell_tables import SERIES, read_cell, samples_in
 from qbed.results.checksums import (
     CELL_ROW,
     FILES,
@@ -45,6 +45,8 @@ DISCARDED = ".discarded.json"
 CLAIMS = "claims.json"
 OWN = ("cells", "figures", MERGED, CLAIMS, "meta.json", "report.html", "telemetry")
 """What a run writes besides its tables."""
+MANY_SAMPLES = 10_000_000
+"""Fewer are read whatever the plan says: to compile it costs more."""
 MERGED_FILES = (*(f"{table}.parquet" for table in ("cells", *tables.SCHEMAS)), CLAIMS)
 """What `checksums.json` is the record of, as far as a run has it."""
 SPILL = ".sql-{}.tmp"
@@ -243,10 +245,18 @@ class RunFolder:
 
     # --- their merger ---
 
-    def merge(self, cells: Iterable[int], axes: Mapping[str, str], numbers: Sequence[Numbers] = ()) -> None:
+    def merge(
+        self,
+        cells: Iterable[int],
+        axes: Mapping[str, str],
+        numbers: Sequence[Numbers] = (),
+        most_samples: Callable[[int], int] | None = None,
+    ) -> None:
         """Merge the tables of these cells, in this order, that of their numbers; a table that none has is left out.
 
         `axes`: the type of each axis' column and of those of `numbers`, as `tables.cells_schema` takes them.
+        `most_samples`: of a cell, by its plan; it is asked where a cell has many. One record can say that it stands for
+        four thousand million, and a cell may be a stranger's.
         """
         schemas = {"cells": tables.cells_schema(axes)} | tables.SCHEMAS
         files = {
@@ -254,7 +264,7 @@ class RunFolder:
             for name, schema in schemas.items()
         }
         left = iter(cells)
-        while rows := [self._add_cell(number, files) for number in islice(left, MERGE_ROWS)]:
+        while rows := [self._add_cell(number, files, most_samples) for number in islice(left, MERGE_ROWS)]:
             for row in rows:
                 row.update((one.column, one.by_text.get(str(row.get(one.axis)))) for one in numbers)
             with _of_our_form(self.cells):
@@ -268,7 +278,9 @@ class RunFolder:
                 place.unlink(missing_ok=True)
         vouch(self.path, [name for name in MERGED_FILES if (self.path / name).exists() and name != CLAIMS])
 
-    def _add_cell(self, number: int, files: Mapping[str, tables.TableFile]) -> dict[str, Any]:
+    def _add_cell(
+        self, number: int, files: Mapping[str, tables.TableFile], most_samples: Callable[[int], int] | None
+    ) -> dict[str, Any]:
         """Add a cell's tables; returns its row. `DamagedError` if it is not what was written."""
         folder = self.folder(number)
         if not folder.exists():
@@ -280,6 +292,8 @@ class RunFolder:
                 for damage in damages(folder, {file: row[FILES][file]}):
                     raise damage
                 with _of_our_form(folder / file):
+                    if name == SERIES and most_samples is not None:
+                        _check_samples(folder / file, number, most_samples)
                     for table in read_cell(folder / file, number):
                         files[name].add(table)
         return row
@@ -296,6 +310,12 @@ class RunFolder:
             )
         check_merged(self.path, [f"{name}.parquet" for name in ("cells", *tables.SCHEMAS)])
         return {name: self.table(name) for name in ("cells", *tables.SCHEMAS) if self.table(name).exists()}
+
+
+def _check_samples(file: Path, number: int, most_samples: Callable[[int], int]) -> None:
+    found = samples_in(file)
+    if found > MANY_SAMPLES and found > (most := most_samples(number)):
+        raise DamagedError(file, f"says it has {found} samples; the plan of cell {number} makes at most {most}")
 
 
 @contextmanager

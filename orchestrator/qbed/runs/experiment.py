@@ -268,7 +268,7 @@ def conduct(
                 if experiment.shard is not None:
                     return _conclude_shard(experiment, choice, totals, begun)
                 screen.phase("merging")
-                store.merge(choice, task.matrix.columns, task.matrix.numbers)
+                store.merge(choice, task.matrix.columns, task.matrix.numbers, task.most_samples)
                 conclusion = _conclude(experiment, choice, totals, begun, screen, images)
                 screen.phase("telemetry" if experiment.sinks else "report")
                 return conclusion

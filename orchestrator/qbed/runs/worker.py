@@ -73,6 +73,10 @@ class Task(Orders):
         settings = _json(cell.settings_of(lab.source.values))
         return plan, plan.dumps().encode(), self.describe(number) | {"settings": settings}
 
+    def most_samples(self, number: int) -> int:
+        """Of a cell, by its plan."""
+        return self.compile(number)[0].most_samples
+
 
 @dataclass(frozen=True)
 class Outcome:
