@@ -22,7 +22,7 @@ def claims_that_fail(run: Path) -> set[str]:
 @pytest.mark.parametrize(
     "campaign, dilation, settings, may_fail",
     [
-        # Late packets wait at other ports. A retransmission timeout is chance; at the lab's own 10 ms one is a quarter of 40.
+        # Late packets wait at other ports. A retransmission timeout is chance: at 10 ms one is a quarter of the lab.
         ("dumbbell", 300, ["--set", "duration=40 ms", "--set", "hosts.default.rto_min=2 ms"], {"one-bottleneck"}),
         ("incast/containers.yml", 1000, [], set()),
         ("fairness/containers.yml", 10, [], set()),
