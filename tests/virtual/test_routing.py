@@ -112,11 +112,29 @@ def run_changed(folder: Path, change: Callable[[Plan], None]) -> None:
 def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
     def want_more(plan: Plan) -> None:
         node = plan.nodes[plan.node_index("rack1")]
-        node.expects = [Expectation(to="10.0.0.4/30", hops=3), Expectation(to="10.9.0.0/16", hops=1)]
+        ways = ["eth2", "eth3", "eth0"]
+        node.expects = [Expectation(to=to, hops=3, via=ways) for to in ("10.0.0.4/30", "10.9.0.0/16")]
 
     says = r"not converged at \d+ ms .*: rack1 reaches h3 \(10.0.0.4/30\) by 2 of 3 next hops; rack1 reaches h4"
     with pytest.raises(CellError, match=says):
         run_changed(tmp_path / "few", want_more)
+
+    def forget_a_peer(plan: Plan) -> None:
+        files = plan.nodes[plan.node_index("spine2")].files
+        lines = files["/run/frr/bgpd.conf"].splitlines(keepends=True)
+        files["/run/frr/bgpd.conf"] = "".join(line for line in lines if "neighbor eth0 " not in line)
+
+    rows = (
+        r"at \d+ ms .*",
+        r"router +peer +interface +leads to hosts",
+        r"rack1 +spine2 +eth3 +0 of 2",
+        r"rack2 +spine2 +eth3 +0 of 2",
+        r"spine2 +rack1 +eth0 +0 of 2",
+        r"its console",
+    )
+    with pytest.raises(CellError, match=r"\n    ".join(rows)) as refused:
+        run_changed(tmp_path / "forgotten", forget_a_peer)
+    assert str(refused.value).count("not converged") == 1
 
     def break_bgp(plan: Plan) -> None:
         plan.nodes[plan.node_index("spine2")].programs[2].argv += ["--no-such-option"]

@@ -372,9 +372,10 @@ class _Compiler:
     def expectations(self, node: int) -> Iterable[p.Expectation]:
         """What the compiler's own routes would give."""
         for edge in (edge for edge in self.routing.edges if node not in self.by_programs[edge]):
-            hops = min(len(self.routing.next_hops(node, edge)), self.lab.frr.maximum_paths)
+            via = [self.interfaces[out] for out in self.routing.next_hops(node, edge)]
+            hops = min(len(via), self.lab.frr.maximum_paths)
             for family in self.families if hops else ():
-                yield p.Expectation(to=self.prefix(edge, family), hops=hops)
+                yield p.Expectation(to=self.prefix(edge, family), hops=hops, via=via)
 
     @cached_property
     def by_programs(self) -> dict[int, set[int]]:

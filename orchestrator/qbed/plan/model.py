@@ -55,10 +55,13 @@ class Program(Part):
 
 
 class Expectation(Part):
-    """What a forwarding table must hold before the workloads begin: so many next hops to every host of a prefix."""
+    """What a forwarding table must hold before the workloads begin: to every host of a prefix so many next hops,
+    of those by these interfaces.
+    """
 
     to: str
     hops: int
+    via: list[str]
 
 
 class Controller(Part):

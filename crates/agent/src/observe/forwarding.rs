@@ -8,6 +8,7 @@ use crate::netlink::{attribute, attributes, u16_at, u32_at, Batch, Netlink};
 use crate::plan::text::Prefix;
 use crate::plan::{Expectation, NodeKind, Plan};
 use crate::world::World;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
@@ -93,9 +94,10 @@ fn next_hops(mut nested: &[u8]) -> Vec<Hop> {
     hops
 }
 
-/// Checks what every node's plan expects; the error names the first few routes that are missing.
+/// Checks what every node's plan expects; the error names the first few routes that are missing, and the peers by which
+/// they should have come.
 pub fn check(world: &World<'_>) -> Result<()> {
-    let mut missing = Vec::new();
+    let (mut missing, mut ways) = (Vec::new(), Ways::default());
     for index in world.scope.nodes() {
         let node = &world.plan.nodes[index];
         if node.expects.is_empty() {
@@ -107,10 +109,15 @@ pub fn check(world: &World<'_>) -> Result<()> {
         for expectation in &node.expects {
             for (host, address) in hosts_within(world.plan, expectation) {
                 let found = next_hops_to(&netlink, address).of(here)?;
-                if found != expectation.hops {
-                    let (to, hops) = (expectation.to, expectation.hops);
+                let (to, hops, count) = (expectation.to, expectation.hops, found.len());
+                if count != hops {
                     missing
-                        .push(format!("{} reaches {host} ({to}) by {found} of {hops} next hops", node.name));
+                        .push(format!("{} reaches {host} ({to}) by {count} of {hops} next hops", node.name));
+                }
+                let interfaces = &world.lab.interfaces[index];
+                for via in &expectation.via {
+                    let leads = count == hops || interfaces.get(via).is_some_and(|i| found.contains(i));
+                    ways.count(index, via, leads);
                 }
             }
         }
@@ -120,10 +127,54 @@ pub fn check(world: &World<'_>) -> Result<()> {
     let more = missing.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     Err(Failure::new(format!(
-        "routing has not converged at {} ms of the guest's time: {}{more}",
+        "routing has not converged at {} ms of the guest's time: {}{more}{}",
         world.now_ns() / 1_000_000,
         missing[..missing.len().min(SHOWN)].join("; "),
+        ways.table(world.plan),
     )))
+}
+
+/// By a node's index and interface: to how many hosts it leads, and to how many it should.
+#[derive(Default)]
+struct Ways<'p>(BTreeMap<(usize, &'p str), (usize, usize)>);
+
+impl<'p> Ways<'p> {
+    fn count(&mut self, node: usize, interface: &'p str, leads: bool) {
+        let (hosts, of) = self.0.entry((node, interface)).or_default();
+        *hosts += usize::from(leads);
+        *of += 1;
+    }
+
+    /// The peers whose routes are missing, those first that gave none at all; empty if no peer's are.
+    fn table(&self, plan: &Plan) -> String {
+        const SHOWN: usize = 16;
+        let mut ways: Vec<_> = self.0.iter().filter(|(_, (hosts, of))| hosts < of).collect();
+        ways.sort_by_key(|(_, (hosts, _))| *hosts > 0);
+        let more = ways.len().saturating_sub(SHOWN);
+        let mut rows = vec![["router", "peer", "interface", "leads to hosts"].map(String::from)];
+        rows.extend(ways.iter().take(SHOWN).map(|((node, interface), (hosts, of))| {
+            let [router, peer] =
+                [*node, peer(plan, *node, interface)].map(|node| plan.nodes[node].name.clone());
+            [router, peer, (*interface).into(), format!("{hosts} of {of}")]
+        }));
+        let [a, b, c] = [0, 1, 2].map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+        let line = |[router, peer, interface, hosts]: &[String; 4]| {
+            format!("\n    {router:a$}  {peer:b$}  {interface:c$}  {hosts}")
+        };
+        let table: String = rows.iter().map(line).collect();
+        match (ways.len(), more) {
+            (0, _) => String::new(),
+            (_, 0) => table,
+            _ => format!("{table}\n    and {more} more"),
+        }
+    }
+}
+
+/// The node at the other end of a node's interface.
+fn peer(plan: &Plan, node: usize, interface: &str) -> usize {
+    let pairs = plan.links.iter().flat_map(|link| [(&link.a, &link.b), (&link.b, &link.a)]);
+    let mut theirs = pairs.filter(|(own, _)| own.node == node && own.interface == interface);
+    theirs.next().map_or(node, |(_, other)| other.node)
 }
 
 fn hosts_within<'p>(plan: &'p Plan, expectation: &'p Expectation) -> impl Iterator<Item = (&'p str, IpAddr)> {
@@ -133,21 +184,21 @@ fn hosts_within<'p>(plan: &'p Plan, expectation: &'p Expectation) -> impl Iterat
         .filter(|(_, address)| expectation.to.contains(*address))
 }
 
-/// How many next hops that are alive the node's table has for an address; 0: no route.
-fn next_hops_to(netlink: &Netlink, to: IpAddr) -> io::Result<usize> {
+/// By which interfaces the node's table leads to an address, of those that are alive; none: no route.
+fn next_hops_to(netlink: &Netlink, to: IpAddr) -> io::Result<Vec<u32>> {
     let mut fixed = [0u8; RTMSG_LEN];
     fixed[0] = family(to);
     fixed[1] = if to.is_ipv4() { 32 } else { 128 };
     fixed[8..12].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
     let mut query = Batch::default();
     query.request(libc::RTM_GETROUTE, libc::NLM_F_ACK, &fixed, "route").attribute(libc::RTA_DST, &octets(to));
-    let mut count = 0;
+    let mut found = Vec::new();
     match netlink.query(query, |message| {
         let hops = Route::read(message).map_or(Vec::new(), |route| route.hops);
-        count = hops.iter().filter(|hop| hop.alive).count();
+        found = hops.iter().filter(|hop| hop.alive).map(|hop| hop.ifindex).collect();
     }) {
-        Err(error) if error.raw_os_error() == Some(libc::ENETUNREACH) => Ok(0),
-        result => result.map(|()| count),
+        Err(error) if error.raw_os_error() == Some(libc::ENETUNREACH) => Ok(Vec::new()),
+        result => result.map(|()| found),
     }
 }
 
@@ -155,6 +206,7 @@ fn next_hops_to(netlink: &Netlink, to: IpAddr) -> io::Result<usize> {
 mod tests {
     use super::*;
     use crate::netlink::HEADER_LEN;
+    use crate::testing::dumbbell;
     use proptest::prelude::*;
 
     /// A message as the agent's own requests are laid out.
@@ -202,6 +254,30 @@ mod tests {
         assert_eq!(route.to.address, IpAddr::from([0, 0, 0, 0]));
         assert_eq!(route.hops, [Hop { ifindex: 2, gateway: "fe80::9".parse().ok(), alive: true }]);
         assert!(Route::read(&[0; HEADER_LEN]).is_none());
+    }
+
+    #[test]
+    fn peers_without_routes_are_listed_and_those_of_no_way_at_all_come_first() {
+        let plan = dumbbell(|_| ());
+        let mut ways = Ways::default();
+        assert_eq!(ways.table(&plan), "");
+        for (node, interface, leads) in [(0, "eth0", true), (0, "eth0", false), (1, "eth0", false)] {
+            ways.count(node, interface, leads);
+        }
+        let table = ways.table(&plan);
+        assert_eq!(
+            table.lines().collect::<Vec<_>>(),
+            [
+                "",
+                "    router  peer  interface  leads to hosts",
+                "    s1      h1    eth0       0 of 1",
+                "    h1      s1    eth0       1 of 2",
+            ]
+        );
+        let more: Vec<String> = (0..20).map(|i| format!("to{i}")).collect();
+        more.iter().for_each(|interface| ways.count(1, interface, false));
+        let table = ways.table(&plan);
+        assert_eq!((table.lines().count(), table.lines().last()), (19, Some("    and 6 more")));
     }
 
     proptest! {

@@ -186,7 +186,10 @@ fn check_programs(node: &Node) -> Result<()> {
         })?;
     }
     node.expects.iter().try_for_each(|e| {
-        require(e.hops > 0, || format!("node {}: 0 next hops are expected to {}", node.name, e.to))
+        let (name, hops, ways, to) = (&node.name, e.hops, e.via.len(), e.to);
+        require((1..=ways).contains(&hops), || {
+            format!("node {name}: {hops} next hops of {ways} are expected to {to}")
+        })
     })
 }
 

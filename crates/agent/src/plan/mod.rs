@@ -153,12 +153,13 @@ pub struct Launch {
     pub _output: String,
 }
 
-/// Every host's address within the prefix is reached by so many next hops.
+/// Every host's address within the prefix is reached by so many next hops of those by these interfaces.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
     pub to: Prefix,
     pub hops: usize,
+    pub via: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

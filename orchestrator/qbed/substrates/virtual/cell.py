@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from qbed.plan.model import Plan
@@ -77,6 +78,9 @@ def judge(folder: Path, trouble: str | None, status: int, toolchain: Toolchain) 
     if trouble is None:
         if done is not None:
             trouble = f"the agent says: {done.error}"
+            if "\n" in trouble:  # the console ends with all of it once more
+                then = "\n    "
+                lines = list(takewhile(lambda line: not line.startswith("qbed-agent: "), lines))
         elif (panicked := panic(lines, toolchain.folder)) is not None:
             trouble, then = panicked, "\n    "
             lines = lines[: next(i for i, line in enumerate(lines) if "Kernel panic" in line)]
