@@ -44,6 +44,11 @@ SHOWN = {
         "limit 150p equilibrium 30 weight 4 full_scale 0 bits 8 sample_least 0.01 sample_most 0.5 between_samples on",
         "sampled 0 congested 0 written 0 reflected 0 unroutable 0 unknown_version 0 too_short 0 malformed 0",
     ),
+    "dualpi2": (
+        "qdualpi2 limit 150p target 5ms coupling 3 ramp_least 1ms ramp_most 1ms protection 25%",
+        "limit 150p target 5ms rtt_max 100ms coupling 3 ramp_least 1ms ramp_most 1ms protection 0.25",
+        "enqueued_classic 0 enqueued_l4s 0 marked_classic 0 dropped_classic 0 marked_by_ramp 0 marked_by_coupling 0",
+    ),
     "ecn": ("ecn limit 30p threshold 10p", "limit 30p threshold 10p", "marked 0 unmarked 0 dropped 0"),
 }
 
@@ -93,6 +98,14 @@ def test_probabilities_the_wrong_way_round_are_refused(plugins: None, live_lab: 
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *words.split())
         assert status != 0
         assert "sample_least is more than sample_most" in output
+
+
+def test_a_ramp_the_wrong_way_round_is_refused(plugins: None, live_lab: Callable[[str], Any]) -> None:
+    with live_lab(LAB.replace("SCHEME", "dualpi2")) as lab:
+        words = "qdualpi2 limit 10p ramp_least 2ms ramp_most 1ms"
+        status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *words.split())
+        assert status != 0
+        assert "ramp_least is more than ramp_most" in output
 
 
 def test_ip_makes_links_in_a_running_lab(plugins: None, live_lab: Callable[[str], Any]) -> None:

@@ -3,6 +3,11 @@
  * dctcp1: DCTCP whose window may fall to one segment and whose alpha begins at 0.
  * The rule: dctcp1_algorithm.h. Its receivers acknowledge each segment at once: a
  * sender with a window of one segment waits for nothing else.
+ *
+ * dctcp_ect1: the same, as L4S tells its packets (RFC 9331, section 4.1): with
+ * ECT(1) from the established connection on. The kernel gives ECT(0), and before 7.0
+ * knows nothing else, so the codepoint is another only while a segment becomes
+ * a packet.
  */
 #include <linux/module.h>
 
@@ -12,7 +17,7 @@
 #include "dctcp1_algorithm.h"
 
 #ifndef TCP_ECN_OK	/* kernels that know AccECN, too */
-#define TCP_ECN_OK TCP_ECN_MODE_RFC3168
+#define TCP_ECN_OK TCP_ECN_MODE_ANY
 #endif
 
 struct dctcp1 {
@@ -104,6 +109,62 @@ static void dctcp1_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 	}
 }
 
+/* What sends a connection's segments: IPv4, IPv6, and IPv4 by a socket of IPv6. */
+enum dctcp1_path { DCTCP1_IPV4, DCTCP1_IPV6, DCTCP1_MAPPED, DCTCP1_PATHS };
+static const struct inet_connection_sock_af_ops *dctcp1_plain[DCTCP1_PATHS];
+static struct inet_connection_sock_af_ops dctcp1_ect1_path[DCTCP1_PATHS];
+
+static enum dctcp1_path dctcp1_path(const struct sock *sk)
+{
+	const struct inet_connection_sock_af_ops *path = inet_csk(sk)->icsk_af_ops;
+
+	if (sk->sk_family == AF_INET)
+		return DCTCP1_IPV4;
+	return path->net_header_len == sizeof(struct iphdr) ? DCTCP1_MAPPED : DCTCP1_IPV6;
+}
+
+static int dctcp1_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *flow)
+{
+	enum dctcp1_path path = dctcp1_path(sk);
+	u8 *dsfield = &inet_sk(sk)->tos;
+	u8 own;
+	int err;
+
+#if IS_ENABLED(CONFIG_IPV6)
+	if (path == DCTCP1_IPV6)
+		dsfield = &inet6_sk(sk)->tclass;
+#endif
+	own = *dsfield;
+	if ((own & INET_ECN_MASK) == INET_ECN_ECT_0)
+		*dsfield = (own & ~INET_ECN_MASK) | INET_ECN_ECT_1;
+	err = dctcp1_plain[path]->queue_xmit(sk, skb, flow);
+	*dsfield = own;
+	return err;
+}
+
+static void dctcp1_init_ect1(struct sock *sk)
+{
+	const struct inet_connection_sock_af_ops *plain = inet_csk(sk)->icsk_af_ops;
+	enum dctcp1_path path = dctcp1_path(sk);
+
+	dctcp1_init(sk);
+	if (inet_csk(sk)->icsk_ca_ops == &dctcp1_without_ecn || plain->queue_xmit == dctcp1_xmit)
+		return;
+	if (!dctcp1_plain[path]) {
+		dctcp1_ect1_path[path] = *plain;
+		dctcp1_ect1_path[path].queue_xmit = dctcp1_xmit;
+		/* whoever finds it finds the copy whole */
+		smp_store_release(&dctcp1_plain[path], plain);
+	}
+	inet_csk(sk)->icsk_af_ops = &dctcp1_ect1_path[path];
+}
+
+static void dctcp1_release_ect1(struct sock *sk)
+{
+	if (inet_csk(sk)->icsk_af_ops->queue_xmit == dctcp1_xmit)
+		inet_csk(sk)->icsk_af_ops = dctcp1_plain[dctcp1_path(sk)];
+}
+
 static struct tcp_congestion_ops dctcp1 __read_mostly = {
 	.init = dctcp1_init,
 	.in_ack_event = dctcp1_in_ack_event,
@@ -112,19 +173,42 @@ static struct tcp_congestion_ops dctcp1 __read_mostly = {
 	.cong_avoid = tcp_reno_cong_avoid,
 	.undo_cwnd = tcp_reno_undo_cwnd,
 	.set_state = dctcp1_set_state,
-	.flags = TCP_CONG_NEEDS_ECN,
+	.flags = TCP_CONG_NEEDS_ECN | TCP_CONG_NON_RESTRICTED,	/* any node may choose it */
 	.owner = THIS_MODULE,
 	.name = "dctcp1",
 };
 
+static struct tcp_congestion_ops dctcp_ect1 __read_mostly = {
+	.init = dctcp1_init_ect1,
+	.release = dctcp1_release_ect1,
+	.in_ack_event = dctcp1_in_ack_event,
+	.cwnd_event = dctcp1_cwnd_event,
+	.ssthresh = dctcp1_ssthresh,
+	.cong_avoid = tcp_reno_cong_avoid,
+	.undo_cwnd = tcp_reno_undo_cwnd,
+	.set_state = dctcp1_set_state,
+	.flags = TCP_CONG_NEEDS_ECN | TCP_CONG_NON_RESTRICTED,	/* any node may choose it */
+	.owner = THIS_MODULE,
+	.name = "dctcp_ect1",
+};
+
 static int __init dctcp1_register(void)
 {
+	int err;
+
 	BUILD_BUG_ON(sizeof(struct dctcp1) > ICSK_CA_PRIV_SIZE);
-	return tcp_register_congestion_control(&dctcp1);
+	err = tcp_register_congestion_control(&dctcp1);
+	if (err)
+		return err;
+	err = tcp_register_congestion_control(&dctcp_ect1);
+	if (err)
+		tcp_unregister_congestion_control(&dctcp1);
+	return err;
 }
 
 static void __exit dctcp1_unregister(void)
 {
+	tcp_unregister_congestion_control(&dctcp_ect1);
 	tcp_unregister_congestion_control(&dctcp1);
 }
 

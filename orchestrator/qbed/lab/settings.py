@@ -21,10 +21,10 @@ from qbed.language.units import (
 )
 
 CongestionControl = Literal[
-    "cubic", "reno", "dctcp", "dctcp1", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
+    "cubic", "reno", "dctcp", "dctcp1", "dctcp_ect1", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"
 ]
 """The congestion controls that the lab kernel has (kernel/config.fragment), and those of its modules."""
-CONTROL_MODULES = {"dctcp1": "tcp_dctcp1"}
+CONTROL_MODULES = {"dctcp1": "tcp_dctcp1", "dctcp_ect1": "tcp_dctcp1"}
 """Of the congestion controls that are modules: theirs."""
 QDISCS = frozenset({
     "bfifo", "cake", "choke", "codel", "drr", "ets", "fq", "fq_codel", "fq_pie", "gred", "hhf", "htb", "netem", "pfifo",
@@ -242,6 +242,7 @@ class HostSettings(Strict):
     tcp: CongestionControl | None = None
     """Congestion control of its flows, unless their workload says another. `dctcp1` is qbed's own: DCTCP (g 1/16) whose
     alpha begins at 0 and whose window may fall to one segment; as a receiver it acknowledges each segment at once.
+    `dctcp_ect1` is the same with ECT(1), the codepoint of L4S, in all packets but the SYNs.
     """
     ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
     """Whether TCP asks for ECN; `default`: only where the congestion control needs it, and whenever the peer asks."""

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dualpi2 under real TCP: who goes into which queue, how long each waits, and that its books are the tap's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cells import Observed, ran, stored
+
+LAB = """
+name: dualpi2
+topology: {dumbbell: {left: 2, right: 2}}
+links:
+  default: {rate: 1 Gbit/s, delay: 100 us}
+  bottleneck: {rate: 40 Mbit/s, delay: 2 ms}
+switches:
+  default: {scheme: droptail}
+  "s1>s2": {scheme: dualpi2, buffer: 200 packets}
+hosts:
+  default: {tcp: cubic}
+  h2: {tcp: dctcp_ect1}
+  h4: {tcp: dctcp_ect1}
+addressing: both
+workload:
+  - flows: {from: h1, to: h3, size: unlimited, label: classic}
+  - flows: {from: h2, to: h4, size: unlimited, label: l4s}
+  - flows: {from: h2, to: h4, size: unlimited, label: l4s-6, family: 6}
+events: [{at: 2 s, queue: s1>s2, set: {target: 5 ms, buffer: 12 packets}}]
+observe:
+  sojourn: true
+  statistics: 10 ms
+  windows: {before: {from: 1 s, until: 2 s}, after: {from: 2.2 s}}
+duration: 3 s
+"""
+Tables = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Tables]]:
+    folder = tmp_path_factory.mktemp("dualpi2")
+    seen: Observed = ran(folder / "cell", LAB, 1)
+    (folder / "tables").mkdir()
+    yield stored(seen, folder / "tables")
+
+
+def test_its_books_are_the_taps(cell: tuple[dict[str, Any], Tables]) -> None:
+    row, table = cell
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    (queue,) = (found for found in table("queues") if found["port"] == "s1>s2")
+    said = dict(queue["xstats"])
+    assert queue["discipline"] == "dualpi2"
+    marked = said["marked_classic"] + said["marked_by_ramp"] + said["marked_by_coupling"]
+    assert marked == queue["marked_packets"] > 0
+    dropped = said["dropped_classic"] + said["dropped_l4s"] + said["overlimit"]
+    assert dropped == queue["dropped_packets"] and said["dropped_classic"] > 0 and said["overlimit"] > 0
+    entered = said["enqueued_classic"] + said["enqueued_l4s"] + said["overlimit"]
+    assert entered == queue["sent_packets"] + queue["dropped_packets"] + queue["queue_packets"]
+    series = [found["value"] for found in table("statistics") if found["statistic"] == "probability"]
+    assert len(series) > 100 and all(0 <= value < 1e9 for value in series)
+
+
+def test_scalable_connections_send_ect1(cell: tuple[dict[str, Any], Tables]) -> None:
+    """Both ways, data and acknowledgements, of IPv4 and IPv6: all but the SYN of each, for which the kernel decides."""
+    _, table = cell
+    for port in ("s1>s2", "s2>s1"):
+        packets: dict[str, int] = {}
+        for found in table("sojourns"):
+            if found["port"] == port:
+                packets[found["ecn"]] = packets.get(found["ecn"], 0) + found["packets"]
+        assert packets["ect0"] == 2 and packets["ect1"] > 1000 and packets["not-ect"] > 1000, packets
+    flows = {found["label"]: found for found in table("flows")}
+    assert {flow["label"]: flow["ecn"] for flow in flows.values()} == {"classic": False, "l4s": True, "l4s-6": True}
+    assert flows["l4s"]["ce_marks"] > 0 and flows["l4s-6"]["ce_marks"] > 0
+
+
+def test_each_queue_has_its_delay(cell: tuple[dict[str, Any], Tables]) -> None:
+    """The classic queue that of its target, until an event takes both; the L4S queue less than its ramp."""
+    _, table = cell
+    mean_ms = {
+        (found["span"], found["ecn"]): found["mean_ns"] / 1e6
+        for found in table("sojourn_windows")
+        if found["port"] == "s1>s2" and found["dscp"] == 0
+    }
+    assert 10 < mean_ms["before", "not-ect"] < 20
+    assert 1 < mean_ms["after", "not-ect"] < 0.75 * mean_ms["before", "not-ect"]
+    assert mean_ms["before", "ect1"] < 1.2 and mean_ms["after", "ect1"] < 1.2
