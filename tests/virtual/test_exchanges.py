@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from cells import ran, stored
+from cells import Observed, ran, stored
+from pcap import read_pcap
 
 LAB = """
 name: exchanges
@@ -21,13 +23,14 @@ hosts: {default: {tcp: cubic}}
 workload:
   - requests: {clients: h1, servers: h3, request: 100 B, response: 1000 B, think: 50 us, exchanges: 3, label: one}
   - requests: {pairs: [[h1, h3]], request: 100 B, response: 1000 B, connections: new,
-      think: 100 us, start: 5 ms, stop: 6 ms, label: new}
+      think: 100 us, start: 5 ms, stop: 6 ms, dscp: AF41, label: new}
   - requests: {clients: h1, servers: h3..h5, fanout: all, request: 100 B, response: 1 KB, think: {exponential: 100 us},
       start: 10 ms, stop: 14 ms, connect: before, label: all}
   - requests: {clients: h1, servers: h3..h5, fanout: 2, request: 1 KB, response: {uniform: [1 KB, 60 KB]},
       outstanding: 2, exchanges: 10, start: 20 ms, label: some}
-  - onoff: {from: h2, to: h4, size: 50 KB, off: 1 ms, start: 40 ms, bursts: 3, label: bytes}
+  - onoff: {from: h2, to: h4, size: 50 KB, off: 1 ms, start: 40 ms, bursts: 3, dscp: CS1, label: bytes}
   - onoff: {from: h2, to: h5, on: 2 ms, off: {uniform: [1 ms, 2 ms]}, start: 50 ms, label: times}
+capture: [h1>s1, h2>s1]
 duration: 70 ms
 """
 HEADERS = 14 + 20 + 32  # Ethernet, IP, TCP with its time stamps
@@ -49,8 +52,12 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
-    cell = ran(Path(tmp_path_factory.mktemp("cell")), LAB)
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    return ran(Path(tmp_path_factory.mktemp("cell")), LAB)
+
+
+@pytest.fixture(scope="module")
+def rows(cell: Observed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
     row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"], row["flows"]) == ("complete", [], 0)
     found = table("exchanges")
@@ -128,3 +135,17 @@ def test_bursts_come_one_after_the_other(rows: Callable[[str], Rows]) -> None:
     # What 2 ms carry, and what the socket still held.
     assert all(2_000_000 < row["latency_ns"] < 3_500_000 for row in over[1:])
     assert all(200_000 < row["request_bytes"] < 400_000 for row in over[1:])
+
+
+def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: Observed) -> None:
+    labels = {workload.port: workload.label for workload in cell.plan.workloads}
+    classes: dict[str, set[tuple[str, int]]] = {label: set() for label in labels.values()}
+    for host in ("h1", "h2"):
+        for packet in read_pcap(cell.out / f"{host}-eth0.pcap"):
+            if packet.data[12:14] != b"\x08\x00" or packet.data[23] != 6:
+                continue
+            source, destination = struct.unpack_from("!HH", packet.data, 34)
+            way = "back" if source in labels else "there"
+            classes[labels[source if way == "back" else destination]].add((way, packet.data[15] >> 2))
+    wanted = {label: {"new": 34, "bytes": 8}.get(label, 0) for label in classes}
+    assert classes == {label: {("there", dscp), ("back", dscp)} for label, dscp in wanted.items()}

@@ -15,8 +15,8 @@ from qbed.language.source import read, read_whole
 from qbed.places import labs_folder
 
 LAB, CAMPAIGN = "lab.yml", "campaign.yml"
-_COPIED = ("*.yml", "*.p4", "*.json", "*.p4info.txtpb", "*.py", "*.trace", "*.txt")
-"""Campaigns, programs as they were written and compiled, what controls them, traces, distributions."""
+_COPIED = ("*.yml", "*.p4", "*.json", "*.p4info.txtpb", "*.py", "*.trace", "*.txt", "*.csv")
+"""Campaigns, programs as they were written and compiled, what controls them, and what a lab reads."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _README = """\
 # {title}
