@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from campaigns import write_lab
 from fake_nodes import FakeContainerlab, clab
@@ -17,16 +18,23 @@ from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
+from qbed.results.exchanges import exchanges
 from qbed.results.folder import RunFolder
+from qbed.results.probes import Probes
 from qbed.runs.worker import Outcome, Task, Worker
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name
 from qbed.substrates.containers.engine import EngineError
-from qbed.substrates.containers.gather import merged_flows
+from qbed.substrates.containers.folder import NODES
+from qbed.substrates.containers.gather import gather, merged_flows
 from qbed.substrates.containers.labs import read_record, records
+from qbed.substrates.containers.placement import Placement
 from qbed.substrates.sessions import state_folder
-from qbed.telemetry.records import read_counters
+from qbed.telemetry.exchanges import DTYPE, EXCHANGES
+from qbed.telemetry.exchanges import NEVER as UNENDED
+from qbed.telemetry.probes import FILE, NEVER, PROBE_DTYPE
+from qbed.telemetry.records import RecordError, read_counters
 
 __all__ = ["clab"]
 DILATION = 3
@@ -106,6 +114,77 @@ def test_a_flows_two_records_become_one(tmp_path: Path) -> None:
     assert (one["status"], one["end_ns"], one["received_bytes"], one["segments_received"]) == ("complete", 5, 10, 1)
     # Its sender has not stopped: what came last so far is no end.
     assert (other["status"], other["end_ns"], other["received_bytes"]) == ("running", None, 9)
+
+
+CLOSED = """\
+name: closed
+topology: {star: {hosts: 3}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: droptail, buffer: 128 KB}}
+workload:
+  - probes: {pairs: [[h1, h3], [h2, h3]], interval: 1 ms}
+  - requests: {clients: [h1, h2], servers: h3, request: 100 B, response: 1 KB}
+duration: 10 ms
+"""
+
+
+def parts(folder: Path, written: dict[str, dict[str, bytes]]) -> list[Path]:
+    """What some nodes left, by their names; all others have nothing."""
+    (folder / "lab").mkdir()
+    (folder / "lab/lab.yml").write_text(CLOSED)
+    plan = compile_lab(load_lab(folder / "lab"))
+    for node in plan.nodes:
+        out = folder / NODES / node.name / "out"
+        out.mkdir(parents=True)
+        (out / "done.json").write_text(json.dumps({"status": "complete", "end_ns": 10}))
+        for name, content in written.get(node.name, {}).items():
+            (out / name).write_bytes(content)
+    gather(folder, plan, Placement((), 1))
+    return [folder / "out" / name for name in (FILE, EXCHANGES)]
+
+
+def probe(flow: int, number: int, returned_ns: int) -> bytes:
+    times = (number, number + 1, number + 1, returned_ns) if returned_ns != NEVER else (number, NEVER, NEVER, NEVER)
+    return np.array([(flow, number, *times)], PROBE_DTYPE).tobytes()
+
+
+def exchange(client: int, number: int, end_ns: int) -> bytes:
+    record = np.zeros(1, DTYPE)
+    for name, value in {"workload": 1, "session": client, "client": client, "server": 2, "exchange": number}.items():
+        record[name] = value
+    record["connected_ns"] = record["first_byte_ns"] = UNENDED
+    record["end_ns"] = end_ns
+    return record.tobytes()
+
+
+def test_probes_and_exchanges_of_all_nodes_are_in_the_order_of_their_ends(tmp_path: Path) -> None:
+    one = {
+        FILE: probe(0, 0, 100) + probe(0, 2, 300) + probe(0, 1, NEVER) + probe(0, 3, NEVER),
+        EXCHANGES: exchange(0, 0, 50) + exchange(0, 1, 90) + exchange(0, 2, UNENDED),
+    }
+    other = {FILE: probe(1, 0, 200), EXCHANGES: exchange(1, 0, 50) + exchange(1, 1, 60)}
+    probed, asked = parts(tmp_path, {"h1": one, "h2": other})
+    told = {number: {"label": "p", "src": f"h{number + 1}", "dst": "h3", "workload": 0} for number in (0, 1)}
+    rows = [row for table in Probes(told).batches(probed) for row in table.to_pylist()]
+    assert [(row["flow"], row["probe"], row["lost"]) for row in rows] == [
+        *((0, 0, False), (1, 0, False), (0, 2, False)),
+        *((0, 1, True), (0, 3, None)),
+    ]
+    plan = compile_lab(load_lab(tmp_path / "lab"))
+    rows = [row for table in exchanges(plan, asked) for row in table.to_pylist()]
+    assert [(row["client"], row["exchange"], row["status"]) for row in rows] == [
+        *(("h1", 0, "complete"), ("h2", 0, "complete"), ("h2", 1, "complete"), ("h1", 1, "complete")),
+        ("h1", 2, "running"),
+    ]
+
+
+def test_a_part_without_records_and_one_that_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    probed, asked = parts(tmp_path / "none", {"h1": {FILE: b""}})
+    assert probed.read_bytes() == b"" and not asked.exists(), "only what a node wrote is there"
+    (tmp_path / "cut").mkdir()
+    with pytest.raises(RecordError, match=r"exchanges\.bin ends within a record"):
+        parts(tmp_path / "cut", {"h1": {EXCHANGES: exchange(0, 0, 5)}, "h2": {EXCHANGES: exchange(1, 0, 5)[:-1]}})
 
 
 @pytest.mark.parametrize(

@@ -135,10 +135,9 @@ class Difference:
 
 
 def _time(row: Row | None) -> int | None:
-    time: int | None = (
-        None if row is None else row.get("time_ns", row.get("end_ns", row.get("start_ns", row.get("sent_ns"))))
-    )
-    return time
+    """When it was over, or of what was not: when it began."""
+    names = ("time_ns", "end_ns", "start_ns", "sent_ns")
+    return next((row[name] for name in names if row.get(name) is not None), None) if row is not None else None
 
 
 def _rows(connection: Connection, table: Path | None, cell: int) -> Iterator[Row]:

@@ -6,10 +6,14 @@ from __future__ import annotations
 import heapq
 import json
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from qbed.files import open_regular
 from qbed.plan.model import End, Plan
 from qbed.substrates import CellError
 from qbed.substrates.console import console_tail
@@ -17,7 +21,7 @@ from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
 from qbed.telemetry import probes
-from qbed.telemetry.exchanges import EXCHANGES
+from qbed.telemetry.exchanges import EXCHANGES, read_exchanges
 from qbed.telemetry.records import AS_THEY_ARE, Row, read_done, read_rows
 from qbed.telemetry.wall import FILE
 
@@ -51,9 +55,8 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
         rows = (read_rows(part / PROGRAMS) for part in parts)
         _write(out / PROGRAMS, heapq.merge(*rows, key=lambda row: row["launch"]))
     _join(out / "taps.bin", parts)
-    for name in (probes.FILE, EXCHANGES):
-        if any((part / name).exists() for part in parts):
-            _join(out / name, parts)
+    _order(out / probes.FILE, parts, _probes, "returned_ns")
+    _order(out / EXCHANGES, parts, read_exchanges, "end_ns")
     counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:
@@ -163,6 +166,23 @@ def _join(whole: Path, parts: list[Path]) -> None:
             if (part / whole.name).exists():
                 with (part / whole.name).open("rb") as stream:
                     shutil.copyfileobj(stream, into)
+
+
+def _order(whole: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[Any]]], ended: str) -> None:
+    """The parts' records of that name, if there are any, in the order of their ends; those without one come last."""
+    files = [part / whole.name for part in parts if (part / whole.name).exists()]
+    batches = [batch for file in files for batch in read(file)]
+    if batches:
+        records = np.concatenate(batches)
+        order = np.lexsort((records[ended], records[ended] == np.iinfo(np.int64).min))
+        whole.write_bytes(records[order].tobytes())
+    elif files:
+        whole.touch()
+
+
+def _probes(path: Path) -> Iterator[npt.NDArray[Any]]:
+    with open_regular(path) as stream:
+        yield from probes.read_probes(stream)
 
 
 def _write(path: Path, rows: Iterator[Row]) -> None:
