@@ -60,11 +60,12 @@ def test_a_campaign_on_both_substrates_and_the_gap_between_them(lab: Path, tmp_p
     assert left_of("qbed-t-run", tmp_path) == []
 
 
-def test_rates_and_probes_are_the_same_where_sender_and_receiver_are_two_agents(tmp_path: Path, lab: Path) -> None:
+def test_rates_probes_and_exchanges_are_the_same_where_two_agents_do_them(tmp_path: Path, lab: Path) -> None:
     rate = STAR.replace("kernel: qbed", "controller: {name: fixed, rate: 5 Mbit/s}")
     rate = rate.replace("50 KB, label: bulk", "50 KB, transport: rate") + "addressing: both\n"
     more = "  - flow: {from: h2, to: h1, stop: 50 ms, transport: rate, family: 6}\n"
     more += "  - probes: {pairs: [[h1, h2], [h2, h1]], interval: 5 ms, stop: 100 ms, dscp: EF}\n"
+    more += "  - requests: {pairs: [[h1, h2], [h2, h1]], request: 100 B, response: 1 KB, exchanges: 3, start: 100 ms}\n"
     rate = rate.replace("observe", f"{more}observe")
     (lab / "lab.yml").write_text(rate.replace("NAME", "qbed-t-run"))
     arguments = ("--on", "virtual,containerlab", "--dilate", DILATION, "--out", "out", "--no-images", "--seeds", "1")
@@ -90,6 +91,15 @@ def test_rates_and_probes_are_the_same_where_sender_and_receiver_are_two_agents(
     shortest = 2 * (2_000_000 + (64 + 42) * 800)  # of two links, at 800 ns a byte
     for _, _, _, _, there, back, rtt in contained:
         assert min(there, back) > 0.99 * shortest and there + back <= rtt
+    virtual, contained = rows(
+        "exchanges", "client, exchange, server, status, request_bytes, response_bytes, end_ns, latency_ns"
+    )
+    assert [row[:6] for row in virtual] == [row[:6] for row in contained]
+    assert {row[3] for row in virtual} == {"complete"} and len(virtual) == 6
+    shortest = sum(2 * (2_000_000 + (size + 66) * 800) for size in (100, 1000))
+    assert all(row[7] > 0.99 * shortest for row in contained)
+    ends = duckdb.sql(f"SELECT end_ns FROM '{tmp_path}/out/containerlab/exchanges.parquet'").fetchall()
+    assert ends == sorted(ends), "of both agents in the order in which they ended"
 
 
 def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp_path: Path) -> None:
