@@ -101,7 +101,7 @@ def test_equal_is_equal_but_for_the_order_of_a_sum(tmp_path: Path, factor: float
             "expected an axis that the campaign does not have, with two values",
         ),
         (("{switch: {field", "{tcp: {field"), "expected an axis that the campaign does not have, with two values"),
-        (("{switch: {field", "{status: {field"), "`status` is no name for a column"),
+        (("{switch: {field", "{status: {field"), "the results have a column `status`"),
         (("field: switches.default.kind", "field: links.default.delay"), "one would undo the other"),
         (('"*": 1 %', '"*": much'), "expected a tolerated difference such as `10 %`"),
         (

@@ -55,7 +55,11 @@ def test_ten_thousand_cells_are_not_held(tmp_path: Path) -> None:
         ),
         (("kind: queue", "kind: queues"), "figures[0].kind: expected `queue`"),
         (("    sql: SELECT", "    expect: refuted\n    sql: SELECT"), "a claim with `expect: refuted` needs `why`"),
-        (("  tcp:\n", "  status:\n"), "`status` is no name for a column"),
+        (("  tcp:\n", "  status:\n"), "the results have a column `status`; call the axis otherwise"),
+        (("  tcp:\n", '  "workload[0].flows.dscp":\n'), "the results have a column `dscp`"),
+        (("  tcp:\n", "  lost:\n"), "the results have a column `lost`"),
+        (("  tcp:\n", "  session:\n"), "the results have a column `session`"),
+        (("  tcp:\n", "  2nd:\n"), "`2nd` is no name for a column"),
         (("kind: bar", "kind: fct"), "`sql` belongs to the kinds"),
     ],
 )

@@ -12,6 +12,7 @@ from qbed.campaign import reference as campaign
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.lab.reference import page, schema
 from qbed.language.source import read
+from qbed.results.tables import RESERVED_COLUMNS
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted((ROOT / "labs").glob("*/lab.yml"))
@@ -31,6 +32,12 @@ def test_the_published_reference_is_up_to_date() -> None:
 def test_the_published_reference_of_campaigns_is_up_to_date() -> None:
     published = (ROOT / "docs" / "campaign.md").read_text()
     assert published == campaign.page(), "run: qbed reference campaign > docs/campaign.md"
+
+
+def test_every_column_of_the_tables_is_a_name_that_no_axis_has() -> None:
+    _, _, names = campaign.page().partition("## Names that no axis has")
+    told = set(re.findall(r"`(\w+)`", names))
+    assert told == RESERVED_COLUMNS and {"probe", "lost", "dscp", "query_ns"} <= told and "seed" not in told
 
 
 def test_every_campaign_in_the_references_is_one(tmp_path: Path) -> None:

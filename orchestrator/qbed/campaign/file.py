@@ -261,7 +261,8 @@ def _wrong_columns(axes: Iterable[str], place: FieldPath, source: Source) -> Ite
     for name in axes:
         column = column_name(name)
         if not COLUMN.fullmatch(column) or column in RESERVED_COLUMNS:
-            text = f"`{column}` is no name for a column; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
+            why = "the results have a column `{}`" if column in RESERVED_COLUMNS else "`{}` is no name for a column"
+            text = f"{why.format(column)}; call the axis otherwise: `NAME: {{field: ..., values: ...}}`"
             yield source.message((*place, name), text, at_key=True)
     columns = Counter(map(column_name, axes))
     for column in sorted(column for column, count in columns.items() if count > 1):
