@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaigns import fake_toolchain, write_lab
 
 import qbed
-from qbed.errors import LabError
+import qbed.api
+from qbed.errors import LabError, QbedError
 from qbed.network.load import load_lab
 from qbed.places import labs_folder
 from qbed.plan.compile import compile_lab
@@ -29,7 +31,8 @@ FIELDS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("QBED_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("qbed.api.runs.build_changed", lambda say: None)
+    for module in ("runs", "cells"):
+        monkeypatch.setattr(f"qbed.api.{module}.build_changed", lambda say: None)
     return tmp_path / "cache"
 
 
@@ -64,6 +67,56 @@ def test_mistakes_have_the_messages_of_files() -> None:
         qbed.run(lab, axis={})
     with pytest.raises(TypeError, match=r"expected a lab, `qbed\.load"):
         qbed.run("dumbbell", axes={"seed": [1]})
+
+
+def test_what_the_api_has_is_there_by_short_names() -> None:
+    assert sorted(qbed.API) == sorted(qbed.api.__all__)
+    assert all(getattr(qbed, name) is getattr(qbed.api, name) for name in qbed.API)
+
+
+def test_labs_are_listed_and_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "incast" in {entry.name for entry in qbed.labs()}
+    assert qbed.new("mine", like="incast").plan().lab == "mine"
+    with pytest.raises(LabError, match="mine exists already"):
+        qbed.new("mine")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A campaign, cells that are made up, a store; returns the lab's folder."""
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "tools")))
+    monkeypatch.setenv("QBED_STORE", "1 GB")
+    monkeypatch.chdir(tmp_path)
+    return write_lab(tmp_path / "lab")
+
+
+def test_shards_are_merged_and_runs_compared(bench: Path) -> None:
+    asked: dict[str, Any] = {"profile": "quick", "images": False}
+    parts = [qbed.run(bench, out=f"part-{i}", shard=(i, 2), **asked) for i in (1, 2)]
+    assert [[row["cell"] for row in part.cells()] for part in parts] == [[0], [1]]
+    whole = qbed.merge(bench, [parts[0], "part-2"], out="whole", **asked)
+    assert whole.holds and whole.claims["all-complete"].measured == {"flows": 4}
+    assert [(row["tcp"], row["status"]) for row in whole.cells()] == [("reno", "complete"), ("cubic", "complete")]
+    with pytest.raises(QbedError, match=r"1 cells are in none of the shards \(1\)"):
+        qbed.merge(bench, [parts[0]], out="half", **asked)
+    assert list(whole.differences(qbed.run(bench, out="again", **asked))) == []
+    other = qbed.run(bench, out="other", settings={"links.default.rate": "2 Gbit/s"}, store=False, **asked)
+    (name, parting), *more = whole.differences(other)
+    assert (name, len(more)) == ("delay=5 us, seed=1, tcp=reno", 1) and parting is not None
+    with pytest.raises(TypeError, match=r"merge\(\) has no `sinc`; did you mean `sinks`"):
+        qbed.merge(bench, [], sinc=[])
+
+
+def test_cells_go_by_their_keys_into_the_store(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = qbed.queue(bench, profile="quick")
+    assert len(keys) == 2 and [qbed.cell(key).status for key in keys] == ["complete"] * 2
+    assert qbed.cell(keys[0]).stored and qbed.queue(bench, profile="quick") == []
+    assert {one.key for one in qbed.store().cells()} == set(keys) and list(qbed.store().verify()) == []
+    assert len(qbed.store().shrink(0)) == 2 and list(qbed.store().cells()) == []
+    monkeypatch.setenv("QBED_STORE", "off")
+    with pytest.raises(QbedError, match="there is no store"):
+        qbed.store()
 
 
 def test_what_is_not_used_is_not_loaded() -> None:

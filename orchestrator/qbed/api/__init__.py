@@ -4,8 +4,9 @@
 `import qbed` has all of it: `qbed.Lab`, `qbed.run`, `qbed.open`, `qbed.up` (docs/python.md).
 """
 
-from qbed.api.labs import Lab, load
+from qbed.api.cells import cell, queue, store
+from qbed.api.labs import Lab, labs, load, new
 from qbed.api.live import Live, Said, up
-from qbed.api.runs import Run, open, run
+from qbed.api.runs import Run, merge, open, run
 
-__all__ = ["Lab", "Live", "Run", "Said", "load", "open", "run", "up"]
+__all__ = ["Lab", "Live", "Run", "Said", "cell", "labs", "load", "merge", "new", "open", "queue", "run", "store", "up"]

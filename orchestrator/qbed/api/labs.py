@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from qbed.durable import move
-from qbed.lab.library import find
+from qbed.lab.library import Entry, create, entries, find
 from qbed.network.load import load_lab, of_folder
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
@@ -74,3 +74,14 @@ def load(lab: str | Path) -> Lab:
     """A lab by its file, its folder, or its name in the library (`qbed labs`)."""
     path = find(Path(lab))
     return Lab(of_folder(path) if path.is_dir() else path)
+
+
+def labs() -> list[Entry]:
+    """The labs that come with qbed: their names, what they ask, their profiles."""
+    return list(entries())
+
+
+def new(folder: str | Path, like: str | Path = "dumbbell") -> Lab:
+    """Write a lab folder to start from, and load it. Nothing is overwritten."""
+    create(Path(folder), find(Path(like)))
+    return load(folder)

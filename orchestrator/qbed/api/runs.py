@@ -21,19 +21,22 @@ from qbed.json_files import read_json
 from qbed.lab.library import find
 from qbed.language.source import Source, parse
 from qbed.results.folder import CLAIMS, RunFolder
-from qbed.substrates import substrate
+from qbed.substrates import DEFAULT, substrate
 from qbed.substrates.rebuild import build_changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from qbed.claims.diff import Parting
     from qbed.claims.sql import Connection
     from qbed.live.courier import Delivery
     from qbed.report import Images
+    from qbed.runs.executor import Executor
     from qbed.runs.experiment import Experiment, Wishes
     from qbed.runs.worker import Outcome
 
 _ASKED = ("axes", "views", "claims", "figures", "question")
+_WISHES = ("settings", "keep", "store", "limits", "on", "dilation", "shard", "sinks")
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,23 @@ class Run:
 
         return make_report(self.folder, images=images).page
 
+    def cells(self) -> Iterator[dict[str, Any]]:
+        """The cells that have ended, as `qbed cells --json` has them: also while the run goes on."""
+        from qbed.results.listing import Listing
+
+        return Listing(self.folder).rows()
+
+    def differences(self, other: Run) -> Iterator[tuple[str, Parting | None]]:
+        """The cells that did something else in another run, by name, each with the first record that differs (None:
+        that was not observed), as `qbed diff` says it of the first.
+        """
+        from qbed.claims.diff import Difference
+
+        with Difference(self.folder, other.folder) as difference:
+            for name, numbers, same in difference.cells():
+                if not same:
+                    yield name, difference.parting(numbers)
+
     def verify(self) -> list[str]:
         """All that is damaged, a line each."""
         return [str(damage) for damage in RunFolder(self.folder).verify()]
@@ -143,35 +163,89 @@ def run(
     not run again.
 
     `lab`: a campaign by its folder, file or name, or a lab, with the fields of a campaign file in code: `axes`,
-    `views`, `claims`, `figures`, `question`. `seeds` instead of the axis `seed`. `jobs`: cells at once.
-    `progress(ended, all)` is called as cells end. Further keywords are those of `Wishes`: `keep`, `store`, `limits`,
-    `on`, `dilation`.
+    `views`, `claims`, `figures`, `question`. `seeds` instead of the axis `seed`. `jobs`: cells at once, or `executor`:
+    who runs them instead of this machine's cores. `progress(ended, all)` is called as cells end. Further keywords are
+    those of `Wishes`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`.
     """
-    from qbed.runs.executor.local import LocalExecutor
-    from qbed.runs.experiment import Wishes, conduct, prepare
+    from qbed.runs.experiment import conduct
 
     build_changed(lambda _: None)
-    given = {name: asked.pop(name) for name in _ASKED if name in asked}
-    unknown = sorted(asked.keys() - {"keep", "store", "limits", "on", "dilation"})
-    if unknown:
-        raise TypeError(f"run() has no `{unknown[0]}`{nearest(unknown[0], [*_ASKED, 'keep', 'store', 'limits', 'on'])}")
-    wishes = Wishes(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **asked)
-    experiment = _prepared(lab, wishes, given, prepare)
-    cores = sorted(os.sched_getaffinity(0))
-    workers = min(jobs or len(cores), substrate(wishes.on).cells_at_once or 1 << 20)
-    executor = LocalExecutor([cores[i % len(cores)] for i in range(workers)])
+    executor = asked.pop("executor", None) or _local(jobs, asked.get("on", DEFAULT))
+    experiment = prepared("run", lab, asked, profile=profile, out=out, seeds=seeds)
     conduct(experiment, executor, _Watch(progress), images=images, fresh=fresh)
     return Run(experiment.task.out)
 
 
-def _prepared(
-    lab: Lab | str | Path, wishes: Wishes, given: Mapping[str, Any], prepare: Callable[..., Experiment]
+def merge(
+    lab: Lab | str | Path,
+    shards: Sequence[Run | str | Path],
+    *,
+    profile: str | None = None,
+    out: str | Path | None = None,
+    seeds: Sequence[int] | None = None,
+    images: bool = True,
+    **asked: Any,
+) -> Run:
+    """One run of what several machines ran (`run(..., shard=(1, 3))`), asked as they were; nothing is run. As `qbed
+    merge` does.
+    """
+    from qbed.runs.executor.local import LocalExecutor
+    from qbed.runs.experiment import conduct
+
+    experiment = prepared("merge", lab, asked | {"store": False}, profile=profile, out=out, seeds=seeds)
+    folders = [RunFolder(shard.folder if isinstance(shard, Run) else Path(shard)) for shard in shards]
+    conduct(experiment, LocalExecutor([]), _Watch(None), images=images, shards=folders)
+    return Run(experiment.task.out)
+
+
+def _local(jobs: int | None, on: str) -> Executor:
+    """This machine's cores."""
+    from qbed.runs.executor.local import LocalExecutor
+
+    cores = sorted(os.sched_getaffinity(0))
+    workers = min(jobs or len(cores), substrate(on).cells_at_once or 1 << 20)
+    return LocalExecutor([cores[i % len(cores)] for i in range(workers)])
+
+
+def wished(
+    caller: str,
+    asked: Mapping[str, Any],
+    *,
+    profile: str | None,
+    out: str | Path | None,
+    seeds: Sequence[int] | None,
+    more: Sequence[str] = (),
+) -> Wishes:
+    """What a caller's keywords ask for; `more`: what it takes besides."""
+    from qbed.runs.experiment import Wishes
+
+    known = [*more, *_WISHES]
+    for name in sorted(asked.keys() - set(_WISHES)):
+        raise TypeError(f"{caller}() has no `{name}`{nearest(name, known)}")
+    return Wishes(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **asked)
+
+
+def prepared(
+    caller: str,
+    lab: Lab | str | Path,
+    asked: Mapping[str, Any],
+    *,
+    profile: str | None = None,
+    out: str | Path | None = None,
+    seeds: Sequence[int] | None = None,
 ) -> Experiment:
+    """The campaign that a caller's keywords ask for, ready to run."""
+    from qbed.runs.experiment import prepare
+
+    given = {name: value for name, value in asked.items() if name in _ASKED}
+    rest = {name: value for name, value in asked.items() if name not in given}
+    wishes = wished(caller, rest, profile=profile, out=out, seeds=seeds, more=_ASKED)
     if not isinstance(lab, Lab) and not given:
         return prepare(find(Path(lab)), wishes)
     if not isinstance(lab, Lab):
         raise TypeError("a campaign of a file has its own axes and claims: expected a lab, `qbed.load(...)`")
-    return prepare(lab.file, replace(wishes, settings=dict(lab.settings)), _campaign(lab, given))
+    settings = {**lab.settings, **(wishes.settings or {})}
+    return prepare(lab.file, replace(wishes, settings=settings), _campaign(lab, given))
 
 
 def _campaign(lab: Lab, given: Mapping[str, Any]) -> tuple[Campaign, Source]:

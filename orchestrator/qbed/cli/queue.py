@@ -29,27 +29,21 @@ def queue(
 
     `qbed cell KEY` runs one, on any machine that shares the cache; `qbed run` then takes them all from the store.
     """
-    from qbed.results.queue import Queue
     from qbed.runs.experiment import Wishes, prepare
-    from qbed.runs.filed import file_cell, needed_store
-    from qbed.substrates import substrate
+    from qbed.runs.filed import file_cells, needed_store
     from qbed.substrates.rebuild import build_changed
 
     build_changed(terminal.tell)
-    store = needed_store()
+    needed_store()
     asked = Wishes(profile, None, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []))
     experiment = prepare(lab, asked)
     terminal.warn(experiment.warnings)
-    task, plans = experiment.task, Queue(store)
-    plans.tidy()
     there = 0
-    for number in range(len(task.matrix)):
-        mark = file_cell(task, number, plans, substrate(task.on))
-        if store.has(mark):
-            there += 1
-        else:
+    for mark, stored in file_cells(experiment.task):
+        there += stored
+        if not stored:
             terminal.say(mark)
-    terminal.tell(f"{len(task.matrix)} cells, {there} of them in the store already")
+    terminal.tell(f"{len(experiment.task.matrix)} cells, {there} of them in the store already")
 
 
 def cell(

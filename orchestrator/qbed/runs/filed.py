@@ -6,6 +6,7 @@ The plan comes from the queue, the result goes into the store. Two who run the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from qbed.errors import QbedError
@@ -68,3 +69,12 @@ def file_cell(task: Task, number: int, queue: Queue, on: Substrate) -> str:
     if not queue.store.has(mark):
         queue.file(mark, content)
     return mark
+
+
+def file_cells(task: Task) -> Iterator[tuple[str, bool]]:
+    """File all cells of a campaign that the store does not have: of each its key, and whether the store has it."""
+    queue = Queue(needed_store())
+    queue.tidy()
+    for number in range(len(task.matrix)):
+        mark = file_cell(task, number, queue, substrate(task.on))
+        yield mark, queue.store.has(mark)

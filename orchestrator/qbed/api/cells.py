@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells by their keys, from Python: the store of finished ones, and the queue of those that somebody else may run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbed.api.labs import Lab
+from qbed.api.runs import prepared
+from qbed.errors import QbedError
+from qbed.substrates import Limits
+from qbed.substrates.rebuild import build_changed
+
+if TYPE_CHECKING:
+    from qbed.results.store import CellStore
+    from qbed.runs.worker import Outcome
+
+
+def store() -> CellStore:
+    """The finished cells that no run runs again: `cells()` lists them, `shrink(most_bytes)` throws away those that were
+    not used for longest, `verify()` all that are damaged, as `qbed store` does.
+    """
+    from qbed.results.store import usual_store
+
+    found = usual_store()
+    if found is None:
+        raise QbedError("QBED_STORE is `off`: there is no store")
+    return found
+
+
+def queue(
+    lab: Lab | str | Path, *, profile: str | None = None, seeds: Sequence[int] | None = None, **asked: Any
+) -> list[str]:
+    """File the plans of a campaign's cells that the store does not have; returns their keys. Asked as `qbed.run` is."""
+    from qbed.runs.filed import file_cells
+
+    build_changed(lambda _: None)
+    task = prepared("queue", lab, asked, profile=profile, seeds=seeds).task
+    return [key for key, stored in file_cells(task) if not stored]
+
+
+def cell(key: str, limits: Limits | None = None) -> Outcome:
+    """Run one cell of the queue into the store, from which `qbed.run` takes it; one that is there is not run again."""
+    from qbed.runs.filed import run_filed
+
+    return run_filed(key, limits or Limits())
