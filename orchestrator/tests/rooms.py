@@ -30,8 +30,8 @@ ROOMS = (
     "live",
     "dashboards",
     "runs",
-    "api",
     "service",
+    "api",
     "cli",
 )
 """In the order in which the data go through them. An import inside a function, or for types alone, is one, too."""

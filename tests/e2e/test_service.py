@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from served import Served, below, write_lab
 
+import qbed
+from qbed.errors import LabError, QbedError
 from qbed.service.columns import BINS
 
 pytestmark = pytest.mark.e2e
@@ -321,3 +323,32 @@ def test_the_command_line_is_a_client(service: Served, tmp_path: Path) -> None:
     assert qbed("--server", "http://127.0.0.1:9", "run", "mine").stderr.startswith("error: http://127.0.0.1:9 does not")
     assert "mine" in qbed("--server", service.url, "jobs").stdout
     assert qbed("--server", service.url, "ps").returncode == 2
+
+
+def test_python_is_a_client(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lab = write_lab(tmp_path / "mine", "20 ms", "[1, 2]")
+    there = qbed.Service(service.url)
+    job = there.submit(lab, seeds=[2], images=False)
+    kinds: list[str] = []
+    run = job.wait(progress=lambda event: kinds.append(event["event"]))
+    assert run.folder.parent == tmp_path / "runs" and run.holds and run.verify() == []
+    assert [row["seed"] for row in run.table("cells").to_pylist()] == [2]
+    assert "concluded" in kinds and "refused" not in kinds
+    assert (job.told["state"], job.told["exit_status"]) == ("finished", 0)
+    assert job in there.jobs() and there.job(job.number).wait(out="again").holds
+    # a lab alone, with a field of its own
+    alone = there.submit(qbed.load(lab).set(duration="10 ms"), images=False).wait(out="alone")
+    assert alone.sql("SELECT duration_ns FROM cells").to_pylist() == [{"duration_ns": 10_000_000}]
+    stopped = there.submit(qbed.load(lab).set(duration="100 s"), images=False)
+    stopped.cancel()
+    with pytest.raises(LabError, match="was cancelled"):
+        stopped.wait()
+    with pytest.raises(LabError, match="no scheme is called `droptial`"):
+        there.submit(qbed.load(lab).set({"switches.default.scheme": "droptial"})).wait()
+    with pytest.raises(TypeError, match=r"submit\(\) has no `profil`; did you mean `profile`"):
+        there.submit(lab, profil="quick")
+    with pytest.raises(QbedError, match="on a service a campaign runs whole"):
+        there.submit(lab, shard=(1, 2))
+    with pytest.raises(QbedError, match="which service"):
+        qbed.Service()

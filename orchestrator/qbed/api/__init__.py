@@ -8,5 +8,23 @@ from qbed.api.cells import cell, queue, store
 from qbed.api.labs import Lab, labs, load, new
 from qbed.api.live import Live, Said, up
 from qbed.api.runs import Run, merge, open, run
+from qbed.api.service import Job, Service
 
-__all__ = ["Lab", "Live", "Run", "Said", "cell", "labs", "load", "merge", "new", "open", "queue", "run", "store", "up"]
+__all__ = [
+    "Job",
+    "Lab",
+    "Live",
+    "Run",
+    "Said",
+    "Service",
+    "cell",
+    "labs",
+    "load",
+    "merge",
+    "new",
+    "open",
+    "queue",
+    "run",
+    "store",
+    "up",
+]

@@ -14,9 +14,8 @@ import typer
 from rich.table import Table
 
 from qbed import terminal
-from qbed.errors import LabError, QbedError
-from qbed.places import labs_folder
-from qbed.substrates import DEFAULT
+from qbed.errors import LabError
+from qbed.service import SERVER, TOKEN, connected
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
     Tell = Callable[[Conclusion, Console], None]
 
-SERVER, TOKEN = "QBED_SERVER", "QBED_TOKEN"
-"""They name a service (`qbed --server`) that runs campaigns instead of this machine, and what it asks for."""
-
 
 def register(app: typer.Typer) -> None:
     app.command()(jobs)
@@ -42,16 +38,7 @@ def register(app: typer.Typer) -> None:
 
 def connect() -> Client:
     """The service that `--server` or the environment names."""
-    url = os.environ.get(SERVER)
-    if not url:
-        raise QbedError(f"which service? `qbed --server URL ...`, or {SERVER}")
-    try:
-        from qbed.service.client import Client
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("qbed"):
-            raise
-        raise QbedError(f"there is no Python package {error.name}: `pip install 'qbed[service]'` brings it") from None
-    return Client(url, os.environ.get(TOKEN) or None)
+    return connected(os.environ.get(SERVER), os.environ.get(TOKEN))
 
 
 def jobs() -> None:
@@ -68,19 +55,16 @@ def jobs() -> None:
 
 def run(lab: Path, wishes: Wishes, show: Callable[[int, str], Shown], tell: Tell, *, images: bool, fresh: bool) -> None:
     """Run a campaign on the service, show it, and bring its results here; ends as `qbed run` does."""
+    from qbed.service.submission import bring, submit
+
     client = connect()
-    if wishes.several or wishes.lock == "write" or wishes.shard or wishes.sinks:
-        raise QbedError(
-            "with --server a campaign runs whole, on one substrate, no lock is written, and samples go nowhere else"
-        )
-    asked = _asked(client, lab, wishes) | {"images": images}
-    job = int(client.post("/jobs", asked)["id"])
+    job = submit(client, lab, wishes, images=images)
     try:
         outcome, messages = _watch(client, job, show)
         status = int(client.get(f"/jobs/{job}")["exit_status"] or 0)
         if outcome is None:
             raise _EndedError(messages, status)
-        place = _bring(client, job, wishes, fresh)
+        place = bring(client, job, wishes, fresh=fresh)
     except KeyboardInterrupt:
         client.post(f"/jobs/{job}/cancel")
         terminal.tell(f"stopped; job {job} is cancelled, its finished cells are kept on {client.url}")
@@ -96,23 +80,6 @@ class _EndedError(LabError):
     def __init__(self, messages: list[str], status: int) -> None:
         super().__init__(messages or ["the job was cancelled; its finished cells are kept there"])
         self.exit_status = status or 130
-
-
-def _asked(client: Client, lab: Path, wishes: Wishes) -> dict[str, Any]:
-    """A submission: a lab that the service has too by its name, any other is sent."""
-    limits = wishes.limits
-    asked: dict[str, Any] = {
-        "profile": wishes.profile, "seeds": wishes.seeds, "settings": dict(wishes.settings or {}),
-        "on": wishes.on or DEFAULT, "dilation": wishes.dilation, "cell_timeout": limits.cell_s,
-        "stall_timeout": limits.stall_s, "cell_space": limits.space_bytes, "keep": wishes.keep,
-        "store": wishes.store, "locked": wishes.lock is not None,
-    }  # fmt: skip
-    folder = lab if lab.is_dir() else lab.parent
-    name = folder.resolve().name
-    if folder.resolve().parent == labs_folder().resolve() and client.has(folder):
-        return asked | {"lab": name if lab.is_dir() else f"{name}/{lab.name}"}
-    file = {} if lab.is_dir() else {"campaign": lab.name}
-    return asked | {"upload": client.send(folder), **file}
 
 
 def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple[Conclusion | None, list[str]]:
@@ -167,23 +134,3 @@ def _show(screen: Shown, event: dict[str, Any]) -> None:
             screen.outcome(Outcome(**event))
         case "phase":
             screen.phase(event["name"])
-
-
-def _bring(client: Client, job: int, wishes: Wishes, fresh: bool) -> Path:
-    """Bring a job's results into a run folder here."""
-    from qbed.results.folder import RunFolder
-    from qbed.results.identity import IDENTITY, StoreError, any_identity
-    from qbed.runs.experiment import usual_folder
-    from qbed.service.client import files_of
-
-    names = list(client.get(f"/jobs/{job}/files"))
-    identity = {name: value for name, value in client.get(f"/jobs/{job}/files/{IDENTITY}").items() if name != "sha256"}
-    place = (wishes.out or usual_folder(identity, wishes)).resolve()
-    try:
-        RunFolder(place).claim(identity, fresh=fresh)
-        any_identity(place)
-    except StoreError as error:
-        raise StoreError(f"{error}; the results are job {job} on {client.url}") from None
-    for name in files_of(names):
-        client.fetch(job, name, place / name)
-    return place

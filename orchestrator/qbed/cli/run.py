@@ -17,6 +17,7 @@ from qbed.lab.library import find
 from qbed.language.reach import trust
 from qbed.language.source import scalar
 from qbed.language.units import parse_size
+from qbed.service import SERVER
 from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
@@ -110,7 +111,7 @@ def run(
     from qbed.substrates import Limits
     from qbed.substrates.rebuild import build_changed
 
-    served = bool(os.environ.get(remote.SERVER))
+    served = bool(os.environ.get(SERVER))
     if not served:
         build_changed(terminal.tell)
     asked, dilation = parse_substrates(on), parse_dilation(dilate)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns on a service (`qbed serve`), from Python: `qbed.Service(URL).submit("incast").wait()`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbed.api.labs import Lab
+from qbed.api.runs import Run, wished
+from qbed.errors import LabError
+from qbed.lab.library import find
+from qbed.service import SERVER, TOKEN, connected
+
+if TYPE_CHECKING:
+    from qbed.service.client import Client
+
+
+@dataclass(frozen=True)
+class Job:
+    """A campaign on a service."""
+
+    client: Client
+    number: int
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the service says of it now: `state`, how many of its `cells` are `done`, `exit_status`, `request`."""
+        told: dict[str, Any] = self.client.get(f"/jobs/{self.number}")
+        return told
+
+    def cancel(self) -> None:
+        """End it; the service keeps its finished cells."""
+        self.client.post(f"/jobs/{self.number}/cancel")
+
+    def wait(
+        self,
+        *,
+        out: str | Path | None = None,
+        fresh: bool = False,
+        progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Run:
+        """Wait for its end, and bring its results into a run folder here. `progress` is told the service's events.
+
+        `LabError`: the campaign was refused, or the job cancelled.
+        """
+        from qbed.runs.experiment import Wishes
+        from qbed.service.submission import bring
+
+        refused: list[str] | None = [f"job {self.number} was cancelled"]
+        for event in self.client.events(self.number):
+            if progress is not None:
+                progress(event)
+            if event["event"] == "concluded":
+                refused = None
+            elif event["event"] in ("attempt", "refused"):
+                refused = event.get("messages", refused)
+        if refused is not None:
+            raise LabError(refused)
+        wishes = Wishes(self.told["request"]["profile"], None if out is None else Path(out))
+        return Run(bring(self.client, self.number, wishes, fresh=fresh))
+
+
+class Service:
+    """A service, by its URL and the token that it asks for; without them the environment's `QBED_SERVER` and
+    `QBED_TOKEN`.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+        self._client = connected(url or os.environ.get(SERVER), token or os.environ.get(TOKEN))
+
+    def jobs(self) -> list[Job]:
+        """All its campaigns."""
+        return [self.job(int(job["id"])) for job in self._client.get("/jobs")]
+
+    def job(self, number: int) -> Job:
+        """One by its number."""
+        return Job(self._client, number)
+
+    def submit(
+        self,
+        lab: Lab | str | Path,
+        *,
+        profile: str | None = None,
+        seeds: Sequence[int] | None = None,
+        images: bool = True,
+        **asked: Any,
+    ) -> Job:
+        """Have a campaign of files run, or a lab alone; with keywords as `qbed.run` has them."""
+        from qbed.service.submission import submit
+
+        wishes = wished("submit", asked, profile=profile, out=None, seeds=seeds, more=("profile", "seeds", "images"))
+        if isinstance(lab, Lab):
+            wishes = replace(wishes, settings={**lab.settings, **(wishes.settings or {})})
+        file = lab.file if isinstance(lab, Lab) else find(Path(lab))
+        return self.job(submit(self._client, file, wishes, images=images))

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A campaign that a service runs, as whoever submits it sees it: what is sent, and its results brought here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qbed.errors import QbedError
+from qbed.places import labs_folder
+from qbed.results.folder import RunFolder
+from qbed.results.identity import IDENTITY, StoreError, any_identity
+from qbed.runs.experiment import Wishes, usual_folder
+from qbed.service.client import Client, files_of
+from qbed.substrates import DEFAULT
+
+
+def submit(client: Client, lab: Path, wishes: Wishes, *, images: bool) -> int:
+    """Submit a campaign, a lab that the service has too by its name, any other is sent; returns the job's number."""
+    if wishes.several or wishes.lock == "write" or wishes.shard or wishes.sinks:
+        raise QbedError(
+            "on a service a campaign runs whole, on one substrate, no lock is written, and samples go nowhere else"
+        )
+    return int(client.post("/jobs", _asked(client, lab, wishes) | {"images": images})["id"])
+
+
+def _asked(client: Client, lab: Path, wishes: Wishes) -> dict[str, Any]:
+    limits = wishes.limits
+    asked: dict[str, Any] = {
+        "profile": wishes.profile, "seeds": wishes.seeds, "settings": dict(wishes.settings or {}),
+        "on": wishes.on or DEFAULT, "dilation": wishes.dilation, "cell_timeout": limits.cell_s,
+        "stall_timeout": limits.stall_s, "cell_space": limits.space_bytes, "keep": wishes.keep,
+        "store": wishes.store, "locked": wishes.lock is not None,
+    }  # fmt: skip
+    folder = lab if lab.is_dir() else lab.parent
+    name = folder.resolve().name
+    if folder.resolve().parent == labs_folder().resolve() and client.has(folder):
+        return asked | {"lab": name if lab.is_dir() else f"{name}/{lab.name}"}
+    file = {} if lab.is_dir() else {"campaign": lab.name}
+    return asked | {"upload": client.send(folder), **file}
+
+
+def bring(client: Client, job: int, wishes: Wishes, *, fresh: bool) -> Path:
+    """Bring a job's results into a run folder here."""
+    names = list(client.get(f"/jobs/{job}/files"))
+    identity = {name: value for name, value in client.get(f"/jobs/{job}/files/{IDENTITY}").items() if name != "sha256"}
+    place = (wishes.out or usual_folder(identity, wishes)).resolve()
+    try:
+        RunFolder(place).claim(identity, fresh=fresh)
+        any_identity(place)
+    except StoreError as error:
+        raise StoreError(f"{error}; the results are job {job} on {client.url}") from None
+    for name in files_of(names):
+        client.fetch(job, name, place / name)
+    return place
