@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -35,6 +41,48 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def qbed(environment: dict[str, str], *arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "qbed", *arguments]
     return subprocess.run(command, env=environment, input=said, capture_output=True, text=True, check=False)
+
+
+class Typist:
+    """Somebody at a terminal where a command of qbed runs."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self._process, self.keyboard = pty.fork()
+        if self._process == 0:
+            os.execve(sys.executable, [sys.executable, "-m", "qbed", *arguments], environment | {"TERM": "xterm"})
+        self._seen = b""
+
+    def window(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.keyboard, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+    def keys(self, text: str) -> None:
+        os.write(self.keyboard, text.encode())
+
+    def see(self, pattern: str) -> re.Match[str]:
+        """Wait for a text; what came before it is not looked at again."""
+        until = time.monotonic() + 60
+        while (found := re.search(pattern, self._seen.decode(errors="replace"))) is None:
+            assert time.monotonic() < until, self._seen
+            if select.select([self.keyboard], [], [], 1)[0]:
+                self._seen += os.read(self.keyboard, 4096)
+        self._seen = self._seen.decode(errors="replace")[found.end() :].encode()
+        return found
+
+    def end(self) -> int:
+        """The command's exit status."""
+        with suppress(OSError):  # of a terminal that nobody has open any more
+            while os.read(self.keyboard, 4096):
+                pass
+        return os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
+
+
+@contextmanager
+def typist(environment: dict[str, str], *arguments: str) -> Iterator[Typist]:
+    one = Typist(environment, *arguments)
+    try:
+        yield one
+    finally:
+        os.close(one.keyboard)
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +153,62 @@ def test_packets_are_captured_while_others_run_and_the_workload_is_among_them(
     protocols = [packet.data[23] for packet in read_pcap(file)]
     assert protocols.count(1) == 6 and protocols.count(6) > 100_000 / 1448
     assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
+
+
+RUNS = r"\x1b\[\?2004l"
+"""Bash has given the terminal to a command: keys from now on are that one's."""
+PROMPT = r"h2 (\d+\.\d{6}) s / \$ "
+
+
+def test_a_shell_at_a_terminal_is_one(lab: Path, environment: dict[str, str]) -> None:
+    with typist(environment, "shell", "mine", "h2") as user:
+        user.window(30, 100)
+        begun = float(user.see(PROMPT)[1])
+        assert abs(begun - clock(environment)) < 0.001
+        user.keys("echo $TERM; stty sixe\x7f\x7fze\r")  # a line can be edited
+        user.see("xterm\r\n30 100\r\n")
+        user.see(PROMPT)
+        user.window(50, 132)
+        user.keys("ping -c 1 h3; sleep 1; stty size\r")
+        user.see("1 received(?s:.*)\n50 132\r\n")
+        passed = float(user.see(PROMPT)[1]) - begun
+        assert 1.0 < passed < 1.01
+        user.keys("cat >/mnt/typed\r")
+        user.see(RUNS)
+        user.keys("one\rtwo\r\x04")
+        user.see(PROMPT)
+        assert (lab_folder(environment) / "typed").read_text() == "one\ntwo\n"
+        user.keys("sleep 1000000000\r")
+        user.see(RUNS)
+        user.keys("\x03")  # Ctrl-C ends it, not the shell
+        user.see(PROMPT)
+        before = clock(environment)
+        user.keys("false\rexit 3\r")
+        assert user.end() == 3
+        assert clock(environment) - before < 0.01
+
+
+def test_who_reads_keys_has_time_as_outside(lab: Path, environment: dict[str, str]) -> None:
+    before = clock(environment)
+    script = "stty -icanon; read -t 1 -n 1 || echo late; read -n 1; echo [$REPLY]"
+    with typist(environment, "exec", "-t", "mine", "h2", "--", "bash", "-c", script) as user:
+        user.see("late")
+        user.keys("x")
+        user.see(r"\[x\]")
+        assert user.end() == 0
+    assert clock(environment) - before >= 1.0
+    piped = qbed(environment, "exec", "-t", "mine", "h2", "--", "true", said="")
+    assert piped.returncode == 2 and "there is no terminal here; -i gives it what comes by a pipe" in piped.stderr
+
+
+def test_a_terminal_that_is_closed_takes_its_shell_along(lab: Path, environment: dict[str, str]) -> None:
+    with typist(environment, "shell", "mine", "h1") as user:
+        user.see(r"\$ ")
+    user.end()
+    until = time.monotonic() + 60
+    while "bash" in qbed(environment, "exec", "mine", "h1", "--", "ps", "-e").stdout:
+        assert time.monotonic() < until
+
+
+def lab_folder(environment: dict[str, str]) -> Path:
+    return Path(environment["XDG_RUNTIME_DIR"]) / "qbed" / "mine" / "cell"

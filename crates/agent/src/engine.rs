@@ -133,7 +133,7 @@ impl<'a> Engine<'a> {
         self.run_until_or_exit(until_ns, &[])
     }
 
-    /// The same, but no longer than until one of these children has ended.
+    /// The same, but no longer than until one of these children has ended, or waits as a shell for a command.
     pub fn run_until_or_exit(&mut self, until_ns: u64, ids: &[u64]) -> Result<()> {
         self.alarm = self.alarm.wrapping_add(1);
         self.world.agenda.add(until_ns, self.alarms.at(self.alarm));
@@ -223,6 +223,7 @@ impl<'a> Engine<'a> {
             Part::Pipes => {
                 if let Some(output) = self.children.read(token.index) {
                     self.tell(&output.event())?;
+                    return Ok(self.children.at_prompt(token.index).is_some_and(|id| awaited.contains(&id)));
                 }
             }
             Part::Routes => self.routes.take(&self.world, token.index)?,
@@ -311,6 +312,11 @@ impl<'a> Engine<'a> {
             self.world.agenda.add(next_ns, self.progress.at(step + 1));
         }
         Ok(())
+    }
+
+    /// Tells what has changed with those who read terminals.
+    pub fn tell_moods(&mut self) -> Result<()> {
+        self.children.moods().iter().try_for_each(|mood| self.tell(mood))
     }
 
     pub fn tell(&mut self, event: &Event) -> Result<()> {

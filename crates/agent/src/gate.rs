@@ -39,6 +39,12 @@ pub enum Event {
         code: i32,
         time_ns: i64,
     },
+    /// Who reads the program's terminal reads keys (`raw`), or is a shell that waits for a command (`prompt`).
+    Terminal {
+        id: u64,
+        raw: bool,
+        prompt: bool,
+    },
     Error {
         error: String,
     },
@@ -49,7 +55,7 @@ pub enum Event {
 pub enum Command {
     Exec(Program),
     Background(Program),
-    /// `until`: no longer than until one of these programs has ended.
+    /// `until`: no longer than until one of these programs has ended, or waits as a shell for a command.
     Advance {
         id: u64,
         ns: u64,
@@ -61,6 +67,16 @@ pub enum Command {
         id: u64,
         #[serde(default)]
         base_ns: Option<u64>,
+    },
+    /// What is typed at a program's terminal. RFC 4648, section 4.
+    Input {
+        id: u64,
+        data: String,
+    },
+    Resize {
+        id: u64,
+        #[serde(flatten)]
+        size: Size,
     },
     /// Nobody listens any more to the program that was started under this number.
     End {
@@ -78,6 +94,18 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub cwd: Option<String>,
+    /// It has a terminal of this size.
+    #[serde(default)]
+    pub terminal: Option<Size>,
+    /// It is a shell: what time passes while it waits for a command is of no use to anybody.
+    #[serde(default)]
+    pub shell: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Size {
+    pub rows: u16,
+    pub columns: u16,
 }
 
 pub struct Gate {
@@ -169,9 +197,36 @@ pub fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// Of what is no letter of it nothing comes.
+pub fn unbase64(text: &str) -> Vec<u8> {
+    let value = |letter: u8| match letter {
+        b'A'..=b'Z' => Some(u32::from(letter - b'A')),
+        b'a'..=b'z' => Some(u32::from(letter - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(letter - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let letters: Vec<u32> = text.bytes().filter_map(value).collect();
+    let group = |letters: &[u32]| {
+        let bits = letters.iter().fold(0, |bits, letter| bits << 6 | letter) << (6 * (4 - letters.len()));
+        bits.to_be_bytes()[1..letters.len()].to_vec()
+    };
+    letters.chunks(4).flat_map(group).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..50), noise in ".{0,30}") {
+            prop_assert_eq!(unbase64(&base64(&bytes)), bytes);
+            unbase64(&noise);
+        }
+    }
 
     #[test]
     fn base64_as_in_the_rfcs_test_vectors() {
@@ -186,6 +241,9 @@ mod tests {
         let Command::Exec(program) = serde_json::from_str(text).unwrap() else { panic!("not exec") };
         assert_eq!((program.id, program.node.as_str(), program.argv.len()), (1, "h1", 2));
         assert_eq!(serde_json::from_str::<Command>(r#"{"command": "stop"}"#).unwrap(), Command::Stop);
+        let resize = r#"{"command": "resize", "id": 3, "rows": 24, "columns": 80}"#;
+        let size = Size { rows: 24, columns: 80 };
+        assert_eq!(serde_json::from_str::<Command>(resize).unwrap(), Command::Resize { id: 3, size });
         let advance = serde_json::from_str::<Command>(r#"{"command": "advance", "id": 2, "ns": 5}"#).unwrap();
         assert_eq!(advance, Command::Advance { id: 2, ns: 5, until: Vec::new() });
     }

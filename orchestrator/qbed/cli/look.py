@@ -7,7 +7,6 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -15,7 +14,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from qbed import terminal
-from qbed.cli.session import LabName, carry_out
+from qbed.cli.session import LabName, at_keyboard, carry_out
 from qbed.errors import QbedError, nearest
 from qbed.substrates import Deployment, SessionError, find_lab
 
@@ -29,6 +28,16 @@ _CAPTURE = [
     "sh",
 ]
 """The interface, and the snapshot's length."""
+# Its prompt says what time it is, where that is the lab's.
+_SHELL = [
+    *("/bin/sh", "-c"),
+    r"""[ -z "$QBED_EPOCH_US" ] || export PROMPT_COMMAND='
+qbed_us=$((${EPOCHREALTIME/[^0-9]/} - QBED_EPOCH_US))
+printf -v qbed_time "%d.%06d s " $((qbed_us / 1000000)) $((qbed_us % 1000000))'
+export PS1="$1 "'${qbed_time}\w $ '
+exec /bin/bash --norc""",
+    "sh",
+]
 # What a line leaves to the next one: the folder, and variables that are exported.
 _LINE = """state=/tmp/.qbed-shell-$1
 [ ! -f "$state" ] || . "$state"
@@ -47,36 +56,22 @@ def shell(
     lab: LabName,
     node: Annotated[str, typer.Argument(help="The node.")],
 ) -> None:
-    """Type commands for a node, a line each, as to a shell; an empty input (Ctrl-D) or `exit` ends it.
+    """A shell on a node: bash, at this terminal. Ctrl-D or `exit` ends it.
 
-    Time passes while a command runs, and stands still while you type. The folder and exported variables stay from line
-    to line. Commands have no terminal: what fills the screen (vi, top) does not work.
+    Time passes while a command runs, and stands still while the shell waits for one. While a program reads keys (an
+    editor, top) time passes as fast as yours.
+
+    What comes by a pipe is run line by line; the folder and exported variables stay from line to line.
     """
-    with suppress(ImportError):
-        import readline  # noqa: F401 - lines can be edited, and come back
-    one, mark, status = find_lab(lab), secrets.token_hex(4), 0
-    for line in _lines(one, node):
+    one = find_lab(lab)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        raise typer.Exit(at_keyboard(one, node, [*_SHELL, node], shell=True))
+    mark, status = secrets.token_hex(4), 0
+    for line in filter(str.strip, sys.stdin):
         if line.split()[:1] == ["exit"]:
             break
         status = carry_out(one, node, ["/bin/bash", "-c", _LINE, "bash", mark, line])
     raise typer.Exit(status)
-
-
-def _lines(lab: Deployment, node: str) -> Iterator[str]:
-    """What is typed, or what a pipe has, without what is empty. On a terminal the prompt has the lab's time."""
-    typed = sys.stdin.isatty()
-    while True:
-        try:
-            line = input(f"{node} {lab.status().time_ns / 1e9:.9f} s $ " if typed else "")
-        except EOFError:
-            if typed:
-                terminal.say("")
-            return
-        except KeyboardInterrupt:
-            terminal.say("")
-            continue
-        if line.strip():
-            yield line
 
 
 def capture(

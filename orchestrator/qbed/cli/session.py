@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from qbed import terminal
+from qbed.cli import keyboard
 from qbed.cli.run import (
     CellSpace,
     Dilate,
@@ -97,14 +98,34 @@ def execute(
     stdin: Annotated[
         bool, typer.Option("--stdin", "-i", help="Give it what comes here by standard input, which is read to its end.")
     ] = False,
+    at_terminal: Annotated[
+        bool, typer.Option("--tty", "-t", help="Give it this terminal: an editor, top, vtysh.")
+    ] = False,
 ) -> None:
     """Run a command of this machine on a node; its exit status is the command's.
 
     A background command runs only while another one does, or during `qbed advance`: virtual time stands still
     otherwise.
+
+    /mnt is the lab's folder on this machine, `$XDG_RUNTIME_DIR/qbed/LAB/cell` or the same below `~/.local/state`, to
+    pass files by; in containers each node has its own there, `nodes/NODE` (on the machine's kernel it sees it as
+    /qbed).
     """
+    if at_terminal:
+        if background or stdin:
+            raise typer.BadParameter("a terminal is for neither -d nor -i", param_hint="-t")
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise typer.BadParameter("there is no terminal here; -i gives it what comes by a pipe", param_hint="-t")
+        raise typer.Exit(at_keyboard(find_lab(lab), node, command))
     given = sys.stdin.buffer.read() if stdin else b""
     raise typer.Exit(carry_out(find_lab(lab), node, command, background=background, stdin=given))
+
+
+def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool = False) -> int:
+    """Run a command on a node with this terminal as its own; its exit status. Ctrl-C goes to it as any key."""
+    own = keyboard.terminal(shell=shell)
+    with lab.exec(node, command, background=False, terminal=own) as execution, keyboard.lent(execution):
+        return _follow(execution)
 
 
 def carry_out(lab: Deployment, node: str, command: list[str], *, background: bool = False, stdin: bytes = b"") -> int:

@@ -108,6 +108,23 @@ class Job:
     since_ns: int
 
 
+@dataclass(frozen=True)
+class Terminal:
+    """What a program that somebody types to has: its size, and what kind it is (TERM). `shell`: the program is one, and
+    while it waits for a command no time need pass.
+    """
+
+    rows: int
+    columns: int
+    kind: str
+    shell: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """As agent and keeper take it (docs/formats.md section 2)."""
+        size = {"rows": self.rows, "columns": self.columns}
+        return {"terminal": size, "shell": self.shell, "env": {"TERM": self.kind}}
+
+
 class Execution(Protocol):
     """A program that runs on a node."""
 
@@ -118,6 +135,12 @@ class Execution(Protocol):
 
     def interrupt(self) -> None:
         """Nobody wants it any more; what it says last comes as answers."""
+
+    def type_in(self, keys: bytes) -> None:
+        """Type at its terminal."""
+
+    def resize(self, terminal: Terminal) -> None:
+        """Its terminal has another size now."""
 
 
 class Deployment(Protocol):
@@ -138,9 +161,9 @@ class Deployment(Protocol):
         """Where its `plan.json` is."""
 
     def exec(
-        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b""
+        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
     ) -> AbstractContextManager[Execution]:
-        """Start a program on a node; `stdin`: all that it can read."""
+        """Start a program on a node; `stdin`: all that it can read, or it has a terminal."""
 
     def workload(self) -> None:
         """Start the lab's own workload: its times count from 1 s later. `SessionError` if it was started already."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qbed.substrates import SessionError
+from qbed.substrates import SessionError, Terminal
 
 Message = dict[str, Any]
 
@@ -23,9 +24,20 @@ def state_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "qbed"
 
 
-def command(kind: str, node: str, argv: list[str]) -> Message:
-    """A program for a node, as agent and keeper take it (docs/formats.md section 3)."""
-    return {"command": kind, "node": node, "argv": argv, "env": {}, "cwd": "/"}
+def command(kind: str, node: str, argv: list[str], terminal: Terminal | None = None) -> Message:
+    """A program for a node, as agent and keeper take it (docs/formats.md section 2)."""
+    own = {"env": {}} if terminal is None else terminal.fields()
+    return {"command": kind, "node": node, "argv": argv, "cwd": "/", **own}
+
+
+def typed(keys: bytes) -> Message:
+    """What is typed at a program's terminal, likewise."""
+    return {"command": "input", "id": 1, "data": base64.b64encode(keys).decode()}
+
+
+def resized(terminal: Terminal) -> Message:
+    """Its new size, likewise."""
+    return {"command": "resize", "id": 1, "rows": terminal.rows, "columns": terminal.columns}
 
 
 class Conversation:

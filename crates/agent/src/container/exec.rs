@@ -3,6 +3,7 @@
 
 use crate::container::SOCKET;
 use crate::failure::{Failure, Of, Result};
+use crate::gate::unbase64;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -48,38 +49,6 @@ fn run(argv: &[&str]) -> Result<u8> {
 }
 
 fn print_bytes(to: &mut impl Write, event: &Value) -> Result<()> {
-    let bytes = decode(event["data"].as_str().unwrap_or_default());
+    let bytes = unbase64(event["data"].as_str().unwrap_or_default());
     to.write_all(&bytes).and_then(|()| to.flush()).of(|| "output".into())
-}
-
-/// RFC 4648, section 4.
-fn decode(text: &str) -> Vec<u8> {
-    let value = |letter: u8| match letter {
-        b'A'..=b'Z' => Some(u32::from(letter - b'A')),
-        b'a'..=b'z' => Some(u32::from(letter - b'a') + 26),
-        b'0'..=b'9' => Some(u32::from(letter - b'0') + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let letters: Vec<u32> = text.bytes().filter_map(value).collect();
-    let group = |letters: &[u32]| {
-        let bits = letters.iter().fold(0, |bits, letter| bits << 6 | letter) << (6 * (4 - letters.len()));
-        bits.to_be_bytes()[1..letters.len()].to_vec()
-    };
-    letters.chunks(4).flat_map(group).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::decode;
-    use crate::gate::base64;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn what_the_gate_encodes_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
-            prop_assert_eq!(decode(&base64(&bytes)), bytes);
-        }
-    }
 }

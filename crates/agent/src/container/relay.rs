@@ -19,7 +19,13 @@ impl Relay {
     /// A client's command, as the gate is to have it. Err: what the client did wrong.
     pub fn command(&mut self, client: Client, mut command: Value) -> Result<Value, String> {
         let Some(fields) = command.as_object_mut() else { return Err("a command is an object".into()) };
-        if let Some(id) = fields.get("id").cloned() {
+        let kind = fields.get("command").and_then(Value::as_str);
+        if let (Some("input" | "resize"), Some(id)) = (kind, fields.get("id").cloned()) {
+            let own = |(_, asked): &(&u64, &(Client, Value, bool))| (asked.0, &asked.1) == (client, &id);
+            let number = self.asked.iter().find(own).map(|(number, _)| *number);
+            let number = number.ok_or_else(|| format!("no program {id} of yours runs"))?;
+            fields.insert("id".into(), number.into());
+        } else if let Some(id) = fields.get("id").cloned() {
             self.next += 1;
             let own = fields.get("command").is_some_and(|command| command == "exec");
             self.asked.insert(self.next, (client, id, own));
@@ -63,6 +69,10 @@ mod tests {
         assert_eq!(relay.event(exit(&first)).0, Some(1));
         assert_eq!(relay.event(json!({"event": "ready"})).0, None);
         assert!(relay.command(1, json!(3)).is_err());
+        let types = || json!({"command": "input", "id": 7, "data": ""});
+        let third = relay.command(2, json!({"command": "exec", "id": 7})).unwrap();
+        assert_eq!(relay.command(2, types()).unwrap()["id"], third["id"]);
+        assert_eq!(relay.command(1, types()).unwrap_err(), "no program 7 of yours runs");
     }
 
     #[test]

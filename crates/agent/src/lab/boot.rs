@@ -34,6 +34,16 @@ pub fn mount_kernel(cell: &str) -> Result<()> {
     allow_congestion_controls()
 }
 
+/// Mounts what terminals need, where nobody has.
+pub fn mount_terminals() -> Result<()> {
+    const TERMINALS: &str = "/dev/pts";
+    if Path::new(TERMINALS).join("ptmx").exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(TERMINALS).of(|| TERMINALS.into())?;
+    mount_one("devpts", TERMINALS, None)
+}
+
 /// Devices in the first namespace carry frames between nodes, and nothing of their own.
 pub fn quiet_home() -> Result<()> {
     for scope in ["all", "default"] {

@@ -2,8 +2,10 @@
 //! Programs that the host runs in the lab: started in a node's namespace, their output relayed, their end told.
 
 use crate::failure::{Of, Result};
-use crate::gate::{base64, Event, Program};
+use crate::gate::{base64, Event, Program, Size};
+use crate::lab::boot;
 use crate::programs::exec::{self, Surroundings};
+use crate::programs::terminal::{self, Terminal};
 use crate::world::token::{Part, Topic};
 use crate::world::{World, READABLE, READABLE_STILL};
 use nix::errno::Errno;
@@ -84,6 +86,8 @@ pub struct Children {
     ending: BTreeSet<i32>,
     pipes: BTreeMap<u32, Pipe>,
     next_pipe: u32,
+    /// By program: which of the pipes is its terminal.
+    terminals: BTreeMap<u64, (u32, Terminal)>,
 }
 
 impl Children {
@@ -102,6 +106,7 @@ impl Children {
             ending: BTreeSet::new(),
             pipes: BTreeMap::new(),
             next_pipe: 0,
+            terminals: BTreeMap::new(),
         })
     }
 
@@ -111,6 +116,9 @@ impl Children {
             return Ok(Err(format!("no node {:?}", program.node)));
         };
         world.lab.namespaces.enter(node)?;
+        if program.terminal.is_some() {
+            boot::mount_terminals()?;
+        }
         let environment = &world.plan.nodes[node].environment;
         // On the wall clock only: in virtual time a program pays for the system call that it takes.
         let own_group = world.scope.on_wall_clock();
@@ -118,11 +126,55 @@ impl Children {
             Err(error) => Ok(Err(error)),
             Ok(started) => {
                 self.running.insert(started.pid, program.id);
-                self.relay(world, program.id, Stream::Stdout, started.stdout)?;
-                self.relay(world, program.id, Stream::Stderr, started.stderr)?;
+                let number = self.relay(world, program.id, Stream::Stdout, started.stdout)?;
+                match started.stderr {
+                    Some(stderr) => drop(self.relay(world, program.id, Stream::Stderr, stderr)?),
+                    None => {
+                        let terminal = Terminal::new(started.pid, program.shell);
+                        self.terminals.insert(program.id, (number, terminal));
+                    }
+                }
                 Ok(Ok(()))
             }
         }
+    }
+
+    /// Types at a program's terminal. One that has ended is no error.
+    pub fn type_in(&mut self, id: u64, bytes: &[u8]) {
+        if let Some((file, terminal)) = self.terminal(id) {
+            terminal.type_in(file, bytes);
+        }
+    }
+
+    pub fn resize(&mut self, id: u64, size: Size) {
+        if let Some((file, _)) = self.terminal(id) {
+            terminal::resize(file, size);
+        }
+    }
+
+    fn terminal(&mut self, id: u64) -> Option<(&File, &mut Terminal)> {
+        let (number, terminal) = self.terminals.get_mut(&id)?;
+        Some((&self.pipes.get(number)?.file, terminal))
+    }
+
+    /// Whether this is the terminal of a shell that waits for a command: which program's.
+    pub fn at_prompt(&self, number: u32) -> Option<u64> {
+        let pipe = self.pipes.get(&number)?;
+        let (_, terminal) = self.terminals.get(&pipe.id)?;
+        terminal.mood(&pipe.file).prompt.then_some(pipe.id)
+    }
+
+    /// What has changed with those who read terminals since this was asked last.
+    pub fn moods(&mut self) -> Vec<Event> {
+        let mut changed = Vec::new();
+        for (id, (number, terminal)) in &mut self.terminals {
+            let Some(pipe) = self.pipes.get(number) else { continue };
+            let mood = terminal.mood(&pipe.file);
+            if mood != std::mem::replace(&mut terminal.told, mood) {
+                changed.push(Event::Terminal { id: *id, raw: mood.raw, prompt: mood.prompt });
+            }
+        }
+        changed
     }
 
     /// Asks a program to end, and all that it started. One that has ended already is no error.
@@ -141,7 +193,7 @@ impl Children {
         }
     }
 
-    fn relay(&mut self, world: &World<'_>, id: u64, stream: Stream, end: OwnedFd) -> Result<()> {
+    fn relay(&mut self, world: &World<'_>, id: u64, stream: Stream, end: OwnedFd) -> Result<u32> {
         let here = || "a program's output".to_owned();
         fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).of(here)?;
         let number = self.next_pipe;
@@ -149,7 +201,7 @@ impl Children {
         // A read takes one piece only.
         world.watch(&end, self.pipe_tokens.at(number), READABLE_STILL).of(here)?;
         self.pipes.insert(number, Pipe { id, stream, file: end.into() });
-        Ok(())
+        Ok(number)
     }
 
     /// The next piece of a pipe. A pipe whose last writer is gone is closed.
@@ -159,6 +211,9 @@ impl Children {
         match pipe.file.read(&mut bytes) {
             Ok(length) if length > 0 => {
                 bytes.truncate(length);
+                if let Some((_, terminal)) = self.terminals.get_mut(&pipe.id) {
+                    terminal.type_in(&pipe.file, &[]); // there may be room now
+                }
                 Some(Output { id: pipe.id, stream: pipe.stream, bytes })
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -190,6 +245,9 @@ impl Children {
                     while let Some(output) = self.read(number) {
                         notices.push(Notice::Output(output));
                     }
+                }
+                if let Some((number, _)) = self.terminals.remove(&id) {
+                    self.pipes.remove(&number); // who is left at it is told that it hangs up
                 }
                 notices.push(Notice::Exit { id, code });
             } else {

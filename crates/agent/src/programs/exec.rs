@@ -4,6 +4,7 @@
 use crate::gate::Program;
 use crate::lab::view::View;
 use crate::machine::PATH;
+use crate::programs::terminal;
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -22,8 +23,9 @@ pub struct Surroundings<'a> {
 
 pub struct Started {
     pub pid: i32,
+    /// Or our end of its terminal.
     pub stdout: OwnedFd,
-    pub stderr: OwnedFd,
+    pub stderr: Option<OwnedFd>,
 }
 
 /// A shell's code for a program that could not be started.
@@ -39,13 +41,20 @@ pub struct Kept<'a> {
 }
 
 pub fn spawn(program: &Program, around: &Surroundings<'_>) -> Result<Started, String> {
-    let mut command = command(&program.argv, around)?;
+    // A terminal's program leads a session, which is a group of its own.
+    let own_group = around.own_group && program.terminal.is_none();
+    let mut command = command(&program.argv, &Surroundings { own_group, ..*around })?;
     command.envs(&program.env);
     command.current_dir(program.cwd.as_deref().unwrap_or("/"));
+    if let Some(size) = program.terminal {
+        let ours = terminal::give(&mut command, size).map_err(|error| format!("its terminal: {error}"))?;
+        let child = command.spawn().map_err(|error| format!("{}: {error}", program.argv[0]))?;
+        return Ok(Started { pid: child.id() as i32, stdout: ours, stderr: None });
+    }
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", program.argv[0]))?;
     let stdout = child.stdout.take().ok_or("no stdout")?.into();
-    let stderr = child.stderr.take().ok_or("no stderr")?.into();
+    let stderr = Some(child.stderr.take().ok_or("no stderr")?.into());
     Ok(Started { pid: child.id() as i32, stdout, stderr })
 }
 
@@ -98,17 +107,67 @@ fn command(argv: &[String], around: &Surroundings<'_>) -> Result<Command, String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::Size;
+    use crate::programs::terminal::{Mood, Terminal};
     use std::io::Read;
 
     #[test]
     fn a_program_gets_its_environment_and_nothing_else() {
         let argv = ["sh", "-c", "echo $GREETING $HOME; pwd"].map(String::from).to_vec();
         let env = [("GREETING".to_owned(), "hello".to_owned())].into();
-        let program = Program { id: 1, node: "h1".into(), argv, env, cwd: Some("/usr".into()) };
+        let program = Program {
+            id: 1,
+            node: "h1".into(),
+            argv,
+            env,
+            cwd: Some("/usr".into()),
+            terminal: None,
+            shell: false,
+        };
         let environment = [("HOME".to_owned(), "/root".to_owned())].into();
         let around = Surroundings { environment: &environment, view: &View::default(), own_group: true };
         let mut output = String::new();
         File::from(spawn(&program, &around).unwrap().stdout).read_to_string(&mut output).unwrap();
         assert_eq!(output, "hello /root\n/usr\n");
+    }
+
+    #[test]
+    fn at_a_terminal_it_has_its_size_and_what_is_typed() {
+        let argv = ["sh", "-c", "stty size; read word; stty size; stty -icanon; echo [$word]; read never"];
+        let program = Program {
+            id: 1,
+            node: "h1".into(),
+            argv: argv.map(String::from).to_vec(),
+            env: BTreeMap::new(),
+            cwd: None,
+            terminal: Some(Size { rows: 24, columns: 80 }),
+            shell: true,
+        };
+        let environment = BTreeMap::new();
+        let around = Surroundings { environment: &environment, view: &View::default(), own_group: true };
+        let started = spawn(&program, &around).unwrap();
+        assert!(started.stderr.is_none());
+        let mut ours = File::from(started.stdout);
+        let mut terminal = Terminal::new(started.pid, true);
+        let mut heard = String::new();
+        let mut until = |ours: &mut File, word: &str| {
+            while !heard.contains(word) {
+                let mut piece = [0; 256];
+                let length = ours.read(&mut piece).unwrap();
+                heard.push_str(std::str::from_utf8(&piece[..length]).unwrap());
+            }
+        };
+        until(&mut ours, "24 80");
+        assert_eq!(terminal.mood(&ours), Mood::default());
+        terminal::resize(&ours, Size { rows: 50, columns: 132 });
+        terminal.type_in(&ours, b"sax\x7fme\n");
+        until(&mut ours, "50 132");
+        until(&mut ours, "[same]");
+        assert_eq!(terminal.mood(&ours), Mood { raw: true, prompt: true });
+        terminal.type_in(&ours, b"\x03");
+        assert!(matches!(
+            nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(started.pid), None),
+            Ok(nix::sys::wait::WaitStatus::Signaled(_, Signal::SIGINT, _))
+        ));
     }
 }

@@ -5,6 +5,7 @@ pub mod children;
 pub mod exec;
 pub mod launched;
 pub mod resident;
+pub mod terminal;
 
 use crate::results::files;
 use std::fs::File;

@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::failure::{Failure, Result};
-use crate::gate::{Command, Event};
+use crate::gate::{unbase64, Command, Event};
 use crate::serve::{done, start, start_workloads, STARTED_ALREADY};
 
 /// Serves the gate until `stop`.
@@ -22,11 +22,14 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
             Ok(Command::Background(program)) => {
                 start(engine, &program)?;
             }
+            Ok(Command::Input { id, data }) => engine.children.type_in(id, &unbase64(&data)),
+            Ok(Command::Resize { id, size }) => engine.children.resize(id, size),
             Ok(Command::End { .. }) => {
                 engine.tell(&Event::Error { error: "programs are ended by a program: kill".into() })?;
             }
             Ok(Command::Advance { id, ns, until }) => {
                 engine.run_until_or_exit(engine.world.now_ns() + ns, &until)?;
+                engine.tell_moods()?;
                 done(engine, id)?;
             }
             Ok(Command::Workloads { .. }) if started => {

@@ -3,7 +3,7 @@
 
 use crate::engine::{Engine, GATE};
 use crate::failure::{Failure, Result};
-use crate::gate::{Command, Event};
+use crate::gate::{unbase64, Command, Event};
 use crate::serve::{done, start, start_workloads, STARTED_ALREADY};
 
 /// Serves the gate until `stop`.
@@ -29,6 +29,8 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
                 Ok(Command::Workloads { .. }) => {
                     engine.tell(&Event::Error { error: STARTED_ALREADY.into() })?;
                 }
+                Ok(Command::Input { id, data }) => engine.children.type_in(id, &unbase64(&data)),
+                Ok(Command::Resize { id, size }) => engine.children.resize(id, size),
                 Ok(Command::End { id }) => engine.children.end(&mut engine.world, id),
                 Ok(Command::Advance { .. }) => {
                     engine.tell(&Event::Error { error: "time passes by itself on the wall clock".into() })?;

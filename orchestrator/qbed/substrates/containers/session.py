@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qbed.errors import QbedError, nearest
 from qbed.plan.model import Plan
-from qbed.substrates import Job, Samples, SessionError, Status, refuse_elsewhere
+from qbed.substrates import Job, Samples, SessionError, Status, Terminal, refuse_elsewhere
 from qbed.substrates.containers import NAME, bmv2, jobs
 from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
 from qbed.substrates.containers.engine import Engine
@@ -29,7 +29,7 @@ from qbed.substrates.containers.labs import (
     take_down,
 )
 from qbed.substrates.containers.placement import Placement
-from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
+from qbed.substrates.sessions import Conversation, Message, command, connect, resized, state_folder, typed
 from qbed.telemetry.wall import read_wall
 
 CELL = "cell"
@@ -143,7 +143,9 @@ class InContainers:
             yield conversation
 
     @contextmanager
-    def exec(self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"") -> Iterator[_Execution]:
+    def exec(
+        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
+    ) -> Iterator[_Execution]:
         with self._talk(node) as conversation:
             job, wrapped = None, argv
             if stdin:
@@ -152,7 +154,7 @@ class InContainers:
                 what = Job(0, node, " ".join(argv), self._since_ns())
                 job, wrapped = jobs.begin(self.folder, self._own(node), what, wrapped)
             conversation.patience(ANSWER_S)  # until it runs
-            conversation.send(command("background" if background else "exec", node, wrapped) | {"id": 1})
+            conversation.send(command("background" if background else "exec", node, wrapped, terminal) | {"id": 1})
             yield _Execution(conversation, f"node {node} of {self.name}", self.name, job)
 
     def _with_input(self, node: str, argv: list[str], stdin: bytes) -> list[str]:
@@ -236,6 +238,12 @@ class _Execution:
 
     def interrupt(self) -> None:
         self.unwanted = True
+
+    def type_in(self, keys: bytes) -> None:
+        self.conversation.send(typed(keys))
+
+    def resize(self, terminal: Terminal) -> None:
+        self.conversation.send(resized(terminal))
 
 
 def _running(record: Record) -> str:

@@ -4,6 +4,10 @@
 The guest waits in a read of the gate, in the host, so virtual time stands still. While a command runs in the
 foreground, the keeper lets time advance in small steps; between them it can start other commands, and stop one that
 nobody wants any more.
+
+A program at a terminal is a command, too, but for two cases. While its shell waits for a command time stands still, but
+for the moment that it takes to react to a key. And while a program reads keys (an editor, top) time passes no faster
+than where its user is.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ from qbed.substrates.virtual.session import CELL, DOWN_S, LOCK, SOCKET, UP_S, Se
 
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
+MOMENT_NS = 200_000
+"""In which a program reacts to a key: what it computes costs no time."""
+PACE_S = 0.02
 Message = dict[str, Any]
 
 
@@ -91,6 +98,24 @@ class Running:
     unwanted: bool = False
     background: bool = False
     """What it says goes to its file, also while somebody waits for its end."""
+    at_terminal: bool = False
+    raw: bool = False
+    """Who reads its terminal reads keys."""
+    at_prompt: bool = False
+    """Its shell waits for a command."""
+    stirred: bool = False
+    """A key was typed, or it has come to its prompt: it needs a moment to say what it has to say."""
+    stirring: bool = False
+    """That moment passes."""
+
+    @property
+    def pace(self) -> str:
+        """How time is to pass for it."""
+        if self.stirred:
+            return "a moment"
+        if self.at_prompt:
+            return "not at all"
+        return "as outside" if self.raw else "at once"
 
 
 class Keeper:
@@ -111,14 +136,18 @@ class Keeper:
         self._step: tuple[int, int] | None = None  # its number, and when it began
         self._next_id = 1
         self._time_ns = 0  # since the lab's epoch, which is where it was ready
+        self._paced = False  # some time must pass outside first
+        self._stepped_at = time.monotonic()
         self._ended = False
 
     def serve(self) -> None:
         """Until the guest ends or somebody stops it."""
         while not self._ended:
-            for key, _ in self._selector.select(EVERY_S):
+            for key, _ in self._selector.select(PACE_S if self._paced else EVERY_S):
                 if not self._ended:
                     key.data(key.fileobj)
+            if self._paced:
+                self._go_on()
             if not self._ended and (trouble := self._quota.excess() or self._stall()):
                 self._give_up(trouble)
 
@@ -162,7 +191,7 @@ class Keeper:
                     self._forget(client)
                 case "jobs":
                     client.tell({"event": "jobs", "jobs": self._jobs()})
-                case "exec" | "background" | "advance" | "workload" | "end":
+                case "exec" | "background" | "advance" | "workload" | "end" | "input" | "resize":
                     self._requests.append((client, message))
                 case other:
                     client.tell({"event": "error", "error": f"unknown command {other}"})
@@ -201,17 +230,35 @@ class Keeper:
         for number, command in self._running.items():
             if command.unwanted and command.signals:
                 return self._kill(number, command)
+        if ns := self._next_step(wanted):
+            self._advance(ns)
+
+    def _next_step(self, wanted: list[Running]) -> int:
+        """How long it is to be; 0: there is none now."""
+        paces = {command.pace for command in wanted}
         age = self._time_ns - max((command.since_ns for command in wanted), default=0)
-        ns = max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16))
+        outside_ns = int((time.monotonic() - self._stepped_at) * 1e9)
+        self._paced = not self._advances and "as outside" in paces and paces.isdisjoint({"a moment", "at once"})
+        if self._paced and outside_ns < PACE_S * 1e9:
+            return 0
+        steps = {
+            "a moment": MOMENT_NS,
+            "at once": max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16)),
+            "as outside": min(LARGEST_STEP_NS, outside_ns) if self._paced else LARGEST_STEP_NS,
+        }
+        possible = [steps[pace] for pace in paces - {"not at all"}]
         if self._advances:
-            ns = min(ns if wanted else LARGEST_STEP_NS, self._advances[0][1])
-        self._advance(ns)
+            possible += [LARGEST_STEP_NS, self._advances[0][1]]
+        return min(possible, default=0)
 
     def _advance(self, ns: int) -> None:
         self._step = self._new_id(), self._time_ns
-        self._heard = time.monotonic()
-        # Where somebody waits for a command, time stops as that ends.
-        until = [number for number, command in self._running.items() if command.client is not None]
+        self._heard = self._stepped_at = time.monotonic()
+        for command in self._running.values():
+            command.stirring, command.stirred = command.stirred, False
+        # Where somebody waits for a command, time stops as that ends, but at a prompt it has only just begun to pass.
+        waits = (item for item in self._running.items() if item[1].client is not None)
+        until = [number for number, command in waits if not (command.stirring or command.at_prompt)]
         self._guest.send({"command": "advance", "id": self._step[0], "ns": ns, "until": until})
 
     def _new_id(self) -> int:
@@ -224,13 +271,21 @@ class Keeper:
             return
         if message["command"] == "end":
             return self._end_job(client, int(message["job"]))
+        if message["command"] in ("input", "resize"):
+            return self._touch(client, message)
         number = self._new_id()
         if message["command"] == "workload":
             self._running[number] = Running(client, "the workload", self._time_ns)
             return self._guest.send({"command": "workloads", "id": number})
         foreground = message["command"] == "exec"
         what = f"{message['node']}: {' '.join(message['argv'])}"
-        self._running[number] = Running(client if foreground else None, what, self._time_ns, background=not foreground)
+        self._running[number] = Running(
+            client if foreground else None,
+            what,
+            self._time_ns,
+            background=not foreground,
+            at_terminal=message.get("terminal") is not None,
+        )
         script = f'echo $$ >{PID_FILE.format(number)}; exec "$@"'
         if said := message.pop("stdin", ""):
             given = self._folder / CELL / f"stdin-{number}"
@@ -245,6 +300,13 @@ class Keeper:
         self._guest.send(message | {"command": "background", "id": number, "argv": wrapped})
         if not foreground:
             client.tell({"event": "started", "id": number, "output": str(self._output(number))})
+
+    def _touch(self, client: Client, message: Message) -> None:
+        """Somebody types at a program's terminal, or changes its size; it may have ended already."""
+        for number, command in self._running.items():
+            if command.client is client and command.at_terminal:
+                command.stirred = True
+                return self._guest.send(message | {"id": number})
 
     def _end_job(self, client: Client, number: int) -> None:
         """Who wants it to end waits for that."""
@@ -287,6 +349,11 @@ class Keeper:
             self._stepped()
         elif number in self._running:
             command = self._running[number]
+            if event == "terminal":
+                command.stirred = command.stirred or (message["prompt"] and not command.at_prompt)
+                command.raw, command.at_prompt = message["raw"], message["prompt"]
+                return
+            command.stirred = command.stirred or command.stirring  # it goes on saying something
             if event == "exit":
                 del self._running[number]
             if command.background and "data" in message:

@@ -22,8 +22,9 @@ from pathlib import Path
 from qbed.errors import nearest
 from qbed.json_files import read_json
 from qbed.plan.model import Plan
-from qbed.substrates import Job, Limits, Samples, SessionError, Status, refuse_elsewhere
-from qbed.substrates.sessions import Conversation, Message, command, connect, state_folder
+from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, refuse_elsewhere
+from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
+from qbed.substrates.sessions import Conversation, Message, command, connect, resized, state_folder, typed
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
 from qbed.substrates.virtual.provision import seen_folders
@@ -31,6 +32,8 @@ from qbed.substrates.virtual.provision import seen_folders
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
 LAB, SEES, LIMITS = "lab", "sees.json", "limits.json"
 UP_S, DOWN_S = 120.0, 20.0
+EPOCH_US = "QBED_EPOCH_US"
+"""A program at a terminal finds there from when the lab's time counts."""
 
 
 def samples(folder: Path, plan: Plan) -> Samples:
@@ -83,13 +86,22 @@ class Session:
             yield conversation
 
     @contextmanager
-    def exec(self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"") -> Iterator[_Execution]:
+    def exec(
+        self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
+    ) -> Iterator[_Execution]:
         self._check_node(node)
         self._check_seen(argv[0])
         given = {"stdin": base64.b64encode(stdin).decode()} if stdin else {}
         with self._talk() as conversation:
-            conversation.send(command("background" if background else "exec", node, argv) | given)
+            message = command("background" if background else "exec", node, argv, terminal) | given
+            if terminal is not None:
+                message["env"][EPOCH_US] = str(self._epoch_us())
+            conversation.send(message)
             yield _Execution(conversation)
+
+    def _epoch_us(self) -> int:
+        """What the guest's wall clock says at the lab's epoch."""
+        return (VIRTUAL_EPOCH_NS + int(read_json(self.folder / "plan.json")["epoch_ns"])) // 1000
 
     def workload(self) -> None:
         with self._talk() as conversation:
@@ -170,6 +182,12 @@ class _Execution:
 
     def interrupt(self) -> None:
         self.conversation.send({"command": "interrupt"})
+
+    def type_in(self, keys: bytes) -> None:
+        self.conversation.send(typed(keys))
+
+    def resize(self, terminal: Terminal) -> None:
+        self.conversation.send(resized(terminal))
 
 
 def session(name: str) -> Session:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody's terminal, lent to a program on a node: each key goes there, and what it says comes back as it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from qbed.substrates import Execution, SessionError, Terminal
+
+PIECE = 4096
+
+
+def terminal(*, shell: bool = False) -> Terminal:
+    """This terminal, as a program is to find it."""
+    columns, rows = shutil.get_terminal_size()
+    return Terminal(rows, columns, os.environ.get("TERM", "dumb"), shell=shell)
+
+
+@contextmanager
+def lent(execution: Execution) -> Iterator[None]:
+    """Give a program the keyboard and the window's size; afterwards they are as they were."""
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    resized = signal.signal(signal.SIGWINCH, lambda *_: _unless_gone(lambda: execution.resize(terminal())))
+    typing = threading.Thread(target=_type, args=(keyboard, execution), daemon=True)
+    try:
+        tty.setraw(keyboard)
+        typing.start()
+        yield
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSAFLUSH, before)
+        signal.signal(signal.SIGWINCH, resized)
+
+
+def _type(keyboard: int, execution: Execution) -> None:
+    with suppress(OSError):
+        while keys := os.read(keyboard, PIECE):
+            _unless_gone(lambda keys=keys: execution.type_in(keys))  # type: ignore[misc]
+
+
+def _unless_gone(act: Callable[[], None]) -> None:
+    with suppress(OSError, SessionError):
+        act()
