@@ -48,6 +48,7 @@ build() {
             -isystem "$source/include" -isystem "$source/include/uapi" -isystem "$source/tc" -isystem "$source/ip" -I"$here/iproute2" -I"$here/include/uapi/qbed" \
             -o "$new/$(basename "$plugin" .c).so" "$plugin" >"$out.log" 2>&1 || { cat "$out.log" >&2; die "$(basename "$plugin") did not build"; }
     done
+    tc -V >"$new/version"
     rm -rf "$out"
     mv "$new" "$out"
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -26,7 +27,7 @@ LAB = """
 name: look
 topology: {dumbbell: {left: 2, right: 2}}
 links: {default: {rate: 1 Gbit/s, delay: 100 us}}
-switches: {default: {scheme: droptail, buffer: 64 KB}}
+switches: {default: {scheme: droptail, buffer: 64 KB}, s2: {scheme: ecn, threshold: 20 packets}}
 hosts: {default: {tcp: cubic}}
 workload: [flow: {from: h1, to: h3, size: 100 KB}]
 duration: 1 s
@@ -208,6 +209,13 @@ def test_a_terminal_that_is_closed_takes_its_shell_along(lab: Path, environment:
     until = time.monotonic() + 60
     while "bash" in qbed(environment, "exec", "mine", "h1", "--", "ps", "-e").stdout:
         assert time.monotonic() < until
+
+
+def test_tc_on_a_node_knows_the_schemes(lab: Path, environment: dict[str, str]) -> None:
+    said = qbed(environment, "exec", "mine", "s2", "--", "tc", "-j", "-s", "qdisc", "show", "dev", "eth0")
+    (queue,) = json.loads(said.stdout)
+    assert queue["kind"] == "ecn" and queue["options"]["threshold_packets"] == 20
+    assert queue["unmarked"] == 0
 
 
 def lab_folder(environment: dict[str, str]) -> Path:

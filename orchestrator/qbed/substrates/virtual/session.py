@@ -25,12 +25,16 @@ from qbed.plan.model import Plan
 from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, refuse_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
 from qbed.substrates.sessions import Conversation, Message, command, connect, resized, state_folder, typed
+from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
 from qbed.substrates.virtual.provision import seen_folders
 
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
+TC = "tc"
+"""In the cell's folder: tc's plugins of the schemes."""
 LAB, SEES, LIMITS = "lab", "sees.json", "limits.json"
+PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 UP_S, DOWN_S = 120.0, 20.0
 EPOCH_US = "QBED_EPOCH_US"
 """A program at a terminal finds there from when the lab's time counts."""
@@ -94,6 +98,8 @@ class Session:
         given = {"stdin": base64.b64encode(stdin).decode()} if stdin else {}
         with self._talk() as conversation:
             message = command("background" if background else "exec", node, argv, terminal) | given
+            if (self.folder / TC).is_dir():
+                message["env"]["TC_LIB_DIR"] = f"/mnt/{TC}"
             if terminal is not None:
                 message["env"][EPOCH_US] = str(self._epoch_us())
             conversation.send(message)
@@ -214,6 +220,16 @@ def refuse_second(name: str) -> None:
     refuse_elsewhere(name, NAME)
 
 
+def _lend_plugins(built: Path, folder: Path) -> None:
+    """Let tc on nodes know the schemes, if the plugins are of the tc that is installed: they share its structures."""
+    try:
+        version = subprocess.run(["tc", "-V"], env={"PATH": PATH}, capture_output=True, text=True, check=True).stdout
+        if (built / "version").read_text() == version:
+            shutil.copytree(built, folder)
+    except (OSError, subprocess.CalledProcessError):
+        return
+
+
 def start(plan: Plan, file: Path, limits: Limits) -> None:
     """Bring a lab up: returns when its nodes are ready. The keeper and the guest go on when this process ends."""
     one = session(plan.lab)
@@ -223,6 +239,7 @@ def start(plan: Plan, file: Path, limits: Limits) -> None:
     one.home.mkdir(mode=0o700)
     one.folder.mkdir()
     (one.folder / "plan.json").write_text(plan.dumps())
+    _lend_plugins(find_toolchain().folder / TC, one.folder / TC)
     (one.home / LAB).write_text(str(file.resolve()))
     (one.home / SEES).write_text(json.dumps([str(path) for path in seen_folders(file)]))
     (one.home / LIMITS).write_text(json.dumps(asdict(limits)))
