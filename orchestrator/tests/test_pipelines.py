@@ -672,6 +672,10 @@ def test_the_server_that_few_labs_run_is_built_for_the_first(
     monkeypatch.setattr("qbed.substrates.rebuild.checkout", lambda: None)
     (lack,) = lacks(without, plan)
     assert lack.text.startswith("node s2 runs p4switch, which is not here; ")
+    monkeypatch.setattr("qbed.substrates.virtual.provision.checkout", lambda: None)
+    (lack,) = lacks(without, plan)
+    assert lack.text.endswith("labs with a `controller` run in a checkout, or from a wheel of this machine's kind;"
+                              " no image has it")  # fmt: skip
     monkeypatch.undo()
     assert list(lacks(without, plan)) == []
     assert (folder / "programs" / "p4switch").is_file()

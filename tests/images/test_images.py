@@ -157,6 +157,14 @@ def test_the_orchestrator_is_an_ordinary_user_who_boots_guests(images: dict[str,
     assert done.stdout.strip() == "1000"
 
 
+def test_a_lab_with_a_controller_is_refused_with_one_message(images: dict[str, str]) -> None:
+    """It has neither P4Runtime's server nor its client, and says where there are both."""
+    arguments = ("--network=none", images["orchestrator"], "run", "labs/controller", "--profile", "quick")
+    done = run("docker", "run", "--rm", *arguments)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and "node s1 runs p4switch, which is not here; labs with a `controller` run in" in line
+
+
 # --- the builder --------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
 EVERY_TOOLBOX = ("frr",)
 HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
 SEEN = "seen"
+_ELSEWHERE = "labs with a `controller` run in a checkout, or from a wheel of this machine's kind; no image has it"
 
 
 def seen_folders(lab: Path | None = None) -> list[Path]:
@@ -104,8 +105,10 @@ def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
             if shutil.which(name, path=here) is None and not build_program(toolchain, name, terminal.tell):
                 mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
                 if name in BUILT_WHEN_ASKED_FOR:
-                    mend = "its build failed, as said above" if checkout() else REPAIR
+                    mend = "its build failed, as said above" if checkout() else _ELSEWHERE
                 yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {mend}")
+                if name in BUILT_WHEN_ASKED_FOR:
+                    return  # what else a controller needs is where that is
     for node, name in _scripts(plan):
         yield from _lacks_of_script(node, name, name)
     for launch in plan.launches:
