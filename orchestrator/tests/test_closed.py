@@ -72,7 +72,30 @@ def test_a_plan_is_read_back_and_described() -> None:
     assert Plan.loads(plan.dumps()) == plan
     (row,) = summary(plan)["workloads"]
     assert row["hosts"] == "1 to 4 hosts"
-    assert row["flows"] == "all at once, request fixed 100, response fixed 2000, think fixed 1000000"
+    assert row["flows"] == "all at once, request 100 B, response 2 KB, think 1 ms"
+
+
+@pytest.mark.parametrize(
+    ("workload", "told"),
+    [
+        (
+            "onoff: {from: h1, to: h3, size: 1 MB, off: {exponential: 2 ms}}",
+            "request 1 MB, off exponential of mean 2 ms",
+        ),
+        (
+            "onoff: {from: h1, to: h3, on: {uniform: [1 ms, 2 ms]}, off: {pareto: {mean: 10 ms, shape: 1.5}}}",
+            "on 1 ms to 2 ms, off pareto of mean 10 ms and shape 1.5",
+        ),
+        (
+            "arrivals: {interval: 10 us, size: {pareto: {mean: 50 KB, shape: 1.2, most: 100 KB}}}",
+            "exponential every 10 us, pareto of mean 50 KB and shape 1.2, 100 KB at most",
+        ),
+        ("arrivals: {interval: 10 us, size: {published: web-search}}", "exponential every 10 us, cdf of 12 points"),
+    ],
+)
+def test_what_is_drawn_is_described_with_its_unit(workload: str, told: str) -> None:
+    (row,) = summary(compiled(workload))["workloads"]
+    assert row["flows"].removeprefix("1 at once, ") == told
 
 
 @pytest.mark.parametrize(

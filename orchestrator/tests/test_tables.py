@@ -40,3 +40,8 @@ def test_an_unwanted_empty_table_makes_no_file(tmp_path: Path) -> None:
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["b.parquet"]
     assert pq.read_table(tmp_path / "b.parquet").num_rows == 0
+
+
+def test_the_run_folders_page_names_every_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text()
+    assert [name for name in tables.SCHEMAS if f"`{name}.parquet`" not in page] == []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan for people: what `qbed inspect` shows, as plain data and as tables."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.table import Table
@@ -190,23 +190,38 @@ def _ends(workload: Arrivals | Exchanges) -> str:
 
 
 def _exchanges(workload: Exchanges) -> tuple[str, str]:
-    told = {
-        "request": workload.request,
-        "on": workload.on_ns,
-        "response": workload.response,
-        "think": workload.think_ns,
-    }
-    said = [f"{name} {_distribution(found)}" for name, found in told.items() if found is not None]
+    told = [
+        ("request", workload.request, format_size),
+        ("on", workload.on_ns, format_duration),
+        ("response", workload.response, format_size),
+        ("think" if workload.response else "off", workload.think_ns, format_duration),
+    ]
+    said = [f"{name} {_distribution(found, show)}" for name, found, show in told if found is not None]
     at_once = "all" if workload.fanout is None else workload.fanout
     return _ends(workload), ", ".join([f"{at_once} at once", *said])
 
 
-def _distribution(found: dict[str, Any]) -> str:
+def _distribution(found: dict[str, Any], show: Callable[[int], str]) -> str:
+    """A size or time that is drawn, in the lab file's words."""
     ((kind, value),) = found.items()
-    return f"{kind} {len(value) if kind == 'cdf' else value}"
+    match kind:
+        case "fixed":
+            return show(value)
+        case "uniform":
+            return " to ".join(map(show, value))
+        case "exponential":
+            return f"exponential of mean {show(round(value))}"
+        case "pareto":
+            mean = show(round(value.get("mean_bytes") or value["mean_ns"]))
+            most = f", {show(value['most_bytes'])} at most" if "most_bytes" in value else ""
+            return f"pareto of mean {mean} and shape {value['shape']:g}{most}"
+        case _:
+            return f"{kind} of {len(value)} points"
 
 
 def _arrivals(workload: Arrivals) -> tuple[str, str]:
     ((spacing, mean),) = workload.interarrival_ns.items()
     at_once = "all at once, " if workload.together else ""
-    return _ends(workload), f"{at_once}{spacing} every {mean / 1000:.6g} us, {_distribution(workload.size)}"
+    return _ends(
+        workload
+    ), f"{at_once}{spacing} every {mean / 1000:.6g} us, {_distribution(workload.size, format_size)}"
