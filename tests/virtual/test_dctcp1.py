@@ -70,3 +70,35 @@ def test_a_machine_without_it_lends_its_hosts_the_labs_kernel(tmp_path: Path) ->
     assert "tcp_dctcp1" in plan.modules
     placed = place(plan, Machine(tmp_path))
     assert not placed.host_kernel and any("has no dctcp1" in note for note in placed.notes)
+
+
+CHANGED = """
+name: codepoints
+topology: {star: {hosts: 2}}
+links: {default: {rate: 100 Mbit/s, delay: 50 us}, h1-s1: {rate: 1 Gbit/s}}
+switches: {default: {scheme: ecn, buffer: 400 KB, threshold: 4 packets}}
+hosts: {default: {tcp: dctcp_ect1}}
+addressing: both
+workload:
+  - flows: {from: h1, to: h2, size: unlimited, start: 1 ms}
+  - flows: {from: h1, to: h2, size: unlimited, start: 1 ms, family: 6}
+events:
+  - {at: 50 ms, host: h1, tcp: dctcp}
+  - {at: 100 ms, host: h1, tcp: dctcp_ect1}
+observe:
+  sojourn: true
+  windows: {first: {from: 10 ms, until: 50 ms}, between: {from: 60 ms, until: 100 ms}, last: {from: 110 ms}}
+duration: 150 ms
+"""
+
+
+def test_ect1_is_the_congestion_controls_alone(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+    """A connection that gets another control in mid-life has the codepoint of that one, and back; on IPv4 and IPv6."""
+    row, table = stored(run_cell(CHANGED), tmp_path)
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    assert [flow["ce_marks"] > 0 for flow in table("flows")] == [True, True]
+    seen: dict[str, set[str]] = {}
+    for found in table("sojourn_windows"):
+        if found["port"] == "s1>h2" and found["packets"]:
+            seen.setdefault(found["span"], set()).add(found["ecn"])
+    assert seen == {"first": {"ect1"}, "between": {"ect0"}, "last": {"ect1"}}
