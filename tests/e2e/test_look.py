@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ links: {default: {rate: 1 Gbit/s, delay: 100 us}}
 switches: {default: {scheme: droptail, buffer: 64 KB}, s2: {scheme: ecn, threshold: 20 packets}}
 hosts: {default: {tcp: cubic}}
 workload: [flow: {from: h1, to: h3, size: 100 KB}]
+observe: {queues: 10 ms, ports: {"s1>s2": every packet}, flows: 500 us}
 duration: 1 s
 """
 
@@ -216,6 +218,23 @@ def test_tc_on_a_node_knows_the_schemes(lab: Path, environment: dict[str, str]) 
     (queue,) = json.loads(said.stdout)
     assert queue["kind"] == "ecn" and queue["options"]["threshold_packets"] == 20
     assert queue["unmarked"] == 0
+
+
+def test_samples_flow_while_nothing_happens_and_have_every_packet(lab: Path, environment: dict[str, str]) -> None:
+    def rows() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in qbed(environment, "samples", "mine").stdout.splitlines()[1:]]
+
+    assert qbed(environment, "advance", "mine", "1 s").returncode == 0
+    before = rows()
+    assert qbed(environment, "advance", "mine", "100 ms").returncode == 0
+    idle = [row for row in rows()[len(before) :] if row.get("port") == "s2>s1"]
+    assert len(idle) == 10 and {row["enqueued"] for row in idle} == {0} and len({r["time_ns"] for r in idle}) == 10
+    assert qbed(environment, "exec", "mine", "h1", "--", "ping", "-c", "2", "-i", "0.01", "h3").returncode == 0
+    packets = [row for row in rows()[len(before) :] if row["sample"] == "packet"]
+    assert [(row["port"], row["op"], row["bytes"]) for row in packets] == [
+        ("s1>s2", op, 98) for _ in range(2) for op in ("enqueue", "dequeue")
+    ]
+    assert [row for row in before if row["sample"] == "flow"]
 
 
 def lab_folder(environment: dict[str, str]) -> Path:

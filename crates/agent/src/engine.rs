@@ -178,6 +178,9 @@ impl<'a> Engine<'a> {
                     self.transports[number].on_timer(&mut self.world, token, due_ns)?;
                 }
                 Part::Taps => {
+                    if self.interactive {
+                        self.push()?;
+                    }
                     let taps = self.taps.as_mut();
                     taps.map_or(Ok(()), |taps| taps.on_timer(&mut self.world, token, due_ns))?;
                 }
@@ -312,6 +315,15 @@ impl<'a> Engine<'a> {
             self.world.agenda.add(next_ns, self.progress.at(step + 1));
         }
         Ok(())
+    }
+
+    /// Has written what is sampled so far, for who follows it.
+    pub fn push(&mut self) -> Result<()> {
+        if let Some(taps) = &mut self.taps {
+            tap::Taps::find(self.world.plan)?.push()?;
+            taps.take()?;
+        }
+        self.transports.iter_mut().try_for_each(|transport| transport.push())
     }
 
     /// Tells what has changed with those who read terminals.

@@ -1083,6 +1083,23 @@ static int qtap_flush(struct sk_buff *skb, struct genl_info *info)
 	return 0;
 }
 
+/* For who follows the stream while nothing happens: nothing is closed that is open. */
+static int qtap_push(struct sk_buff *skb, struct genl_info *info)
+{
+	struct qtap *tap;
+
+	rtnl_lock();
+	list_for_each_entry(tap, &qtap_list, list) {
+		spin_lock_bh(&tap->lock);
+		qtap_occupancy_advance(&tap->occupancy, qtap_now());
+		qtap_closed(tap);
+		spin_unlock_bh(&tap->lock);
+	}
+	rtnl_unlock();
+	qtap_stream_flush(&qtap_stream);
+	return 0;
+}
+
 static void qtap_detach_all(void)
 {
 	struct qtap *tap, *next;
@@ -1112,6 +1129,7 @@ static const struct genl_ops qtap_operations[] = {
 	{ .cmd = QTAP_CMD_ATTACH, .flags = GENL_ADMIN_PERM, .doit = qtap_attach },
 	{ .cmd = QTAP_CMD_FLUSH, .flags = GENL_ADMIN_PERM, .doit = qtap_flush },
 	{ .cmd = QTAP_CMD_DETACH, .flags = GENL_ADMIN_PERM, .doit = qtap_detach },
+	{ .cmd = QTAP_CMD_PUSH, .flags = GENL_ADMIN_PERM, .doit = qtap_push },
 };
 
 static struct genl_family qtap_family = {

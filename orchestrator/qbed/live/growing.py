@@ -26,10 +26,12 @@ class Growing:
 
     def queues(self) -> Iterator[Records]:
         """Samples of queues."""
+        return (run.records for run in self.runs() if run.kind == "samples")
+
+    def runs(self) -> Iterator[Run]:
+        """All that taps wrote but histograms: samples of queues, and every packet of those of which that is asked."""
         for data in self._new(self._taps):
-            for batch in self._stream.feed(data):
-                if isinstance(batch, Run) and batch.kind == "samples":
-                    yield batch.records
+            yield from (batch for batch in self._stream.feed(data) if isinstance(batch, Run))
 
     def flows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Samples of flows, with the table that they are of."""

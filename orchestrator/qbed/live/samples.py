@@ -2,7 +2,7 @@
 """The samples of a lab while it runs, in containers or in virtual time: one stream of NDJSON in the lab's own time.
 
 The nodes' files are read as they grow, so a reader costs the lab nothing. Queue samples are those of `observe.queues`
-at an interval, flow samples those of `observe.flows`.
+at an interval, packets those of ports with `every packet`, flow samples those of `observe.flows`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qbed.plan.ports import port_names
 from qbed.results.checksums import check_cell, has_checksums
 from qbed.results.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
-from qbed.telemetry.taps import Records
+from qbed.telemetry.taps import OPERATIONS, Records
 
 POLL_S = 0.2
 _QUEUE = (
@@ -34,6 +34,8 @@ _QUEUE = (
     "marked",
     "dequeued_bytes",
 )
+
+_PACKET = ("bytes", "ecn", "queue_bytes", "queue_packets", "packet", "payload", "sport", "dport", "tcp_seq", "tcp_ack")
 
 UNITS = ("byte", "packet")
 
@@ -110,8 +112,11 @@ class _Tail:
 
     def rows(self) -> Iterator[Row]:
         """What has come since the last time."""
-        for records in self._files.queues():
-            yield from self._queues(records)
+        for run in self._files.runs():
+            if run.kind == "samples":
+                yield from self._queues(run.records)
+            elif run.kind == "events":
+                yield from self._packets(run.records)
         for _, rows in self._files.flows():
             yield from ({"sample": "flow", **row} for row in rows)
 
@@ -122,3 +127,9 @@ class _Tail:
             row |= {"interval_ns": interval}
             row |= {f"mean_{unit}s": int(record[f"{unit}_ns"]) / interval if interval else None for unit in UNITS}
             yield row | {name: int(record[name]) for name in _QUEUE}
+
+    def _packets(self, records: Records) -> Iterator[Row]:
+        for record in records:
+            row: Row = {"sample": "packet", "port": self._ports[int(record["id"])], "time_ns": int(record["time_ns"])}
+            row |= {"op": OPERATIONS[int(record["op"])]}
+            yield row | {name: int(record[name]) for name in _PACKET}

@@ -11,6 +11,7 @@ mod qtap {
     pub const VERSION: u8 = 1;
     pub const ATTACH: u8 = 1;
     pub const FLUSH: u8 = 2;
+    pub const PUSH: u8 = 4;
     pub const IFINDEX: u16 = 1;
     pub const ID: u16 = 2;
     pub const FLAGS: u16 = 3;
@@ -64,8 +65,17 @@ impl<'a> Taps<'a> {
 
     /// Has every tap emit its last interval, summary and histogram.
     pub fn flush(&self) -> Result<()> {
+        self.ask(qtap::FLUSH, "flushing the taps")
+    }
+
+    /// Has every tap emit the intervals that are over.
+    pub fn push(&self) -> Result<()> {
+        self.ask(qtap::PUSH, "what the taps have")
+    }
+
+    fn ask(&self, command: u8, what: &str) -> Result<()> {
         let mut batch = Batch::default();
-        batch.request(self.family, 0, &[qtap::FLUSH, qtap::VERSION, 0, 0], "flushing the taps");
+        batch.request(self.family, 0, &[command, qtap::VERSION, 0, 0], what);
         generic::open()?.run(batch)
     }
 }

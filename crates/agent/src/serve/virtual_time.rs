@@ -29,6 +29,7 @@ pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
             }
             Ok(Command::Advance { id, ns, until }) => {
                 engine.run_until_or_exit(engine.world.now_ns() + ns, &until)?;
+                engine.push()?;
                 engine.tell_moods()?;
                 done(engine, id)?;
             }

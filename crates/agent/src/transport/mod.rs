@@ -45,6 +45,11 @@ pub trait Transport {
         Ok(())
     }
 
+    /// Writes what it has sampled so far, for who follows it.
+    fn push(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// The lab is at its end: reads what waits, closes what is open.
     fn finish(&mut self, world: &World<'_>) -> Result<()>;
 

@@ -19,6 +19,7 @@ enum {
 	QTAP_CMD_ATTACH,	/* IFINDEX, ID; optional: FLAGS, INTERVAL, START, BIN_BYTES, END, BOUNDS */
 	QTAP_CMD_FLUSH,		/* close every open interval; emit summaries and histograms */
 	QTAP_CMD_DETACH,	/* all taps */
+	QTAP_CMD_PUSH,		/* readers take what there is, every interval that is over among it */
 	__QTAP_CMD_MAX
 };
 

@@ -261,6 +261,10 @@ impl Transport for Rate {
         Ok(self.flows.iter().filter_map(begun).collect())
     }
 
+    fn push(&mut self) -> Result<()> {
+        self.series.as_mut().map_or(Ok(()), |series| series.flush()).of(|| "out/rates.ndjson".into())
+    }
+
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         self.ask(world)?;
         self.series.take().map_or(Ok(()), |mut series| series.flush()).of(|| "out/rates.ndjson".into())
