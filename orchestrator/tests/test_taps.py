@@ -58,6 +58,15 @@ def test_runs_are_found_whatever_the_chunk() -> None:
     assert kinds(data) == [("samples", 100), ("events", 37), ("samples", 1), ("histogram", 3), ("summaries", 1)]
 
 
+def test_what_is_kept_of_a_stream_keeps_no_chunk_of_it() -> None:
+    data = histogram(0, 5, 1514, [1, 2]) + histogram(0, 5, 1514, [3], at_bound=True) + sojourn(0, 5, 2, {7: 1})
+    batches = list(read_taps(io.BytesIO(data), 1))
+    kept = [batch.ns for batch in batches if isinstance(batch, Histogram)]
+    kept += [batch.counts for batch in batches if isinstance(batch, Sojourn)]
+    assert [part.tolist() for part in kept] == [[1, 2], [3], [1]]
+    assert all(part.flags.owndata for part in kept)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 1 << 17])
 def test_steady_intervals_are_samples_of_their_own(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taps, "SPREAD_ROWS", rows)

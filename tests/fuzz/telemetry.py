@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "orchestrator" / "tests")]
 
 import alone  # noqa: E402
-from synthetic import write_out  # noqa: E402
+from synthetic import sojourn, sojourn_sample, write_out  # noqa: E402
 
 from qbed.errors import QbedError  # noqa: E402
 from qbed.network.load import load_lab  # noqa: E402
@@ -45,7 +45,8 @@ switches: {default: {scheme: droptail, buffer: 128 KB}}
 workload:
   - flows: {pairs: [[h1, h3], [h2, h4]], size: 100 KB, label: bulk}
   - udp: {from: h1, to: h4, rate: 1 Mbit/s, size: 10 KB}
-observe: {queues: 1 ms, flows: 1 ms}
+  - requests: {clients: h1, servers: h3, request: 100 B, response: 1 KB, label: asks}
+observe: {queues: 1 ms, flows: 1 ms, sojourn: true, windows: {late: {from: 10 ms}}}
 events: [{at: 5 ms, link: s1-s2, state: down}]
 duration: 20 ms
 """
@@ -78,6 +79,20 @@ class Cell:
         probes = [(0, 5, 9, 9, 13), (1, 1005, 1010, 1010, 1013), (2, 2005, *[-(2**63)] * 3)]
         packed = (struct.pack("<IIqqqq", probed["flow"], *probe) for probe in probes)
         (folder / "out" / "probes.bin").write_bytes(b"".join(packed))
+        asks = self.plan.workloads[-1].id
+        ends = ((1, 5, 9, 2000, 5000, 100, 1000), (0, 6000, *[-(2**63)] * 3, 100, 1000))
+        records = (
+            struct.pack("<6I2BHI4q2Q", asks, 0, k, 0, 0, 2, last, 0, 0, 0, *rest)
+            for k, (last, *rest) in enumerate(ends)
+        )
+        (folder / "out" / "exchanges.bin").write_bytes(b"".join(records))
+        told = b"".join(
+            sojourn(queue, at, 2, {5: 1, 200: at // 10**7}, at_bound=at_bound, sum_ns=at, max_ns=900)
+            for queue in range(len(self.plan.queues))
+            for at, at_bound in ((10**7, True), (2 * 10**7, True), (2 * 10**7, False))
+        )
+        with (folder / "out" / "taps.bin").open("ab") as taps:
+            taps.write(sojourn_sample(1, 10**6, 2, 3, sum_ns=9, max_ns=4, p50_ns=3, p99_ns=4) + told)
         self.files: Files = {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
     def store(self, changed: Files) -> str:

@@ -290,7 +290,7 @@ def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[in
     bin_bytes, n = (int(word) for word in np.frombuffer(data, "<u4", 2, start + 16))
     if length != 24 + 8 * n or bin_bytes == 0:
         raise TapError(f"the histogram at byte {base + start} says {n} bins of {bin_bytes} bytes in {length} bytes")
-    ns = np.frombuffer(data, "<u8", n, start + 24)
+    ns = np.frombuffer(data, "<u8", n, start + 24).copy()
     at_bound = bool(header["type"][0] == BOUND_HISTOGRAM)
     return start + length, Histogram(int(header["id"][0]), int(header["time_ns"][0]), bin_bytes, ns, at_bound)
 
@@ -309,7 +309,7 @@ def _take_sojourn(data: bytes, start: int, base: int, queues: int) -> tuple[int,
         raise TapError(
             f"the waits at byte {base + start} say {told['bins']} bins from the {told['first']}th in {length} bytes"
         )
-    counts = np.frombuffer(data, "<u8", told["bins"], start + SOJOURN_DTYPE.itemsize)
+    counts = np.frombuffer(data, "<u8", told["bins"], start + SOJOURN_DTYPE.itemsize).copy()
     found = Sojourn(
         queue=told["id"],
         time_ns=told["time_ns"],
