@@ -58,6 +58,22 @@ def test_runs_are_found_whatever_the_chunk() -> None:
     assert kinds(data) == [("samples", 100), ("events", 37), ("samples", 1), ("histogram", 3), ("summaries", 1)]
 
 
+def test_samples_of_waits_and_of_queues_that_take_turns_are_runs() -> None:
+    turns = [sojourn_sample(0, 1000 * k, 2, k) + sample(0, 1000 * k, 1000, enqueued=k) for k in range(1, 40)]
+    data = b"".join(turns) + event(1, 2, 1, 0) + sample(2, 3, 1)
+    waits, samples, *_ = read_taps(io.BytesIO(data), 4)
+    assert isinstance(waits, Run) and isinstance(samples, Run)
+    assert waits.records["packets"].tolist() == samples.records["enqueued"].tolist() == list(range(1, 40))
+    assert kinds(data) == [("sojourns", 39), ("samples", 39), ("events", 1), ("samples", 1)]
+    for chunk in (1, 63, 64, 100, 161):
+        assert [sum(n for kind, n in kinds(data, chunk=chunk) if kind == of) for of in ("sojourns", "samples")] == [
+            39,
+            40,
+        ]
+    with pytest.raises(TapError, match="queue 3"):
+        kinds(turns[0] + sample(3, 5, 1), queues=3)
+
+
 def test_what_is_kept_of_a_stream_keeps_no_chunk_of_it() -> None:
     data = histogram(0, 5, 1514, [1, 2]) + histogram(0, 5, 1514, [3], at_bound=True) + sojourn(0, 5, 2, {7: 1})
     batches = list(read_taps(io.BytesIO(data), 1))

@@ -166,16 +166,17 @@ class TapTail:
         """The runs of equal records that are complete with `data`. Raises `TapError`."""
         data = self._rest + data
         used = 0
-        while (batch := _take(data, used, self._offset, self._queues)) is not None:
-            used, result = batch
-            if not isinstance(result, Run) or result.kind != "samples":
-                yield result
-                continue
-            self._samples += len(result.records) + int(result.records["steady"].sum(dtype=np.int64))
-            if self._most_samples is not None and self._samples > self._most_samples:
-                raise TapError(f"the tap stream says it has more than {self._most_samples} samples")
-            for records in (result.records,) if self._as_written else _spread(result.records):
-                yield Run("samples", records)
+        while (taken := _take(data, used, self._offset, self._queues)) is not None:
+            used, *batches = taken
+            for result in batches:
+                if not isinstance(result, Run) or result.kind != "samples":
+                    yield result
+                    continue
+                self._samples += len(result.records) + int(result.records["steady"].sum(dtype=np.int64))
+                if self._most_samples is not None and self._samples > self._most_samples:
+                    raise TapError(f"the tap stream says it has more than {self._most_samples} samples")
+                for records in (result.records,) if self._as_written else _spread(result.records):
+                    yield Run("samples", records)
         self._offset += used
         self._rest = data[used:]
 
@@ -238,8 +239,10 @@ def _spread(records: Records) -> Iterator[Records]:
         yield rows
 
 
-def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
-    """Take one run of equal records from `data[start:]`; None: not even one is complete."""
+def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]] | None:
+    """Take one run of equal records from `data[start:]`; None: not even one is complete. Samples of waits come before
+    their interval's sample, so these two are taken together: runs of one would cost a hundred times as much.
+    """
     if len(data) - start < HEADER_DTYPE.itemsize:
         return None
     header = np.frombuffer(data, HEADER_DTYPE, 1, start)[0]
@@ -255,14 +258,36 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] 
     available = (len(data) - start) // length
     if available == 0:
         return None
+    if kind == SOJOURN_SAMPLE:
+        return _take_turns(data, start, base, queues)
     records = np.frombuffer(data, _FIXED[kind], _run(data, start, kind, length, available), start)
     _check_ids(records["id"], queues, base + start)
     end = start + len(records) * length
     if kind == EVENT and not bool(np.all((records["op"] >= 1) & (records["op"] < len(OPERATIONS)))):
         raise TapError(f"an event after byte {base + start} has an unknown operation")
-    if kind == SOJOURN_SAMPLE:
-        _check_classes(records["class"], base + start)
     return end, Run(_KINDS[kind], records)
+
+
+def _take_turns(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]]:
+    """All samples, and those of waits, up to the next record of another kind."""
+    places: dict[int, list[int]] = {SOJOURN_SAMPLE: [], SAMPLE: []}
+    known = {kind | _SIZES[kind] << 16: (found.append, _SIZES[kind]) for kind, found in places.items()}
+    at = start
+    for _ in range(start, len(data), _SIZES[SOJOURN_SAMPLE]):
+        note, size = known.get(int.from_bytes(data[at : at + 4], "little"), (None, 0))
+        if note is None or at + size > len(data):
+            break
+        note(at)
+        at += size
+    words, runs = np.frombuffer(data, "<u8", (at - start) // 8, start), []
+    for kind, found in places.items():
+        if found:
+            own = (np.array(found)[:, None] - start) // 8 + np.arange(_SIZES[kind] // 8)
+            records = words[own].view(_FIXED[kind])[:, 0]
+            _check_ids(records["id"], queues, base + start)
+            runs.append(Run(_KINDS[kind], records))
+    _check_classes(runs[0].records["class"], base + start)
+    return at, *runs
 
 
 def _run(data: bytes, start: int, kind: int, length: int, available: int) -> int:
@@ -279,7 +304,7 @@ def _run(data: bytes, start: int, kind: int, length: int, available: int) -> int
     return available
 
 
-def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
+def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]] | None:
     header = np.frombuffer(data, HEADER_DTYPE, 1, start)
     length = int(header["length"][0])
     if length < 24 or length % 8:
@@ -295,7 +320,7 @@ def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[in
     return start + length, Histogram(int(header["id"][0]), int(header["time_ns"][0]), bin_bytes, ns, at_bound)
 
 
-def _take_sojourn(data: bytes, start: int, base: int, queues: int) -> tuple[int, Batch] | None:
+def _take_sojourn(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]] | None:
     length = int(np.frombuffer(data, HEADER_DTYPE, 1, start)["length"][0])
     if length < SOJOURN_DTYPE.itemsize or length % 8:
         raise TapError(f"the waits at byte {base + start} say {length} bytes")
