@@ -60,6 +60,9 @@ def test_a_plan_without_classes_and_probes_says_nothing_of_them() -> None:
 BAD = [
     ("probes: {from: h1, to: h2}", "lab.yml:7:13: workload[0].probes.interval: this field is missing"),
     ("probes: {interval: 1 ms}", "lab.yml:7:13: workload[0].probes: expected `pairs`, or `from` and `to`"),
+    ("probes: {to: h2, interval: 1 ms}", "lab.yml:7:13: workload[0].probes: expected `pairs`, or `from` and `to`"),
+    ("flows: {from: h1, pairing: random}", "lab.yml:7:12: workload[0].flows: expected `pairs`, or `from` and `to`"),
+    ("flows: {pairs: [[h1, h2]], to: h3}", "lab.yml:7:12: workload[0].flows: expected `pairs`, or `from` and `to`"),
     ("probes: {from: h1, to: h9, interval: 1 ms}", "workload[0].probes.to: no host is called `h9`"),
     ("probes: {from: h1, to: h1, interval: 1 ms}", "workload[0].probes: `h1` cannot send to itself"),
     ("probes: {from: h1, to: h2, interval: 0 ms}", "probes.interval: expected at least 1 ns, got `0 ns`"),

@@ -214,7 +214,7 @@ class _Workloads:
         if isinstance(content, Requests):
             self._requests(path, content)
             return
-        if isinstance(content, Paired) and (content.pairs is None) == (content.source is None and content.to is None):
+        if isinstance(content, Paired) and {content.source is None, content.to is None} != {content.pairs is not None}:
             self.problems.error(path, "expected `pairs`, or `from` and `to`")
             return
         try:
