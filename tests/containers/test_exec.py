@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from real_labs import STAR, docker, environment, qbed, write
+from typist import RUNS, typist
 
 NAME = "qbed-t-exec"
 COMMANDS = 100  # a socket holds their answers
@@ -76,6 +77,32 @@ def test_a_command_that_is_interrupted_ends_with_all_that_it_started(here: Path,
     while (there := qbed(here, "exec", NAME, node, "--", *look, timeout=20).stdout) and time.monotonic() < until:
         time.sleep(0.2)
     assert len(numbers) == 2 and there == ""
+
+
+@NODES
+def test_a_shell_at_a_terminal_is_one_and_goes_with_it(here: Path, node: str) -> None:
+    with typist(environment(here), "shell", NAME, node) as user:
+        user.see(r"\$ ")
+        user.keys("stty sixe\x7f\x7fze\r")
+        user.see(r"\d+ \d+\r\n")
+        user.see(r"\$ ")
+        user.window(50, 132)
+        user.keys("ping -c 1 h2; stty size\r")
+        user.see("1 received(?s:.*)\n50 132\r\n")
+        user.see(r"\$ ")
+        user.keys("sleep 1000\r")
+        user.see(RUNS)
+        time.sleep(0.5)  # or the key comes before the program
+        user.keys("\x03")
+        user.see(r"\$ ")
+        user.keys("exit 3\r")
+        assert user.end() == 3
+    with typist(environment(here), "shell", NAME, node) as user:
+        user.see(r"\$ ")
+    user.end()
+    until = time.monotonic() + 60
+    while "bash" in qbed(here, "exec", NAME, node, "--", "sh", "-c", "cat /proc/[0-9]*/comm").stdout.split():
+        assert time.monotonic() < until
 
 
 def test_a_node_whose_agent_was_killed_has_ended_whatever_it_had_running(here: Path) -> None:

@@ -3,26 +3,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pcap import read_pcap
+from typist import RUNS, typist
 
 LAB = """
 name: look
@@ -44,48 +39,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def qbed(environment: dict[str, str], *arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "qbed", *arguments]
     return subprocess.run(command, env=environment, input=said, capture_output=True, text=True, check=False)
-
-
-class Typist:
-    """Somebody at a terminal where a command of qbed runs."""
-
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
-        self._process, self.keyboard = pty.fork()
-        if self._process == 0:
-            os.execve(sys.executable, [sys.executable, "-m", "qbed", *arguments], environment | {"TERM": "xterm"})
-        self._seen = b""
-
-    def window(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.keyboard, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
-
-    def keys(self, text: str) -> None:
-        os.write(self.keyboard, text.encode())
-
-    def see(self, pattern: str) -> re.Match[str]:
-        """Wait for a text; what came before it is not looked at again."""
-        until = time.monotonic() + 60
-        while (found := re.search(pattern, self._seen.decode(errors="replace"))) is None:
-            assert time.monotonic() < until, self._seen
-            if select.select([self.keyboard], [], [], 1)[0]:
-                self._seen += os.read(self.keyboard, 4096)
-        self._seen = self._seen.decode(errors="replace")[found.end() :].encode()
-        return found
-
-    def end(self) -> int:
-        """The command's exit status."""
-        with suppress(OSError):  # of a terminal that nobody has open any more
-            while os.read(self.keyboard, 4096):
-                pass
-        return os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
-
-
-@contextmanager
-def typist(environment: dict[str, str], *arguments: str) -> Iterator[Typist]:
-    one = Typist(environment, *arguments)
-    try:
-        yield one
-    finally:
-        os.close(one.keyboard)
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +111,6 @@ def test_packets_are_captured_while_others_run_and_the_workload_is_among_them(
     assert len(qbed(environment, "ps", "mine").stdout.splitlines()) == 1
 
 
-RUNS = r"\x1b\[\?2004l"
-"""Bash has given the terminal to a command: keys from now on are that one's."""
 PROMPT = r"h2 (\d+\.\d{6}) s / \$ "
 
 
