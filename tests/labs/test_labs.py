@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -25,13 +26,25 @@ def test_there_are_labs() -> None:
     assert "incast/sizes.yml" in CAMPAIGNS
 
 
-def run(campaign: str, profile: str, out: Path) -> None:
-    qbed = str(Path(sys.executable).parent / "qbed")
-    command = [qbed, "run", f"labs/{campaign}", "--profile", profile, "--out", str(out)]
-    if profile == "quick" and (ROOT / "labs" / campaign).with_suffix(".lock").exists():
-        command.append("--locked")  # it does what it did when that was committed
+def qbed(*words: str) -> None:
+    command = [str(Path(sys.executable).parent / "qbed"), *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run(campaign: str, profile: str, out: Path) -> None:
+    locked = profile == "quick" and (ROOT / "labs" / campaign).with_suffix(".lock").exists()
+    # It does what it did when that was committed.
+    qbed("run", f"labs/{campaign}", "--profile", profile, "--out", str(out), *(["--locked"] if locked else []))
+
+
+def ask_what_the_readme_asks(campaign: str, out: Path) -> None:
+    """Its questions to the run whose folder it names."""
+    readme = (ROOT / "labs" / campaign).with_name("README.md").read_text()
+    for folder, sql in re.findall(r'^    qbed sql (\S+) "(.+)"$', readme, re.MULTILINE):
+        assert f"qbed run labs/{Path(campaign).parent} --profile quick --out {folder}\n" in readme
+        if Path(campaign).name == "campaign.yml":
+            qbed("sql", str(out), sql)
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
@@ -47,6 +60,7 @@ def test_the_quick_profile_of(campaign: str, tmp_path: Path) -> None:
     assert offered == accounted > 0
     assert (out / "report.html").stat().st_size > 10_000
     assert list((out / "figures").glob("*.png"))
+    ask_what_the_readme_asks(campaign, out)
 
 
 def test_a_profile_compares_the_kernels_switches_with_those_in_p4(tmp_path: Path) -> None:
