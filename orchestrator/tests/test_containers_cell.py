@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -135,7 +136,7 @@ def parts(folder: Path, written: dict[str, dict[str, bytes]]) -> list[Path]:
     plan = compile_lab(load_lab(folder / "lab"))
     for node in plan.nodes:
         out = folder / NODES / node.name / "out"
-        out.mkdir(parents=True)
+        out.mkdir(parents=True, exist_ok=True)
         (out / "done.json").write_text(json.dumps({"status": "complete", "end_ns": 10}))
         for name, content in written.get(node.name, {}).items():
             (out / name).write_bytes(content)
@@ -185,6 +186,15 @@ def test_a_part_without_records_and_one_that_is_cut_off(tmp_path: Path) -> None:
     (tmp_path / "cut").mkdir()
     with pytest.raises(RecordError, match=r"exchanges\.bin ends within a record"):
         parts(tmp_path / "cut", {"h1": {EXCHANGES: exchange(0, 0, 5)}, "h2": {EXCHANGES: exchange(1, 0, 5)[:-1]}})
+
+
+@pytest.mark.parametrize("name", ["taps.bin", FILE, EXCHANGES])
+def test_what_a_node_left_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
+    out = tmp_path / NODES / "h1" / "out"
+    out.mkdir(parents=True)
+    os.mkfifo(out / name)
+    with pytest.raises(OSError, match="it is no regular file"):
+        parts(tmp_path, {})
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ SHOWN = 3
 TCP_INFO, RATES, ROUTES, PROGRAMS = "tcpinfo.ndjson", "rates.ndjson", "routes.ndjson", "programs.ndjson"
 WINDOWS, STATISTICS = "windows.ndjson", "statistics.ndjson"
 
+CHUNK_RECORDS = 1 << 16
+
 
 def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     """Merge `folder/nodes/*/out` into `folder/out`; `CellError` if a node did not come to its end."""
@@ -164,18 +166,20 @@ def _join(whole: Path, parts: list[Path]) -> None:
     with whole.open("wb") as into:
         for part in parts:
             if (part / whole.name).exists():
-                with (part / whole.name).open("rb") as stream:
+                with open_regular(part / whole.name) as stream:
                     shutil.copyfileobj(stream, into)
 
 
 def _order(whole: Path, parts: list[Path], read: Callable[[Path], Iterator[npt.NDArray[Any]]], ended: str) -> None:
     """The parts' records of that name, if there are any, in the order of their ends; those without one come last."""
     files = [part / whole.name for part in parts if (part / whole.name).exists()]
-    batches = [batch for file in files for batch in read(file)]
-    if batches:
+    if batches := [batch for file in files for batch in read(file)]:
         records = np.concatenate(batches)
+        del batches
         order = np.lexsort((records[ended], records[ended] == np.iinfo(np.int64).min))
-        whole.write_bytes(records[order].tobytes())
+        with whole.open("wb") as into:
+            for begin in range(0, len(order), CHUNK_RECORDS):
+                into.write(records[order[begin : begin + CHUNK_RECORDS]].data)
     elif files:
         whole.touch()
 
