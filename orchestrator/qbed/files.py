@@ -18,21 +18,21 @@ def open_regular(path: Path | str) -> BufferedReader:
     """A regular file to read from; OSError for anything else, which is not opened at all."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "its name has a NUL byte")
-    _expect_regular(os.stat(path))  # noqa: PTH116 - a Path takes as long again
+    _expect_regular(os.stat(path), path)  # noqa: PTH116 - a Path takes as long again
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        _expect_regular(os.fstat(descriptor))  # whatever was put there meanwhile
+        _expect_regular(os.fstat(descriptor), path)  # whatever was put there meanwhile
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise
 
 
-def _expect_regular(found: os.stat_result) -> None:
+def _expect_regular(found: os.stat_result, path: Path | str) -> None:
     if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def read_bytes(path: Path | str, most: int) -> bytes:

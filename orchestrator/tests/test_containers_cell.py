@@ -193,8 +193,9 @@ def test_what_a_node_left_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path
     out = tmp_path / NODES / "h1" / "out"
     out.mkdir(parents=True)
     os.mkfifo(out / name)
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is no regular file") as error:
         parts(tmp_path, {})
+    assert error.value.filename == str(out / name)
 
 
 @pytest.mark.parametrize(
