@@ -86,7 +86,7 @@ in_checkout() {
         script+=(-e "s,\($place/\|\(^\|[ '(]\)\)$name/\([A-Za-z0-9_]*\.[chS]\)\>,\2$of/\3,g")
     done
     sed "${script[@]}" -e "s,$place/include/,kernel/include/,g" "$1" |
-        grep -v -e '^  [A-Z]' -e '^make.*: \(Entering\|Leaving\) directory' -e '^make.*\*\*\*.* Error [0-9]'
+        grep -v -e '^  [A-Z]' -e '^make\(\[[0-9]*\]\)\?: '
 }
 
 # Those that are not there, in one make: most of its time is spent before it compiles. A path may come to be in a module

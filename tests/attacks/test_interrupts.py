@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from received import qbed, write_lab
 
+import qbed as package
+
+OURS = f"{Path(package.__file__).parent}/"
 MOMENTS = int(os.environ.get("QBED_MOMENTS", "6"))
 
 
@@ -41,7 +44,9 @@ def test_an_interrupt_at_any_moment_is_a_line_and_no_traceback(tmp_path: Path, c
     ended = []
     for number in range(MOMENTS):
         done = interrupted(tmp_path, command.split(), 0.1 + number * step_s * 6 / MOMENTS)
-        assert "Traceback" not in done.stdout + done.stderr, (number, done.stderr)
+        # Before anything of ours runs, what is said is Python's own.
+        told = "Traceback" in done.stderr and OURS in done.stderr
+        assert not told and "Traceback" not in done.stdout, (number, done.stderr)
         assert "is no run folder" not in done.stderr.replace("nosuch is no run folder", ""), (number, done.stderr)
         # As Python begins and ends, the signal itself ends it.
         assert done.returncode in (0, 1, 2, 130, -signal.SIGINT), (number, done.returncode, done.stderr)

@@ -106,7 +106,7 @@ def first_rows(
 def arrow(connection: Connection, sql: str) -> Any:
     """What a SELECT gives, as an Arrow table; `duckdb.Error` if it is wrong, or takes too long."""
     with foreseen(), _limit(connection):
-        return connection.execute(checked(sql)).fetch_arrow_table()
+        return connection.execute(checked(sql)).to_arrow_table()
 
 
 def all_rows(
