@@ -360,11 +360,11 @@ impl Transport for Tcp {
             .collect()
     }
 
-    /// Takes what receivers still hold and reads the counters of senders that are still open.
     fn push(&mut self) -> Result<()> {
         self.series.as_mut().map_or(Ok(()), |series| series.flush()).of(|| "out/tcpinfo.ndjson".into())
     }
 
+    /// Takes what receivers still hold and reads the counters of senders that are still open.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         for index in 0..self.flows.len() as u32 {
             self.on_receiver(world, index, EpollFlags::EPOLLRDHUP);
