@@ -25,11 +25,16 @@ class Typist:
     def __init__(self, environment: dict[str, str], *arguments: str) -> None:
         self._process, self.keyboard = pty.fork()
         if self._process == 0:
+            self._size(0, 30, 100)
             os.execve(sys.executable, [sys.executable, "-m", "qbed", *arguments], environment | {"TERM": "xterm"})
         self._seen = b""
 
     def window(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.keyboard, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+        self._size(self.keyboard, rows, columns)
+
+    @staticmethod
+    def _size(end: int, rows: int, columns: int) -> None:
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
     def keys(self, text: str) -> None:
         os.write(self.keyboard, text.encode())

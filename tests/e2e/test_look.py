@@ -116,7 +116,6 @@ PROMPT = r"h2 (\d+\.\d{6}) s / \$ "
 
 def test_a_shell_at_a_terminal_is_one(lab: Path, environment: dict[str, str]) -> None:
     with typist(environment, "shell", "mine", "h2") as user:
-        user.window(30, 100)
         begun = float(user.see(PROMPT)[1])
         assert abs(begun - clock(environment)) < 0.001
         user.keys("echo $TERM; stty sixe\x7f\x7fze\r")  # a line can be edited

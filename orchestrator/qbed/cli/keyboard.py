@@ -18,6 +18,11 @@ from qbed.substrates import Execution, SessionError, Terminal
 PIECE = 4096
 
 
+def is_here() -> bool:
+    """Whether somebody types here, and sees what is said."""
+    return os.isatty(0) and os.isatty(1)
+
+
 def terminal(*, shell: bool = False) -> Terminal:
     """This terminal, as a program is to find it."""
     columns, rows = shutil.get_terminal_size()
@@ -25,13 +30,15 @@ def terminal(*, shell: bool = False) -> Terminal:
 
 
 @contextmanager
-def lent(execution: Execution) -> Iterator[None]:
-    """Give a program the keyboard and the window's size; afterwards they are as they were."""
+def lent(execution: Execution, told: Terminal) -> Iterator[None]:
+    """Give a program the keyboard and the window's size; afterwards they are as they were. `told`: what it knows."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     resized = signal.signal(signal.SIGWINCH, lambda *_: _unless_gone(lambda: execution.resize(terminal())))
     typing = threading.Thread(target=_type, args=(keyboard, execution), daemon=True)
     try:
+        if (now := terminal(shell=told.shell)) != told:  # resized before anybody listened
+            execution.resize(now)
         tty.setraw(keyboard)
         typing.start()
         yield

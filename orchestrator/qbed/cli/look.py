@@ -14,6 +14,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from qbed import terminal
+from qbed.cli import keyboard
 from qbed.cli.session import LabName, at_keyboard, carry_out
 from qbed.errors import QbedError, nearest
 from qbed.substrates import Deployment, SessionError, find_lab
@@ -64,7 +65,7 @@ def shell(
     What comes by a pipe is run line by line; the folder and exported variables stay from line to line.
     """
     one = find_lab(lab)
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if keyboard.is_here():
         raise typer.Exit(at_keyboard(one, node, [*_SHELL, node], shell=True))
     mark, status = secrets.token_hex(4), 0
     for line in filter(str.strip, sys.stdin):

@@ -114,7 +114,7 @@ def execute(
     if at_terminal:
         if background or stdin:
             raise typer.BadParameter("a terminal is for neither -d nor -i", param_hint="-t")
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if not keyboard.is_here():
             raise typer.BadParameter("there is no terminal here; -i gives it what comes by a pipe", param_hint="-t")
         raise typer.Exit(at_keyboard(find_lab(lab), node, command))
     given = sys.stdin.buffer.read() if stdin else b""
@@ -124,7 +124,7 @@ def execute(
 def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool = False) -> int:
     """Run a command on a node with this terminal as its own; its exit status. Ctrl-C goes to it as any key."""
     own = keyboard.terminal(shell=shell)
-    with lab.exec(node, command, background=False, terminal=own) as execution, keyboard.lent(execution):
+    with lab.exec(node, command, background=False, terminal=own) as execution, keyboard.lent(execution, own):
         return _follow(execution)
 
 
