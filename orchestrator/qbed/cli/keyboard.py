@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -24,9 +23,9 @@ def is_here() -> bool:
 
 
 def terminal(*, shell: bool = False) -> Terminal:
-    """This terminal, as a program is to find it."""
-    columns, rows = shutil.get_terminal_size()
-    return Terminal(rows, columns, os.environ.get("TERM", "dumb"), shell=shell)
+    """This terminal, as a program is to find it. COLUMNS and LINES do not know of its changes."""
+    columns, rows = os.get_terminal_size(1)
+    return Terminal(rows or 24, columns or 80, os.environ.get("TERM", "dumb"), shell=shell)
 
 
 @contextmanager
