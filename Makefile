@@ -75,7 +75,9 @@ unit: generate
 test-kills: setup
 	$(PY) tests/e2e/kills.py --kills 200
 
+# What is built when something first asks for it is built before: tests have bounds in time.
 e2e: setup
+	@tools/programs
 	@tools/browser
 	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks -n 2 --dist worksteal
 
@@ -84,7 +86,7 @@ e2e-machines: TESTS = tests/images tests/playbooks
 e2e-containers: TESTS = tests/containers
 e2e-machines e2e-containers: setup
 	@tools/containers --or-skip; case $$? in \
-	    0) tools/images && $(PY) -m pytest -q $(TESTS) ;; \
+	    0) tools/programs && tools/images && $(PY) -m pytest -q $(TESTS) ;; \
 	    3) ;; \
 	    *) exit 1 ;; \
 	esac
