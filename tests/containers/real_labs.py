@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ duration: 150 ms
 
 
 def qbed(folder: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """A command's end. A campaign goes on, twice at most, where the machine was too busy during one of its cells."""
+    """A command's end. A campaign begins anew, twice at most, if the machine was too busy during one of its cells."""
     command = [sys.executable, "-m", "qbed", *arguments]
     for left in (2, 1, 0):
         done = subprocess.run(
@@ -31,6 +32,7 @@ def qbed(folder: Path, *arguments: str, timeout: float = 120) -> subprocess.Comp
         if arguments[0] != "run" or done.returncode == 0 or "ran late" not in done.stderr or not left:
             break
         print(done.stderr)
+        shutil.rmtree(folder / "out")
     return done
 
 
