@@ -35,7 +35,7 @@ from qbed.substrates import Limits
 from qbed.substrates.console import console_tail
 from qbed.substrates.panics import panic
 from qbed.substrates.sessions import listen
-from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual.guest import Guest, boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
 from qbed.substrates.virtual.session import CELL, DOWN_S, LOCK, SOCKET, UP_S, Session
@@ -121,8 +121,12 @@ class Running:
 class Keeper:
     """Passes commands to the guest, lets its time advance while one runs, and passes on what it says."""
 
-    def __init__(self, guest: Guest, folder: Path, listener: socket.socket, limits: Limits) -> None:
+    def __init__(
+        self, guest: Guest, toolchain: Toolchain, folder: Path, listener: socket.socket, limits: Limits
+    ) -> None:
+        """`toolchain`: that of the guest; another one may have been set up since."""
         self._guest = guest
+        self._toolchain = toolchain
         self._folder = folder
         self._stall_s = limits.stall_s
         self._quota = Quota(folder / CELL, limits.space_bytes)
@@ -334,7 +338,7 @@ class Keeper:
         messages = self._guest.wait(0)
         if messages is None:
             lines = console_tail(self._folder / CELL / "console.log")
-            why = panic(lines, find_toolchain().folder) or "the guest has ended: " + "; ".join(lines[-3:])
+            why = panic(lines, self._toolchain.folder) or "the guest has ended: " + "; ".join(lines[-3:])
             return self._give_up(why)
         self._heard = time.monotonic()
         for message in messages:
@@ -425,11 +429,12 @@ def main(folder: Path) -> None:
     try:
         plan = Plan.loads((folder / CELL / "plan.json").read_bytes())
         session = Session(plan.lab, folder)
-        with boot(find_toolchain(), folder / CELL, plan, "lab", session.seen()) as guest:
+        toolchain = find_toolchain()
+        with boot(toolchain, folder / CELL, plan, "lab", session.seen()) as guest:
             _become_ready(guest, folder)
             with listen(folder, SOCKET) as listener:
                 _say("ready")
-                Keeper(guest, folder, listener, session.limits()).serve()
+                Keeper(guest, toolchain, folder, listener, session.limits()).serve()
     except QbedError as error:
         _say(str(error).replace("\n", "\x1f"))
 
