@@ -22,7 +22,7 @@ from qbed.plan.compile import compile_lab
 from qbed.results.exchanges import exchanges
 from qbed.results.folder import RunFolder
 from qbed.results.probes import Probes
-from qbed.runs.worker import Outcome, Task, Worker
+from qbed.runs.worker import MOST_RUNS, Outcome, Task, Worker
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name
@@ -271,6 +271,32 @@ def test_a_run_that_was_not_faithful_is_invalid(
     outcome, store = run(tmp_path)
     assert outcome.status == "invalid" and reason in (outcome.error or ""), outcome
     assert row(store)["contradictions"]
+
+
+@pytest.mark.parametrize("late, status", [(0, "complete"), (2, "complete"), (3, "invalid")])
+def test_a_cell_for_which_the_machine_was_late_is_run_anew(
+    clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int, status: str
+) -> None:
+    def deploy(topology: Path, *held: int) -> None:
+        clab.behaviour["h1"] = "late" if clab.calls.count("deploy") < late else ""
+        clab.deploy(topology, *held)
+
+    monkeypatch.setattr(containerlab, "deploy", deploy)
+    outcome, store = run(tmp_path)
+    assert (outcome.status, clab.calls) == (status, ["deploy", "destroy"] * min(late + 1, MOST_RUNS))
+    told = [text for text in row(store)["warnings"] if "does not count" in text]
+    assert len(told) == min(late, MOST_RUNS - 1)
+    assert all(f"run {run} of this cell does not count: deadlines of h1" in text for run, text in enumerate(told, 1))
+    assert list(store.damages(0)) == []
+    # The same command tries it again, since it may go better; what is complete it leaves.
+    assert store.survey([0]) == ([0] if status == "invalid" else [], [])
+
+
+def test_a_cell_that_is_invalid_for_another_reason_is_not_run_anew(clab: FakeContainerlab, tmp_path: Path) -> None:
+    clab.behaviour |= {"h1": "late", "h2": "offload"}
+    outcome, store = run(tmp_path)
+    assert (outcome.status, clab.calls) == ("invalid", ["deploy", "destroy"])
+    assert len(row(store)["contradictions"]) == 2 and store.survey([0]) == ([], [])
 
 
 def test_a_missing_image_and_a_taken_name_are_refused_before_anything_is_made(

@@ -23,7 +23,7 @@ def test_a_browser_that_does_not_answer_is_ended_and_another_one_asked(
     children = [int(child) for child in Path(f"/proc/{hung}/task/{hung}/children").read_text().split()]
     for process in (*children, hung):
         os.kill(process, signal.SIGSTOP)
-    monkeypatch.setattr(images, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(images, "PATIENCE_S", 8.0)  # the next one has no more to start and draw in
     drawn.append(images.draw_images(tmp_path / "b", [drawing], SCREEN, ["pdf"], lambda _: None))
     assert [(len(files), why) for files, why in drawn] == [(1, []), (1, [])]
     assert (tmp_path / "a" / "one.pdf").read_bytes() == (tmp_path / "b" / "one.pdf").read_bytes()

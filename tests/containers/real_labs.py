@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,18 +21,11 @@ duration: 150 ms
 """
 
 
-def qbed(folder: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """A command's end. A campaign begins anew, twice at most, if the machine was too busy during one of its cells."""
+def qbed(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "qbed", *arguments]
-    for left in (2, 1, 0):
-        done = subprocess.run(
-            command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout, check=False
-        )
-        if arguments[0] != "run" or done.returncode == 0 or "ran late" not in done.stderr or not left:
-            break
-        print(done.stderr)
-        shutil.rmtree(folder / "out")
-    return done
+    return subprocess.run(
+        command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout, check=False
+    )
 
 
 def environment(folder: Path) -> dict[str, str]:

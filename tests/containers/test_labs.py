@@ -40,7 +40,7 @@ def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
     name = campaign.partition("/")[0]
     before = left_of(name, tmp_path)
     arguments = ["--on", "virtual,containerlab", "--dilate", str(dilation), "--out", "out", "--no-images", *settings]
-    done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=400)
+    done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=600)
     refuted = {one: claims_that_fail(tmp_path / "out" / one) for one in ("virtual", "containerlab")}
     assert refuted["virtual"] == set() and refuted["containerlab"] <= may_fail, done.stderr
     assert done.returncode == (1 if refuted["containerlab"] else 0), done.stderr

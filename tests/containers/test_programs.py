@@ -75,7 +75,7 @@ def both(lab: Path) -> Rows:
     out = lab.parent / "out"
     done = qbed(
         lab.parent, "run", str(lab), "--on", "virtual,containerlab", "--dilate", "50", "--out", "out", "--no-images",
-        "--trust", timeout=240,
+        "--trust",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
@@ -121,8 +121,9 @@ def test_windows_and_statistics_of_a_stock_queue(both: Rows) -> None:
 
 
 @pytest.fixture
-def up(lab: Path) -> Path:
+def up(lab: Path, request: pytest.FixtureRequest) -> Path:
     here = lab.parent
+    request.addfinalizer(lambda: qbed(here, "down", "--all"))
     done = qbed(here, "up", str(lab), "--on", "containerlab", "--dilate", "3", "--workload", "--trust")
     assert done.returncode == 0, done.stderr
     return here

@@ -38,6 +38,7 @@ from qbed.results.checksums import (
 )
 from qbed.results.identity import IDENTITY, StoreError, any_identity, read_identity
 from qbed.results.numbers import Numbers
+from qbed.results.wall import only_late
 from qbed.telemetry.records import AS_THEY_ARE
 
 DISCARDED = ".discarded.json"
@@ -147,13 +148,17 @@ class RunFolder:
     # --- its cells ---
 
     def survey(self, cells: Iterable[int]) -> tuple[list[int], list[DamagedError]]:
-        """Which of these cells are still to be run, and what is damaged of those that had been."""
+        """Which of these cells are still to be run, and what is damaged of those that had been. One that was invalid
+        because the machine was late is to be run.
+        """
         to_run, found = [], []
         for number in cells:
-            damaged = list(self.damages(number)) if self.folder(number).exists() else []
-            if damaged or not self.folder(number).exists():
-                to_run.append(number)
-            found += damaged
+            if self.folder(number).exists():
+                damaged = list(self.damages(number))
+                found += damaged
+                if not damaged and only_late(read_cell_record(self.folder(number), number)) is None:
+                    continue
+            to_run.append(number)
         return to_run, found
 
     def damages(self, cell: int) -> Iterator[DamagedError]:

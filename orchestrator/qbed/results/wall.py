@@ -8,8 +8,9 @@ the lab's own times: its shortest round trip and the time of a packet on its fas
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbed.network.frames import ETHERNET_BYTES
@@ -47,6 +48,14 @@ def examine_wall(plan: Plan, wall: Wall) -> tuple[list[str], list[str], dict[str
     return wrong, warnings, details
 
 
+def only_late(row: Mapping[str, Any]) -> str | None:
+    """Why a cell is invalid, by its row, if that is only because the machine was late: in another run it may not be."""
+    if row["status"] != "invalid":
+        return None
+    late: str | None = json.loads(row["evidence"]).get("wall", {}).get("late")
+    return late if row["contradictions"] == [late] else None
+
+
 def _lateness(
     plan: Plan, wall: Wall, known: dict[str, NodeWall], wrong: list[str], warnings: list[str]
 ) -> dict[str, Any]:
@@ -59,20 +68,23 @@ def _lateness(
             warnings.append(f"{name}, on the machine's kernel, began and sampled flows up to {own / 1e3:.4g} us late")
     guests = ((name, node) for name, node in known.items() if name not in wall.host_kernel)
     late = sorted(guests, key=lambda item: -item[1].late_ns.p99)
+    too_late = None
     if late and rtt_ns:
         name, worst = late[0][0], late[0][1].late_ns
         if worst.p99 > LATE_SHARE * rtt_ns:
-            wrong.append(
+            too_late = (
                 f"deadlines of {name} ran late by {worst.p99 / 1e3:.4g} us (99th percentile), more than"
                 f" {LATE_SHARE:.0%} of the shortest round trip of {rtt_ns / 1e3:.4g} us: not faithful;"
                 f" a dilation above {wall.dilation} would be"
             )
+            wrong.append(too_late)
         elif worst.p99 > LATE_PACKETS * packet_ns:
             warnings.append(
                 f"deadlines of {name} ran late by {worst.p99 / packet_ns:.3g} packet times (99th percentile):"
                 " packets left in bursts"
             )
     return {
+        "late": too_late,
         "late_p99_ns": late[0][1].late_ns.p99 if late else None,
         "late_max_ns": wall.latest_ns,
         "shortest_rtt_real_ns": rtt_ns or None,
