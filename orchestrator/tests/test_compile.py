@@ -245,6 +245,31 @@ def test_fairness_plan_has_room_for_its_paths() -> None:
     assert plan.epoch_ns > 2_000_000_000 + 9 * plan.base_rtt_ns(9, 19)
 
 
+@pytest.mark.parametrize(
+    "workload, is_bulk",
+    [
+        ("flows: {pairs: [PAIRS], size: 4 MB}", True),
+        ("flows: {pairs: [PAIRS]}", True),
+        ("flows: {pairs: [PAIRS], size: 3 MB}", False),
+        ("udp: {from: h1, to: h2, rate: 1 Gbit/s, packet: 1400 B}", False),
+        ("flows: {pairs: [PAIRS], size: 4 MB, transport: rate}", False),
+    ],
+)
+def test_only_a_lab_whose_senders_hold_much_at_once_does_not_copy_it(
+    tmp_path: Path, workload: str, is_bulk: bool
+) -> None:
+    pairs = ", ".join(["[h1, h2]"] * 34)  # 34 times 4 MB is more than 128 MiB
+    lab = f"""name: bulk
+topology: {{star: {{hosts: 2}}}}
+links: {{default: {{rate: 1 Gbit/s, delay: 5 us}}}}
+hosts: {{default: {{controller: {{name: fixed, rate: 1 Mbit/s}}}}}}
+workload: [{workload.replace("PAIRS", pairs)}]
+duration: 1 s
+"""
+    (tmp_path / "lab.yml").write_text(lab)
+    assert ("qbulk" in compile_lab(load_lab(tmp_path / "lab.yml", {})).modules) == is_bulk
+
+
 def test_host_settings() -> None:
     rest = """
 hosts:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pcap import read_pcap
+from pcap import checksum_is_right, read_pcap
 
 MS = 1_000_000
 LAB = """
@@ -62,18 +61,6 @@ workload:
 capture: [{{end: "{where}", snaplen: 64 KB}}]
 duration: 10 ms
 """
-
-
-def checksum_is_right(frame: bytes) -> bool:
-    """Of TCP or UDP: the one that covers the payload (RFC 1071)."""
-    ip = frame[14:]
-    version = ip[0] >> 4
-    length, protocol = (ip[0] % 16 * 4, ip[9]) if version == 4 else (40, ip[6])
-    end = int.from_bytes(ip[2:4]) if version == 4 else 40 + int.from_bytes(ip[4:6])
-    addresses, segment = ip[12:20] if version == 4 else ip[8:40], ip[length:end]
-    assert protocol in (6, 17) and end <= len(ip), "not a whole frame of TCP or UDP"
-    data = addresses + struct.pack(">II", len(segment), protocol) + segment + b"\0" * (len(segment) % 2)
-    return not sum(struct.unpack(f">{len(data) // 2}H", data)) % 0xFFFF
 
 
 @pytest.mark.parametrize("where", ["h1>s1", "s1>h1", "s1>h2", "h2>s1"])

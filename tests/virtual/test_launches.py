@@ -101,3 +101,32 @@ def test_a_program_that_fails_fails_the_cell(
 def test_a_program_that_nobody_has_is_said_before_anything_runs(run_cell: Callable[..., Any]) -> None:
     with pytest.raises(CellError, match="node h1 runs no-such-program, which is not here; install it"):
         run_cell(f"{LAB}programs: [{{on: h1, run: no-such-program}}]\n")
+
+
+TO_ITSELF = """#!/usr/bin/env python3
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+ours = socket.create_connection(listener.getsockname())
+theirs, _ = listener.accept()
+ours.setblocking(False)
+sent = ours.send(b"q" * (1 << 20))
+ours.close()
+got = 0
+while part := theirs.recv(1 << 20):
+    got += len(part)
+print(f"sent={sent} got={got}")
+"""
+
+
+def test_what_a_program_sends_to_its_own_node_is_in_no_book_twice(
+    run_cell: Callable[..., Observed], tmp_path: Path
+) -> None:
+    (tmp_path / "cell-0").mkdir()
+    (tmp_path / "cell-0" / "own.py").write_text(TO_ITSELF)
+    flow = "workload: [flow: {from: h1, to: h3, size: 100 KB}]\n"
+    program = "programs: [{on: h3, run: ./own.py, output: key=value}]"
+    row, table = stored(run_cell(LAB + flow + program), tmp_path / "cell-0")
+    (said,) = table("program_records")
+    numbers = dict(said["numbers"])
+    assert numbers["sent"] == numbers["got"] > 100_000  # in more than one packet of 64 KB
+    assert (row["status"], row["contradictions"]) == ("complete", [])

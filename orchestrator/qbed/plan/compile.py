@@ -22,7 +22,7 @@ from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
 from qbed.plan import controlling, frr, launches, pipelines
 from qbed.plan import model as p
-from qbed.plan.demand import Demand
+from qbed.plan.demand import MOST_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
@@ -31,7 +31,7 @@ from qbed.schemes.programs import Program
 from qbed.schemes.told import Parking
 
 _SIDES: tuple[Side, Side] = ("a", "b")
-_RATE_MODULE = "qrate"
+_RATE_MODULE, _BULK_MODULE = "qrate", "qbulk"
 _EPOCH_NS = 2_000_000_000
 
 
@@ -78,7 +78,7 @@ class _Compiler:
             epoch_ns=epoch_ns,
             duration_ns=self.lab.duration,
             memory_bytes=self.lab.memory or demand.memory_bytes,
-            modules=self.modules(),
+            modules=self.modules(workloads),
             sysctls=global_sysctls(),
             parameters={name: str(value) for name, value in sorted(self.lab.kernel_parameters.items())},
             nodes=list(launches.with_files(self.resolved, self.nodes(demand.socket_buffer_bytes, epoch_ns))),
@@ -153,15 +153,16 @@ class _Compiler:
                 )
         return queues
 
-    def modules(self) -> list[str]:
-        """The kernel modules of the schemes in use, those of queues inside others too, of congestion controls, and of
-        the transport `rate`.
+    def modules(self, workloads: Iterable[p.Workload]) -> list[str]:
+        """The kernel modules of the schemes in use, those of queues inside others too, of congestion controls, of the
+        transport `rate`, and of payload that is too much to be copied.
         """
         specs = (self.below(end, spec) for end, spec in self.resolved.queues.items())
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
         found = {module for module in map(_module, schemes) if module is not None}
         found |= {module for control, module in CONTROL_MODULES.items() if control in self.controls}
         found |= {pipelines.MODULE} if self.resolved.programs else set()
+        found |= {_BULK_MODULE} if queued_bytes(workloads) > MOST_COPIED else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
 
     def below(self, end: LinkEnd, spec: QueueSpec) -> QueueSpec:

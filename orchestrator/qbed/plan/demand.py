@@ -23,6 +23,11 @@ _ARRIVAL_LIFE_NS = 50_000_000
 _TRUESIZE = 1.75
 # Slow start sends twice what fits before it learns, and a sending socket keeps as much again ready.
 _OVERSHOOT = 3
+_QUEUED = 4 * _MIB
+MOST_COPIED = 128 * _MIB
+"""More payload than that, waiting in senders at once, is not copied there: it would keep everything else out of the
+machine's caches, and its host would have to clear as much memory first.
+"""
 _LARGEST_SOCKET_BUFFER = 1 << 30  # TCP's window has at most 30 bits
 _MOST_PAIRS = 4096
 
@@ -146,6 +151,17 @@ class Demand:
             + int((_OVERSHOOT * in_flight + min(buffers, 256 * _MIB)) * _TRUESIZE)
         )
         return -(-total // (16 * _MIB)) * 16 * _MIB
+
+
+def queued_bytes(workloads: Iterable[p.Workload]) -> int:
+    """Payload that flows hand to their sockets as they start: their sizes, of larger ones 4 MB."""
+    return sum(
+        sum(min(size, _QUEUED) for _, size in workload.each)
+        if workload.each
+        else len(workload.pairs) * min(workload.size_bytes or _QUEUED, _QUEUED)
+        for workload in workloads
+        if isinstance(workload, p.Flows) and workload.transport == "tcp"
+    )
 
 
 def _pairs(workload: p.Workload) -> Iterable[tuple[int, int]]:

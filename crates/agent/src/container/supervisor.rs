@@ -163,6 +163,8 @@ impl Supervisor {
             // Docker's own is 64 MB; a guest's memory is a file there, and grows as it is used.
             let mounted = mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), MsFlags::empty(), None::<&str>);
             mounted.of(|| "mounting /dev/shm (is the container privileged?)".into())?;
+        } else {
+            interfaces::prepare_loopback()?;
         }
         self.enter(State::Waiting, None);
         if self.node.place.start == Start::AtOnce {

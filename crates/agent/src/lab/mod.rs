@@ -197,7 +197,7 @@ fn configure(batch: &mut Batch, node: &Node, ends: &[(&End, &End)], interfaces: 
         index.ok_or_else(|| Failure::new(format!("node {name}: interface {interface} was not created")))
     };
     let lo = index("lo")?;
-    link::up(batch, lo, format!("node {name}: interface lo"));
+    link::loopback_up(batch, lo, format!("node {name}: interface lo"));
     for (end, _) in ends {
         if node.offload.is_some() {
             let object = format!("node {name}: offload at {}", end.interface);

@@ -104,6 +104,13 @@ pub fn down(batch: &mut Batch, ifindex: u32, object: String) {
     flags(batch, ifindex, 0, object);
 }
 
+/// A node's loopback interface. A packet is one to IP on its way out and on its way in, or the node's books would not
+/// add up: super-packets would be cut in between.
+pub fn loopback_up(batch: &mut Batch, ifindex: u32, object: String) {
+    flags(batch, ifindex, libc::IFF_UP as u32, object);
+    batch.u32(IFLA_GSO_MAX_SEGS, 1);
+}
+
 /// Sockets may build packets of up to 64 KB, which are cut as they leave the interface's queue.
 pub fn allow_super_packets(batch: &mut Batch, ifindex: u32, object: String) {
     let mut fixed = IFINFO;
