@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import sys
 import termios
@@ -22,9 +23,10 @@ RUNS = r"\x1b\[\?2004l"
 class Typist:
     """Somebody at a terminal where a command of qbed runs."""
 
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+    def __init__(self, environment: dict[str, str], *arguments: str, deaf: bool = False) -> None:
         self._process, self.keyboard = pty.fork()
         if self._process == 0:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN if deaf else signal.SIG_DFL)
             self._size(0, 30, 100)
             os.execve(sys.executable, [sys.executable, "-m", "qbed", *arguments], environment | {"TERM": "xterm"})
         self._seen = b""
@@ -58,8 +60,9 @@ class Typist:
 
 
 @contextmanager
-def typist(environment: dict[str, str], *arguments: str) -> Iterator[Typist]:
-    one = Typist(environment, *arguments)
+def typist(environment: dict[str, str], *arguments: str, deaf: bool = False) -> Iterator[Typist]:
+    """`deaf`: the command ignores SIGHUP, as under nohup."""
+    one = Typist(environment, *arguments, deaf=deaf)
     try:
         yield one
     finally:

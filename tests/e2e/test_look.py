@@ -154,8 +154,9 @@ def test_who_reads_keys_has_time_as_outside(lab: Path, environment: dict[str, st
     assert piped.returncode == 2 and "there is no terminal here; -i gives it what comes by a pipe" in piped.stderr
 
 
-def test_a_terminal_that_is_closed_takes_its_shell_along(lab: Path, environment: dict[str, str]) -> None:
-    with typist(environment, "shell", "mine", "h1") as user:
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_terminal_that_is_closed_takes_its_shell_along(lab: Path, environment: dict[str, str], deaf: bool) -> None:
+    with typist(environment, "shell", "mine", "h1", deaf=deaf) as user:
         user.see(r"\$ ")
     user.end()
     until = time.monotonic() + 60
