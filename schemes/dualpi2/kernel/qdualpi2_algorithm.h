@@ -17,7 +17,7 @@
 
 struct qdualpi2_vars {
 	u64 p;			/* of QDUALPI2_ONE, below it */
-	u64 prior_ns;		/* the classic queue's delay at the last update */
+	u64 prior_ns;		/* the queues' delay at the last update */
 	u64 due_ns;		/* when the next one is due */
 	u64 classic_signals;	/* signals that are owed to either queue, of QDUALPI2_ONE */
 	u64 l4s_signals;
@@ -81,7 +81,8 @@ static inline void qdualpi2_update(const struct qdualpi2_params *params,
 
 /*
  * All updates that are due by @now_ns. Until then nothing has come or gone, so
- * that the classic queue's delay was its head's: since @head_ns, if @waits.
+ * "max(cq.time(), lq.time())" was the older head's delay: since @head_ns, if
+ * @waits. (The L4S queue's counts where its senders do not answer its marks.)
  */
 static inline void qdualpi2_catch_up(const struct qdualpi2_params *params,
 				     struct qdualpi2_vars *vars, u64 now_ns, bool waits, u64 head_ns)

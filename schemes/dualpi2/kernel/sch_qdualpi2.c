@@ -28,9 +28,14 @@ static u64 *qdualpi2_entered(const struct sk_buff *skb)
 
 static void qdualpi2_catch_up_with(struct qdualpi2_sched_data *q, u64 now_ns)
 {
-	const struct sk_buff *head = q->classic.head;
+	const struct sk_buff *classic = q->classic.head, *l4s = q->l4s.head;
+	u64 oldest_ns = U64_MAX;
 
-	qdualpi2_catch_up(&q->params, &q->vars, now_ns, head, head ? *qdualpi2_entered(head) : 0);
+	if (classic)
+		oldest_ns = *qdualpi2_entered(classic);
+	if (l4s)
+		oldest_ns = min(oldest_ns, *qdualpi2_entered(l4s));
+	qdualpi2_catch_up(&q->params, &q->vars, now_ns, classic || l4s, oldest_ns);
 }
 
 /* "The LSB of the ECN field": ECT(1) and CE. */

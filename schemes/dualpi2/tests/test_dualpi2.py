@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,3 +88,44 @@ def test_each_queue_has_its_delay(cell: tuple[dict[str, Any], Tables]) -> None:
     assert 10 < mean_ms["before", "not-ect"] < 20
     assert 1 < mean_ms["after", "not-ect"] < 0.75 * mean_ms["before", "not-ect"]
     assert mean_ms["before", "ect1"] < 1.2 and mean_ms["after", "ect1"] < 1.2
+
+
+FLOOD = """\
+#!/usr/bin/env python3
+import socket, time
+us = socket.socket(type=socket.SOCK_DGRAM)
+us.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 1)  # ECT(1)
+due = time.monotonic()
+end = due + 2.5
+while due < end:
+    us.sendto(bytes(1400), ("h4", 9))
+    due += 200e-6
+    time.sleep(max(0, due - time.monotonic()))
+"""
+
+
+def test_l4s_traffic_that_does_not_answer_is_dropped_down_to_the_target(
+    run_cell: Callable[..., Observed], tmp_path: Path
+) -> None:
+    """58 Mbit/s of ECT(1) into 40, and nothing in the classic queue: RFC 9332, A.2, line 2a of dualpi2_update()."""
+    (tmp_path / "cell-0").mkdir()
+    (tmp_path / "cell-0" / "flood.py").write_text(FLOOD)
+    head, _ = LAB.split("addressing:")
+    cell = run_cell(f"""{head.replace("200 packets", "1000 packets")}
+workload: []
+programs: [{{on: h2, run: ./flood.py, label: flood, status: any}}]
+observe: {{sojourn: true, windows: {{steady: {{from: 1.5 s, until: 2.5 s}}}}}}
+duration: 2.6 s
+""")
+    row, table = stored(cell, tmp_path / "cell-0")
+    assert (row["status"], row["contradictions"]) == ("complete", [])
+    (queue,) = (found for found in table("queues") if found["port"] == "s1>s2")
+    said = dict(queue["xstats"])
+    assert said["dropped_l4s"] > 1000 and said["overlimit"] == 0
+    (waited,) = (
+        found["mean_ns"] / 1e6
+        for found in table("sojourn_windows")
+        if (found["port"], found["span"], found["ecn"]) in {("s1>s2", "steady", "ce"), ("s1>s2", "steady", "ect1")}
+        and found["packets"] > 1000
+    )
+    assert 10 < waited < 20
