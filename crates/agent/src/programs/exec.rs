@@ -109,6 +109,7 @@ mod tests {
     use super::*;
     use crate::gate::Size;
     use crate::programs::terminal::{Mood, Terminal};
+    use nix::sys::signal::{signal, SigHandler};
     use std::io::Read;
 
     #[test]
@@ -145,7 +146,10 @@ mod tests {
         };
         let environment = BTreeMap::new();
         let around = Surroundings { environment: &environment, view: &View::default(), own_group: true };
+        // SAFETY: no handler is given. This process may ignore Ctrl-C; what it starts at a terminal may not.
+        let before = unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) }.unwrap();
         let started = spawn(&program, &around).unwrap();
+        unsafe { signal(Signal::SIGINT, before) }.unwrap();
         assert!(started.stderr.is_none());
         let mut ours = File::from(started.stdout);
         let mut terminal = Terminal::new(started.pid, true);

@@ -43,6 +43,10 @@ pub fn give(command: &mut Command, size: Size) -> io::Result<OwnedFd> {
     // SAFETY: they make system calls only.
     unsafe {
         command.pre_exec(|| {
+            // Whoever started the agent may ignore what the keys of a terminal say (nohup, `&` in a script).
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                 return Err(io::Error::last_os_error());
             }
