@@ -274,7 +274,7 @@ pub fn receive_waiting(fd: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
 
 /// Most bytes that one `send_pattern` offers to the kernel.
 pub const PATTERN_MAX: usize = 1 << 20;
-/// Of the guest's module qbulk (kernel/include/uapi/qbed/qbulk.h).
+/// Of the guest's module qbulk (kernel/include/uapi/qbed/qbulk.h), where the plan has it.
 static BULK: LazyLock<Option<File>> = LazyLock::new(|| File::open("/dev/qbulk").ok());
 nix::ioctl_write_ptr!(qbulk_send, b'q', 1, BulkSend);
 
@@ -287,7 +287,7 @@ pub struct BulkSend {
 }
 
 /// Offers `length` bytes (at most PATTERN_MAX) of payload; None where the buffer is full. `more` follows at once, so
-/// the kernel need not send a last, short segment yet. On a lab's kernel nothing is copied.
+/// the kernel need not send a last, short segment yet. With qbulk nothing is copied.
 pub fn send_pattern(fd: &OwnedFd, length: usize, more: bool) -> io::Result<Option<usize>> {
     let Some(bulk) = &*BULK else { return send_blocks(fd, length, more) };
     let wish = BulkSend { socket: fd.as_raw_fd(), bytes: length.min(PATTERN_MAX) as u32, more: more.into() };
@@ -301,7 +301,7 @@ const BLOCK_LEN: usize = 16 * 1024;
 const BLOCKS_MAX: usize = PATTERN_MAX / BLOCK_LEN;
 static BLOCK: [u8; BLOCK_LEN] = [0x71; BLOCK_LEN];
 
-/// `send_pattern` on the machine's kernel.
+/// `send_pattern` without qbulk.
 fn send_blocks(fd: &OwnedFd, length: usize, more: bool) -> io::Result<Option<usize>> {
     let block = libc::iovec { iov_base: BLOCK.as_ptr().cast_mut().cast(), iov_len: BLOCK_LEN };
     let mut blocks = [block; BLOCKS_MAX];

@@ -172,7 +172,7 @@ class RunFolder:
     def begin(self, cell: int) -> Path:
         """An empty folder in which the cell's results are prepared, with a folder `work` for the guest."""
         folder = self.folder(cell, ".tmp")
-        for old in (folder, self.folder(cell, ".failed"), self.folder(cell)):  # one that is there is damaged
+        for old in (folder, self.folder(cell, ".failed"), self.folder(cell)):  # one that is there is no good
             _remove(old)
         (folder / "work").mkdir(parents=True)
         return folder
