@@ -76,10 +76,12 @@ test-kills: setup
 	$(PY) tests/e2e/kills.py --kills 200
 
 # What is built when something first asks for it is built before: tests have bounds in time.
+# Seven hundred tests with processes, terminals and a browser meet chance, too: at most two are tried again, and said.
 e2e: setup
 	@tools/programs
 	@tools/browser
-	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks -n 2 --dist worksteal
+	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks \
+	    -n 2 --dist worksteal -rsR --reruns 1 --max-suite-reruns 2
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).
 # On the wall clock whatever else the machine does has a say, and chance: what fails is tried again, and said (RERUN).

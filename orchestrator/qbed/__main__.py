@@ -4,16 +4,16 @@
 import signal
 import sys
 
+from qbed.interrupts import raise_on
+
 
 def main() -> None:
     """Run a command."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started it wants none heard
+        raise_on(signal.SIGINT, KeyboardInterrupt)
     try:
-        # Held back until then: in the middle of an import Python may swallow it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            from qbed.cli import main as run
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        from qbed.cli import main as run
+
         run()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 PACKAGE = Path(qbed.__file__).parent
 ROOMS = (
-    "base",  # durable, errors, faults, files, json_files, places, remembered, terminal: the modules beside the rooms
+    "base",  # durable, errors, faults, files, interrupts, json_files, places, remembered, terminal
     "language",
     "schemes",
     "lab",

@@ -55,3 +55,32 @@ def test_an_interrupt_at_any_moment_is_a_line_and_no_traceback(tmp_path: Path, c
     if command.startswith("run"):
         done = qbed(tmp_path, *command.split())
         assert done.returncode == 0 and "2 of 2 cells complete" in done.stdout + done.stderr, done.stderr
+
+
+LISTENS = """
+import os, signal, time
+from qbed.interrupts import raise_on
+raise_on(signal.SIGINT, KeyboardInterrupt)
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+try:
+    {}
+    time.sleep(30)
+except KeyboardInterrupt:
+    print(whole)
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from module import whole",  # DuckDB's extension, given up half way, crashed as the process ended
+        "whole = not type('Last', (), {'__del__': lambda self: interrupt()})()",  # Python swallows what it raises
+    ],
+)
+def test_an_interrupt_comes_late_but_comes(tmp_path: Path, statement: str) -> None:
+    (tmp_path / "module.py").write_text("import time, __main__\n__main__.interrupt()\ntime.sleep(0.1)\nwhole = False\n")
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENS.format(statement)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "False\n", done.stderr

@@ -22,6 +22,7 @@ import pyarrow as pa
 from qbed import faults
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import QbedError
+from qbed.interrupts import heard, raise_on
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
@@ -97,7 +98,7 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
     """Run the cells whose numbers come through the pipe, until it closes. Sends fractions and an `Outcome` each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, _stop)
+    raise_on(signal.SIGTERM, SystemExit, 143, once=True)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no worker outlives its runner
     if os.getppid() != parent:
         return
@@ -111,15 +112,6 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
             pipe.send(worker.run(int(pipe.recv()), pipe))
     except (EOFError, BrokenPipeError):
         signal.signal(signal.SIGTERM, heard)  # nothing is left to tidy up
-
-
-def heard(*_: object) -> None:
-    """Changes nothing any more. Were the signal ignored instead, Python would complain of one that came just before."""
-
-
-def _stop(*_: object) -> None:
-    signal.signal(signal.SIGTERM, heard)
-    raise SystemExit(143)
 
 
 class Worker:

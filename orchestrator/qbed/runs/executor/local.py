@@ -16,9 +16,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from qbed.interrupts import heard
 from qbed.results.folder import RunFolder
 from qbed.runs.executor import Book, interruptible
-from qbed.runs.worker import Outcome, Task, heard, serve
+from qbed.runs.worker import Outcome, Task, serve
 
 STOP_S = 15.0
 

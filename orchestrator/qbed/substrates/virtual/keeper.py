@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from qbed.errors import QbedError
+from qbed.interrupts import raise_on
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
 from qbed.substrates.console import console_tail
@@ -415,13 +416,9 @@ def _become_ready(guest: Guest, folder: Path) -> None:
             raise QbedError(f"{why}; its console said last:{lines}")
 
 
-def _end(*_: object) -> None:
-    raise SystemExit(0)
-
-
 def main(folder: Path) -> None:
     """Keep the lab of a session's folder. Says `ready`, or what is wrong, on stdout."""
-    signal.signal(signal.SIGTERM, _end)
+    raise_on(signal.SIGTERM, SystemExit, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     lock = (folder / LOCK).open("wb")
