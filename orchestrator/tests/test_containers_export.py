@@ -165,8 +165,8 @@ def test_a_guest_is_told_the_same_in_virtual_time_and_in_containers(tmp_path: Pa
     plan = compile_lab(load_lab(LABS[0].parent.parent / "dumbbell"))
     write_folder(tmp_path / "x", plan, Placement((), 50), IMAGES, name="other", file="l.clab.yml", start="on go")
     boot = json.loads((tmp_path / "x/nodes/s1/place.json").read_text())["boot"]
-    kernel, *virtual, dashes, mode = command_line(Path("/kernel"), plan, "cell", GATE_FD, CONFINE_FD)
-    assert (kernel, dashes, mode) == ("/kernel", "--", "cell")
+    kernel, *virtual, dashes, mode = command_line(Path("/kernel"), plan, "lab", GATE_FD, CONFINE_FD)
+    assert (kernel, dashes, mode) == ("/kernel", "--", "lab")
     own = ("mem=", "seed=", "init=", "QBED_MODULES=")
     assert [*(word for word in boot if not word.startswith(own)), f"confine={CONFINE_FD}"] == [
         word for word in virtual if not word.startswith(own)

@@ -188,7 +188,10 @@ fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
 fn read_plan() -> Result<(Plan, Option<Place>)> {
     std::fs::create_dir_all(files::out("")).of(|| "out".into())?;
     let text = std::fs::read_to_string(format!("{}/plan.json", files::folder())).of(|| "plan.json".into())?;
-    let plan = Plan::parse(&text)?;
+    let mut plan = Plan::parse(&text)?;
+    if !lab::sysctls::has_ipv6() {
+        lab::sysctls::forget_ipv6(&mut plan);
+    }
     transport::ALL.check(&plan)?;
     let place = Place::read(files::folder(), plan.nodes.len())?;
     Ok((plan, place))

@@ -305,6 +305,8 @@ static int qrate_listener_open(struct qrate_listener *listener)
 	for (i = 0; i < ARRAY_SIZE(families); i++) {
 		socket = qrate_socket_open(listener->qnet->net, families[i], NULL, listener->port,
 					   qrate_listener_receive, listener);
+		if (families[i] == AF_INET6 && PTR_ERR(socket) == -EAFNOSUPPORT)
+			continue;	/* a kernel without IPv6 hears nobody there */
 		if (IS_ERR(socket))
 			return PTR_ERR(socket);
 		listener->sockets[i] = socket;

@@ -9,7 +9,7 @@ pub mod linkstate;
 pub mod names;
 pub mod namespaces;
 mod parking;
-mod sysctls;
+pub mod sysctls;
 pub mod view;
 
 use crate::failure::{Failure, Of, Result};

@@ -9,9 +9,28 @@ use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
 
 /// IPv6's, too, are inherited from the first namespace (IPv4's always are).
 const INHERIT: &str = "net/core/devconf_inherit_init_net";
+
+/// Whether this kernel has IPv6 at all.
+pub fn has_ipv6() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| Path::new("/proc/sys/net/ipv6").exists())
+}
+
+/// Forgets what switches off, in the nodes, an IPv6 that is not there.
+pub fn forget_ipv6(plan: &mut Plan) {
+    for node in &mut plan.nodes {
+        node.sysctls.retain(|key, value| !(is_ipv6_switch(key) && value == "1"));
+    }
+}
+
+fn is_ipv6_switch(key: &str) -> bool {
+    key.starts_with("net/ipv6/") && key.ends_with("/disable_ipv6")
+}
 
 /// Writes those of a node's (or the whole kernel's) sysctls that are wanted.
 pub fn write_sysctls(owner: &str, sysctls: &Sysctls, wanted: impl Fn(&str) -> bool) -> Result<()> {

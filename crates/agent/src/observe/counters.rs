@@ -2,6 +2,7 @@
 //! `counters.json`: what the kernel counted at links, queues and nodes, all at one instant.
 
 use crate::failure::{Of, Result};
+use crate::lab::sysctls::has_ipv6;
 use crate::netlink::link::{IFINFO, INFO_DATA};
 use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
@@ -167,7 +168,9 @@ fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters>
     };
     file("snmp", read_pairs)?;
     file("netstat", read_pairs)?;
-    file("snmp6", read_columns)?;
+    if has_ipv6() {
+        file("snmp6", read_columns)?;
+    }
     Ok(NodeCounters { ends, queues, mib })
 }
 

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell that can have no use for IPv6 has none: the same bytes, in less memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from qbed.substrates import CellError
+from qbed.substrates.virtual import guest
+from qbed.substrates.virtual.confinement import CONFINE_FD
+from qbed.substrates.virtual.guest import command_line
+
+from cells import Observed, plan_of
+
+LAB = """
+name: families
+topology: {star: {hosts: 2}}
+links: {default: {rate: 10 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: ecn, buffer: 1 MB, threshold: 20 packets}}
+duration: 10 ms
+workload:
+  - flow: {from: h1, to: h2, size: 1 MB}
+"""
+RATE = "  - flow: {from: h2, to: h1, size: 100 KB, transport: rate}\nhosts: {h2: {controller: extent}}\n"
+WITHOUT = "ipv6.disable=1"
+
+
+@pytest.mark.parametrize("more", [RATE, "capture: ['h1>s1']\n", "observe: {queues: every packet, statistics: 1 ms}\n"])
+def test_the_bytes_are_those_of_a_guest_with_ipv6(
+    run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    without = run_cell(LAB + more).digest()
+    monkeypatch.setattr(guest, "may_speak_ipv6", lambda plan: True)
+    assert without == run_cell(LAB + more).digest()
+
+
+def test_it_is_really_not_there(run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "may_speak_ipv6", lambda plan: False)
+    with pytest.raises(CellError, match=r"sysctl net/ipv6/.*No such file"):
+        run_cell(LAB + "addressing: ipv6\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "mode", "has"),
+    [
+        ("", "cell", False),
+        ("", "lab", True),  # whoever works in it may start what he likes
+        ("addressing: ipv6\n", "cell", True),
+        ("addressing: both\n", "cell", True),
+        ("routing: frr\n", "cell", True),
+        ("programs: [{on: h1, run: ping -c 1 h2}]\n", "cell", True),
+        ("hosts: {h1: {sysctls: {net/ipv6/conf/all/hop_limit: 3}}}\n", "cell", True),
+    ],
+)
+def test_it_is_there_wherever_something_may_speak_it(
+    tmp_path: Path, more: str, mode: Literal["cell", "lab"], has: bool
+) -> None:
+    words = command_line(Path("/kernel"), plan_of(tmp_path, LAB + more), mode, 3, CONFINE_FD)
+    assert (WITHOUT not in words) == has
