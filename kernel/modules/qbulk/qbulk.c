@@ -8,7 +8,8 @@
  * that then lies between the processor and what it works with. Here every
  * packet's payload is one page. TCP does with QBULK_SEND what it does with a
  * sendmsg() of as many bytes, but that a packet's payload may lie in two pieces
- * where it lay in one, so that a receiver's queue joins fewer packets into one.
+ * where it lay in one, so that a receiver's queue joins fewer packets into one,
+ * and that what is not sent yet lies in fewer packets.
  */
 #include <linux/bvec.h>
 #include <linux/errno.h>
@@ -23,11 +24,47 @@
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 #include <net/sock.h>
+#include <net/tcp.h>
 
 #include <uapi/qbed/qbulk.h>
 
+/* Of 1448 bytes 23 KB; 44 segments brought no more. */
+#define QBULK_SEGMENTS 16u
+
 static struct page *qbulk_page;
 static struct bio_vec qbulk_pages[QBULK_MOST / PAGE_SIZE];
+
+/*
+ * To a device without offloads TCP makes a packet of each segment as it takes
+ * the payload, and of a thousand senders each has gone from the cache until it
+ * is sent. In larger ones, segments are cut off as they are sent. The goal is
+ * as tcp_xmit_size_goal() leaves it; gso_max_segs still says what is sent at once.
+ */
+static void qbulk_join_unsent(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 mss, segments;
+
+	lock_sock(sk);
+	mss = tp->mss_cache;
+	if (sk->sk_gso_max_segs == 1 && mss) {
+		segments = min_t(u32, QBULK_SEGMENTS * mss, GSO_LEGACY_MAX_SIZE);
+		segments = tcp_bound_to_half_wnd(tp, segments) / mss;
+		if (segments) {
+			sk->sk_gso_max_size = segments * mss;
+			tp->gso_segs = segments;
+		}
+	}
+	release_sock(sk);
+}
+
+static int qbulk_send(struct socket *socket, struct msghdr *message)
+{
+	if (!sk_is_tcp(socket->sk))
+		return -EOPNOTSUPP;
+	qbulk_join_unsent(socket->sk);
+	return sock_sendmsg(socket, message);
+}
 
 static long qbulk_ioctl(struct file *file, unsigned int command, unsigned long arg)
 {
@@ -48,7 +85,7 @@ static long qbulk_ioctl(struct file *file, unsigned int command, unsigned long a
 		message.msg_flags |= MSG_MORE;
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, qbulk_pages, ARRAY_SIZE(qbulk_pages),
 		      min_t(u32, wish.bytes, QBULK_MOST));
-	err = sk_is_tcp(socket->sk) ? sock_sendmsg(socket, &message) : -EOPNOTSUPP;
+	err = qbulk_send(socket, &message);
 	sockfd_put(socket);
 	return err;
 }
