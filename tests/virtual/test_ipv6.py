@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell that can have no use for IPv6 has none: the same bytes, in less memory."""
+"""A cell of many nodes that can have no use for IPv6 has none: without chance the same bytes, in less memory."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ RATE = "  - flow: {from: h2, to: h1, size: 100 KB, transport: rate}\nhosts: {h2:
 WITHOUT = "ipv6.disable=1"
 
 
+@pytest.fixture(autouse=True)
+def three_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "MANY_NODES", 3)
+
+
 @pytest.mark.parametrize("more", [RATE, "capture: ['h1>s1']\n", "observe: {queues: every packet, statistics: 1 ms}\n"])
 def test_the_bytes_are_those_of_a_guest_with_ipv6(
     run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch, more: str
@@ -36,6 +41,11 @@ def test_the_bytes_are_those_of_a_guest_with_ipv6(
     without = run_cell(LAB + more).digest()
     monkeypatch.setattr(guest, "may_speak_ipv6", lambda plan: True)
     assert without == run_cell(LAB + more).digest()
+
+
+def test_few_nodes_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "MANY_NODES", 4)
+    assert WITHOUT not in command_line(Path("/kernel"), plan_of(tmp_path, LAB), "cell", 3, CONFINE_FD)
 
 
 def test_it_is_really_not_there(run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch) -> None:

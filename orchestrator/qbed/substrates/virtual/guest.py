@@ -31,6 +31,8 @@ from qbed.substrates.virtual.provision import TOOLS, lent, provide
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
+MANY_NODES = 100
+"""With fewer, a guest has IPv6 whether it speaks it or not: without, its kernel's random numbers are others."""
 
 
 def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd: int, confine_fd: int) -> list[str]:
@@ -43,7 +45,8 @@ def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd
         gate_fd=gate_fd,
         confine_fd=confine_fd,
     )
-    without = [] if mode == "lab" or may_speak_ipv6(plan) else ["ipv6.disable=1"]
+    has_ipv6 = mode == "lab" or len(plan.nodes) < MANY_NODES or may_speak_ipv6(plan)
+    without = [] if has_ipv6 else ["ipv6.disable=1"]
     return [str(kernel), *arguments, *without, "--", mode]
 
 
