@@ -66,26 +66,28 @@ check: setup lint unit
 lint:
 	tools/lint
 
+# Two thousand tests with processes, terminals and a browser meet chance, too: at most two are tried again, and said.
+export CHANCE := -rsR --reruns 1 --max-suite-reruns 2
+
 # The reference of lab files has what the schemes say; where that changed, it goes into the same commit.
 unit: generate
 	$(MAKE) -s -C kernel/tests check
 	tools/cargo test --quiet --workspace
-	$(PY) -m pytest -q orchestrator/tests labs -n 2
+	$(PY) -m pytest -q orchestrator/tests labs -n 2 $(CHANCE)
 
 test-kills: setup
 	$(PY) tests/e2e/kills.py --kills 200
 
 # What is built when something first asks for it is built before: tests have bounds in time.
-# Seven hundred tests with processes, terminals and a browser meet chance, too: at most two are tried again, and said.
 e2e: setup
 	@tools/programs
 	@tools/browser
 	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks \
-	    -n 2 --dist worksteal -rsR --reruns 1 --max-suite-reruns 2
+	    -n 2 --dist worksteal $(CHANCE)
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).
 # On the wall clock whatever else the machine does has a say, and chance: what fails is tried again, and said (RERUN).
-e2e-machines: TESTS = tests/images tests/playbooks
+e2e-machines: TESTS = tests/images tests/playbooks $(CHANCE)
 e2e-containers: TESTS = tests/containers -rsR --reruns 2 --max-suite-reruns 4
 e2e-machines e2e-containers: setup
 	@tools/containers --or-skip; case $$? in \

@@ -25,7 +25,8 @@ def main() -> None:
     def say(message: dict[str, object]) -> None:
         os.write(gate, json.dumps(message).encode() + b"\n")
 
-    behaviour = json.loads((here / "guest" / "qbed-agent").readlink().with_name("behaviour").read_text())
+    tools = (here / "guest" / "qbed-agent").readlink().parent
+    behaviour = json.loads((tools / "behaviour").read_text())
     mine = behaviour.get(str(plan.seed), behaviour.get("all", ""))
     print("booting", flush=True)
     say({"event": "ready", "setup_nodes": len(plan.nodes)})
@@ -37,6 +38,8 @@ def main() -> None:
         time.sleep(1000)
     if mine == "slow":
         time.sleep(5)
+    while mine == "held" and not (tools / "released").exists():
+        time.sleep(0.05)
     if mine == "fail":
         (here / "out" / "done.json").write_text(json.dumps({"status": "failed", "error": "no such qdisc"}))
         return

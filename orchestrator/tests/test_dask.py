@@ -120,7 +120,7 @@ def test_who_does_not_answer_is_named(cluster: Cluster) -> None:
 
 
 def test_who_stops_leaves_nothing_running(cluster: Cluster) -> None:
-    cluster.bench.behave(all="slow")
+    cluster.bench.behave(all="held")
     cluster.work()
     process = cluster.bench.start("run", "lab", "--out", "a", "--no-images", "--scheduler", cluster.address())
     wait_until(lambda: guests_of(cluster.bench.folder / "worker-1"), 60)

@@ -41,24 +41,30 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_a_second_run_waits_and_finds_all_done(bench: Bench) -> None:
-    bench.behave(all="slow")
-    first = bench.start("run", "lab", "--out", "a", "--no-images", "--profile", "quick")
+def two_runs(bench: Bench) -> list[subprocess.Popen[str]]:
+    """The first has guests, which are held; the second waits for it."""
+    arguments = ("run", "lab", "--out", "a", "--no-images", "--profile", "quick")
+    first = bench.start(*arguments)
     wait_until(lambda: guests_of(bench.folder / "a" / "cells"))
-    status, text = bench.campaign("a", "--profile", "quick")
-    assert first.wait(60) == 0
-    first.communicate()
-    assert (status, "another `qbed run` is writing to this folder: waiting for it" in text) == (0, True), text
-    assert "2 cells are finished already" in text
+    second = bench.start(*arguments)
+    assert second.stderr is not None
+    assert "another `qbed run` is writing to this folder: waiting for it" in second.stderr.readline()
+    return [first, second]
+
+
+def test_a_second_run_waits_and_finds_all_done(bench: Bench) -> None:
+    bench.behave(all="held")
+    first, second = two_runs(bench)
+    bench.release()
+    first.communicate(timeout=60)
+    out, err = second.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0) and "2 cells are finished already" in out + err, out + err
 
 
 def test_a_run_that_waits_goes_on_with_what_a_killed_one_left(bench: Bench) -> None:
-    bench.behave(all="slow")
-    first = bench.start("run", "lab", "--out", "a", "--no-images", "--profile", "quick")
-    wait_until(lambda: guests_of(bench.folder / "a" / "cells"))
+    bench.behave(all="held")
+    first, second = two_runs(bench)
     bench.behave()
-    second = bench.start("run", "lab", "--out", "a", "--no-images", "--profile", "quick")
-    assert second.stderr is not None and "waiting for it" in second.stderr.readline()
     first.kill()
     first.communicate()
     out, err = second.communicate(timeout=60)

@@ -64,7 +64,7 @@ def test_two_runs_of_a_campaign_do_its_work_once(bench: Bench) -> None:
 
 
 def test_a_cell_that_is_killed_is_run_again(bench: Bench) -> None:
-    bench.behave(all="slow")
+    bench.behave(all="held")
     key = keys(bench)[0]
     process = bench.start("cell", key)
     wait_until(lambda: guests_of(bench.folder / "cache"))

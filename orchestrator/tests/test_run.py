@@ -174,7 +174,7 @@ def test_a_cell_whose_kernel_complains_is_invalid(bench: Bench) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_later(bench: Bench, number: int) -> None:
-    bench.behave(seed_3="slow")
+    bench.behave(seed_3="held")
     process = bench.start("run", "lab", "--out", "a", "--no-images")
     cells = bench.folder / "a" / "cells"
     wait_until(lambda: (cells / "000001").exists() and guests_of(cells))
@@ -189,7 +189,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_later(bench: Bench
 
 
 def test_a_killed_runner_takes_its_guests_along(bench: Bench) -> None:
-    bench.behave(all="slow")
+    bench.behave(all="held")
     process = bench.start("run", "lab", "--out", "a", "--no-images")
     cells = bench.folder / "a" / "cells"
     wait_until(lambda: guests_of(cells))
@@ -238,10 +238,11 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(bench: Bench) -> None:
         with (small / "ballast").open("wb") as ballast:
             ballast.truncate(0)
         (small / "run").mkdir()
-        bench.behave(seed_3="slow")
+        bench.behave(seed_3="held")
         process = bench.start("run", "lab", "--out", "small/run", "--no-images")
         wait_until(lambda: (small / "run" / "cells" / "000001").exists())
         (small / "ballast").write_bytes(bytes(64 << 20))
+        bench.release()
         process_output = "".join(process.communicate(timeout=60))
         assert process.returncode == 1 and "the disk is full" in process_output, process_output
         assert "Traceback" not in process_output

@@ -101,10 +101,12 @@ def test_array_jobs_run_a_campaign(bench: Bench) -> None:
     """More cells than an array may have tasks; a task that is killed is submitted again. Samples of all of them leave
     from here, when their tables are back.
     """
+    bench.behave(all="held")
     process = bench.start("run", "lab", "--out", "a", "--no-images", "--slurm", "--ndjson", "samples")
     queue = bench.folder / "cache" / "queue"
     wait_until(lambda: guests_of(queue), 60)
     os.kill(guests_of(queue)[0], 9)
+    bench.release()
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0 and "12 of 12 cells complete, in" in out + err, out + err
     assert tasks(bench) == ""
@@ -117,7 +119,7 @@ def test_array_jobs_run_a_campaign(bench: Bench) -> None:
 
 
 def test_who_stops_cancels_what_waits(bench: Bench) -> None:
-    bench.behave(all="slow", seed_1="panic")
+    bench.behave(all="held", seed_1="panic")
     process = bench.start("run", "lab", "--out", "a", "--no-images", "--slurm")
     times = bench.folder / "a" / "cells" / "wall.ndjson"
     wait_until(lambda: times.exists() and times.read_text().count("\n") >= 1, 60)
