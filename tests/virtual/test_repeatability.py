@@ -97,6 +97,7 @@ def told_links(folder: Path, parameter: str, value: str, counter: str) -> tuple[
     [
         pytest.param("leap", "Y", "N", "leaps", id="leaps from deadline to deadline (kernel patch `leap`)"),
         pytest.param("warm_ends", "0", "100", "fetches", id="fetches ahead what the next ones need"),
+        pytest.param("hints", "Y", "N", "hinted", id="gives a packet the route of the last one to its address"),
     ],
 )
 def test_what_makes_a_link_fast_changes_no_result(

@@ -28,6 +28,7 @@
 #include <linux/interrupt.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
+#include <linux/netfilter.h>
 #include <linux/prefetch.h>
 #include <linux/random.h>
 #include <linux/rtnetlink.h>
@@ -46,6 +47,7 @@
 #include "qlink_agenda.h"
 #include "qlink_end.h"
 #include "qlink_fetch.h"
+#include "qlink_way.h"
 
 #if IS_ENABLED(CONFIG_SMP)
 #error "qlink relies on the single CPU of time-travel mode"
@@ -54,8 +56,13 @@
 #define QLINK_MAX_OVERHEAD_BYTES 65535
 #define QLINK_MAX_DELAY_NS (3600ull * NSEC_PER_SEC)
 
-/* Of a frame on the wire, in skb->cb. */
+/*
+ * Of a frame on the wire, in skb->cb, and of the one behind it: whoever serves a
+ * frame has its lines in the cache, but not those of the next.
+ */
 struct qlink_flight {
+	u64 next_arrival_ns;
+	u64 next_sequence;
 	u64 arrival_ns;
 	u64 sequence;
 };
@@ -83,6 +90,14 @@ MODULE_PARM_DESC(leap, "go on to a next deadline at once where nothing else happ
 static unsigned long leaps;
 module_param(leaps, ulong, 0444);
 MODULE_PARM_DESC(leaps, "deadlines before which the machine was not idle");
+
+static bool hints = true;
+module_param(hints, bool, 0644);
+MODULE_PARM_DESC(hints, "a packet takes the route that the last one to its address took");
+
+static unsigned long hinted;
+module_param(hinted, ulong, 0444);
+MODULE_PARM_DESC(hinted, "packets whose route was known as they arrived");
 
 static unsigned int warm_ends = 100;
 module_param(warm_ends, uint, 0644);
@@ -169,8 +184,10 @@ static void qlink_start_frame(struct qlink_end *end, struct sk_buff *skb, u64 no
 
 	end->serializing = skb;
 	/* Forwarded, and not queued: the stack is still at it. */
-	if (qlink_entering && !skb->sk && clock->ends > warm_ends)
+	if (qlink_entering && !skb->sk)
 		qlink_learn(qlink_entering, end, skb);
+	else if (skb->sk && clock->ends > warm_ends)
+		qlink_learn_home(end, skb);
 	end->stats.sent++;
 	end->stats.sent_bytes += skb->len;
 	qlink_agenda_push(&clock->agenda,
@@ -333,33 +350,44 @@ static void qlink_expect_arrival(struct qlink_end *end)
 					 first->sequence));
 }
 
+/* @next arrives after @skb, and before all others that do. */
+static void qlink_follow(struct sk_buff *skb, struct sk_buff *next)
+{
+	skb->next = next;
+	qlink_flight(skb)->next_arrival_ns = qlink_flight(next)->arrival_ns;
+	qlink_flight(skb)->next_sequence = qlink_flight(next)->sequence;
+}
+
 /* A frame is on the wire: behind all that arrive before it. */
 static void qlink_fly(struct qlink_end *end, struct sk_buff *skb)
 {
 	u64 arrival_ns = qlink_flight(skb)->arrival_ns;
-	struct sk_buff **place = &end->flight_head;
+	struct sk_buff *before = end->flight_head;
 
+	if (before && unlikely(arrival_ns < end->tail_arrival_ns)) {
+		if (arrival_ns < qlink_flight(before)->arrival_ns) {
+			qlink_follow(skb, before);
+			end->flight_head = skb;
+			qlink_agenda_remove(&qlink_clock.agenda,
+					    (unsigned long)end | QLINK_ARRIVED, ~0ul);
+			qlink_expect_arrival(end);
+			return;
+		}
+		while (qlink_flight(before)->next_arrival_ns <= arrival_ns)
+			before = before->next;
+		qlink_follow(skb, before->next);
+		qlink_follow(before, skb);
+		return;
+	}
 	skb->next = NULL;
-	if (!end->flight_head) {
+	if (before)
+		qlink_follow(end->flight_tail, skb);
+	else
 		end->flight_head = skb;
-		end->flight_tail = skb;
+	end->flight_tail = skb;
+	end->tail_arrival_ns = arrival_ns;
+	if (!before)
 		qlink_expect_arrival(end);
-		return;
-	}
-	if (likely(qlink_flight(end->flight_tail)->arrival_ns <= arrival_ns)) {
-		end->flight_tail->next = skb;
-		end->flight_tail = skb;
-		return;
-	}
-	while (qlink_flight(*place)->arrival_ns <= arrival_ns)
-		place = &(*place)->next;
-	skb->next = *place;
-	*place = skb;
-	if (place == &end->flight_head) {
-		qlink_agenda_remove(&qlink_clock.agenda,
-				    (unsigned long)end | QLINK_ARRIVED, ~0ul);
-		qlink_expect_arrival(end);
-	}
 }
 
 /* The top of the agenda says that @end's frame has left the transmitter. */
@@ -407,16 +435,32 @@ static bool qlink_is_looked_at(struct net_device *dev)
 	       rcu_access_pointer(dev->rx_handler) || netif_is_l3_slave(dev);
 }
 
+/* Nobody has a say in what becomes of a frame but routing. */
+static bool qlink_only_routes(struct net_device *dev)
+{
+	return hints && !rcu_access_pointer(dev->rx_handler) && !netif_is_l3_slave(dev) &&
+	       !rcu_access_pointer(dev->tcx_ingress) &&
+	       !rcu_access_pointer(dev_net(dev)->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
+}
+
 /* Only what a wire carries may arrive: the bytes. */
 static void qlink_receive(struct sk_buff *skb, struct net_device *dev)
 {
+	struct rtable *route = NULL;
+
 	if (skb->ip_summed == CHECKSUM_PARTIAL && unlikely(qlink_is_looked_at(dev)))
 		skb_checksum_help(skb);
 	skb_scrub_packet(skb, true);
 	skb_clear_hash(skb);
 	skb->priority = 0;
 	skb_set_queue_mapping(skb, 0);
+	if (qlink_only_routes(dev))
+		route = qlink_route(netdev_priv(dev), skb);
 	skb->protocol = eth_type_trans(skb, dev);
+	if (route && skb->pkt_type == PACKET_HOST) {
+		skb_dst_set_noref(skb, &route->dst);
+		hinted++;
+	}
 	netif_receive_skb(skb);
 }
 
@@ -446,14 +490,11 @@ static void qlink_arrived(struct qlink_end *end)
 
 	end->flight_head = next;
 	qlink_agenda_pop(&clock->agenda);
-	if (next) {
-		struct qlink_flight *flight = qlink_flight(next);
-
+	if (next)
 		qlink_agenda_push(&clock->agenda,
 				  qlink_deadline(end, QLINK_ARRIVED,
-						 flight->arrival_ns,
-						 flight->sequence));
-	}
+						 qlink_flight(skb)->next_arrival_ns,
+						 qlink_flight(skb)->next_sequence));
 	skb_mark_not_on_list(skb);
 	qlink_deliver(end, skb);
 }
@@ -533,6 +574,7 @@ static int qlink_init(struct net_device *dev)
 static void qlink_uninit(struct net_device *dev)
 {
 	qlink_purge(netdev_priv(dev));
+	qlink_forget(netdev_priv(dev));
 	qlink_clock.ends--;
 	qlink_generation++;
 }

@@ -31,20 +31,25 @@ struct qlink_stats {
 	u64 lost;		/* frames lost by the model or a closed peer */
 };
 
-/* What forwarding a packet to an address has used; addresses of lines to fetch, not to look into. */
-struct qlink_way {
-	__be32 to;
-	u32 generation;			/* of the machine's links: out is still there */
-	struct qlink_end *out;
-	const void *route;
-	const void *alias;
-	const void *info;
-	const void *hop;
-	const void *cached;
+/* What finding a neighbour takes: lines to fetch, not to look into. */
+struct qlink_hop {
+	const void *list;		/* where its list begins */
+	const void *before[2];		/* who is listed before it */
 	const void *neighbour;
 };
 
-#define QLINK_WAYS 4u			/* by address, at each end */
+/* How packets to an address are forwarded. */
+struct qlink_way {
+	__be32 to;
+	u32 generation;			/* of the machine's links: out is still there */
+	int genid;			/* of the node's routes, when this was learnt */
+	struct qlink_end *out;
+	struct rtable *route;		/* held; NULL: more than the address decides */
+	struct qlink_hop hop;
+	const void *lookup[5];		/* without a route: lines that finding it takes */
+} ____cacheline_aligned;
+
+#define QLINK_WAYS 16u			/* by address */
 
 /* One end: its transmitter and the wire towards the other end. */
 struct qlink_end {
@@ -55,6 +60,7 @@ struct qlink_end {
 	struct sk_buff *serializing;
 	struct sk_buff *flight_head;	/* on the wire, first to arrive first */
 	struct sk_buff *flight_tail;
+	u64 tail_arrival_ns;		/* of flight_tail, if there is one */
 	u64 last_arrival_ns;
 	u64 delay_ns;
 	u32 loss;
@@ -62,7 +68,9 @@ struct qlink_end {
 	u64 jitter_ns;
 	struct qlink_stats stats;
 	struct inet_ehash_bucket *bucket;	/* of the frame that arrives next */
-	struct qlink_way ways[QLINK_WAYS];	/* of what arrived from here */
+	struct qlink_way *ways;		/* of what arrived here; NULL: none was forwarded */
+	struct qlink_hop home;		/* to whom the node's own packets go from here */
+	int home_genid;
 };
 
 #endif /* _QLINK_END_H */

@@ -8,29 +8,26 @@
  *
  * Nothing is changed here and nothing is waited for; whatever is read belongs to
  * a frame or a device that cannot go before its deadline, or is under RCU.
+ * Which way a packet will go, the last one to its address has told (qlink_way.h).
  */
 #ifndef _QLINK_FETCH_H
 #define _QLINK_FETCH_H
 
-#include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/prefetch.h>
 #include <linux/tcp.h>
-#include <net/arp.h>
-#include <net/ip_fib.h>
-#include <net/nexthop.h>
 #include <net/inet_hashtables.h>
 #include <net/tcp.h>
 
 #include "qlink_agenda.h"
 #include "qlink_end.h"
+#include "qlink_way.h"
 
-/* Deadlines between two steps. */
-#define QLINK_FETCH_STRIDE 2u
+#define QLINK_FETCH_STEPS 11u
 
 static inline void qlink_prefetch(const void *begin, size_t length)
 {
-	const char *line = begin;
+	const char *line = PTR_ALIGN_DOWN((const char *)begin, L1_CACHE_BYTES);
 
 	for (; line < (const char *)begin + length; line += L1_CACHE_BYTES)
 		prefetchw(line);
@@ -41,6 +38,66 @@ static inline void qlink_prefetch_skb(const struct sk_buff *skb)
 	qlink_prefetch(skb, sizeof(*skb));
 }
 
+static void qlink_prefetch_dev(const struct net_device *dev)
+{
+	qlink_prefetch(dev, 192);
+	prefetch(&dev->nd_net);
+	prefetch(&dev->ptype_all);
+}
+
+static void qlink_prefetch_hop(const struct qlink_hop *hop)
+{
+	unsigned int i;
+
+	prefetch(hop->list);
+	for (i = 0; i < ARRAY_SIZE(hop->before) && hop->before[i]; i++) {
+		prefetch(hop->before[i]);
+		prefetch(&((const struct neighbour *)hop->before[i])->dev);
+	}
+	qlink_prefetch(hop->neighbour, sizeof(struct neighbour));
+}
+
+static void qlink_prefetch_route(const struct dst_entry *dst)
+{
+	qlink_prefetch(dst, sizeof(struct rtable));
+}
+
+/*
+ * Of the tree of what is unacknowledged the ways to its first and its last packet:
+ * from the root down, and from those packets up.
+ */
+static void qlink_fetch_unacknowledged(const struct sock *sk, unsigned int depth)
+{
+	const struct list_head *sent = &tcp_sk(sk)->tsorted_sent_queue;
+	const struct rb_node *first = sk->tcp_rtx_queue.rb_node, *last = first;
+	const struct rb_node *oldest, *newest;
+
+	if (!first || list_empty(sent))
+		return;
+	oldest = &list_entry(sent->next, struct sk_buff, tcp_tsorted_anchor)->rbnode;
+	newest = &list_entry(sent->prev, struct sk_buff, tcp_tsorted_anchor)->rbnode;
+	for (; depth; depth--) {
+		first = first ? first->rb_left : NULL;
+		last = last ? last->rb_right : NULL;
+		oldest = oldest ? rb_parent(oldest) : NULL;
+		newest = newest ? rb_parent(newest) : NULL;
+	}
+	prefetchw(first);
+	prefetchw(last);
+	prefetchw(oldest);
+	prefetchw(newest);
+}
+
+/* A socket is about to send. */
+static void qlink_fetch_sender(const struct sock *sk, unsigned int depth)
+{
+	if (!depth) {
+		qlink_prefetch_skb((const struct sk_buff *)sk->sk_write_queue.next);
+		qlink_prefetch_route(rcu_access_pointer(sk->sk_dst_cache));
+	}
+	qlink_fetch_unacknowledged(sk, depth);
+}
+
 /* A frame leaves the transmitter, and the qdisc gives the next one. */
 
 static inline struct Qdisc *qlink_qdisc(const struct qlink_end *end)
@@ -48,21 +105,50 @@ static inline struct Qdisc *qlink_qdisc(const struct qlink_end *end)
 	return rcu_dereference(end->dev->_tx->qdisc);
 }
 
+static void qlink_fetch_watch(struct qlink_end *end, bool second)
+{
+	if (end->link.watch)
+		end->link.watch->soon(end->link.watch, second);
+}
+
+/* Whose socket waits for it to leave: it sends more (TCP small queues). */
+static const struct sock *qlink_waits(const struct sk_buff *skb)
+{
+	const struct sock *sk = skb->sk;
+
+	if (!sk || !sk_fullsock(sk) || sk->sk_protocol != IPPROTO_TCP ||
+	    !test_bit(TSQ_THROTTLED, &sk->sk_tsq_flags))
+		return NULL;
+	return sk;
+}
+
 static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 {
+	const struct sock *sk;
 	struct Qdisc *q;
+
+	if (step >= 3) {
+		sk = qlink_waits(end->serializing);
+		if (sk && step == 3) {
+			qlink_prefetch(sk, sizeof(struct tcp_sock));
+			qlink_prefetch_hop(&end->home);
+		} else if (sk) {
+			qlink_fetch_sender(sk, step - 4);
+		}
+	}
 
 	switch (step) {
 	case 1:
 		qlink_prefetch_skb(end->serializing);
-		qlink_prefetch(end->dev, 192);
-		if (end->link.watch)
-			end->link.watch->soon(end->link.watch, false);
+		qlink_prefetch_dev(end->dev);
+		prefetch(end->link.watch);
+		prefetchw(end->flight_tail);
 		break;
 	case 2:
 		qlink_prefetch(end->dev->_tx, 192);
+		qlink_fetch_watch(end, false);
 		if (end->serializing->sk)
-			qlink_prefetch(end->serializing->sk, 448);
+			qlink_prefetch(end->serializing->sk, sizeof(struct sock));
 		break;
 	case 3:
 		qlink_prefetch(qlink_qdisc(end), sizeof(struct Qdisc));
@@ -71,14 +157,13 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 		q = qlink_qdisc(end);
 		if (q->q.head)
 			qlink_prefetch_skb(q->q.head);
-		if (end->link.watch)
-			end->link.watch->soon(end->link.watch, true);
+		qlink_fetch_watch(end, true);
 		break;
 	case 5:
 		q = qlink_qdisc(end);
 		if (q->q.head) {
 			prefetchw(q->q.head->next);
-			prefetchw(q->q.head->data);
+			qlink_prefetch(q->q.head->data, 64);
 			prefetchw(skb_end_pointer(q->q.head));
 		}
 		break;
@@ -86,21 +171,6 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 }
 
 /* A frame arrives. */
-
-static u32 qlink_generation;		/* of links: counts those that went */
-static struct qlink_end *qlink_entering;	/* whose frame the stack has just got */
-
-/* An IPv4 header without options behind an Ethernet header, or NULL. */
-static inline const struct iphdr *qlink_ip(const struct sk_buff *skb)
-{
-	const struct ethhdr *eth = (const struct ethhdr *)skb->data;
-	const struct iphdr *ip = (const struct iphdr *)(eth + 1);
-
-	if (skb_headlen(skb) < sizeof(*eth) + sizeof(*ip) + sizeof(struct tcphdr) ||
-	    eth->h_proto != htons(ETH_P_IP) || ip->ihl != 5)
-		return NULL;
-	return ip;
-}
 
 /* Where the frame's connection is listed, if it is one of IPv4's TCP. */
 static struct inet_ehash_bucket *qlink_bucket(const struct iphdr *ip, struct net *net)
@@ -127,85 +197,40 @@ static struct sock *qlink_socket(const struct inet_ehash_bucket *bucket)
 	return hlist_nulls_entry(node, struct sock, sk_nulls_node);
 }
 
-static struct qlink_way *qlink_way(struct qlink_end *end, __be32 to)
-{
-	return &end->ways[ntohl(to) / 4 % QLINK_WAYS];
-}
-
-/* The way of a packet that goes on, from @end to @out: all of it is in the cache now. */
-static void qlink_learn(struct qlink_end *end, struct qlink_end *out, const struct sk_buff *skb)
-{
-	const struct iphdr *ip = qlink_ip(skb);
-	struct flowi4 flow = { .flowi4_scope = RT_SCOPE_UNIVERSE };
-	struct fib_table *table = rcu_dereference(dev_net(out->dev)->ipv4.fib_main);
-	struct qlink_way *way;
-	struct fib_result result;
-	unsigned int i;
-
-	if (!ip || !table)
-		return;
-	way = qlink_way(end, ip->daddr);
-	if (way->to == ip->daddr && way->out == out && way->generation == qlink_generation)
-		return;
-	*way = (struct qlink_way) {
-		.to = ip->daddr, .generation = qlink_generation, .out = out,
-	};
-	flow.daddr = ip->daddr;
-	if (fib_table_lookup(table, &flow, &result, FIB_LOOKUP_NOREF))
-		return;
-	way->route = result.fa_head;
-	way->alias = rcu_access_pointer(hlist_first_rcu(result.fa_head));
-	way->info = result.fi;
-	for (i = 0; i < fib_info_num_path(result.fi); i++) {
-		struct fib_nh_common *hop = fib_info_nhc(result.fi, i);
-
-		if (hop->nhc_dev != out->dev)
-			continue;
-		way->hop = hop;
-		way->cached = rcu_access_pointer(hop->nhc_rth_input);
-		way->neighbour = __ipv4_neigh_lookup_noref(out->dev,
-			hop->nhc_gw_family == AF_INET ? (__force u32)hop->nhc_gw.ipv4 :
-							(__force u32)ip->daddr);
-		break;
-	}
-}
-
 static void qlink_fetch_way(struct qlink_way *way, unsigned int step)
 {
 	struct qlink_end *out = way->out;
+	unsigned int i;
 
 	if (way->generation != qlink_generation || !out)
 		return;
 	switch (step) {
 	case 4:
-		prefetch(way->route);
-		prefetch(way->alias);
-		prefetch(way->info);
-		qlink_prefetch(way->hop, 128);
-		qlink_prefetch(way->cached, 128);
-		qlink_prefetch(way->neighbour, sizeof(struct neighbour));
-		qlink_prefetch(out, 256);
+		qlink_prefetch(out, 320);
+		if (way->route)
+			qlink_prefetch_route(&way->route->dst);
+		else
+			for (i = 0; i < ARRAY_SIZE(way->lookup); i++)
+				qlink_prefetch(way->lookup[i], 128);
 		break;
 	case 5:
-		qlink_prefetch(out->dev, 192);
-		if (out->link.watch)
-			out->link.watch->soon(out->link.watch, false);
+		qlink_prefetch_dev(out->dev);
+		qlink_prefetch_hop(&way->hop);
+		prefetch(out->link.watch);
 		break;
 	case 6:
 		qlink_prefetch(out->dev->_tx, 192);
-		if (out->link.watch)
-			out->link.watch->soon(out->link.watch, true);
+		qlink_fetch_watch(out, false);
 		break;
 	case 7:
 		qlink_prefetch(qlink_qdisc(out), sizeof(struct Qdisc));
+		qlink_fetch_watch(out, true);
 		break;
 	}
 }
 
 static void qlink_fetch_socket(struct sock *sk, const struct sk_buff *skb, unsigned int step)
 {
-	struct rb_node *node;
-
 	if (step == 4) {
 		qlink_prefetch(sk, sizeof(struct tcp_sock));
 		if (skb_shinfo(skb)->nr_frags)
@@ -214,28 +239,41 @@ static void qlink_fetch_socket(struct sock *sk, const struct sk_buff *skb, unsig
 	}
 	if (!sk_fullsock(sk))
 		return;
-	node = sk->tcp_rtx_queue.rb_node;
-	switch (step) {
-	case 5:
-		prefetchw(node);
-		qlink_prefetch_skb((struct sk_buff *)sk->sk_write_queue.next);
+	if (step == 5) {
 		prefetchw(sk->sk_receive_queue.prev);
-		prefetchw(rcu_access_pointer(sk->sk_rx_dst));
-		prefetchw(rcu_access_pointer(sk->sk_dst_cache));
-		break;
-	case 6:
-		if (node) {
-			prefetchw(node->rb_left);
-			prefetchw(node->rb_right);
-		}
-		break;
-	case 7:
-		if (node && node->rb_right)
-			prefetchw(node->rb_right->rb_right);
-		if (node && node->rb_left)
-			prefetchw(node->rb_left->rb_left);
-		break;
+		qlink_prefetch_route(rcu_access_pointer(sk->sk_rx_dst));
 	}
+	if (step == 6 && rcu_access_pointer(sk->sk_rx_dst))
+		prefetch(&rcu_access_pointer(sk->sk_rx_dst)->dev->nd_net);
+	qlink_fetch_sender(sk, step - 5);
+}
+
+/* What every packet of IPv4 takes of the device that it comes from, and of its node. */
+static void qlink_prefetch_node(const struct net_device *dev, struct net *net)
+{
+	const struct in_device *in_dev = rcu_access_pointer(dev->ip_ptr);
+
+	prefetch(dev->dev_addr);
+	prefetch(in_dev);
+	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_RP_FILTER - 1]);
+	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_NOPOLICY - 1]);
+	prefetch(&net->mib);
+	prefetch(&net->ipv4);
+	prefetch(&net->ipv4.devconf_all);
+	prefetch(&net->ipv4.rt_genid);
+	prefetch(&net->ipv4.sysctl_ip_fwd_use_pmtu);
+	prefetch(&net->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
+}
+
+static void qlink_prefetch_node_further(struct net *net)
+{
+	const struct ipstats_mib *mib = raw_cpu_ptr(net->mib.ip_statistics);
+
+	prefetch(&net->ipv4.devconf_all->data[IPV4_DEVCONF_RP_FILTER - 1]);
+	prefetch(&net->ipv4.devconf_all->data[IPV4_DEVCONF_NOPOLICY - 1]);
+	prefetchw(&mib->mibs[IPSTATS_MIB_INPKTS]);
+	prefetchw(&mib->mibs[IPSTATS_MIB_OUTPKTS]);
+	prefetchw(&mib->mibs[IPSTATS_MIB_NOECTPKTS]);
 }
 
 static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
@@ -244,41 +282,43 @@ static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
 	struct qlink_end *peer = end->peer;
 	const struct iphdr *ip;
 	struct sock *sk;
-	struct net *net;
 
 	if (!peer)
 		return;
 	switch (step) {
 	case 1:
 		qlink_prefetch_skb(skb);
-		qlink_prefetch(peer, 128);
+		qlink_prefetch(peer, sizeof(*peer));
 		return;
 	case 2:
 		qlink_prefetch(skb->data, 128);
 		prefetchw(skb_end_pointer(skb));
-		prefetchw(skb->next);
-		qlink_prefetch(peer->dev, 384);
+		qlink_prefetch_dev(peer->dev);
+		qlink_prefetch((const char *)peer->dev + 192, 192);
+		prefetch(&peer->dev->ip_ptr);
+		prefetch(&peer->dev->dev_addr);
 		return;
 	case 3:
-		prefetch(rcu_access_pointer(peer->dev->ip_ptr));
-		prefetch(peer->dev->dev_addr);
-		net = dev_net(peer->dev);
-		prefetch(&net->mib);
-		prefetch(&net->ipv4);
+		qlink_prefetch_node(peer->dev, dev_net(peer->dev));
 		prefetch(virt_to_page(skb->head));
 		ip = qlink_ip(skb);
 		end->bucket = NULL;
-		if (ip) {
-			end->bucket = qlink_bucket(ip, net);
+		if (ip && peer->ways) {
+			qlink_prefetch(qlink_way(peer, ip->daddr), sizeof(struct qlink_way));
+		} else if (ip) {
+			end->bucket = qlink_bucket(ip, dev_net(peer->dev));
 			prefetch(end->bucket);
-			prefetch(qlink_way(peer, ip->daddr));
+			qlink_prefetch_hop(&peer->home);
 		}
 		return;
+	case 4:
+		qlink_prefetch_node_further(dev_net(peer->dev));
+		break;
 	}
 	sk = qlink_socket(end->bucket);
 	if (sk) {
 		qlink_fetch_socket(sk, skb, step);
-	} else {
+	} else if (peer->ways) {
 		ip = qlink_ip(skb);
 		if (ip && qlink_way(peer, ip->daddr)->to == ip->daddr)
 			qlink_fetch_way(qlink_way(peer, ip->daddr), step);
@@ -287,11 +327,11 @@ static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
 
 static void qlink_fetch(struct qlink_agenda *agenda)
 {
-	unsigned int step, steps = QLINK_NEAR / QLINK_FETCH_STRIDE;
+	unsigned int step;
 
-	for (step = 0; step < steps; step++) {
+	for (step = 0; step < QLINK_FETCH_STEPS; step++) {
 		const struct qlink_deadline *deadline =
-			qlink_agenda_at(agenda, QLINK_NEAR - 1 - QLINK_FETCH_STRIDE * step);
+			qlink_agenda_at(agenda, QLINK_FETCH_STEPS + 1 - step);
 		struct qlink_end *end;
 
 		if (!deadline)
