@@ -489,6 +489,7 @@ static void qlink_arrived(struct qlink_end *end)
 	struct sk_buff *next = skb->next;
 
 	end->flight_head = next;
+	end->bucket = NULL;
 	qlink_agenda_pop(&clock->agenda);
 	if (next)
 		qlink_agenda_push(&clock->agenda,
@@ -589,8 +590,16 @@ static int qlink_open(struct net_device *dev)
 	return 0;
 }
 
+/* It may be opened again in another name space, where what was learnt is wrong. */
 static int qlink_stop(struct net_device *dev)
 {
+	struct qlink_end *end = netdev_priv(dev);
+
+	local_bh_disable();
+	qlink_forget(end);
+	if (end->peer)
+		end->peer->bucket = NULL;
+	local_bh_enable();
 	return 0;
 }
 

@@ -257,11 +257,13 @@ static void qlink_prefetch_node(const struct net_device *dev, struct net *net)
 	prefetch(in_dev);
 	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_RP_FILTER - 1]);
 	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_NOPOLICY - 1]);
+	prefetch(&in_dev->cnf.data[IPV4_DEVCONF_ACCEPT_LOCAL - 1]);
 	prefetch(&net->mib);
 	prefetch(&net->ipv4);
 	prefetch(&net->ipv4.devconf_all);
 	prefetch(&net->ipv4.rt_genid);
 	prefetch(&net->ipv4.sysctl_ip_fwd_use_pmtu);
+	prefetch(&net->ipv4.sysctl_ip_early_demux);
 	prefetch(&net->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
 }
 

@@ -3,9 +3,10 @@
  * Ways through a node. What routing gives for an address holds until a route, an
  * address or a setting of the node changes, so a packet gets the route that the
  * last one to its address took: Linux does so with packets that arrive together
- * (ip_route_use_hint(), net/ipv4/route.c), and asks the same of them. It is for
- * what is forwarded only, where nothing but the address decides: no rules, one
- * path, no filter of sources, no DSCP.
+ * (ip_route_use_hint(), net/ipv4/route.c), and asks less of them. It is for what
+ * is forwarded only, where nothing but the address decides: no rules, one path,
+ * no filter of sources, be it of the node's own addresses, no DSCP, and no socket
+ * that may claim the packet before.
  */
 #ifndef _QLINK_WAY_H
 #define _QLINK_WAY_H
@@ -151,8 +152,8 @@ static void qlink_learn(struct qlink_end *end, struct qlink_end *out, const stru
 	struct fib_result found;
 	struct qlink_way *way;
 
-	/* By a name space's own links only: a node's. */
-	if (!ip || !table || !net_eq(net, dev_net(end->dev)))
+	/* It may have waited in a queue that now gives it, having come from elsewhere. */
+	if (!ip || !table || skb->skb_iif != end->dev->ifindex || !net_eq(net, dev_net(end->dev)))
 		return;
 	if (!end->ways)
 		end->ways = kcalloc(QLINK_WAYS, sizeof(*end->ways), GFP_ATOMIC | __GFP_NOWARN);
@@ -207,6 +208,7 @@ static void qlink_forget(struct qlink_end *end)
 static struct rtable *qlink_route(struct qlink_end *end, const struct sk_buff *skb)
 {
 	const struct iphdr *ip = end->ways ? qlink_ip(skb) : NULL;
+	struct net *net = dev_net(end->dev);
 	const struct qlink_way *way;
 	struct in_device *in_dev;
 
@@ -214,14 +216,15 @@ static struct rtable *qlink_route(struct qlink_end *end, const struct sk_buff *s
 		return NULL;
 	way = qlink_way(end, ip->daddr);
 	if (way->to != ip->daddr || !way->route || way->route->dst.dev == end->dev ||
-	    !qlink_route_holds(way->route, dev_net(end->dev)) ||
+	    !qlink_route_holds(way->route, net) ||
 	    !netif_carrier_ok(way->route->dst.dev))
 		return NULL;
 	if (ipv4_is_multicast(ip->saddr) || ipv4_is_lbcast(ip->saddr) ||
 	    ipv4_is_zeronet(ip->saddr) || ipv4_is_loopback(ip->saddr))
 		return NULL;
 	in_dev = __in_dev_get_rcu(end->dev);
-	if (!in_dev || IN_DEV_RPFILTER(in_dev))
+	if (!in_dev || !IN_DEV_FORWARD(in_dev) || IN_DEV_RPFILTER(in_dev) ||
+	    !IN_DEV_ACCEPT_LOCAL(in_dev) || READ_ONCE(net->ipv4.sysctl_ip_early_demux))
 		return NULL;
 	return way->route;
 }
