@@ -51,7 +51,9 @@ def test_an_interrupt_at_any_moment_is_a_line_and_no_traceback(tmp_path: Path, c
         # As Python begins and ends, the signal itself ends it.
         assert done.returncode in (0, 1, 2, 130, -signal.SIGINT), (number, done.returncode, done.stderr)
         ended.append(done.returncode)
-    assert set(ended) & {130, -signal.SIGINT}, f"no interrupt came before the end: {ended}"
+    # The last is hardly more than its imports, whose end an interrupt waits for: it may come after all is over.
+    if command != "cells nosuch":
+        assert set(ended) & {130, -signal.SIGINT}, f"no interrupt came before the end: {ended}"
     if command.startswith("run"):
         done = qbed(tmp_path, *command.split())
         assert done.returncode == 0 and "2 of 2 cells complete" in done.stdout + done.stderr, done.stderr

@@ -65,7 +65,7 @@ def test_images_are_small_and_described(images: dict[str, str], role: str) -> No
     assert size_mb < LARGEST_MB[role]
     labels = image["Config"]["Labels"]
     assert labels["org.qbed.role"] == role
-    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0 AND GPL-2.0-only"
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0 AND GPL-2.0-only AND LGPL-2.1-or-later"
     assert image["Config"]["StopSignal"] == "SIGTERM"
     assert image["Config"]["Healthcheck"]["Test"][0] == "CMD"
 

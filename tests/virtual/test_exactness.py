@@ -76,6 +76,31 @@ def test_idle_round_trip_equals_arithmetic(live_lab: Any) -> None:
     assert all(expected_us - 1 <= time <= expected_us + 6 for time in times), (times, expected_us)
 
 
+LOOK = """
+import errno, mmap, os, struct, time
+
+gate = os.open("/dev/qgate", os.O_RDWR)
+page = mmap.mmap(gate, 8, mmap.MAP_SHARED, mmap.PROT_READ)
+for pause in range(40):
+    shown = struct.unpack_from("Q", page)[0]
+    assert shown == time.monotonic_ns(), (pause, shown)
+    time.sleep(pause * 1e-5)
+assert struct.unpack_from("Q", page)[0] - shown >= 390_000
+try:
+    mmap.mmap(gate, 8, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+def test_the_clocks_page_is_the_clock(live_lab: Any) -> None:
+    """The agent reads it instead of asking the kernel (docs/formats.md §2); nobody can write it."""
+    text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
+    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+        status, output = lab.run("h1", "python3", "-c", LOOK)
+    assert (status, output.strip()) == (0, "EPERM")
+
+
 def test_rate_is_exact_to_the_byte_over_a_second(run_cell: Callable[..., Any]) -> None:
     """A saturated link begins a frame at every multiple of the frame's time: 8 x 1042 / 1 Gbit/s = 8336 ns."""
     text = PAIR.replace("capture: [h1>s1, h2>s1]\n", "").replace("100 ms", "1 s")

@@ -9,6 +9,9 @@
  * A kernel whose time follows the wall clock cannot wait like that: it opens the
  * gate with O_NONBLOCK, and then polls it.
  *
+ * Mapped, it is the kernel's clock: a page whose first word is CLOCK_MONOTONIC in
+ * ns, read without a system call. A clock that follows the wall is not mapped.
+ *
  * The descriptor is inherited and named on the kernel's command line (qgate=FD):
  * a guest cannot choose another.
  */
@@ -16,11 +19,13 @@
 #include <linux/fs.h>
 #include <linux/interrupt.h>
 #include <linux/miscdevice.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/time-internal.h>
 #include <linux/uaccess.h>
 #include <linux/wait.h>
 #include <irq_kern.h>
@@ -130,6 +135,18 @@ static ssize_t qgate_write(struct file *file, const char __user *from,
 	return sent ? sent : n;
 }
 
+static int qgate_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct page *page = time_travel_page();
+
+	if (!page)
+		return -ENODEV;
+	if (vma->vm_flags & VM_WRITE)
+		return -EPERM;
+	vm_flags_clear(vma, VM_MAYWRITE);
+	return vm_insert_page(vma, vma->vm_start, page);
+}
+
 static const struct file_operations qgate_fops = {
 	.owner	= THIS_MODULE,
 	.open	= qgate_open,
@@ -137,6 +154,7 @@ static const struct file_operations qgate_fops = {
 	.poll	= qgate_poll,
 	.read	= qgate_read,
 	.write	= qgate_write,
+	.mmap	= qgate_mmap,
 	.llseek	= noop_llseek,
 };
 

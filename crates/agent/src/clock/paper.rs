@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The lab's clock: paper time, as a function of the machine's.
 
+use crate::clock::page::Page;
 use nix::time::{clock_gettime, ClockId};
 use std::cell::Cell;
+use std::os::fd::AsFd;
 
 /// Paper time as a function of CLOCK_MONOTONIC (docs/formats.md §5): the same in a guest, whose kernel sees to it.
 #[derive(Debug, Clone, Copy)]
@@ -31,17 +33,28 @@ pub struct Clock {
     pub paper: Paper,
     cached_ns: Cell<Option<u64>>,
     realtime_offset_ns: u64,
+    /// The same without a system call, where virtual time is all there is.
+    page: Option<Page>,
 }
 
 impl Clock {
     pub fn new(paper: Paper) -> nix::Result<Self> {
-        Ok(Self { paper, cached_ns: Cell::new(None), realtime_offset_ns: realtime_offset_ns()? })
+        Ok(Self { paper, cached_ns: Cell::new(None), realtime_offset_ns: realtime_offset_ns()?, page: None })
+    }
+
+    /// From now on it is read from the guest's page, if the gate has one.
+    pub fn map(&mut self, gate: impl AsFd) {
+        self.page = Page::map(gate).ok();
+    }
+
+    /// Whether the page says what the kernel does.
+    pub fn is_true(&self) -> bool {
+        self.page.as_ref().is_none_or(|page| page.read_ns() == monotonic_ns())
     }
 
     pub fn now_ns(&self) -> u64 {
         self.cached_ns.get().unwrap_or_else(|| {
-            let now_ns = read_ns(ClockId::CLOCK_MONOTONIC).expect("Linux has CLOCK_MONOTONIC");
-            let now_ns = self.paper.at_monotonic(now_ns);
+            let now_ns = self.paper.at_monotonic(self.page.as_ref().map_or_else(monotonic_ns, Page::read_ns));
             self.cached_ns.set(Some(now_ns));
             now_ns
         })
@@ -58,7 +71,8 @@ impl Clock {
     }
 }
 
-/// On a busy machine the thread may wait between two readings: of some, those that are closest together.
+/// On a busy machine the thread may wait between two readings: of some, those that are closest together. In virtual
+/// time the first are.
 fn realtime_offset_ns() -> nix::Result<u64> {
     let reading = || -> nix::Result<(u64, u64)> {
         let before_ns = read_ns(ClockId::CLOCK_MONOTONIC)?;
@@ -66,8 +80,18 @@ fn realtime_offset_ns() -> nix::Result<u64> {
         let apart_ns = read_ns(ClockId::CLOCK_MONOTONIC)? - before_ns;
         Ok((apart_ns, realtime_ns.wrapping_sub(before_ns + apart_ns / 2)))
     };
-    let readings = (0..READINGS).map(|_| reading()).collect::<nix::Result<Vec<_>>>()?;
-    Ok(readings.into_iter().min().map_or(0, |(_, offset_ns)| offset_ns))
+    let mut closest = reading()?;
+    for _ in 1..READINGS {
+        if closest.0 == 0 {
+            break;
+        }
+        closest = closest.min(reading()?);
+    }
+    Ok(closest.1)
+}
+
+fn monotonic_ns() -> u64 {
+    read_ns(ClockId::CLOCK_MONOTONIC).expect("Linux has CLOCK_MONOTONIC")
 }
 
 fn read_ns(clock: ClockId) -> nix::Result<u64> {

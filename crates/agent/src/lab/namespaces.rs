@@ -32,8 +32,11 @@ impl Namespaces {
         let home = File::open(OURS).of(|| OURS.into())?;
         let mut nodes: Vec<_> = plan.nodes.iter().map(|node| (node.name.clone(), None)).collect();
         let here: Vec<&Node> = scope.nodes().map(|index| &plan.nodes[index]).collect();
-        let mut values =
-            if scope.on_host_kernel() { sysctls::Nodes::default() } else { sysctls::Nodes::prepare(&here)? };
+        let mut values = sysctls::Nodes::default();
+        if !scope.on_host_kernel() {
+            fs::create_dir_all(NAMES).of(|| NAMES.into())?;
+            values = sysctls::Nodes::prepare(&here)?;
+        }
         for (index, node) in scope.nodes().map(|index| (index, &plan.nodes[index])) {
             if scope.on_host_kernel() {
                 sysctls::write_sysctls_of_the_host(node)?;
@@ -83,7 +86,6 @@ impl Namespaces {
 /// Makes a node's namespace; the thread is in it then.
 fn create(node: &Node) -> Result<File> {
     let here = || format!("node {}: its network namespace", node.name);
-    fs::create_dir_all(NAMES).of(|| NAMES.into())?;
     unshare(CloneFlags::CLONE_NEWNET).of(here)?;
     let path = format!("{NAMES}/{}", node.name);
     File::create(&path).of(here)?;

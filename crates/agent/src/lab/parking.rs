@@ -18,6 +18,9 @@ fn of(node: &Node) -> &[Parking] {
 
 /// Creates those of the nodes that are here.
 pub fn create(plan: &Plan, scope: &Scope, namespaces: &Namespaces) -> Result<()> {
+    if scope.nodes().all(|node| of(&plan.nodes[node]).is_empty()) {
+        return Ok(());
+    }
     let mtus = plan.links.iter().flat_map(|link| link.ends().map(|end| (end.node, link.mtu)));
     let mut largest = vec![0; plan.nodes.len()];
     mtus.for_each(|(node, mtu)| largest[node] = mtu.max(largest[node]));

@@ -7,8 +7,8 @@
 use crate::failure::{Failure, Of, Result};
 use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -68,7 +68,8 @@ impl<'a> Nodes<'a> {
             write("all nodes", INHERIT, "1")?;
         }
         for (key, value) in shared {
-            if let Some(old) = read(key) {
+            // What is so by itself need not be written, unless others would be too.
+            if let Some(old) = read(key).filter(|old| changes_others(key) || !same(old, value)) {
                 write("all nodes", key, value)?;
                 before.insert(key, old);
             }
@@ -123,8 +124,11 @@ fn write(owner: &str, key: &str, value: &str) -> Result<()> {
     put(&format!("/proc/sys/{key}"), value).of(|| format!("{owner}: sysctl {key} = {value}"))
 }
 
+/// In three calls: the kernel gives all of a value at once, and none is as long as this.
 fn read(key: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/sys/{key}")).ok()
+    let mut value = [0; 4096];
+    let length = File::open(format!("/proc/sys/{key}")).and_then(|mut file| file.read(&mut value)).ok()?;
+    String::from_utf8(value[..length].to_vec()).ok()
 }
 
 /// What more than half of the nodes want alike, of what namespaces inherit.

@@ -140,7 +140,6 @@ impl Netlink {
     pub fn open(protocol: i32) -> io::Result<Self> {
         let fd = socket::open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
         socket::set(&fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1i32)?;
-        socket::set(&fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1i32)?;
         Ok(Self(fd))
     }
 
@@ -264,14 +263,16 @@ fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// Why a request was refused; None for an acknowledgement.
+/// Why a request was refused; None for an acknowledgement. The kernel's sentence comes behind the request.
 fn refusal(payload: &[u8]) -> Option<String> {
     let code = u32_at(payload, 0)? as i32;
     if code == 0 {
         return None;
     }
     let error = io::Error::from_raw_os_error(-code);
-    let sentence = attributes(payload.get(4 + HEADER_LEN..)?).find(|a| a.0 == EXTENDED_ACK_MESSAGE);
+    let request_len = u32_at(payload, 4)? as usize;
+    let sentence = attributes(payload.get(4 + align(request_len)..).unwrap_or(&[]))
+        .find(|a| a.0 == EXTENDED_ACK_MESSAGE);
     let sentence = sentence.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
     Some(sentence.map_or_else(|| error.to_string(), |sentence| format!("{error}: {sentence}")))
 }
@@ -341,11 +342,15 @@ mod tests {
     #[test]
     fn a_refusal_carries_the_kernels_sentence() {
         let mut payload = (-libc::EINVAL).to_ne_bytes().to_vec();
-        payload.extend_from_slice(&[0; HEADER_LEN]);
+        let mut request = Batch::default();
+        request.request(16, 0, &[0; 16], "link").attribute(1, &[0; 5]);
+        request.finish();
+        payload.extend_from_slice(&request.bytes);
         let mut attribute = Batch::default();
         attribute.text(EXTENDED_ACK_MESSAGE, "rate is missing");
         payload.extend_from_slice(&attribute.bytes);
         assert_eq!(refusal(&payload).unwrap(), "Invalid argument (os error 22): rate is missing");
+        assert_eq!(refusal(&payload[..4 + HEADER_LEN]).unwrap(), "Invalid argument (os error 22)");
         assert_eq!(refusal(&[0; 20]), None);
     }
 

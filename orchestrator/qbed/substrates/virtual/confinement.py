@@ -60,7 +60,7 @@ def ruleset(writable: Path, readable: Iterable[Path]) -> Iterator[int]:
     try:
         if version:
             _allow(rules, writable, (_READ | _CHANGE) & _known(version))
-            for path in (*SYSTEM, *settings(), *readable):
+            for path in (*SYSTEM, *readable):
                 _allow(rules, path, _READ)
         yield rules
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import itertools
 import json
 import os
 import select
@@ -30,7 +31,8 @@ from qbed.substrates.virtual.confinement import ruleset
 from qbed.substrates.virtual.provision import TOOLS, lent, provide
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
+_ASK_PERSONALITY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000  # personality(2)
+_STARTED = itertools.count(os.getpid())  # of several processes none begins where another does
 MANY_NODES = 100
 """With fewer, a guest has IPv6 whether it speaks it or not: without, its kernel's random numbers are others."""
 
@@ -124,6 +126,23 @@ def _message(line: bytes) -> dict[str, Any] | None:
 
 
 @contextmanager
+def _inherited() -> Iterator[None]:
+    """What the calling thread hands on to a guest that it starts; that it does not outlive it a guest sees to itself.
+
+    Guest kernel and guest processes hand over to each other all the time: on two cores that is ten times slower. And
+    for a fixed layout of its memory User-Mode Linux would start itself once more.
+    """
+    cores, persona = sorted(os.sched_getaffinity(0)), _LIBC.personality(_ASK_PERSONALITY)
+    os.sched_setaffinity(0, {cores[next(_STARTED) % len(cores)]})
+    _LIBC.personality(persona | _ADDR_NO_RANDOMIZE)
+    try:
+        yield
+    finally:
+        _LIBC.personality(persona)
+        os.sched_setaffinity(0, cores)
+
+
+@contextmanager
 def boot(
     toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path] = ()
 ) -> Iterator[Guest]:
@@ -141,18 +160,12 @@ def boot(
     (folder / "out").mkdir(exist_ok=True)
     ours, theirs = socket.socketpair()
     gate_fd = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, GATE_FD)
-    parent = os.getpid()
-
-    def settle() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-        # Guest kernel and guest processes hand over to each other all the time: on two cores that is ten times slower.
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
-
     try:
-        with (folder / "console.log").open("wb") as console, ruleset(folder, lent(toolchain, plan, seen)) as rules:
+        with (
+            (folder / "console.log").open("wb") as console,
+            ruleset(folder, lent(toolchain, plan, mode, seen)) as rules,
+            _inherited(),
+        ):
             process = subprocess.Popen(
                 command_line(toolchain.kernel, plan, mode, gate_fd, rules),
                 cwd=folder,
@@ -162,7 +175,6 @@ def boot(
                 stderr=subprocess.STDOUT,
                 pass_fds=(gate_fd, rules),
                 start_new_session=True,
-                preexec_fn=settle,
             )
     except OSError as error:
         ours.close()

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from qbed import terminal
 from qbed.language.reach import trusted
@@ -19,7 +20,7 @@ from qbed.plan.model import Launch, Node, Plan
 from qbed.substrates import CellError, Lack
 from qbed.substrates.rebuild import BUILT_WHEN_ASKED_FOR, build_program
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
-from qbed.substrates.virtual.confinement import SYSTEM, landlock_version
+from qbed.substrates.virtual.confinement import SYSTEM, landlock_version, settings
 
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
@@ -40,10 +41,12 @@ def seen_folders(lab: Path | None = None) -> list[Path]:
     return sorted(path for path in places if not places.intersection(path.parents))
 
 
-def lent(toolchain: Toolchain, plan: Plan, seen: Sequence[Path]) -> list[Path]:
-    """What of the machine the guest may read, besides what every machine has."""
+def lent(toolchain: Toolchain, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path]) -> list[Path]:
+    """What of the machine the guest may read, besides the programs that every machine has."""
     boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _brings(plan) else [])]
-    return [(toolchain.folder / "qbed-agent").resolve(), *boxes, *seen]
+    # Some 150 files of /etc: where no program runs, nobody reads them.
+    etc = settings() if mode == "lab" or _runs_programs(plan) else ()
+    return [(toolchain.folder / "qbed-agent").resolve(), *boxes, *etc, *seen]
 
 
 def toolboxes(toolchain: Toolchain, plan: Plan) -> dict[str, Path]:
@@ -55,6 +58,12 @@ def toolboxes(toolchain: Toolchain, plan: Plan) -> dict[str, Path]:
 def _brings(plan: Plan) -> bool:
     """Whether a lab says what is run in its nodes."""
     return bool(plan.launches or _scripts(plan))
+
+
+def _runs_programs(plan: Plan) -> bool:
+    """Whether anything but the agent runs in the guest."""
+    given = any("tc" in queue.qdisc for queue in plan.queues)
+    return bool(plan.launches) or given or any(node.programs for node in plan.nodes)
 
 
 def _scripts(plan: Plan) -> list[tuple[Node, str]]:

@@ -25,6 +25,8 @@ struct Listener {
     own: bool,
     /// That its connections start with.
     watermark: Watermark,
+    /// Of each of its flows, if it is the same and finite.
+    size_bytes: Option<u64>,
 }
 
 pub struct Connection {
@@ -56,7 +58,9 @@ impl Listeners {
         let mut nodes = BTreeSet::new();
         for spec in flows {
             let key = key(world, spec);
-            if listeners.index.contains_key(&key) {
+            if let Some(known) = listeners.index.get(&key) {
+                let size_bytes = &mut listeners.listeners[*known as usize].size_bytes;
+                *size_bytes = size_bytes.filter(|size| spec.size_bytes == Some(*size));
                 continue;
             }
             let workload = &world.plan.workloads[spec.workload];
@@ -72,8 +76,12 @@ impl Listeners {
             // Connections are taken one at a time, and each event is for one of them.
             world.watch(&socket, topic.at(next), READABLE_STILL).of(|| name.clone())?;
             let own = workload.congestion_control.is_some();
-            listeners.listeners.push(Listener { name, socket, node: spec.dst, own, watermark });
+            let (node, size_bytes) = (spec.dst, spec.size_bytes);
+            listeners.listeners.push(Listener { name, socket, node, own, watermark, size_bytes });
             listeners.index.insert(key, next);
+        }
+        for Listener { name, socket, watermark, size_bytes, .. } in &mut listeners.listeners {
+            watermark.aim(socket, *size_bytes).of(|| name.clone())?;
         }
         Ok(listeners)
     }

@@ -25,11 +25,10 @@ pub struct Watermark {
 }
 
 impl Watermark {
-    /// Sets a listener's mark, from which each connection starts.
+    /// Of a listener, from whose mark each connection starts.
     pub fn listen(listener: &OwnedFd) -> io::Result<Self> {
         let mut watermark = Self { set: 1, middle: 1, end: 1, wakeups: 0 };
         watermark.look(listener)?;
-        watermark.set(listener, watermark.middle)?;
         Ok(watermark)
     }
 
@@ -45,6 +44,11 @@ impl Watermark {
             self.wakeups = 0;
             self.look(fd)?;
         }
+        self.aim(fd, remaining)
+    }
+
+    /// Of a listener too, all of whose connections have so much to come: they need not be told one by one.
+    pub fn aim(&mut self, fd: &OwnedFd, remaining: Option<u64>) -> io::Result<()> {
         let at_the_end = remaining.and_then(|left| u32::try_from(left).ok()).filter(|left| *left <= self.end);
         self.set(fd, at_the_end.unwrap_or(self.middle).max(1))
     }
@@ -76,11 +80,12 @@ mod tests {
         _sender: TcpStream,
     }
 
-    fn connection() -> Connection {
+    fn connection(remaining: Option<u64>) -> Connection {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let listener = OwnedFd::from(listener);
-        let watermark = Watermark::listen(&listener).unwrap();
+        let mut watermark = Watermark::listen(&listener).unwrap();
+        watermark.aim(&listener, remaining).unwrap();
         let sender = TcpStream::connect(address).unwrap();
         let receiver = TcpListener::from(listener).accept().unwrap().0.into();
         Connection { receiver, watermark, _sender: sender }
@@ -92,13 +97,19 @@ mod tests {
 
     #[test]
     fn a_connection_has_its_listeners_mark() {
-        let connection = connection();
-        assert_eq!(mark(&connection.receiver), connection.watermark.set);
+        for remaining in [None, Some(1_000), Some(1 << 40)] {
+            let Connection { receiver, mut watermark, _sender } = connection(remaining);
+            let aimed = remaining.filter(|left| *left == 1_000).unwrap_or(watermark.middle.into());
+            assert_eq!(u64::from(mark(&receiver)), aimed);
+            // So it need not be told.
+            watermark.aim(&receiver, remaining).unwrap();
+            assert_eq!(u64::from(watermark.set), aimed);
+        }
     }
 
     #[test]
     fn the_end_of_a_flow_wakes_at_its_last_byte() {
-        let Connection { receiver, mut watermark, _sender } = connection();
+        let Connection { receiver, mut watermark, _sender } = connection(None);
         watermark.adapt(&receiver, Some(1 << 40)).unwrap();
         assert_eq!(mark(&receiver), watermark.middle);
         for left in [20_000, 1] {
@@ -109,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_mark_never_grows_the_buffer() {
-        let Connection { receiver, mut watermark, _sender } = connection();
+        let Connection { receiver, mut watermark, _sender } = connection(None);
         let buffer = || socket::get::<u32>(&receiver, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
         let before = buffer();
         watermark.adapt(&receiver, Some(watermark.end.into())).unwrap();
