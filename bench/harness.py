@@ -19,10 +19,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from qbed.errors import QbedError
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
+from qbed.substrates.console import console_tail
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.guest import boot
 from qbed.substrates.virtual.substrate import VirtualSubstrate
@@ -130,7 +132,10 @@ def run_program(toolchain: Toolchain, cell: Cell, *argv: str) -> None:
     """Boot the lab, run a program on h1 and power off."""
     with boot(toolchain, cell.folder, cell.plan, "lab", [Path(argv[0]).parent]) as guest:
         while True:
-            for message in guest.wait(600) or []:
+            messages = guest.wait(600)
+            if messages is None:
+                raise QbedError("\n".join(["the guest ended:", *console_tail(cell.folder / "console.log")]))
+            for message in messages:
                 if message["event"] == "ready":
                     guest.send({"command": "exec", "id": 1, "node": "h1", "argv": argv, "env": {}, "cwd": "/"})
                 elif message["event"] == "exit":

@@ -73,7 +73,8 @@ def fake_toolchain(folder: Path, **behaviour: str) -> Path:
     (folder / "manifest.json").write_text(json.dumps({"kernel_version": "fake"}))
     kernel = folder / "linux"
     script = Path(__file__).parent / "fake_linux.py"
-    kernel.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+    # Like the real one it asks to die with who started it.
+    kernel.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL {sys.executable} {script} "$@"\n')
     kernel.chmod(0o755)
     return folder
 
