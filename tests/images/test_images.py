@@ -79,7 +79,8 @@ def test_nodes_share_their_first_layers(images: dict[str, str]) -> None:
 @pytest.mark.parametrize("role", NODES)
 def test_a_node_has_the_toolchain_and_can_load_it(inside: Inside, role: str) -> None:
     toolchain = find_toolchain()
-    status, output = inside(role, "/opt/qbed/linux --version && ls /opt/qbed/modules && ldd /opt/qbed/qbed-agent")
+    kernel, agent = "/opt/qbed/linux --version && ldd /opt/qbed/linux", "/opt/qbed/qbed-agent --version"
+    status, output = inside(role, f"{kernel} && ls /opt/qbed/modules && {agent}")
     assert status == 0, output
     lines = output.split()
     assert lines[0].split("-")[0] == toolchain.manifest.kernel_version.split("-")[0]

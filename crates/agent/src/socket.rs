@@ -250,11 +250,16 @@ pub fn send_to(fd: &OwnedFd, bytes: &[u8], to: SocketAddr) -> io::Result<usize> 
     })
 }
 
-/// One whole datagram of a netlink socket.
+/// One whole datagram of a netlink socket; an error where it is larger than any is expected to be.
 pub fn receive(fd: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 64 * 1024];
     // SAFETY: the kernel writes at most `bytes.len()` bytes.
-    let length = checked(unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) })?;
+    let received =
+        unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_TRUNC) };
+    let length = checked(received)?;
+    if length > bytes.len() {
+        return Err(io::Error::other(format!("an answer of {length} bytes")));
+    }
     bytes.truncate(length);
     Ok(bytes)
 }

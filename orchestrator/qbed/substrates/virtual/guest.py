@@ -133,13 +133,16 @@ def _inherited() -> Iterator[None]:
     for a fixed layout of its memory User-Mode Linux would start itself once more.
     """
     cores, persona = sorted(os.sched_getaffinity(0)), _LIBC.personality(_ASK_PERSONALITY)
-    os.sched_setaffinity(0, {cores[next(_STARTED) % len(cores)]})
-    _LIBC.personality(persona | _ADDR_NO_RANDOMIZE)
     try:
+        os.sched_setaffinity(0, {cores[next(_STARTED) % len(cores)]})
+        _LIBC.personality(persona | _ADDR_NO_RANDOMIZE)
         yield
     finally:
-        _LIBC.personality(persona)
-        os.sched_setaffinity(0, cores)
+        try:
+            with suppress(OSError):  # the cores may have been taken away meanwhile
+                os.sched_setaffinity(0, cores)
+        finally:
+            _LIBC.personality(persona)
 
 
 @contextmanager
