@@ -8,7 +8,7 @@ use crate::failure::{Failure, Of, Result};
 use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -116,7 +116,7 @@ fn parameter(name: &str) -> Option<String> {
     Some(format!("/sys/module/{part}/parameters/{parameter}"))
 }
 
-fn put(path: &str, value: &str) -> std::io::Result<()> {
+fn put(path: &str, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes()))
 }
 
@@ -124,11 +124,19 @@ fn write(owner: &str, key: &str, value: &str) -> Result<()> {
     put(&format!("/proc/sys/{key}"), value).of(|| format!("{owner}: sysctl {key} = {value}"))
 }
 
-/// In three calls: the kernel gives all of a value at once, and none is as long as this.
 fn read(key: &str) -> Option<String> {
     let mut value = [0; 4096];
-    let length = File::open(format!("/proc/sys/{key}")).and_then(|mut file| file.read(&mut value)).ok()?;
+    let length = read_whole(&format!("/proc/sys/{key}"), &mut value).ok()?;
     String::from_utf8(value[..length].to_vec()).ok()
+}
+
+/// Reads a file of /proc that fits into the buffer: the kernel fills it in one call.
+pub fn read_whole(path: &str, buffer: &mut [u8]) -> io::Result<usize> {
+    let length = File::open(path)?.read(buffer)?;
+    if length == buffer.len() {
+        return Err(io::Error::other(format!("{path} is longer than expected")));
+    }
+    Ok(length)
 }
 
 /// What more than half of the nodes want alike, of what namespaces inherit.

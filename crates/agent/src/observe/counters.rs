@@ -2,7 +2,7 @@
 //! `counters.json`: what the kernel counted at links, queues and nodes, all at one instant.
 
 use crate::failure::{Of, Result};
-use crate::lab::sysctls::has_ipv6;
+use crate::lab::sysctls::{has_ipv6, read_whole};
 use crate::netlink::link::{IFINFO, INFO_DATA};
 use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
@@ -12,8 +12,7 @@ use crate::results::files;
 use crate::world::World;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 /// IFLA_QLINK_SENT and on.
 const SENT: u16 = 10;
@@ -186,15 +185,6 @@ pub fn root_qdiscs(netlink: &Netlink) -> io::Result<ByInterface<QueueCounters>> 
         }
     })?;
     Ok(queues)
-}
-
-/// Reads a file of /proc that fits into the buffer: the kernel fills it in one call.
-fn read_whole(path: &str, buffer: &mut [u8]) -> io::Result<usize> {
-    let length = File::open(path)?.read(buffer)?;
-    if length == buffer.len() {
-        return Err(io::Error::other(format!("{path} is longer than expected")));
-    }
-    Ok(length)
 }
 
 fn end_counters(attributes: &[u8]) -> EndCounters {

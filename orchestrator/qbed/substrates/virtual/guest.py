@@ -28,7 +28,7 @@ from qbed.substrates import CellError
 from qbed.substrates.command_line import GATE_FD, guest_arguments
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.confinement import ruleset
-from qbed.substrates.virtual.provision import TOOLS, lent, provide
+from qbed.substrates.virtual.provision import TOOLS, has_programs, lent, provide
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _ASK_PERSONALITY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000  # personality(2)
@@ -57,7 +57,7 @@ def may_speak_ipv6(plan: Plan) -> bool:
 
     To a thousand nodes that never speak it, it is half of their set-up and a third of their memory (docs/decisions.md).
     """
-    return bool(plan.launches) or any(node.programs or _asks_for_ipv6(node.sysctls) for node in plan.nodes)
+    return has_programs(plan) or any(_asks_for_ipv6(node.sysctls) for node in plan.nodes)
 
 
 def _asks_for_ipv6(sysctls: dict[str, str]) -> bool:

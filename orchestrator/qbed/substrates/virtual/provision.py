@@ -16,7 +16,7 @@ from qbed import terminal
 from qbed.language.reach import trusted
 from qbed.places import checkout
 from qbed.plan.controlling import PROGRAMS, PYTHON
-from qbed.plan.model import Launch, Node, Plan
+from qbed.plan.model import Launch, Node, Plan, Queue
 from qbed.substrates import CellError, Lack
 from qbed.substrates.rebuild import BUILT_WHEN_ASKED_FOR, build_program
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
@@ -45,7 +45,8 @@ def lent(toolchain: Toolchain, plan: Plan, mode: Literal["cell", "lab"], seen: S
     """What of the machine the guest may read, besides the programs that every machine has."""
     boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _brings(plan) else [])]
     # Some 150 files of /etc: where no program runs, nobody reads them.
-    etc = settings() if mode == "lab" or _runs_programs(plan) else ()
+    runs = mode == "lab" or has_programs(plan) or _given(plan)
+    etc = settings() if runs else ()
     return [(toolchain.folder / "qbed-agent").resolve(), *boxes, *etc, *seen]
 
 
@@ -60,10 +61,14 @@ def _brings(plan: Plan) -> bool:
     return bool(plan.launches or _scripts(plan))
 
 
-def _runs_programs(plan: Plan) -> bool:
-    """Whether anything but the agent runs in the guest."""
-    given = any("tc" in queue.qdisc for queue in plan.queues)
-    return bool(plan.launches) or given or any(node.programs for node in plan.nodes)
+def has_programs(plan: Plan) -> bool:
+    """Whether programs are part of the lab."""
+    return bool(plan.launches) or any(node.programs for node in plan.nodes)
+
+
+def _given(plan: Plan) -> Queue | None:
+    """A queue that is given by arguments of tc, which the agent then runs."""
+    return next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
 
 
 def _scripts(plan: Plan) -> list[tuple[Node, str]]:
@@ -122,7 +127,7 @@ def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
         yield from _lacks_of_script(node, name, name)
     for launch in plan.launches:
         yield from _lacks_of_launch(toolchain, plan.nodes[launch.node], launch)
-    given = next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
+    given = _given(plan)
     if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
         text = f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2"
         yield Lack("program", "tc", text)
