@@ -546,6 +546,29 @@ groups: {9: [0, 1]}
     assert Plan.loads(plan.dumps()) == plan
 
 
+def change(path: Path, *changes: tuple[str, str]) -> None:
+    """Replace parts of a file, each of which must be in it."""
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def test_initial_entries_may_be_changed_and_leave_room(everything: Any, tmp_path: Path) -> None:
+    lab = "tables: {fixed: [{match: {hdr.probe.kind: 1}, action: drop}]}"
+    change(tmp_path / "mine.p4info.txtpb", ("  is_const_table: true\n", ""))  # `entries`, without `const`
+    plan = compile_lab(everything(lab))
+    assert [entry.table for entry in pipeline(plan, "s1").entries] == ["ProbeIngress.fixed"]
+    (table,) = [
+        table
+        for form in json.loads(plan.p4[0].bmv2)["pipelines"]
+        for table in form["tables"]
+        if table["name"] == "ProbeIngress.fixed"
+    ]
+    assert (table["constant_entries"], table["max_size"], len(table["entries"])) == (False, 1024, 2)
+
+
 # Each row: what a lab tells the program, and the message: behind the switch's `switches.s1.`
 UNTOLD = [
     ("tables: {host: []}", "tables.host: the program has no table `host`; did you mean `hosts`?"),

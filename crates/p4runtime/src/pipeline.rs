@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use qbed_p4engine::program::{ActionId, MatchKind, Program, SelectCase, SelectOn, TableId};
+use qbed_p4engine::program::{self, ActionId, MatchKind, Program, SelectCase, SelectOn, TableId};
 use qbed_p4engine::select_width;
 
 use crate::bytestring::Widths;
@@ -133,8 +133,9 @@ pub struct Digest {
 
 impl Pipeline {
     /// Or by name what does not fit.
-    pub fn new(config: ForwardingPipelineConfig, program: Program) -> Fit<Pipeline> {
+    pub fn new(config: ForwardingPipelineConfig, mut program: Program) -> Fit<Pipeline> {
         let info = config.p4info.as_ref().ok_or("no P4Info")?;
+        open_initial_entries(&mut program, info);
         let linker = Linker { info, program: &program, types: info.type_info.clone().unwrap_or_default() };
         linker.unique_ids()?;
         let tables = linker.tables()?;
@@ -156,6 +157,19 @@ impl Pipeline {
 
     pub fn table_of(&self, number: TableId) -> Option<(u32, &Table)> {
         self.tables.iter().find(|(_, table)| table.number == number).map(|(id, table)| (*id, table))
+    }
+}
+
+/// Lets controllers change entries that are initial only. BMv2's JSON has the same for them and for constant ones, and
+/// gives their number as the size of the table: P4Info tells them apart, and has the size.
+fn open_initial_entries(program: &mut Program, info: &P4Info) {
+    for open in info.tables.iter().filter(|table| !table.is_const_table) {
+        let name = open.preamble.as_ref().map_or("", |preamble| preamble.name.as_str());
+        let filled = |table: &&mut program::Table| table.constant_entries && table.name == name;
+        if let Some(table) = program.tables.iter_mut().find(filled) {
+            table.constant_entries = false;
+            table.max_size = table.max_size.max(open.size.try_into().unwrap_or(0));
+        }
     }
 }
 
@@ -235,8 +249,14 @@ impl Linker<'_> {
             self.key(field, key.kind, width.unwrap_or(0)).map_err(|why| format!("table {name}: {why}"))
         });
         let keys = keys.collect::<Fit<_>>()?;
-        if told.is_const_table != table.constant_entries {
-            return Err(format!("table {name} is constant in one of P4Info and program only"));
+        if told.is_const_table && !table.constant_entries {
+            return Err(format!("table {name} is constant in P4Info, and has no entries in the program"));
+        }
+        let expects_entries = told.is_const_table || told.has_initial_entries;
+        if !expects_entries && !table.entries.is_empty()
+            || told.has_initial_entries && table.entries.is_empty()
+        {
+            return Err(format!("table {name} has entries in one of P4Info and program only"));
         }
         let profile = match told.implementation_id {
             0 => None,
@@ -255,7 +275,7 @@ impl Linker<'_> {
             meter: self.direct_meter(id, &name, table.meter)?,
             idle_timeout: told.idle_timeout_behavior
                 == config::table::IdleTimeoutBehavior::NotifyControl as i32,
-            constant: table.constant_entries,
+            constant: told.is_const_table,
             constant_default: table.constant_default || told.const_default_action_id != 0,
             name,
         };
@@ -641,9 +661,9 @@ mod tests {
                 "hdr.probe.address is matched as Exact in P4Info, as Lpm in the program",
             ),
             (
-                "is_const_table: true",
+                "is_const_table: true\n  has_initial_entries: true",
                 "",
-                "table ProbeIngress.fixed is constant in one of P4Info and program only",
+                "table ProbeIngress.fixed has entries in one of P4Info and program only",
             ),
             ("with_selector: true", "", "action profile ProbeIngress.paths has a selector in one of"),
             ("implementation_id: 293973874", "", "table ProbeIngress.by_hop has an action profile in one of"),

@@ -47,6 +47,8 @@ class Table:
     actions: tuple[Action, ...]
     size: int
     constant: bool
+    initial_entries: bool
+    """Whether the program has entries that may be changed."""
     constant_default: bool
     profile: bool
 
@@ -133,6 +135,7 @@ def _table(message: Message, actions: Mapping[str, Message]) -> Table:
         tuple(_action(action, scope) for action, scope in refs),
         int(message.get("size", ["0"])[0]),
         "is_const_table" in message,
+        "has_initial_entries" in message and "is_const_table" not in message,
         "const_default_action_id" in message,
         "implementation_id" in message,
     )

@@ -69,7 +69,9 @@ def load(source: Path, scheme: str | None = None) -> Program:
         raise ProgramError(f"{path} is not BMv2's JSON") from None
     if major != 2:
         raise ProgramError(f"{path} has version {major} of BMv2's JSON; expected 2")
-    return Program(source.stem, json.dumps(form, separators=(",", ":")), tables, _info(info, path, tables), scheme)
+    found = _info(info, path, tables)
+    _open_initial_entries(form, found)
+    return Program(source.stem, json.dumps(form, separators=(",", ":")), tables, found, scheme)
 
 
 def _read(path: Path, what: str) -> str:
@@ -95,6 +97,15 @@ def _tables(form: Any) -> dict[str, Table]:
         for pipeline in form["pipelines"]
         for table in pipeline["tables"]
     }  # fmt: skip
+
+
+def _open_initial_entries(form: Any, info: P4Info) -> None:
+    """Mark tables whose entries are only initial: BMv2's JSON has constant ones alike, and their number as the size."""
+    initial = {table.name: table.size for table in info.tables if table.initial_entries}
+    for pipeline in form["pipelines"]:
+        for table in pipeline["tables"]:
+            if table["name"] in initial:
+                table |= {"constant_entries": False, "max_size": max(table.get("max_size", 0), initial[table["name"]])}
 
 
 def _info(info: Path, path: Path, tables: Mapping[str, Table]) -> P4Info:

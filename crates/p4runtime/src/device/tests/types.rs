@@ -126,3 +126,41 @@ fn strings_for_numbers_are_refused_wherever_they_are() {
         assert!(refused.message.contains(&format!("{what} {is_port}")), "{what}: {refused:?}");
     }
 }
+
+/// `everything` as p4c compiles it with `entries` instead of `const entries` for `fixed`: the JSON is the same.
+fn with_initial_entries() -> ForwardingPipelineConfig {
+    with_info(|info| {
+        let fixed = info.tables.iter_mut().find(|table| table.is_const_table).unwrap();
+        fixed.is_const_table = false;
+    })
+}
+
+#[test]
+fn initial_entries_may_be_changed() {
+    let mut bench = Bench::of(with_initial_entries());
+    let entry = |key: u8, action: &str| {
+        let key = format!("match {{ field_id: 1 exact {{ value: '\\x01\\x{key:02x}' }} }}");
+        format!("table_entry {{ table_id: <fixed> {key} {action} }}")
+    };
+    let forward = |port: u8| {
+        format!(
+            "action {{ action {{ action_id: <forward> params {{ param_id: 1 value: '\\x{port:02x}' }} }} }}"
+        )
+    };
+    let drop = "action { action { action_id: <drop> } }";
+    let read = "table_entry { table_id: <fixed> }";
+    bench.finds(read, &[&entry(2, &forward(7)), &entry(3, drop)]);
+    bench.refuses(Type::Insert, &entry(2, drop), Code::AlreadyExists, "");
+    bench.modify(&entry(2, &forward(8)));
+    bench.write(Type::Delete, &entry(3, "")).unwrap();
+    // Room as P4Info has it: the JSON has the number of entries for the size.
+    for key in 4..8 {
+        bench.insert(&entry(key, drop));
+    }
+    let changed = [entry(2, &forward(8)), entry(4, drop), entry(5, drop), entry(6, drop), entry(7, drop)];
+    bench.finds(read, &changed.each_ref().map(String::as_str));
+    bench.device.configure(Action::ReconcileAndCommit, Some(with_initial_entries())).unwrap();
+    bench.finds(read, &changed.each_ref().map(String::as_str));
+    bench.device.configure(Action::VerifyAndCommit, Some(with_initial_entries())).unwrap();
+    bench.finds(read, &[&entry(2, &forward(7)), &entry(3, drop)]);
+}
