@@ -555,6 +555,33 @@ def change(path: Path, *changes: tuple[str, str]) -> None:
     path.write_text(text)
 
 
+def test_values_of_translated_types_have_the_programs_widths(everything: Any, tmp_path: Path) -> None:
+    # As p4c writes them: `type bit<9> port_t` and the key's type translated to 32 bits, the register's to a string.
+    port = ('name: "port"\n    bitwidth: 9', 'name: "port"\n    bitwidth: 32\n    type_name { name: "port_t" }')
+    flow = ('name: "hdr.probe.flow"\n    bitwidth: 16', 'name: "hdr.probe.flow"\n    type_name { name: "flow_t" }')
+    seen = "bitstring {\n      bit {\n        bitwidth: 48\n      }\n    }"
+    change(tmp_path / "mine.p4info.txtpb", port, flow, (seen, 'new_type { name: "time_t" }'))
+    rule = "tables: {rules: [{match: {hdr.probe.flow: FLOW}, action: forward, params: {port: PORT}}]}"
+    told = pipeline(
+        compile_lab(
+            everything(
+                rule.replace("FLOW", "65535").replace("PORT", "511") + "\ninitial: {last_seen: {0: 0xffffffffffff}}"
+            )
+        ),
+        "s1",
+    )
+    assert [(e.key, e.arguments) for e in told.entries] == [({"hdr.probe.flow": "65535&&&65535"}, {"port": 511})]
+    assert [r.value for r in told.registers] == [0xFFFFFFFFFFFF]
+    for text, message in [
+        (rule.replace("FLOW", "65536").replace("PORT", "1"), "`65536` does not fit into 16 bits"),
+        (rule.replace("FLOW", "1").replace("PORT", "512"), "params.port: `512` does not fit into 9 bits"),
+        ("initial: {last_seen: {0: 0x1000000000000}}", "`0x1000000000000` does not fit into 48 bits"),
+    ]:
+        with pytest.raises(LabError) as error:
+            everything(text)
+        assert message in str(error.value)
+
+
 def test_initial_entries_may_be_changed_and_leave_room(everything: Any, tmp_path: Path) -> None:
     lab = "tables: {fixed: [{match: {hdr.probe.kind: 1}, action: drop}]}"
     change(tmp_path / "mine.p4info.txtpb", ("  is_const_table: true\n", ""))  # `entries`, without `const`

@@ -14,7 +14,7 @@ from typing import Any
 
 from qbed.files import MIB, read_text
 from qbed.places import schemes_folder
-from qbed.schemes.p4info import InfoError, P4Info, p4info
+from qbed.schemes.p4info import InfoError, P4Info, Widths, p4info
 
 DROP_PORT = 511
 """v1model's ports have 9 bits, and the last number means: drop."""
@@ -64,12 +64,12 @@ def load(source: Path, scheme: str | None = None) -> Program:
     try:
         form = json.loads(text)
         major = form["__meta__"]["version"][0]
-        tables = _tables(form)
+        tables, widths = _tables(form), _widths(form)
     except (ValueError, LookupError, TypeError, RecursionError):
         raise ProgramError(f"{path} is not BMv2's JSON") from None
     if major != 2:
         raise ProgramError(f"{path} has version {major} of BMv2's JSON; expected 2")
-    found = _info(info, path, tables)
+    found = _info(info, path, tables).with_widths(widths)
     _open_initial_entries(form, found)
     return Program(source.stem, json.dumps(form, separators=(",", ":")), tables, found, scheme)
 
@@ -97,6 +97,26 @@ def _tables(form: Any) -> dict[str, Table]:
         for pipeline in form["pipelines"]
         for table in pipeline["tables"]
     }  # fmt: skip
+
+
+def _widths(form: Any) -> Widths:
+    types = {one["name"]: {name: width for name, width, *_ in one["fields"]} for one in form["header_types"]}
+    fields = {
+        (header["name"], field): width
+        for header in form["headers"]
+        for field, width in types[header["header_type"]].items()
+    }
+    keys = {
+        (table["name"], key["name"]): fields[tuple(key["target"])]
+        for pipeline in form["pipelines"]
+        for table in pipeline["tables"]
+        for key in table["key"]
+        if isinstance(key["target"], list) and tuple(key["target"]) in fields and "name" in key
+    }
+    params = {
+        (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
+    }
+    return Widths(keys, params, {one["name"]: one["bitwidth"] for one in form.get("register_arrays", [])})
 
 
 def _open_initial_entries(form: Any, info: P4Info) -> None:
