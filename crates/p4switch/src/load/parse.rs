@@ -79,7 +79,7 @@ impl Loader<'_> {
         }
         let keys = state.transition_key.iter().enumerate();
         let keys = keys.map(|(index, key)| self.select_key(key).at(|| format!("transition key {index}")));
-        let keys: Vec<SelectKey> = keys.collect::<Result<_>>()?;
+        let keys: Vec<SelectKey> = keys.filter_map(Result::transpose).collect::<Result<_>>()?;
         let bytes =
             keys.iter().map(|key| select_width(&self.program, key).div_ceil(8) as usize).sum::<usize>();
         let select = self.program.selects.len();
@@ -100,11 +100,15 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn select_key(&self, key: &Operand) -> Result<SelectKey> {
+    /// None: it has no bits.
+    fn select_key(&self, key: &Operand) -> Result<Option<SelectKey>> {
         match self.operand(key, Scope::default())? {
-            Expression::Field(field) => Ok(SelectKey::Field(field)),
-            Expression::Lookahead { at, width } => Ok(SelectKey::Lookahead { at, width }),
-            Expression::Last { stack, member, field } => Ok(SelectKey::StackLast { stack, member, field }),
+            Expression::Field(field) => Ok(Some(SelectKey::Field(field))),
+            Expression::Lookahead { at, width } => Ok(Some(SelectKey::Lookahead { at, width })),
+            Expression::Last { stack, member, field } => {
+                Ok(Some(SelectKey::StackLast { stack, member, field }))
+            }
+            Expression::Empty => Ok(None),
             _ => refuse(format!("an operand of type {} is no key", key.kind)),
         }
     }
