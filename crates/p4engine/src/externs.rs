@@ -85,6 +85,13 @@ impl<S: Shell> Run<'_, S> {
                 self.context.truncate = Some(self.context.truncate.map_or(bytes, |before| before.min(bytes)));
             }
             Op::MarkToDrop => self.mark_to_drop(self.reason),
+            Op::MarkCopyToDrop { egress_spec, mcast_grp } => {
+                self.store(egress_spec, DROP_PORT);
+                if let Some(mcast_grp) = mcast_grp {
+                    self.store(mcast_grp, 0);
+                }
+                self.context.dropper = Some(self.reason);
+            }
             Op::Assert { condition, message } if self.number(condition) == 0 => {
                 self.state.totals.asserts_failed = self.state.totals.asserts_failed.wrapping_add(1);
                 self.shell.failed(self.code.messages.get(usize::from(message)).map_or("", |text| text));
