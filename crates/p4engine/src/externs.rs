@@ -225,7 +225,7 @@ impl Bits<'_> {
 #[inline]
 fn words_of<'a>(part: &HashPart, area: &'a [u8]) -> Option<&'a [u8]> {
     let HashPart::Area { at, width, valid } = part else { return None };
-    if valid.is_some_and(|(at, bit)| area.get(at as usize).is_none_or(|byte| byte & bit == 0)) {
+    if valid.is_some_and(|valid| !valid.holds(area)) {
         return None;
     }
     let first = *at as usize / 8;
@@ -247,14 +247,12 @@ pub(crate) fn hash(code: &Code, number: u16, input: &Input, buffer: &mut Vec<u8>
     for part in &hash.parts {
         match part {
             HashPart::Area { at, width, valid } => {
-                if valid
-                    .is_none_or(|(at, bit)| input.area.get(at as usize).is_some_and(|byte| byte & bit != 0))
-                {
+                if valid.is_none_or(|valid| valid.holds(input.area)) {
                     bits.area(input.area, *at, *width);
                 }
             }
-            HashPart::Varbit { at, width, most, valid: (byte, bit) } => {
-                if input.area.get(*byte as usize).is_some_and(|byte| byte & bit != 0) {
+            HashPart::Varbit { at, width, most, valid } => {
+                if valid.holds(input.area) {
                     bits.area(input.area, *at, (width.load(input.area) as u32).min(*most));
                 }
             }
