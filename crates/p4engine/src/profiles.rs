@@ -152,7 +152,10 @@ impl Engine {
                 return fits.map(|()| Answer::Done);
             }
         }
-        self.profile_mut(profile)?.groups.insert(group, members.to_vec());
+        let mut members = members.to_vec();
+        // BMv2 (`RandAccessUIntSet`) counts them so: the same hash chooses the same member.
+        members.sort_unstable();
+        self.profile_mut(profile)?.groups.insert(group, members);
         Ok(Answer::Done)
     }
 

@@ -76,7 +76,7 @@ impl Meters {
 pub(crate) struct Profile {
     pub selector: Option<u16>,
     pub members: BTreeMap<u32, Member>,
-    /// Members, each as often as it weighs.
+    /// Members in ascending order, each as often as it weighs.
     pub groups: BTreeMap<u32, Vec<u32>>,
 }
 

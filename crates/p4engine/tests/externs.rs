@@ -238,6 +238,30 @@ fn a_table_refuses_members_whose_action_it_does_not_have() {
     );
 }
 
+/// `by_byte` with an action profile, whose groups choose by the same byte.
+fn by_byte_with_profile() -> (Engine, Context) {
+    by_byte(MatchKind::Exact, |build, first| {
+        let hash = build.hash(HashKind::Identity, vec![HashInput::Field(first)]);
+        build.program.profiles.push(Profile { name: "p".into(), max_size: 9, selector: Some(hash) });
+        build.program.tables[0].profile = Some(0);
+    })
+}
+
+/// As in BMv2, so that both choose alike: a group is counted in ascending order of its members' numbers.
+#[test]
+fn a_group_has_its_members_in_ascending_order() {
+    let (mut engine, mut context) = by_byte_with_profile();
+    for member in [10, 30, 20] {
+        done(&mut engine, Request::InsertMember { profile: 0, member, call: send(member as u8) });
+    }
+    done(&mut engine, Request::SetGroup { profile: 0, group: 1, members: vec![30, 30, 10, 20] });
+    let ports = [0, 1, 2, 3, 4].map(|byte| {
+        done(&mut engine, exact(byte, Target::Group(1), 0));
+        port(&mut engine, &mut context, byte, 0).unwrap()
+    });
+    assert_eq!(ports, [10, 20, 30, 30, 10]);
+}
+
 #[test]
 fn of_the_programs_own_entries_the_lowest_priority_wins_and_they_stay() {
     let (mut engine, mut context) = by_byte(MatchKind::Ternary, |build, _| {
