@@ -339,9 +339,14 @@ impl Table {
         self.order.values().filter_map(|number| self.state(*number))
     }
 
-    /// Whether an entry names it.
+    /// Whether an entry, or the default, names it.
     pub fn uses(&self, target: &Target) -> bool {
-        self.records.iter().flatten().any(|record| record.entry.target == *target)
+        let default = match (&self.default, target) {
+            (Some(Reaction::Member(one)), Target::Member(other)) => one == other,
+            (Some(Reaction::Group(one)), Target::Group(other)) => one == other,
+            _ => false,
+        };
+        default || self.records.iter().flatten().any(|record| record.entry.target == *target)
     }
 
     /// Entries that neither matched nor were told for as long as they may: their timers begin anew.

@@ -247,6 +247,17 @@ fn by_byte_with_profile() -> (Engine, Context) {
     })
 }
 
+#[test]
+fn a_member_that_a_default_names_stays() {
+    let (mut engine, _) = by_byte_with_profile();
+    done(&mut engine, Request::InsertMember { profile: 0, member: 5, call: send(1) });
+    done(&mut engine, Request::SetDefault { table: 0, target: Target::Member(5) });
+    let delete = Request::DeleteMember { profile: 0, member: 5 };
+    assert_eq!(refusal(&mut engine, delete.clone()), Refusal::FailedPrecondition);
+    done(&mut engine, Request::ResetDefault { table: 0 });
+    done(&mut engine, delete);
+}
+
 /// As in BMv2, so that both choose alike: a group is counted in ascending order of its members' numbers.
 #[test]
 fn a_group_has_its_members_in_ascending_order() {
