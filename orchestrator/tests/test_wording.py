@@ -34,6 +34,7 @@ PLANTED = {
     ("tool", "#!/bin/sh\n# amiss\n"): "tool:2: prose: `amiss` has a technical word",
 }
 LEGITIMATE = {
+    "words.py": "words = (\n    'told'\n    'nobody'\n)\n",
     "a.py": "# parking lot\nparking_lot = to_owned = 'told'\n# A line that continues\n# What follows it.\n",
     "a.rs": "/// A parking-lot topology.\nfn to_owned<'a>(x: &'a str) { let c = '\"'; let s = r#\"told\"#; }\n",
     "a.c": 'char *text = "told /* nobody */";\nint owner; /* Offset of it. */\n',
@@ -43,7 +44,7 @@ LEGITIMATE = {
 
 
 def refused(path: Path) -> str:
-    """What tools/wording prints about one file."""
+    """The output of tools/wording about one file."""
     done = subprocess.run([WORDING, path.name], cwd=path.parent, capture_output=True, text=True)
     assert not done.stderr
     assert bool(done.returncode) == bool(done.stdout)
