@@ -17,13 +17,14 @@ from qbed.language.source import parse
 from qbed.language.units import Amount
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
+from qbed.p4.entry import Port
+from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
 from qbed.places import schemes_folder
 from qbed.plan.compile import compile_lab
 from qbed.plan.inspect import summary
 from qbed.plan.model import Pipeline, Plan
 from qbed.schemes.declaration import registry
-from qbed.schemes.programs import scheme_program
-from qbed.schemes.told import RUNNABLE, Port, default_parking, port_settings, switch_settings
+from qbed.schemes.programs import scheme_program, with_programs
 from qbed.substrates.containers.folder import topology
 from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
@@ -392,15 +393,15 @@ def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str) -> Non
     assert shifts <= {(0, 0), (1, 16)}
 
 
-@pytest.mark.parametrize("name", sorted(RUNNABLE))
+@pytest.mark.parametrize("name", with_programs())
 def test_what_a_scheme_says_is_what_its_program_takes(name: str) -> None:
     program, form = scheme_program(name), json.loads(scheme_program(name).text)
     widths = {
         (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
     }
     defaults = registry()[name].defaults()
-    parking = default_parking(name, [defaults], 10**12)
-    told = [*switch_settings(name, [defaults], parking), *port_settings(name, Port(510, 10**12, 9014), defaults)]
+    recirculation = recirculation_port(name, [defaults], 10**12)
+    told = [*switch_entries(name, [defaults], recirculation), *port_entries(name, Port(510, 10**12, 9014), defaults)]
     own = {t for t in program.tables if not t.startswith("tbl_")} - {"ipv4_routes", "ipv6_routes", "next_hops", "bins"}
     assert {entry.table for entry in told} == own
     for entry in told:
@@ -421,7 +422,7 @@ def test_stamps_full_buffer_is_the_kernels(buffer: tuple[int, Any], rate: int, f
     """stamp_vars_set of schemes/stamp/kernel/stamp_algorithm.h, and inverses by which the program divides exactly."""
     amount, known = Amount(*buffer), rate // 1_000_000 * 1_000_000
     values = registry()["stamp"].defaults() | {"buffer": amount}
-    (entry,) = port_settings("stamp", Port(0, rate, frame), values)
+    (entry,) = port_entries("stamp", Port(0, rate, frame), values)
     told = {name: int(value) for name, value in entry.arguments.items()}
     most = 2**32 - 1
     packets = amount.value if amount.unit == "packets" else max(1, amount.value // frame)
@@ -463,7 +464,7 @@ def stands_for(values: dict[str, Any], full: int, bits: int, length: int) -> int
 def test_unequal_bins_are_the_kernels(full: int, bits: int, fine: bool, middle: bool) -> None:
     values = registry()["stamp"].defaults()
     values |= {"buffer": Amount(full, "packets"), "exponent": 2, "fine_at_full": fine, "middle": middle}
-    told = [e for e in port_settings("stamp", Port(3, 10**9, 1514), values, {("packets", bits)}) if e.table == "bins"]
+    told = [e for e in port_entries("stamp", Port(3, 10**9, 1514), values, {("packets", bits)}) if e.table == "bins"]
     seen = []
     for entry in told:
         assert entry.key is not None and entry.priority == 1

@@ -16,10 +16,11 @@ from qbed.language.reach import ReachError, own_program
 from qbed.language.source import FieldPath
 from qbed.language.units import Amount
 from qbed.network.queues import Origin
+from qbed.p4.entry import Entry, RecirculationPort, SettingError
+from qbed.schemes.declaration import default_scheme
 from qbed.schemes.programs import Program, ProgramError, Table, load, scheme_program, with_programs
-from qbed.schemes.told import PARKING_PORT, RUNNABLE, Entry, Parking, SettingError
 
-_PLAIN = "droptail"
+_DEFAULT_RECIRCULATION = RecirculationPort(510, None, Amount(1000, "packets"))
 _LARGEST_SCRIPT = MIB
 FORWARDING = {
     "ipv4_routes": Table(("destination",), {"route": ("first", "count", "shift_by")}),
@@ -63,7 +64,7 @@ class Programs:
         elif "scheme" in settings:
             name = settings["scheme"][0]
         else:
-            name = _PLAIN
+            name = default_scheme()
         if name not in self._read:
             self._read[name] = self._load(name, path)
         program = self._read[name]
@@ -89,7 +90,7 @@ class Programs:
         return program
 
     def _of_scheme(self, name: str) -> Program:
-        known = [scheme for scheme in with_programs() if scheme in RUNNABLE]
+        known = with_programs()
         if name in known:
             return scheme_program(name)
         listed = ", ".join(f"`{scheme}`" for scheme in known)
@@ -156,7 +157,7 @@ def below(program: Program, given: Origin, named: bool, problems: Problems) -> O
     """The settings of a queue below a program, of what the file gives: the scheme is the program's. `named`: the file
     says which program.
     """
-    scheme = program.scheme or _PLAIN
+    scheme = program.scheme or default_scheme()
     if "qdisc" in given:
         problems.error(given["qdisc"][1], "a switch that runs a program has plain queues: expected `buffer`")
     if "scheme" in given and given["scheme"][0] != scheme:
@@ -169,8 +170,8 @@ def below(program: Program, given: Origin, named: bool, problems: Problems) -> O
 
 
 def parking_of(
-    given: Origin, default: Parking | None, links: int, program: Program, problems: Problems
-) -> Parking | None:
+    given: Origin, default: RecirculationPort | None, links: int, program: Program, problems: Problems
+) -> RecirculationPort | None:
     """A switch's port without a link: what the file says, beyond what its program needs."""
     setting = given.get("parking")
     if setting is not None and default is None:
@@ -178,7 +179,7 @@ def parking_of(
             text = f"the program of `{program.scheme}` has no use for a port without a link: not used"
             problems.warn(setting[1], text)
             return None
-        default = Parking(PARKING_PORT, None, Amount(1000, "packets"))
+        default = _DEFAULT_RECIRCULATION
     if default is None:
         return None
     settings = setting[0].given() if setting is not None else {}
@@ -186,4 +187,4 @@ def parking_of(
     if port < links:
         text = f"the switch's {links} links have the ports 0 to {links - 1}: expected another than {port}"
         problems.error((*setting[1], "port") if setting is not None else ("topology",), text)
-    return Parking(port, settings.get("rate", default.rate_bps), settings.get("buffer", default.buffer))
+    return RecirculationPort(port, settings.get("rate", default.rate_bps), settings.get("buffer", default.buffer))

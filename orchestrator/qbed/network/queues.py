@@ -17,7 +17,7 @@ from qbed.language.problems import Problems
 from qbed.language.selectors import is_glob
 from qbed.language.source import FieldPath
 from qbed.language.units import Amount
-from qbed.schemes.declaration import Scheme, plain_schemes, registry
+from qbed.schemes.declaration import Scheme, default_scheme, plain_schemes, registry
 
 CUSTOM = "custom"
 _WORD = re.compile(r"[A-Za-z0-9_.:,%+-]{1,64}")
@@ -43,7 +43,7 @@ class QueueSpec:
 
 def plain(spec: QueueSpec) -> QueueSpec:
     """What a queue is where a program in P4 does the rest: as long, and nothing else."""
-    return QueueSpec("droptail", {"buffer": spec.values["buffer"]})
+    return QueueSpec(default_scheme(), {"buffer": spec.values["buffer"]})
 
 
 def rank(key: str) -> int:
@@ -103,7 +103,7 @@ class Specs:
                 name, path = settings["preset"]
                 self.problems.error(path, f"`{name}` beside a `qdisc`: presets are a scheme's")
             return self._custom(*settings["qdisc"])
-        name = settings["scheme"][0] if "scheme" in settings else "droptail"
+        name = settings["scheme"][0] if "scheme" in settings else default_scheme()
         scheme = registry().get(name)
         if scheme is None:
             return None

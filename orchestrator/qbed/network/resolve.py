@@ -33,20 +33,19 @@ from qbed.network.programs import (
 )
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
+from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError
+from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
+from qbed.schemes.declaration import default_scheme
 from qbed.schemes.programs import Program
-from qbed.schemes.told import (
-    Entry,
-    Parking,
-    Port,
-    SettingError,
-    default_parking,
-    port_settings,
-    switch_settings,
-)
 
 LEAST_BEHIND_BURSTS = 1000
 """Packets of a queue of a host that sends bursts: one of 64 KB has some 45 segments."""
-_HOST_QUEUE: Origin = {"scheme": ("droptail", ("hosts",)), "buffer": (Amount(1000, "packets"), ("hosts",))}
+HOST_BUFFER = Amount(1000, "packets")
+
+
+def host_queue() -> Origin:
+    """The queue of a host for which the lab gives none."""
+    return {"scheme": (default_scheme(), ("hosts",)), "buffer": (HOST_BUFFER, ("hosts",))}
 
 
 class ResolvedLab:
@@ -185,14 +184,14 @@ class ResolvedLab:
         return [(i, "b" if side else "a") for i, side in self.routing.outs[self.index[name]]]
 
     @cached_property
-    def parking(self) -> dict[str, Parking]:
+    def parking(self) -> dict[str, RecirculationPort]:
         """The port without a link of every switch that runs a program and has one."""
         found = {}
         for name, program in self.programs.items():
             ends = self.program_ports(name)
             values = [self.switch_queues[end].values for end in ends if end in self.switch_queues]
             fastest = max((getattr(self.links[i], side).rate_bps for i, side in ends), default=1)
-            default = default_parking(program.scheme or "", values, fastest)
+            default = recirculation_port(program.scheme or "", values, fastest)
             parking = parking_of(self._switch_settings[0][name], default, len(ends), program, self.problems)
             if parking is not None:
                 found[name] = parking
@@ -213,11 +212,11 @@ class ResolvedLab:
             entries = found[name] = []
             scheme = program.scheme or ""
             try:
-                entries.extend(switch_settings(scheme, values, self.parking.get(name)))
+                entries.extend(switch_entries(scheme, values, self.parking.get(name)))
                 for number, end in enumerate(ports):
                     link = self.links[end[0]]
                     port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)
-                    entries.extend(port_settings(scheme, port, values[number], self._asked))
+                    entries.extend(port_entries(scheme, port, values[number], self._asked))
                 check_sizes(program, entries)
             except SettingError as error:
                 self._refuse_setting(name, ports, error)
@@ -301,7 +300,7 @@ class ResolvedLab:
         `kernel_at`: the field that gives the kernel.
         """
         names = self.network.hosts
-        nothing: dict[str, Any] = {"sysctls": {}, "queue": _HOST_QUEUE, "controller": {}}
+        nothing: dict[str, Any] = {"sysctls": {}, "queue": host_queue(), "controller": {}}
         result: dict[str, dict[str, Any]] = {name: dict(nothing) for name in names}
         for key, settings in sorted(self.lab.hosts.items(), key=lambda item: rank(item[0])):
             path: FieldPath = ("hosts", key)
@@ -331,12 +330,12 @@ class ResolvedLab:
         for name, settings in hosts.items():
             queue: Origin = settings["queue"]
             scheme, _ = queue.get("scheme", (None, ()))
-            size, path = queue["buffer"] if "buffer" in queue else _HOST_QUEUE["buffer"]
+            size, path = queue["buffer"] if "buffer" in queue else (HOST_BUFFER, ("hosts",))
             long = size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS
-            if settings.get("offload") == "tso" and not (scheme == "droptail" and long):
+            if settings.get("offload") == "tso" and not (scheme == default_scheme() and long):
                 _, at = queue.get("qdisc", queue.get("scheme", (None, path)))
-                at = path if scheme == "droptail" else at
-                text = f"{name} has `offload: tso`: expected droptail of at least {LEAST_BEHIND_BURSTS} packets"
+                at = path if scheme == default_scheme() else at
+                text = f"{name} has `offload: tso`: expected {default_scheme()} of at least {LEAST_BEHIND_BURSTS} packets"
                 self.problems.error(at, text)
 
     @cached_property

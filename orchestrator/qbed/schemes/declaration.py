@@ -221,6 +221,8 @@ class Scheme(Strict):
     """What it is, in a few words."""
     help: str
     """What it does, in a few sentences."""
+    default: bool = False
+    """Whether a queue has this scheme if the lab names none."""
     without_ecn: Literal["dropped", "passed"] | None = None
     """If it marks ECN CE: what becomes of a packet that it would mark and that is not ECN-capable."""
     gives: tuple[Literal["signal", "feedback"], ...] = ()
@@ -462,6 +464,14 @@ def _registry(folder: Path) -> dict[str, Scheme]:
 def plain_schemes() -> list[str]:
     """The names of those that can be a queue inside another scheme: they have none inside themselves."""
     return [name for name, scheme in registry().items() if scheme.child is None]
+
+
+def default_scheme() -> str:
+    """The name of the scheme of a queue for which the lab names none."""
+    names = [name for name, scheme in registry().items() if scheme.default]
+    if len(names) != 1:
+        raise QbedError(f"{schemes_folder()}: expected `default: true` in one scheme.yml, found {len(names)}")
+    return names[0]
 
 
 def registry(folder: Path | None = None) -> dict[str, Scheme]:
