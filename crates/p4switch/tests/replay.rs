@@ -10,6 +10,7 @@ use qbed_p4switch::queueing;
 use qbed_p4switch::replay::{replay, replay_as, Report, Settings};
 use qbed_p4switch::stf;
 use qbed_p4switch::switch::Switch;
+use serde_json::{json, Value};
 
 const MIX: &str = include_str!("programs/mix.json");
 const MIX_STF: &str = include_str!("programs/mix.stf");
@@ -39,6 +40,34 @@ fn mix_does_what_its_file_says() {
 #[test]
 fn copies_wait_in_one_queue_and_rounds_end() {
     assert_eq!(failures(ROUNDS, ROUNDS_STF), [""; 0]);
+}
+
+/// p4c compiles a call of a function with an `inout standard_metadata_t` so: the metadata is copied, the function runs on the
+/// copy, which is copied back. BMv2's `mark_to_drop` marks the copy.
+#[test]
+fn a_packet_is_dropped_when_a_copy_of_its_metadata_is_marked() {
+    let mut document: Value = serde_json::from_str(ROUNDS).unwrap();
+    document["headers"].as_array_mut().unwrap().push(json!({
+        "name": "copy", "id": 9, "header_type": "standard_metadata", "metadata": true, "pi_omit": true
+    }));
+    let assign = |to: &str, from: &str| {
+        let field = |header: &str| json!({"type": "field", "value": [header, "egress_spec"]});
+        json!({"op": "assign", "parameters": [field(to), field(from)]})
+    };
+    let mut marks = 0;
+    for action in document["actions"].as_array_mut().unwrap() {
+        let primitives = action["primitives"].as_array_mut().unwrap();
+        let Some(mark) = primitives.iter().position(|one| one["op"] == "mark_to_drop") else { continue };
+        primitives[mark]["parameters"][0]["value"] = json!("copy");
+        primitives.insert(mark, assign("copy", "standard_metadata"));
+        primitives.insert(mark + 2, assign("standard_metadata", "copy"));
+        marks += 1;
+    }
+    assert_eq!(marks, 1);
+    let text =
+        "packet 0 07 00 ff ff ff ff aa\npacket 0 00 00 ff ff ff ff aa\nexpect 1 00 00 00 00 00 00 aa $\n";
+    assert_eq!(failures(ROUNDS, text), [""; 0]);
+    assert_eq!(failures(&document.to_string(), text), [""; 0]);
 }
 
 fn with_bmv2_queues(json: &str, text: &str, bmv2: queueing::Settings) -> Report {
