@@ -104,6 +104,10 @@ class Source:
         """`file:line` of a field's name."""
         return f"{self.file}:{self._position(path, at_key=True)[0]}"
 
+    def is_override(self, path: FieldPath) -> bool:
+        """Whether a field was set from outside."""
+        return any(self._is_of(axis, path) for axis in self.axes)
+
     def _is_of(self, axis: FieldPath, path: FieldPath) -> bool:
         """Whether a field is what an axis set, or what only exists because of it."""
         return path[: len(axis)] == axis or (path == axis[: len(path)] and path not in self.positions)

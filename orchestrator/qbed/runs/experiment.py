@@ -29,7 +29,7 @@ from qbed.json_files import write_json
 from qbed.language.reach import ReachError, beneath
 from qbed.language.source import Source, read, read_whole
 from qbed.live.courier import Address, Delivery, couriers
-from qbed.network.load import load_lab, of_folder
+from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.checksums import vouch
 from qbed.results.folder import CLAIMS, RunFolder
@@ -194,7 +194,7 @@ def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: 
         if known.name != DEFAULT:
             return known.dilation
     cell = matrix.cell(0)
-    loaded = load_lab(lab, dict(cell.settings))
+    loaded = load_cell(read_lab(lab), dict(cell.settings))
     return calibrated(on, compile_lab(loaded, cell.seed))
 
 

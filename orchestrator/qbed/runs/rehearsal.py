@@ -21,7 +21,7 @@ from qbed.campaign.file import ROWS, Campaign, Claim, Figure
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.errors import LabError, nearest
 from qbed.language.source import FieldPath, Source
-from qbed.network.load import load_lab
+from qbed.network.load import load_cell, read_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
@@ -83,7 +83,7 @@ class _Plans:
         self._known: dict[str, str] = {}
 
     def make(self, cell: Cell) -> tuple[ResolvedLab, Plan, str]:
-        loaded = load_lab(self._lab, dict(cell.settings))
+        loaded = load_cell(read_lab(self._lab), dict(cell.settings))
         cell.check(loaded.source.values)
         plan = compile_lab(loaded, cell.seed)
         text = plan.dumps()
