@@ -454,3 +454,8 @@ def test_a_mistake_of_the_files_own_is_not_hidden_by_an_override(tmp_path: Path)
     assert error.value.messages == [
         f"{tmp_path}/lab.yml:6:21: switches.default.scheme: no scheme is called `ecm`; did you mean `ecn`?"
     ]
+
+
+def test_a_more_specific_override_makes_a_general_one_a_fallback() -> None:
+    overrides = {"switches.default": {"scheme": "droptail", "buffer": "64 KB"}, "switches.s*.buffer": "32 KB"}
+    assert load(GOOD, overrides).warnings == []

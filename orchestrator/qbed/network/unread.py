@@ -33,12 +33,20 @@ def check_unread(resolved: ResolvedLab) -> None:
     for number, program in enumerate(lab.programs):
         for name in unread_arguments(program):
             text = f"`run` has no `{{{name}}}`: not used; expected it among the words of `run`"
-            problems.not_read(("programs", number, "arguments", name), text, conditional=False)
+            problems.not_read(("programs", number, "arguments", name), text)
     for kind, path in _given(resolved):
-        if problems.is_known(path) or not problems.source.is_override(path):
+        if problems.is_known(path) or not problems.source.is_override(path) or _is_overridden(problems, path):
             continue  # in a file, a general setting may be the fallback of more specific ones
         text = f"every {kind} that `{path[1]}` names has a more specific setting: not used; expected it there"
         problems.not_read(path, text, conditional=False)
+
+
+def _is_overridden(problems: Problems, path: FieldPath) -> bool:
+    """Whether another override gives the same field of another entry: the more specific one of them holds."""
+    return any(
+        axis[0] == path[0] and axis[1:2] not in ((), path[1:2]) and axis[2:] == path[2 : len(axis)]
+        for axis in problems.source.axes
+    )
 
 
 def _given(resolved: ResolvedLab) -> Iterator[tuple[str, FieldPath]]:
