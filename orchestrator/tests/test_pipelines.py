@@ -196,21 +196,14 @@ def test_frr_finds_what_does_not_lead_through_a_switch_in_p4(kind: str) -> None:
         assert len(given) == through
         sessions = node.files["/run/frr/bgpd.conf"].count("interface v6only")
         assert sessions == {"rack1": {"r": 2, "s": 2}, "spine1": {"r": 1, "s": 3}}[kind][name[0]]
-    warned = load(
-        FRR.replace("rack1: {program", "rack*: {program").replace("}}\nrouting", "}, spine*: {program: ecn}}\nrouting")
-    )
-    assert any("routing: all switches are in P4" in one for one in warned.warnings)
+    everywhere = FRR.replace("rack1: {program", "rack*: {program")
+    with pytest.raises(LabError, match=r"routing: all switches are in P4.*: not used; expected `static`"):
+        load(everywhere.replace("}}\nrouting", "}, spine*: {program: ecn}}\nrouting"))
 
 
 @pytest.mark.parametrize(
     ("overrides", "warning"),
     [
-        ({"switches.default.program": "stamp", "switches.default.kind": "linux"}, "switches.default.program: the switch runs no program in P4 (`kind: bmv2`): not used"),
-        ({"switches.default.parking": {"rate": "1 Gbit/s"}}, "switches.default.parking: the switch runs no program in P4"),
-        (
-            {"switches.default.kind": "bmv2", "switches.default.parking": {"rate": "1 Gbit/s"}},
-            "parking: the program of `ecn` has no use for a port without a link: not used",
-        ),
         ({"switches.default.program": "codel"}, "scheme: the switch runs the program `codel`: not used"),
         ({"switches.default.kind": "bmv2", "links.s1-s2.mtu": "9000 B"}, "have different MTUs, but a switch in P4 tells no sender"),
         (
@@ -222,6 +215,24 @@ def test_frr_finds_what_does_not_lead_through_a_switch_in_p4(kind: str) -> None:
 def test_warnings(overrides: dict[str, Any], warning: str) -> None:
     found = load(LAB, overrides).warnings
     assert any(warning in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error"),
+    [
+        ({"switches.default.program": "stamp", "switches.default.kind": "linux"}, "switches.default.program: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
+        ({"switches.default.parking": {"rate": "1 Gbit/s"}}, "switches.default.parking: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
+        (
+            {"switches.default.kind": "bmv2", "switches.default.parking": {"rate": "1 Gbit/s"}},
+            "switches.default.parking: the program of `ecn` has no use for a port without a link: not used; expected none",
+        ),
+        ({"switches.default.program": "codel", "switches.default.scheme": "ecn"}, "switches.default.scheme: the switch runs the program `codel`: not used; expected `program` alone"),
+    ],
+)  # fmt: skip
+def test_settings_that_no_program_takes_are_refused(overrides: dict[str, Any], error: str) -> None:
+    with pytest.raises(LabError) as caught:
+        load(LAB, overrides)
+    assert any(message.endswith(f": {error}") for message in caught.value.messages), caught.value.messages
 
 
 def test_a_switch_in_p4_is_in_containers_on_the_labs_kernel_as_any_switch(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 `switches`.
 
 `kind` can be an axis: with `bmv2` a switch runs the program of its scheme, with `linux` the scheme's qdisc. What only
-the other kind needs is not used, and warned about.
+the other kind needs has no effect: `qbed.network.load` refuses it, unless an override chose the kind.
 """
 
 from collections import Counter
@@ -55,9 +55,13 @@ class Programs:
     def of(self, settings: Origin) -> Program | None:
         """The program of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
         kind, path = settings.get("kind", ("bmv2" if "program" in settings else "linux", ()))
+        for name, (value, at) in settings.items():
+            if kind == "linux" and name in WHOLE[1:] and value != "off":
+                text = "the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"
+                self.problems.not_read(at, text)
+            elif name in WHOLE and name != "parking":
+                self.problems.read(at)
         if kind == "linux":
-            for name in (name for name in WHOLE[1:] if settings.get(name, ("off", ()))[0] != "off"):
-                self.problems.warn(settings[name][1], "the switch runs no program in P4 (`kind: bmv2`): not used")
             return None
         if "program" in settings:
             name, path = settings["program"]
@@ -163,10 +167,11 @@ def below(program: Program, given: Origin, named: bool, problems: Problems) -> O
     if "scheme" in given and given["scheme"][0] != scheme:
         name, path = given["scheme"]
         if named:
-            problems.warn(path, f"the switch runs the program `{program.name}`: not used")
+            problems.not_read(path, f"the switch runs the program `{program.name}`: not used; expected `program` alone")
         else:
             problems.error(path, f"the switch runs one program, that of `{scheme}`; its ports cannot have `{name}`")
-    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, ())}
+    at = given["scheme"][1] if given.get("scheme", ("", ()))[0] == scheme else ()
+    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, at)}
 
 
 def parking_of(
@@ -176,13 +181,15 @@ def parking_of(
     setting = given.get("parking")
     if setting is not None and default is None:
         if program.scheme is not None:
-            text = f"the program of `{program.scheme}` has no use for a port without a link: not used"
-            problems.warn(setting[1], text)
+            text = f"the program of `{program.scheme}` has no use for a port without a link: not used; expected none"
+            problems.not_read(setting[1], text)
             return None
         default = _DEFAULT_RECIRCULATION
     if default is None:
         return None
     settings = setting[0].given() if setting is not None else {}
+    if setting is not None:
+        problems.read(setting[1])
     port = settings.get("port", default.port)
     if port < links:
         text = f"the switch's {links} links have the ports 0 to {links - 1}: expected another than {port}"

@@ -9,7 +9,7 @@ from qbed.errors import nearest
 from qbed.lab.model import Lab
 from qbed.lab.settings import P4Engine
 from qbed.lab.topology import Network
-from qbed.language.problems import Problems
+from qbed.language.problems import Problems, Unread
 from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
@@ -57,7 +57,7 @@ class ResolvedLab:
 
     def __init__(self, lab: Lab, network: Network, problems: Problems) -> None:
         self.lab, self.network, self.problems = lab, network, problems
-        self._specs, self._controllers = Specs(problems), ControllerSpecs(problems)
+        self._specs, self._controllers = Specs(problems, self._order), ControllerSpecs(problems, self.has_rate)
 
     @property
     def source(self) -> Source:
@@ -68,6 +68,16 @@ class ResolvedLab:
     def warnings(self) -> list[str]:
         """What is allowed but probably not meant, one message each."""
         return self.problems.warnings
+
+    @property
+    def unread(self) -> dict[FieldPath, Unread]:
+        """The settings that nothing in the lab reads."""
+        return self.problems.unread
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether a workload has the transport `rate`."""
+        return any(getattr(workload.content, "transport", "") == "rate" for workload in self.lab.workload)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -83,7 +93,8 @@ class ResolvedLab:
     @cached_property
     def links(self) -> list[LinkState]:
         """The settings of every link, in the network's order."""
-        return links.resolve_links(self.network, self.lab.links, self.problems)
+        delays_change = any(event.delay is not None for event in self.lab.events)
+        return links.resolve_links(self.network, self.lab.links, self.problems, delays_change=delays_change)
 
     @cached_property
     def smallest_mtu(self) -> int:
@@ -109,12 +120,23 @@ class ResolvedLab:
         """The link ends that `x>y` means."""
         return links.directions(self.network, self.problems, path, key)
 
+    def _order(self, path: FieldPath) -> int:
+        """The place of a field's entry in the order in which entries are merged; that of an event is the last."""
+        return self._orders.get(path[:2], len(self._orders)) if len(path) > 1 else -1
+
+    @cached_property
+    def _orders(self) -> dict[FieldPath, int]:
+        entries = [("switches", key) for key in _merged(self.lab.switches)]
+        entries += [("hosts", key) for key in _merged(self.lab.hosts)]
+        return {entry: number for number, entry in enumerate(entries)}
+
     @cached_property
     def _switch_settings(self) -> tuple[dict[str, Origin], dict[LinkEnd, Origin]]:
         """What the file gives for every switch, and beyond that for its ports."""
         switches: dict[str, Origin] = {name: {} for name, kind in self.network.nodes.items() if kind == "switch"}
         ports: dict[LinkEnd, Origin] = {}
-        for key, settings in sorted(self.lab.switches.items(), key=lambda item: rank(item[0])):
+        for key in _merged(self.lab.switches):
+            settings = self.lab.switches[key]
             path: FieldPath = ("switches", key)
             check_names(settings, path, self.problems)
             given = origin(settings, path)
@@ -287,6 +309,8 @@ class ResolvedLab:
 
     def _named(self, path: FieldPath, key: str, names: Mapping[str, Any], kind: str) -> list[str]:
         if key == "default":
+            if not names:
+                self.problems.error(path, f"the lab has no {kind}: expected no settings of one", at_key=True)
             return list(names)
         chosen = self.problems.select(path, key, names)
         if not chosen:
@@ -302,7 +326,9 @@ class ResolvedLab:
         names = self.network.hosts
         nothing: dict[str, Any] = {"sysctls": {}, "queue": host_queue(), "controller": {}}
         result: dict[str, dict[str, Any]] = {name: dict(nothing) for name in names}
-        for key, settings in sorted(self.lab.hosts.items(), key=lambda item: rank(item[0])):
+        winners: dict[tuple[str, str], FieldPath] = {}
+        for key in _merged(self.lab.hosts):
+            settings = self.lab.hosts[key]
             path: FieldPath = ("hosts", key)
             given = settings.given()
             sysctls, queue = given.pop("sysctls", {}), given.pop("queue", None)
@@ -319,9 +345,13 @@ class ResolvedLab:
                 given["kernel_at"] = (*path, "kernel")
             for name in self._named(path, key, result, "host"):
                 result[name] |= given
+                winners |= {(name, field): (*path, field) for field in given}
+                winners |= {(name, sysctl): (*path, "sysctls", sysctl) for sysctl in sysctls}
                 result[name]["sysctls"] = result[name]["sysctls"] | sysctls
                 result[name]["queue"] = merge(result[name]["queue"], queue_origin)
                 result[name]["controller"] = result[name]["controller"] | controller_origin
+        for field_path in {path for (_, field), path in winners.items() if field != "reflect" or self.has_rate}:
+            self.problems.read(field_path)
         self._check_bursts(result)
         return result
 
@@ -351,3 +381,8 @@ class ResolvedLab:
             if spec is not None:
                 found[name] = spec
         return found
+
+
+def _merged(entries: Mapping[str, Any]) -> list[str]:
+    """The keys under `switches` or `hosts` in the order in which their settings are merged."""
+    return sorted(entries, key=rank)

@@ -284,6 +284,19 @@ class Scheme(Strict):
                 found[name] = given[name]
         return found
 
+    def reads(self, name: str, child: "Scheme | None" = None) -> bool:
+        """Whether a setting of this name has an effect; `child`: the scheme of the queue inside."""
+        if name in ("scheme", "preset", "buffer"):
+            return True
+        parameter = self.by_name.get(name)
+        if self.child is None or child is None:
+            return parameter is not None
+        if parameter is None:
+            return name in child.by_name and name not in self.child.given
+        has_place = parameter.attribute is not None or parameter.bytes is not None or parameter.packets is not None
+        wanted = any(self.child.given.get(inner, inner) == name for inner in child.by_name)
+        return has_place or wanted or name == self.child.parameter
+
     def kind(self, values: Mapping[str, Any]) -> str:
         """The qdisc's name for these parameters."""
         if isinstance(self.qdisc.kind, str):
