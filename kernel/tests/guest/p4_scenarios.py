@@ -215,8 +215,8 @@ def asked_badly() -> None:
     refused(errno.ENODEV, "no such interface", lambda: switch.attach(4, "p9"))
     refused(errno.EEXIST, "the port has an interface", lambda: switch.attach(1, "p2"))
     refused(errno.EBUSY, "the interface belongs to a switch or a bridge", lambda: switch.attach(4, "p2"))
-    refused(errno.EINVAL, "the interface is no qlink", lambda: switch.attach(4, "lo"))
-    refused(errno.ERANGE, "ports are 0 to 510", lambda: switch.attach(511, "p2"))
+    refused(errno.EINVAL, "the interface is not a qlink", lambda: switch.attach(4, "lo"))
+    refused(errno.ERANGE, "expected a port from 0 to 510", lambda: switch.attach(511, "p2"))
     refused(errno.EINVAL, "expected the name of an interface", lambda: switch.attach(4, "x" * 16))
     refused(errno.ENOENT, "no such port", lambda: switch.detach(4))
     refused(errno.EOPNOTSUPP, "no such command", lambda: switch.ask(77))
@@ -288,10 +288,10 @@ def packets_in_and_out() -> None:
     switch = lab.switch
     assert lab.ask(TO_CPU) == [[], [], []] and switch.counters()["no_port"] == 1 and not switch.events()
     refused(errno.ENOENT, "the switch has no CPU port", lambda: switch.packet_out(bytes(64)))
-    refused(errno.ERANGE, "ports are 0 to 510, and 511 is none", lambda: switch.cpu_port(512))
+    refused(errno.ERANGE, "expected a port from 0 to 510, or 511 for none", lambda: switch.cpu_port(512))
     refused(errno.EEXIST, "the port has an interface", lambda: switch.cpu_port(1))
     switch.cpu_port(CPU_PORT)
-    refused(errno.EEXIST, "the port is the CPU's", lambda: switch.attach(CPU_PORT, "p2"))
+    refused(errno.EEXIST, "the port is the CPU port", lambda: switch.attach(CPU_PORT, "p2"))
     refused(errno.EMSGSIZE, "a packet has 1 to 65535 bytes", lambda: switch.packet_out(b""))
     assert lab.ask(TO_CPU, bytes(range(50))) == [[], [], []]
     assert kinds(lab.ask(FLOOD_CPU)) == [[], [(41, REPLICATED, 64)], []]

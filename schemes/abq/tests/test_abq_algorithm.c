@@ -277,7 +277,7 @@ static void whatever_is_asked_for_a_held_packet_leaves(void)
 
 			EXPECT_EQUAL(action == ABQ_RELEASE, m.stats.releases > releases);
 			EXPECT(m.vars.x <= m.lengths.threshold);
-			EXPECT(m.vars.state == ABQ_US || queue > abq_due(&m.lengths, &m.vars));
+			EXPECT(m.vars.state == ABQ_US || queue > abq_release_length(&m.lengths, &m.vars));
 		}
 		length(&m, 0);
 		EXPECT_EQUAL(m.vars.state, ABQ_US);

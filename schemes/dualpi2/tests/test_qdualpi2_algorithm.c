@@ -174,7 +174,7 @@ static void the_classic_queue_has_its_share(void)
 			bool is_classic = qdualpi2_is_classic_next(&vars, true, true);
 			u32 bytes = 60 + random_below(1455);
 
-			qdualpi2_left(&params, &vars, is_classic, true, bytes);
+			qdualpi2_account(&params, &vars, is_classic, true, bytes);
 			classic += is_classic ? bytes : 0;
 			all += bytes;
 			off = classic * QDUALPI2_SHARE_ONE - all * params.protection;
@@ -193,14 +193,14 @@ static void a_queue_alone_has_all(void)
 	EXPECT(!qdualpi2_is_classic_next(&vars, true, true));	/* the L4S queue goes first */
 	for (packet = 0; packet < 1000; packet++) {
 		EXPECT(qdualpi2_is_classic_next(&vars, true, false));
-		qdualpi2_left(&usual, &vars, true, false, 1500);
+		qdualpi2_account(&usual, &vars, true, false, 1500);
 	}
 	/* the debt is that of one packet: after nine of the L4S queue it is paid */
 	for (packet = 0; packet < 9; packet++) {
 		EXPECT(!qdualpi2_is_classic_next(&vars, true, true));
-		qdualpi2_left(&usual, &vars, false, true, 1500);
+		qdualpi2_account(&usual, &vars, false, true, 1500);
 	}
-	qdualpi2_left(&usual, &vars, false, true, 60);
+	qdualpi2_account(&usual, &vars, false, true, 60);
 	EXPECT(qdualpi2_is_classic_next(&vars, true, true));
 }
 

@@ -85,9 +85,9 @@ static void more_congestion_is_never_less(void)
 		b = a + random_below(scale);
 		x = qcn_quantized(&params, a);
 		y = qcn_quantized(&params, b);
-		EXPECT(x <= y && y <= qcn_most(params.bits));
+		EXPECT(x <= y && y <= qcn_max_level(params.bits));
 		EXPECT_EQUAL(x == 0, a == 0);
-		EXPECT(b < scale || y == qcn_most(params.bits));
+		EXPECT(b < scale || y == qcn_max_level(params.bits));
 		EXPECT(qcn_sampling(&params, a) <= qcn_sampling(&params, b));
 		EXPECT(qcn_sampling(&params, a) >= params.sample_least);
 		EXPECT(qcn_sampling(&params, b) <= params.sample_most);
@@ -99,20 +99,20 @@ static void more_congestion_is_never_less(void)
 
 static void what_is_worse(void)
 {
-	EXPECT(!qcn_worse(0, 6, 0, 0));
-	EXPECT(qcn_worse(1, 6, 0, 0));
-	EXPECT(qcn_worse(1, 6, 99, 0));		/* nobody has written: whatever stands there */
-	EXPECT(!qcn_worse(0, 6, 0, 6));
-	EXPECT(!qcn_worse(10, 6, 10, 6));
-	EXPECT(qcn_worse(11, 6, 10, 6));
-	EXPECT(!qcn_worse(9, 6, 10, 6));
+	EXPECT(!qcn_is_worse(0, 6, 0, 0));
+	EXPECT(qcn_is_worse(1, 6, 0, 0));
+	EXPECT(qcn_is_worse(1, 6, 99, 0));		/* nobody has written: whatever stands there */
+	EXPECT(!qcn_is_worse(0, 6, 0, 6));
+	EXPECT(!qcn_is_worse(10, 6, 10, 6));
+	EXPECT(qcn_is_worse(11, 6, 10, 6));
+	EXPECT(!qcn_is_worse(9, 6, 10, 6));
 	/* other quantizers: by their share of the largest */
-	EXPECT(!qcn_worse(63, 6, 1, 1));
-	EXPECT(!qcn_worse(1, 1, 63, 6));
-	EXPECT(qcn_worse(1, 1, 62, 6));
-	EXPECT(qcn_worse(21, 6, 21844, 16));	/* a third, against just less */
-	EXPECT(!qcn_worse(21, 6, 21845, 16));
-	EXPECT(!qcn_worse(65535, 16, 65535, 255));	/* what no quantizer says does no harm */
+	EXPECT(!qcn_is_worse(63, 6, 1, 1));
+	EXPECT(!qcn_is_worse(1, 1, 63, 6));
+	EXPECT(qcn_is_worse(1, 1, 62, 6));
+	EXPECT(qcn_is_worse(21, 6, 21844, 16));	/* a third, against just less */
+	EXPECT(!qcn_is_worse(21, 6, 21845, 16));
+	EXPECT(!qcn_is_worse(65535, 16, 65535, 255));	/* what no quantizer says does no harm */
 }
 
 static void chances(void)

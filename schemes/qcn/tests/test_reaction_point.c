@@ -20,7 +20,7 @@ static struct reaction_point_state started(const struct reaction_point_params *p
 static u64 told(struct reaction_point_state *state, const struct reaction_point_params *params,
 		u32 magnitude)
 {
-	const struct rate_feedback feedback = { .magnitude = magnitude, .most = 63 };
+	const struct rate_feedback feedback = { .magnitude = magnitude, .max = 63 };
 
 	reaction_point_on_feedback(state, params, &feedback);
 	return state->rate_bps;
@@ -141,7 +141,7 @@ static void quantizers_of_other_bits_mean_the_same(void)
 	for (bits = 1; bits <= 32; bits++) {
 		const u32 most = U32_MAX >> (32 - bits);
 		struct reaction_point_state state = started(&defaults);
-		struct rate_feedback feedback = { .magnitude = most, .most = most };
+		struct rate_feedback feedback = { .magnitude = most, .max = most };
 
 		reaction_point_on_feedback(&state, &defaults, &feedback);
 		EXPECT_EQUAL(state.rate_bps, 10 * GBPS * 65 / 128);
@@ -157,7 +157,7 @@ static void quantizers_of_other_bits_mean_the_same(void)
 static void nonsense_does_nothing(void)
 {
 	const struct rate_feedback without_range = { .magnitude = 7 };
-	const struct rate_feedback beyond = { .magnitude = 700, .most = 63 };
+	const struct rate_feedback beyond = { .magnitude = 700, .max = 63 };
 	struct reaction_point_state state = started(&defaults);
 
 	reaction_point_on_feedback(&state, &defaults, &without_range);

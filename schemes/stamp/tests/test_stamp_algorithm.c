@@ -181,13 +181,13 @@ static void times_on_the_wire(void)
 	EXPECT_EQUAL(stamp_wire_ns(1514, 10000000000ull), 1211);	/* 1211.2 */
 	EXPECT_EQUAL(stamp_wire_ns(1500, 1000), 12000000000ull);
 	EXPECT_EQUAL(stamp_wire_ns(0, 1), 0);
-	EXPECT_EQUAL(stamp_wire_ns(STAMP_MOST_BYTES + 5, 17179869184ull), 1000000000);
-	EXPECT_EQUAL(stamp_wire_ns(STAMP_MOST_BYTES - 1, 17179869183ull), 999999999);
+	EXPECT_EQUAL(stamp_wire_ns(STAMP_MAX_BYTES + 5, 17179869184ull), 1000000000);
+	EXPECT_EQUAL(stamp_wire_ns(STAMP_MAX_BYTES - 1, 17179869183ull), 999999999);
 }
 
 static u64 part_of(const struct stamp_params *params, u8 kind, u8 unit, enum stamp_verdict expected)
 {
-	const struct stamp_queue queue = { .packets = 65, .bytes = 30000, .waited_ns = 7777 };
+	const struct stamp_queue queue = { .packets = 65, .bytes = 30000, .sojourn_ns = 7777 };
 	const struct qsignal_header header = { .type = QSIGNAL_DATA, .kind = kind, .unit = unit, .bits = 32 };
 	struct stamp_vars vars;
 	u64 part = 4711;

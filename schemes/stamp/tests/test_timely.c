@@ -298,18 +298,18 @@ static void nothing_overflows(void)
 
 	for (i = 0; i < 2000000; i++) {
 		struct timely_params params = defaults;
-		struct timely_state state = { .begun = true, .last_ns = wild(TIMELY_NS_MOST) };
+		struct timely_state state = { .begun = true, .last_ns = wild(TIMELY_MAX_NS) };
 		struct model model = { .begun = true, .last = state.last_ns };
-		u64 sample_ns = wild(TIMELY_NS_MOST);
-		double before = 1000 + wild(RATE_MOST - 1000);
+		u64 sample_ns = wild(TIMELY_MAX_NS);
+		double before = 1000 + wild(RATE_MAX - 1000);
 
 		state.rate_bps = before;
 		model.rate = before;
 		params.least_rate_bps = 1;
-		params.most_rate_bps = RATE_MOST;
+		params.most_rate_bps = RATE_MAX;
 		params.alpha = wild(RATE_ONE);
 		params.beta = wild(RATE_ONE);
-		params.delta_bps = 1 + wild(RATE_MOST - 1);
+		params.delta_bps = 1 + wild(RATE_MAX - 1);
 		params.hai = 1 + wild(999);
 		params.min_rtt_ns = 1 + wild(999999999);
 		params.q_low_ns = wild(1000000000);
@@ -336,11 +336,11 @@ static void an_occupancy_of_any_size_is_time(void)
 		};
 		double bytes = ack.signal, ns;
 
-		params.queue_rate_bps = 1000000 + wild(RATE_MOST - 1000000);
+		params.queue_rate_bps = 1000000 + wild(RATE_MAX - 1000000);
 		params.packet_bytes = 1 + wild(65534);
 		if (ack.unit == QSIGNAL_PACKETS)
 			bytes *= params.packet_bytes;
-		ns = (bytes < RATE_QUEUE_MOST ? bytes : RATE_QUEUE_MOST) * 8e9 / params.queue_rate_bps;
+		ns = (bytes < RATE_QUEUE_MAX_BYTES ? bytes : RATE_QUEUE_MAX_BYTES) * 8e9 / params.queue_rate_bps;
 		EXPECT(distance(timely_queueing_ns(&params, &ack), ns) <= 1 + 1e-12 * ns);
 	}
 }
