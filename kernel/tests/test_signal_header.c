@@ -14,7 +14,7 @@ struct packet_vector {
 	struct qsignal_header header;	/* if it is well-formed */
 };
 
-struct way_vector {
+struct path_vector {
 	const char *name;
 	const u8 *before;
 	size_t before_bytes;
@@ -41,7 +41,7 @@ static void parses_the_test_vectors(const struct packet_vector *vector)
 }
 
 /* Accumulates the values of the queues one by one and updates the checksum, as switches do. */
-static void accumulates_along_the_path(const struct way_vector *vector)
+static void accumulates_along_the_path(const struct path_vector *vector)
 {
 	struct qsignal_header before, after;
 	u8 packet[2048];
@@ -115,8 +115,8 @@ int main(void)
 
 	for (i = 0; i < COUNT(packet_vectors); i++)
 		parses_the_test_vectors(&packet_vectors[i]);
-	for (i = 0; i < COUNT(way_vectors); i++)
-		accumulates_along_the_path(&way_vectors[i]);
+	for (i = 0; i < COUNT(path_vectors); i++)
+		accumulates_along_the_path(&path_vectors[i]);
 	EXPECT(i > 10);
 	checksums_follow_any_change();
 	sums_saturate_at_every_carry();

@@ -33,9 +33,10 @@ def lines(path: Path) -> Iterator[str]:
     for vector in vectors["packets"]:
         header = ", ".join(f".{name} = {c_field(name, value)}" for name, value in vector.get("header", {}).items())
         packet = c_bytes(bytes.fromhex(vector["packet"]))
-        yield f'\t{{ "{vector["name"]}", {packet}, {vector["payload_at"]}, {FORMS[vector["verdict"]]}, {{ {header} }} }},'
+        form = FORMS[vector["verdict"]]
+        yield f'\t{{ "{vector["name"]}", {packet}, {vector["payload_at"]}, {form}, {{ {header} }} }},'
     yield "};"
-    yield "static const struct way_vector way_vectors[] = {"
+    yield "static const struct path_vector path_vectors[] = {"
     for vector in vectors["ways"]:
         parts = ", ".join(f"{part}ull" for part in vector["parts"])
         before, after = (c_bytes(bytes.fromhex(vector[when])) for when in ("before", "after"))
