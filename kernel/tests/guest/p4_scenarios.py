@@ -458,7 +458,7 @@ def switches_gone() -> None:
     assert available[3] - available[-1] < 1000, available
     unload("qp4")
     load(os.environ["QBED_MODULES"] + "/qp4.ko")
-    assert kinds(Lab().ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(Lab().exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
 
 
 def routed(program: int, packets: int, payload: int, megabytes: int) -> None:
