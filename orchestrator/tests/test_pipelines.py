@@ -558,6 +558,56 @@ groups: {9: [0, 1]}
     assert Plan.loads(plan.dumps()) == plan
 
 
+def change(path: Path, *changes: tuple[str, str]) -> None:
+    """Replace parts of a file, each of which must be in it."""
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def test_values_of_translated_types_have_the_programs_widths(everything: Any, tmp_path: Path) -> None:
+    # As p4c writes them: `type bit<9> port_t` and the key's type translated to 32 bits, the register's to a string.
+    port = ('name: "port"\n    bitwidth: 9', 'name: "port"\n    bitwidth: 32\n    type_name { name: "port_t" }')
+    flow = ('name: "hdr.probe.flow"\n    bitwidth: 16', 'name: "hdr.probe.flow"\n    type_name { name: "flow_t" }')
+    seen = "bitstring {\n      bit {\n        bitwidth: 48\n      }\n    }"
+    change(tmp_path / "mine.p4info.txtpb", port, flow, (seen, 'new_type { name: "time_t" }'))
+    rule = "tables: {rules: [{match: {hdr.probe.flow: FLOW}, action: forward, params: {port: PORT}}]}"
+    told = pipeline(
+        compile_lab(
+            everything(
+                rule.replace("FLOW", "65535").replace("PORT", "511") + "\ninitial: {last_seen: {0: 0xffffffffffff}}"
+            )
+        ),
+        "s1",
+    )
+    assert [(e.key, e.arguments) for e in told.entries] == [({"hdr.probe.flow": "65535&&&65535"}, {"port": 511})]
+    assert [r.value for r in told.registers] == [0xFFFFFFFFFFFF]
+    for text, message in [
+        (rule.replace("FLOW", "65536").replace("PORT", "1"), "`65536` does not fit into 16 bits"),
+        (rule.replace("FLOW", "1").replace("PORT", "512"), "params.port: `512` does not fit into 9 bits"),
+        ("initial: {last_seen: {0: 0x1000000000000}}", "`0x1000000000000` does not fit into 48 bits"),
+    ]:
+        with pytest.raises(LabError) as error:
+            everything(text)
+        assert message in str(error.value)
+
+
+def test_initial_entries_may_be_changed_and_leave_room(everything: Any, tmp_path: Path) -> None:
+    lab = "tables: {fixed: [{match: {hdr.probe.kind: 1}, action: drop}]}"
+    change(tmp_path / "mine.p4info.txtpb", ("  is_const_table: true\n", ""))  # `entries`, without `const`
+    plan = compile_lab(everything(lab))
+    assert [entry.table for entry in pipeline(plan, "s1").entries] == ["ProbeIngress.fixed"]
+    (table,) = [
+        table
+        for form in json.loads(plan.p4[0].bmv2)["pipelines"]
+        for table in form["tables"]
+        if table["name"] == "ProbeIngress.fixed"
+    ]
+    assert (table["constant_entries"], table["max_size"], len(table["entries"])) == (False, 1024, 2)
+
+
 # Each row: what a lab tells the program, and the message: behind the switch's `switches.s1.`
 UNTOLD = [
     ("tables: {host: []}", "tables.host: the program has no table `host`; did you mean `hosts`?"),
