@@ -203,7 +203,9 @@ def ps(
 ) -> None:
     """List the labs that are up, or a lab's programs in the background, which `qbed kill` ends.
 
-    Times are since the lab's epoch, as all times of its samples and results.
+    Times are since the lab's epoch, as all times of its samples and results. In containers, LOST counts frames that
+    were lost outside the lab's queues (`qbed samples` says where), and LATE is how late the deadlines of its latest
+    node ran, as 99th percentile: packets leave in bursts where that is much.
     """
     if lab is not None:
         jobs = find_lab(lab).jobs()
@@ -212,10 +214,12 @@ def ps(
             + [(str(j.number), j.node, _clock(j.since_ns), j.command) for j in jobs]
         )
         return
-    rows = [("LAB", "KEEPER", "TIME", "RUNS", "ON", "FILE")]
+    rows = [("LAB", "KEEPER", "TIME", "RUNS", "LOST", "LATE", "ON", "FILE")]
     for one in _deployments():
         status = one.status()
-        rows.append((one.name, status.keeper, _clock(status.time_ns), status.runs, one.substrate, one.file))
+        lost = "-" if status.frames_lost is None else str(status.frames_lost)
+        late = "-" if status.late_ns is None else f"{status.late_ns / 1e6:.3f} ms"
+        rows.append((one.name, status.keeper, _clock(status.time_ns), status.runs, lost, late, one.substrate, one.file))
     _table(rows)
 
 
