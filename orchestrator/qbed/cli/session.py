@@ -78,10 +78,15 @@ def up(
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
 
         dilation = calibrated(where, plan)
+    warnings: list[str] = []
+    if where.clock == "wall":
+        from qbed.runs.forwarding import overloaded_links  # as above
+
+        warnings += overloaded_links(where, plan, dilation or 1)
     brought = where.up(plan, file, dilation or 1, Limits(stall_s=stall_timeout, space_bytes=parse_space(cell_space)))
     for note in brought.notes:
         terminal.tell(note)
-    terminal.warn(brought.warnings)
+    terminal.warn([*brought.warnings, *warnings])
     if workload:
         find_lab(plan.lab).workload()
     names = [node.name for node in plan.nodes]
