@@ -8,6 +8,7 @@ use crate::gate::{Event, Gate};
 use crate::lab::{changes, linkstate};
 use crate::netlink::tap;
 use crate::observe::capture::Captures;
+use crate::observe::devices::Devices;
 use crate::observe::lateness::Lateness;
 use crate::observe::routelog::RouteLog;
 use crate::observe::statistics::Statistics;
@@ -51,6 +52,7 @@ pub struct Engine<'a> {
     lateness: Lateness,
     windows: Windows,
     statistics: Statistics,
+    devices: Devices,
     /// By event of the plan.
     links: Topic,
     /// By change of the plan.
@@ -75,6 +77,7 @@ impl<'a> Engine<'a> {
         let programs = Programs::schedule(&mut world);
         let windows = Windows::open(&mut world)?;
         let statistics = Statistics::open(&mut world)?;
+        let devices = Devices::open(&mut world)?;
         // Some flows are sent ahead of the epoch; by then their way must be there.
         let checked = world.topic(Part::Forwarding).only();
         world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::AHEAD_NS), checked);
@@ -97,12 +100,31 @@ impl<'a> Engine<'a> {
             lateness: Lateness::default(),
             windows,
             statistics,
+            devices,
             links,
             changes,
             progress,
             alarms,
             alarm: 0,
         })
+    }
+
+    /// Reports from now on, once a second of real time, what the devices of a lab that is up count, and how late it
+    /// runs; what was late until now does not count.
+    pub fn report_devices(&mut self) -> Result<()> {
+        self.lateness.reset()?;
+        self.devices.schedule(&mut self.world);
+        Ok(())
+    }
+
+    fn tell_devices(&mut self) -> Result<()> {
+        if !self.world.scope.on_wall_clock() {
+            return Ok(());
+        }
+        let here = || "devices".to_owned();
+        let devices = serde_json::to_value(self.devices.read()?).of(here)?;
+        let late_ns = serde_json::to_value(self.lateness.read(&self.world)).of(here)?;
+        self.tell(&Event::Devices { devices, late_ns })
     }
 
     /// From now on `run_until_exit(GATE)` ends when the host says something. A gate that is polled.
@@ -201,6 +223,10 @@ impl<'a> Engine<'a> {
                 Part::Changes => self.change(token.index as usize)?,
                 Part::Windows => self.note_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
+                Part::Devices => {
+                    self.tell_devices()?;
+                    self.devices.schedule(&mut self.world);
+                }
                 Part::Kills => self.children.kill(token.index as i32),
                 Part::Alarm if token.index == self.alarm => return Ok(true),
                 Part::Alarm => {}
@@ -343,6 +369,7 @@ impl<'a> Engine<'a> {
         let end_ns = self.world.now_since_epoch();
         // First the books: what closes flows below sends packets of its own, at this very instant.
         counters::write(&self.world)?;
+        self.tell_devices()?;
         self.world.lab.namespaces.go_home()?;
         if let Some(taps) = self.taps {
             tap::Taps::find(self.world.plan)?.flush()?;

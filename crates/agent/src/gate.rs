@@ -5,6 +5,7 @@
 use crate::failure::{Failure, Of, Result};
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -44,6 +45,12 @@ pub enum Event {
         id: u64,
         raw: bool,
         prompt: bool,
+    },
+    /// Counters of the node's devices, by the container's interface, and by how much real time deadlines ran late. Not
+    /// for clients: the supervisor of the container takes it.
+    Devices {
+        devices: Value,
+        late_ns: Value,
     },
     Error {
         error: String,

@@ -14,6 +14,7 @@ impl Plain for i32 {}
 impl Plain for u32 {}
 impl Plain for libc::packet_mreq {}
 impl Plain for libc::tpacket_stats {}
+impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -189,6 +190,46 @@ pub fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
         libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length)
     };
     checked(result as isize).map(drop)
+}
+
+/// The interface that a packet socket receives from. None: another kind of socket, or one that receives nothing.
+pub fn received_from(fd: &OwnedFd) -> io::Result<Option<u32>> {
+    if get::<i32>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)? != libc::AF_PACKET {
+        return Ok(None);
+    }
+    let mut raw = Address::zeroed();
+    let mut length = size_of::<Address>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `raw`; all members are plain integers.
+    unsafe {
+        let result = libc::getsockname(fd.as_raw_fd(), (&raw mut raw).cast(), &mut length);
+        checked(result as isize)?;
+        Ok((raw.link.sll_protocol != 0).then_some(raw.link.sll_ifindex as u32))
+    }
+}
+
+/// Packets that a socket had no room for since it was opened (SO_MEMINFO: reading it resets nothing).
+pub fn dropped(fd: &OwnedFd) -> io::Result<u32> {
+    /// linux/sock_diag.h: SK_MEMINFO_DROPS, the last of SK_MEMINFO_VARS numbers.
+    const DROPS: usize = 8;
+    get::<[u32; DROPS + 1]>(fd, libc::SOL_SOCKET, libc::SO_MEMINFO).map(|numbers| numbers[DROPS])
+}
+
+/// A reference to a process, which stays valid when its number is given to another.
+pub fn process(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers; the descriptor it returns is ours alone.
+    unsafe {
+        let fd = checked(libc::syscall(libc::SYS_pidfd_open, pid, 0) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// A duplicate of a descriptor of another process.
+pub fn duplicate(process: &OwnedFd, descriptor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers; the descriptor it returns is ours alone.
+    unsafe {
+        let fd = checked(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
 }
 
 /// Starts to connect a non-blocking socket (or sets a datagram socket's peer).

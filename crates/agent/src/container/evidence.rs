@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node that has ended leaves beside its results: what it cost (`out/host.json`), and what went wrong.
+//! What a node's container writes beside the node's results: what it cost (`out/host.json`), and what went wrong.
 
+use crate::container::frames::{self, Frames};
 use crate::container::interfaces;
-use crate::failure::{Of, Result};
+use crate::failure::Result;
 use crate::results::files::{folder, out};
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -33,21 +34,27 @@ impl Start {
         Self { begun: Instant::now(), used: Used::now() }
     }
 
-    /// Writes `out/host.json`, for what ran since.
-    pub fn write<'a>(&self, interfaces: impl Iterator<Item = &'a str>) -> Result<()> {
+    /// Writes `out/host.json`, for what ran since. Of a node that `has_ended` it is the last word: with the offloads of
+    /// its interfaces, and its own record of how late it ran.
+    pub fn write(&self, frames: &Frames, interfaces: &[String], has_ended: bool) -> Result<()> {
         let used = Used::now();
-        let late = fs::read_to_string(out("late.json")).ok();
-        let late: Value = late.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-        let interfaces: Map<String, Value> =
-            interfaces.map(|name| (name.to_owned(), interfaces::counters(name))).collect();
+        let mut late = frames.late_ns().clone();
+        let mut counters = frames.counters(interfaces)?;
+        if has_ended {
+            let last = fs::read_to_string(out("late.json")).ok();
+            late = last.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(late);
+            for (name, counted) in &mut counters {
+                counted["offloads"] = json!(interfaces::offloads(name));
+            }
+        }
         let evidence = json!({
             "wall_ns": self.begun.elapsed().as_nanos() as u64,
             "cpu_ns": used.cpu_ns - self.used.cpu_ns,
             "steal_ns": used.steal_ns - self.used.steal_ns,
             "late_ns": late,
-            "interfaces": interfaces,
+            "interfaces": counters,
         });
-        fs::write(out("host.json"), format!("{evidence}\n")).of(|| "out/host.json".into())
+        frames::replace("host.json", &evidence)
     }
 }
 

@@ -2,6 +2,7 @@
 //! The node itself, while it runs: a guest with a kernel of ours, or an agent on the host's; and our end of its gate.
 
 use crate::container::evidence::Start;
+use crate::container::frames::Frames;
 use crate::container::PATIENCE;
 use crate::failure::{Of, Result};
 use crate::gate::lines;
@@ -12,7 +13,9 @@ use crate::results::files::{folder, out};
 use crate::scope::Scope;
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::sys::signal::{killpg, SigSet, Signal};
+use nix::sys::time::TimeValLike;
 use nix::sys::wait::waitpid;
+use nix::time::{clock_gettime, ClockId};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -91,7 +94,11 @@ pub struct Running {
     pid: Pid,
     gate: UnixStream,
     received: Vec<u8>,
-    pub start: Start,
+    start: Start,
+    pub frames: Frames,
+    /// The container's interfaces.
+    interfaces: Vec<String>,
+    origin_ns: i64,
     pub is_cell: bool,
 }
 
@@ -118,10 +125,13 @@ impl Running {
         let (descriptor, core) = (theirs.as_raw_fd(), node.core().filter(|_| !node.is_native));
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(move || settle(descriptor, core)) };
+        let frames = Frames::start(node.place.node)?;
+        let interfaces = node.ends().map(|(end, _)| end.interface.clone()).collect();
         let start = Start::now();
         let child = command.spawn().of(|| "starting the node".into())?;
         let pid = Pid::from_raw(child.id() as i32);
-        Ok(Self { pid, gate, received: Vec::new(), start, is_cell: mode == "cell" })
+        let (received, is_cell) = (Vec::new(), mode == "cell");
+        Ok(Self { pid, gate, received, start, frames, interfaces, origin_ns, is_cell })
     }
 
     pub fn is(&self, pid: Option<Pid>) -> bool {
@@ -142,6 +152,24 @@ impl Running {
         }
         let said = lines(&mut self.received);
         Some(said.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    }
+
+    /// Counts the frames at the interfaces: a row for each that has lost some, and `out/host.json`.
+    pub fn count_frames(&mut self, node: &Node, has_ended: bool) -> Result<()> {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).of(|| "clock".into())?;
+        let paper_ns = (now.num_nanoseconds() - self.origin_ns) / i64::from(node.place.dilation);
+        self.frames.sample(&self.interfaces, paper_ns - node.plan.epoch_ns as i64)?;
+        self.start.write(&self.frames, &self.interfaces, has_ended)
+    }
+
+    /// Takes over what counts a guest's frames, now that it is ready.
+    pub fn find_sockets(&mut self, node: &Node) {
+        if node.is_native {
+            return;
+        }
+        if let Err(error) = self.frames.find_sockets(self.pid.as_raw()) {
+            eprintln!("qbed-agent: the guest's packet sockets cannot be read: {error}");
+        }
     }
 
     /// To be called when it has ended: what it left running ends, too.

@@ -122,8 +122,9 @@ impl Supervisor {
             if self.state == State::Preparing && self.interfaces_are_there() {
                 self.prepare()?;
             }
-            let timeout = match self.state {
-                State::Preparing => EpollTimeout::from(INTERFACES_EVERY_MS),
+            let timeout = match (self.state, &self.running) {
+                (State::Preparing, _) => EpollTimeout::from(INTERFACES_EVERY_MS),
+                (_, Some(running)) => running.frames.remaining().try_into().unwrap_or(EpollTimeout::ZERO),
                 _ => EpollTimeout::NONE,
             };
             let count = match self.epoll.wait(&mut events, timeout) {
@@ -148,6 +149,13 @@ impl Supervisor {
                     }
                 }
                 self.end_abandoned();
+            }
+            if let Some(running) =
+                self.running.as_mut().filter(|running| running.frames.remaining().is_zero())
+            {
+                if let Err(failure) = running.count_frames(&self.node, false) {
+                    eprintln!("qbed-agent: {failure}");
+                }
             }
         }
     }
@@ -257,7 +265,15 @@ impl Supervisor {
             let _ = self.epoll.delete(&*running);
             return false;
         };
-        events.into_iter().for_each(|event| self.clients.deliver(event));
+        for event in events {
+            if running.frames.take(&event) {
+                continue;
+            }
+            if event["event"] == "ready" {
+                running.find_sockets(&self.node);
+            }
+            self.clients.deliver(event);
+        }
         true
     }
 
@@ -305,7 +321,7 @@ impl Supervisor {
     fn on_end(&mut self) {
         self.running.iter_mut().for_each(Running::clean_up);
         while self.on_gate() {}
-        let Some(running) = self.running.take() else { return };
+        let Some(mut running) = self.running.take() else { return };
         let fault = self.fault.take();
         // A guest that found a link gone while it began says something else; that may be another fault, too.
         let cause = || self.lost(|interface| !interfaces::is_there(interface)).filter(|_| running.is_cell);
@@ -314,8 +330,7 @@ impl Supervisor {
             None => said,
         };
         let mut error = fault.or_else(|| evidence::failure().map(all));
-        let interfaces = self.node.ends().map(|(end, _)| end.interface.as_str());
-        if let Err(failure) = running.start.write(interfaces) {
+        if let Err(failure) = running.count_frames(&self.node, true) {
             error.get_or_insert(failure.to_string());
         }
         self.enter(State::Ended, error);

@@ -43,13 +43,17 @@ pub fn interfaces(plan: &Plan, node: usize, home: &Interfaces) -> Interfaces {
     far.filter_map(|(index, end)| Some((end.interface.clone(), *home.get(&device(index))?))).collect()
 }
 
-/// Joins each link's far device with the device of ours (`vec0`, `vec1`, in the order of our links) behind which is the
-/// container's interface: what comes in at the one goes out at the other.
+/// The guest's devices that carry frames to and from the container's interfaces, each with its link's number.
+pub fn devices<'p>(plan: &'p Plan, scope: &'p Scope) -> impl Iterator<Item = (String, usize)> + 'p {
+    scope.links(plan).enumerate().map(|(number, link)| (format!("vec{number}"), link))
+}
+
+/// Joins each link's far device with the device behind which is the container's interface: what comes in at the one
+/// goes out at the other.
 pub fn bridge(plan: &Plan, scope: &Scope) -> Result<()> {
     let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
     let found = link::indexes(&netlink).of(|| "interfaces".into())?;
-    let pairs: Vec<_> =
-        scope.links(plan).enumerate().map(|(n, link)| (format!("vec{n}"), device(link))).collect();
+    let pairs: Vec<_> = devices(plan, scope).map(|(outside, link)| (outside, device(link))).collect();
     let mut batch = Batch::default();
     let mut commands = String::new();
     for (outside, far) in &pairs {

@@ -4,7 +4,7 @@
 
 pub mod boot;
 pub mod changes;
-mod far;
+pub mod far;
 pub mod linkstate;
 pub mod names;
 pub mod namespaces;

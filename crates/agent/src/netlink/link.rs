@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interfaces: `qlink` pairs, created with both ends in their nodes at once; up and down; who is there.
 
-use crate::netlink::{attribute, u32_at, Batch, Netlink};
+use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
 use crate::plan::{End, Link, LinkChange};
 use std::collections::HashMap;
 use std::io;
@@ -136,14 +136,65 @@ pub fn hardware_address(batch: &mut Batch, ifindex: u32, end: &End) {
 
 /// The interfaces of the namespace in which the socket was opened, by name.
 pub fn indexes(netlink: &Netlink) -> io::Result<HashMap<String, u32>> {
+    by_name(netlink, |index, _| index)
+}
+
+/// Frames that crossed an interface, and those that its device dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub index: u32,
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
+    pub rx_dropped: u64,
+    pub tx_dropped: u64,
+}
+
+impl Statistics {
+    /// From the attributes of an interface (struct rtnl_link_stats64).
+    pub fn read(index: u32, attributes: &[u8]) -> Self {
+        let stats = attribute(attributes, libc::IFLA_STATS64).unwrap_or(&[]);
+        let stat = |number: usize| u64_at(stats, 8 * number).unwrap_or(0);
+        Self {
+            index,
+            rx_packets: stat(0),
+            tx_packets: stat(1),
+            rx_bytes: stat(2),
+            tx_bytes: stat(3),
+            rx_dropped: stat(6),
+            tx_dropped: stat(7),
+        }
+    }
+
+    /// What was counted after `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            index: self.index,
+            rx_packets: self.rx_packets.saturating_sub(before.rx_packets),
+            tx_packets: self.tx_packets.saturating_sub(before.tx_packets),
+            rx_bytes: self.rx_bytes.saturating_sub(before.rx_bytes),
+            tx_bytes: self.tx_bytes.saturating_sub(before.tx_bytes),
+            rx_dropped: self.rx_dropped.saturating_sub(before.rx_dropped),
+            tx_dropped: self.tx_dropped.saturating_sub(before.tx_dropped),
+        }
+    }
+}
+
+/// The statistics of all interfaces of the namespace in which the socket was opened, by name.
+pub fn statistics(netlink: &Netlink) -> io::Result<HashMap<String, Statistics>> {
+    by_name(netlink, Statistics::read)
+}
+
+fn by_name<T>(netlink: &Netlink, read: impl Fn(u32, &[u8]) -> T) -> io::Result<HashMap<String, T>> {
     let mut found = HashMap::new();
     let mut query = Batch::default();
     query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
     netlink.dump(query, |_, message| {
-        let name =
-            message.get(IFINFO.len()..).and_then(|attributes| attribute(attributes, libc::IFLA_IFNAME));
-        if let (Some(index), Some(name)) = (u32_at(message, 4), name) {
-            found.insert(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(), index);
+        let Some(attributes) = message.get(IFINFO.len()..) else { return };
+        if let (Some(index), Some(name)) = (u32_at(message, 4), attribute(attributes, libc::IFLA_IFNAME)) {
+            let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+            found.insert(name, read(index, attributes));
         }
     })?;
     Ok(found)

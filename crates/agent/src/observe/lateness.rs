@@ -19,7 +19,7 @@ pub struct Lateness {
 
 /// Real nanoseconds; within a bin those that were late count as evenly spread.
 #[derive(Debug, Serialize, PartialEq, Eq)]
-struct Late {
+pub struct Late {
     max: u64,
     p99: u64,
     p50: u64,
@@ -44,16 +44,21 @@ impl Lateness {
         Ok(())
     }
 
+    /// By how much deadlines ran late since `reset`.
+    pub fn read(&self, world: &World<'_>) -> Late {
+        read_kernel().unwrap_or_else(|| {
+            let dilation = u64::from(world.clock.paper.dilation);
+            let late = summary(&self.bins, self.max_ns);
+            Late { max: late.max * dilation, p99: late.p99 * dilation, p50: late.p50 * dilation, ..late }
+        })
+    }
+
     /// `out/late.json`, where there is a wall clock.
     pub fn write(&self, world: &World<'_>) -> Result<()> {
         if !world.scope.on_wall_clock() {
             return Ok(());
         }
-        let late = read_kernel().unwrap_or_else(|| {
-            let dilation = u64::from(world.clock.paper.dilation);
-            let late = summary(&self.bins, self.max_ns);
-            Late { max: late.max * dilation, p99: late.p99 * dilation, p50: late.p50 * dilation, ..late }
-        });
+        let late = self.read(world);
         let mut file = files::create("late.json")?;
         files::line(&mut file, &late).and_then(|()| file.flush()).of(|| "out/late.json".into())
     }
