@@ -108,9 +108,9 @@ static void errors_are_reported(void)
 	host.size = 11008;
 	EXPECT_EQUAL(um_xstate_restore(1, saved), -EFAULT);
 
-	host.size = UM_XSTATE_MOST;
+	host.size = UM_XSTATE_MAX;
 	EXPECT_EQUAL(-um_xstate_find(1), E2BIG);
-	host.size = UM_XSTATE_MOST + 64;
+	host.size = UM_XSTATE_MAX + 64;
 	EXPECT_EQUAL(-um_xstate_find(1), E2BIG);
 }
 
@@ -122,7 +122,7 @@ int main(void)
 		take_turns(sizes[i], sizes[i]);
 	/* AMX: the remaining state is in its initial configuration */
 	take_turns(11008, UM_XSTATE_KEPT);
-	take_turns(UM_XSTATE_MOST - 8, UM_XSTATE_KEPT);
+	take_turns(UM_XSTATE_MAX - 8, UM_XSTATE_KEPT);
 	errors_are_reported();
 	return PASS();
 }
