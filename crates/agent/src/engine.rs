@@ -9,6 +9,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::lab::{changes, link_state};
 use crate::netlink::tap;
 use crate::observe::capture::Captures;
+use crate::observe::devices::Devices;
 use crate::observe::lateness::Lateness;
 use crate::observe::route_log::RouteLog;
 use crate::observe::statistics::Statistics;
@@ -52,6 +53,7 @@ pub struct Engine<'a> {
     lateness: Lateness,
     windows: Windows,
     statistics: Statistics,
+    devices: Devices,
     /// By index in the plan's `events`.
     links: Topic,
     /// By index in the plan's `changes`.
@@ -76,6 +78,7 @@ impl<'a> Engine<'a> {
         let daemons = Daemons::schedule(&mut world);
         let windows = Windows::open(&mut world)?;
         let statistics = Statistics::open(&mut world)?;
+        let devices = Devices::open(&mut world)?;
         // Some connections are opened before the epoch; routing must have converged by then.
         let check = world.topic(Part::Forwarding).only();
         world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::LEAD_TIME_NS), check);
@@ -98,12 +101,30 @@ impl<'a> Engine<'a> {
             lateness: Lateness::default(),
             windows,
             statistics,
+            devices,
             links,
             changes,
             progress,
             alarms,
             alarm: 0,
         })
+    }
+
+    /// Starts reports of device counters and lateness, one per second of real time. Lateness before this is discarded.
+    pub fn report_devices(&mut self) -> Result<()> {
+        self.lateness.reset()?;
+        self.devices.schedule(&mut self.world);
+        Ok(())
+    }
+
+    fn send_devices(&mut self) -> Result<()> {
+        if !self.world.placement.on_wall_clock() {
+            return Ok(());
+        }
+        let context = || "devices".to_owned();
+        let devices = serde_json::to_value(self.devices.read()?).with_context(context)?;
+        let late_ns = serde_json::to_value(self.lateness.read(&self.world)).with_context(context)?;
+        self.send(&Event::Devices { devices, late_ns })
     }
 
     /// Watches a non-blocking gate, so that `run_until_exit(GATE_ID)` returns when the host has sent something.
@@ -202,6 +223,10 @@ impl<'a> Engine<'a> {
                 Part::Changes => self.apply_change(token.index as usize)?,
                 Part::Windows => self.record_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
+                Part::Devices => {
+                    self.send_devices()?;
+                    self.devices.schedule(&mut self.world);
+                }
                 Part::Kills => self.children.kill(token.index as i32),
                 Part::Alarm if token.index == self.alarm => return Ok(true),
                 Part::Alarm => {}
@@ -345,6 +370,7 @@ impl<'a> Engine<'a> {
         let end_ns = self.world.now_since_epoch();
         // Counters first: closing the flows below sends further packets at this instant.
         counters::write(&self.world)?;
+        self.send_devices()?;
         self.world.lab.namespaces.enter_root()?;
         if let Some(taps) = self.taps {
             tap::Taps::find(self.world.plan)?.flush()?;

@@ -8,12 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::LazyLock;
 
-/// Pod old data: option values for which every bit pattern is valid.
+/// Plain old data: option values for which every bit pattern is valid.
 pub trait Pod: Copy {}
 impl Pod for i32 {}
 impl Pod for u32 {}
 impl Pod for libc::packet_mreq {}
 impl Pod for libc::tpacket_stats {}
+impl<T: Pod, const N: usize> Pod for [T; N] {}
 
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -189,6 +190,46 @@ pub fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
         libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length)
     };
     checked(result as isize).map(drop)
+}
+
+/// The interface index that a packet socket is bound to. None for other sockets, and for packet sockets that receive nothing.
+pub fn bound_interface(fd: &OwnedFd) -> io::Result<Option<u32>> {
+    if get::<i32>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)? != libc::AF_PACKET {
+        return Ok(None);
+    }
+    let mut raw = Address::zeroed();
+    let mut length = size_of::<Address>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `raw`; all members are plain integers.
+    unsafe {
+        let result = libc::getsockname(fd.as_raw_fd(), (&raw mut raw).cast(), &mut length);
+        checked(result as isize)?;
+        Ok((raw.link.sll_protocol != 0).then_some(raw.link.sll_ifindex as u32))
+    }
+}
+
+/// Number of packets that a socket has dropped because its receive buffer was full. SO_MEMINFO does not reset it.
+pub fn dropped_packets(fd: &OwnedFd) -> io::Result<u32> {
+    /// linux/sock_diag.h: SK_MEMINFO_DROPS, the last of SK_MEMINFO_VARS numbers.
+    const DROPS: usize = 8;
+    get::<[u32; DROPS + 1]>(fd, libc::SOL_SOCKET, libc::SO_MEMINFO).map(|numbers| numbers[DROPS])
+}
+
+/// Opens a pidfd, which refers to the same process even if its id is reused.
+pub fn open_process(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers; nothing else owns the returned descriptor.
+    unsafe {
+        let fd = checked(libc::syscall(libc::SYS_pidfd_open, pid, 0) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Duplicates a descriptor of another process.
+pub fn duplicate(process: &OwnedFd, descriptor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers; nothing else owns the returned descriptor.
+    unsafe {
+        let fd = checked(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
 }
 
 /// Starts connecting a non-blocking socket, or sets the peer of a datagram socket.

@@ -10,8 +10,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::bits::{peek, Place};
+use crate::code::Validity;
 use crate::control::Refusal;
-use crate::program::{Field, Key, Match, MatchKind, Program, Table};
+use crate::program::{Key, Match, MatchKind, Program, Table};
 
 /// The longest key.
 pub(crate) const KEY_WORDS: usize = 128;
@@ -25,6 +26,20 @@ struct Piece {
     mask: u64,
     word: u16,
     shift: u8,
+}
+
+impl Piece {
+    #[inline(always)]
+    fn load(&self, area: &[u8]) -> u64 {
+        (self.place.load(area) & self.mask) << (self.shift & 63)
+    }
+
+    #[inline(always)]
+    fn add(&self, area: &[u8], key: &mut [u64]) {
+        if let Some(word) = key.get_mut(usize::from(self.word)) {
+            *word |= self.load(area);
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -41,7 +56,10 @@ struct Part {
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     parts: Vec<Part>,
+    /// Pieces of metadata.
     pieces: Vec<Piece>,
+    /// Pieces of headers: 0 while the header is invalid, as in BMv2 (`MatchKeyBuilder`).
+    of_headers: Vec<(Validity, Piece)>,
     pub words: usize,
     /// Where the field of the longest prefix match begins.
     pub prefix_word: usize,
@@ -74,8 +92,14 @@ impl Layout {
             MatchKind::Range => 2,
             _ => 0,
         };
-        let mut layout =
-            Layout { parts: Vec::new(), pieces: Vec::new(), words: 0, prefix_word: 0, ranges: Vec::new() };
+        let mut layout = Layout {
+            parts: Vec::new(),
+            pieces: Vec::new(),
+            of_headers: Vec::new(),
+            words: 0,
+            prefix_word: 0,
+            ranges: Vec::new(),
+        };
         let mut at = vec![0; table.keys.len()];
         let mut end = 0usize;
         for turn in 0..3 {
@@ -95,14 +119,14 @@ impl Layout {
         }
         layout.words = words(end);
         for (key, at) in table.keys.iter().zip(at) {
-            if let Some(field) = program.fields.get(usize::from(key.field)) {
-                layout.add(key, field, at);
-            }
+            layout.add(program, key, at);
         }
         layout
     }
 
-    fn add(&mut self, key: &Key, field: &Field, at: usize) {
+    fn add(&mut self, program: &Program, key: &Key, at: usize) {
+        let Some(field) = program.fields.get(usize::from(key.field)) else { return };
+        let valid = Validity::of_field(program, key.field);
         let bytes = field.width.div_ceil(8) as usize;
         if key.kind == MatchKind::Range {
             self.ranges.push((at / 8, words(at + bytes) - 1));
@@ -115,12 +139,12 @@ impl Layout {
             let mask =
                 key.mask.as_ref().map_or(ones, |mask| peek(mask, u64::from(bit) - at as u64 * 8, stop - bit));
             let place = Place::of(field.at + bit - first, stop - bit);
-            self.pieces.push(Piece {
-                place,
-                mask,
-                word: (bit / 64) as u16,
-                shift: (63 - (stop - 1) % 64) as u8,
-            });
+            let shift = (63 - (stop - 1) % 64) as u8;
+            let piece = Piece { place, mask, word: (bit / 64) as u16, shift };
+            match valid {
+                Some(valid) => self.of_headers.push((valid, piece)),
+                None => self.pieces.push(piece),
+            }
             bit = stop;
         }
         let part = Part {
@@ -137,17 +161,23 @@ impl Layout {
     /// The key of the packet in `area`, into the first `words` of `key`.
     #[inline(always)]
     pub fn read(&self, area: &[u8], key: &mut [u64]) {
-        if let [piece] = self.pieces.as_slice() {
-            if let Some(first) = key.first_mut() {
-                *first = (piece.place.load(area) & piece.mask) << (piece.shift & 63);
+        let alone = match (self.pieces.as_slice(), self.of_headers.as_slice()) {
+            ([piece], []) => piece.load(area),
+            ([], [(valid, piece)]) if valid.holds(area) => piece.load(area),
+            ([], [_]) => 0,
+            _ => {
+                key.fill(0);
+                self.pieces.iter().for_each(|piece| piece.add(area, key));
+                for (valid, piece) in &self.of_headers {
+                    if valid.holds(area) {
+                        piece.add(area, key);
+                    }
+                }
+                return;
             }
-            return;
-        }
-        key.fill(0);
-        for piece in &self.pieces {
-            if let Some(word) = key.get_mut(usize::from(piece.word)) {
-                *word |= (piece.place.load(area) & piece.mask) << (piece.shift & 63);
-            }
+        };
+        if let Some(first) = key.first_mut() {
+            *first = alone;
         }
     }
 

@@ -52,6 +52,7 @@ mod meter;
 mod model;
 mod number;
 pub mod packet;
+mod profiles;
 pub mod program;
 mod reach;
 mod run;
@@ -63,5 +64,6 @@ mod tuples;
 mod wide;
 mod wordmap;
 
+pub use code::select_width;
 pub use context::Context;
 pub use engine::Engine;

@@ -10,6 +10,7 @@ use qbed_p4switch::queueing;
 use qbed_p4switch::replay::{replay, replay_as, Report, Settings};
 use qbed_p4switch::stf;
 use qbed_p4switch::switch::Switch;
+use serde_json::{json, Value};
 
 const MIX: &str = include_str!("programs/mix.json");
 const MIX_STF: &str = include_str!("programs/mix.stf");
@@ -39,6 +40,90 @@ fn mix_does_what_its_file_says() {
 #[test]
 fn copies_wait_in_one_queue_and_rounds_end() {
     assert_eq!(failures(ROUNDS, ROUNDS_STF), [""; 0]);
+}
+
+/// p4c compiles a call of a function with an `inout standard_metadata_t` so: the metadata is copied, the function runs on the
+/// copy, which is copied back. BMv2's `mark_to_drop` marks the copy.
+#[test]
+fn a_packet_is_dropped_when_a_copy_of_its_metadata_is_marked() {
+    let mut document: Value = serde_json::from_str(ROUNDS).unwrap();
+    document["headers"].as_array_mut().unwrap().push(json!({
+        "name": "copy", "id": 9, "header_type": "standard_metadata", "metadata": true, "pi_omit": true
+    }));
+    let assign = |to: &str, from: &str| {
+        let field = |header: &str| json!({"type": "field", "value": [header, "egress_spec"]});
+        json!({"op": "assign", "parameters": [field(to), field(from)]})
+    };
+    let mut marks = 0;
+    for action in document["actions"].as_array_mut().unwrap() {
+        let primitives = action["primitives"].as_array_mut().unwrap();
+        let Some(mark) = primitives.iter().position(|one| one["op"] == "mark_to_drop") else { continue };
+        primitives[mark]["parameters"][0]["value"] = json!("copy");
+        primitives.insert(mark, assign("copy", "standard_metadata"));
+        primitives.insert(mark + 2, assign("standard_metadata", "copy"));
+        marks += 1;
+    }
+    assert_eq!(marks, 1);
+    let text =
+        "packet 0 07 00 ff ff ff ff aa\npacket 0 00 00 ff ff ff ff aa\nexpect 1 00 00 00 00 00 00 aa $\n";
+    assert_eq!(failures(ROUNDS, text), [""; 0]);
+    assert_eq!(failures(&document.to_string(), text), [""; 0]);
+}
+
+/// Puts a field of 0 bits in front of each field of each header, and one wherever a value may be read or written.
+fn with_empty_fields(json: &str) -> String {
+    let mut document: Value = serde_json::from_str(json).unwrap();
+    for header in document["header_types"].as_array_mut().unwrap() {
+        let fields = header["fields"].as_array_mut().unwrap();
+        let known = std::mem::take(fields);
+        for (index, field) in known.into_iter().enumerate() {
+            fields.extend([json!([format!("empty{index}"), 0, false]), field]);
+        }
+    }
+    let empty = json!({"type": "field", "value": ["ipv4", "empty0"]});
+    move_positions(&mut document);
+    for calculation in document["calculations"].as_array_mut().unwrap() {
+        calculation["input"].as_array_mut().unwrap().insert(0, empty.clone());
+    }
+    for list in ["learn_lists", "field_lists"] {
+        for list in document[list].as_array_mut().unwrap() {
+            list["elements"].as_array_mut().unwrap().insert(0, empty.clone());
+        }
+    }
+    for state in document["parsers"][0]["parse_states"].as_array_mut().unwrap() {
+        let keys = state["transition_key"].as_array_mut().unwrap();
+        if !keys.is_empty() {
+            keys.push(empty.clone());
+        }
+    }
+    let store = json!({"op": "assign", "parameters": [empty, {"type": "hexstr", "value": "0x01"}]});
+    let read = json!({"type": "expression", "value": {"op": "+", "left": empty, "right": empty}});
+    let store_sum = json!({"op": "assign", "parameters": [empty, read]});
+    for action in document["actions"].as_array_mut().unwrap() {
+        action["primitives"].as_array_mut().unwrap().extend([store.clone(), store_sum.clone()]);
+    }
+    document.to_string()
+}
+
+/// Fields that are named by their position in the header, which has twice as many now.
+fn move_positions(json: &mut Value) {
+    match json {
+        Value::Object(members) => {
+            if members.get("op") == Some(&json!("access_field")) {
+                members["right"] = json!(members["right"].as_u64().unwrap() * 2 + 1);
+            }
+            members.values_mut().for_each(move_positions);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(move_positions),
+        _ => {}
+    }
+}
+
+#[test]
+fn fields_of_no_bits_change_no_packet() {
+    let report = run(&with_empty_fields(MIX), MIX_STF);
+    assert_eq!(report.failures, [""; 0]);
+    assert_eq!((report.packets_in, report.packets_out), (15, 18));
 }
 
 fn with_bmv2_queues(json: &str, text: &str, bmv2: queueing::Settings) -> Report {

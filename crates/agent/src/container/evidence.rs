@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Data about a node that has ended: its resource usage (`out/host.json`) and its error.
+//! Data about a node: its resource usage, frame counters and lateness (`out/host.json`), and its error.
 
+use crate::container::frames::{self, Frames};
 use crate::container::interfaces;
-use crate::failure::{Context, Result};
+use crate::failure::Result;
 use crate::results::files::{folder, out_path};
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -33,21 +34,27 @@ impl Start {
         Self { time: Instant::now(), usage: Usage::now() }
     }
 
-    /// Writes `out/host.json` with the usage since the start.
-    pub fn write<'a>(&self, interfaces: impl Iterator<Item = &'a str>) -> Result<()> {
+    /// Writes `out/host.json` with the usage since the start. If the node `has_ended`, the file also has the offloads of its
+    /// interfaces, and the lateness of `late.json`.
+    pub fn write(&self, frames: &Frames, interfaces: &[String], has_ended: bool) -> Result<()> {
         let usage = Usage::now();
-        let late = fs::read_to_string(out_path("late.json")).ok();
-        let late: Value = late.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-        let interfaces: Map<String, Value> =
-            interfaces.map(|name| (name.to_owned(), interfaces::counters(name))).collect();
+        let mut late = frames.late_ns().clone();
+        let mut counters = frames.counters(interfaces)?;
+        if has_ended {
+            let last = fs::read_to_string(out_path("late.json")).ok();
+            late = last.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(late);
+            for (name, interface) in &mut counters {
+                interface["offloads"] = json!(interfaces::offloads(name));
+            }
+        }
         let evidence = json!({
             "wall_ns": self.time.elapsed().as_nanos() as u64,
             "cpu_ns": usage.cpu_ns - self.usage.cpu_ns,
             "steal_ns": usage.steal_ns - self.usage.steal_ns,
             "late_ns": late,
-            "interfaces": interfaces,
+            "interfaces": counters,
         });
-        fs::write(out_path("host.json"), format!("{evidence}\n")).with_context(|| "out/host.json".into())
+        frames::replace("host.json", &evidence)
     }
 }
 

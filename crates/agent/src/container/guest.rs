@@ -2,6 +2,7 @@
 //! The process of a running node (a guest, or an agent on the host's kernel), and the supervisor's end of its gate.
 
 use crate::container::evidence::Start;
+use crate::container::frames::Frames;
 use crate::container::WRITE_TIMEOUT;
 use crate::control::gate::take_lines;
 use crate::failure::{Context, Result};
@@ -12,7 +13,9 @@ use crate::results::files::{folder, out_path};
 use crate::subprocess;
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::sys::signal::{killpg, SigSet, Signal};
+use nix::sys::time::TimeValLike;
 use nix::sys::wait::waitpid;
+use nix::time::{clock_gettime, ClockId};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -91,7 +94,11 @@ pub struct Running {
     pid: Pid,
     gate: UnixStream,
     received: Vec<u8>,
-    pub start: Start,
+    start: Start,
+    pub frames: Frames,
+    /// The container's interfaces.
+    interfaces: Vec<String>,
+    origin_ns: i64,
     pub is_cell: bool,
 }
 
@@ -121,10 +128,13 @@ impl Running {
         let (descriptor, core) = (theirs.as_raw_fd(), node.core().filter(|_| !node.is_native));
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(move || prepare_child(descriptor, core)) };
+        let frames = Frames::start(node.place.node)?;
+        let interfaces = node.ends().map(|(end, _)| end.interface.clone()).collect();
         let start = Start::now();
         let child = command.spawn().with_context(|| "starting the node".into())?;
         let pid = Pid::from_raw(child.id() as i32);
-        Ok(Self { pid, gate, received: Vec::new(), start, is_cell: mode == "cell" })
+        let (received, is_cell) = (Vec::new(), mode == "cell");
+        Ok(Self { pid, gate, received, start, frames, interfaces, origin_ns, is_cell })
     }
 
     pub fn is(&self, pid: Option<Pid>) -> bool {
@@ -145,6 +155,24 @@ impl Running {
         }
         let lines = take_lines(&mut self.received);
         Some(lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    }
+
+    /// Samples the lost frames of the interfaces, and writes `out/host.json`.
+    pub fn count_frames(&mut self, node: &Node, has_ended: bool) -> Result<()> {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).with_context(|| "clock".into())?;
+        let lab_ns = (now.num_nanoseconds() - self.origin_ns) / i64::from(node.place.dilation);
+        self.frames.sample(&self.interfaces, lab_ns - node.plan.epoch_ns as i64)?;
+        self.start.write(&self.frames, &self.interfaces, has_ended)
+    }
+
+    /// Opens the packet sockets of a guest for `count_frames`. To be called when the guest is ready.
+    pub fn find_sockets(&mut self, node: &Node) {
+        if node.is_native {
+            return;
+        }
+        if let Err(error) = self.frames.find_sockets(self.pid.as_raw()) {
+            eprintln!("qbed-agent: the guest's packet sockets cannot be read: {error}");
+        }
     }
 
     /// Kills remaining processes of the node. To be called when it has ended.

@@ -5,6 +5,7 @@
 mod clients;
 mod evidence;
 pub mod exec;
+mod frames;
 mod guest;
 mod interfaces;
 mod origin;

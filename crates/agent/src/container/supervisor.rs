@@ -123,8 +123,9 @@ impl Supervisor {
             if self.state == State::Preparing && self.has_all_interfaces() {
                 self.prepare()?;
             }
-            let timeout = match self.state {
-                State::Preparing => EpollTimeout::from(INTERFACE_POLL_MS),
+            let timeout = match (self.state, &self.running) {
+                (State::Preparing, _) => EpollTimeout::from(INTERFACE_POLL_MS),
+                (_, Some(running)) => running.frames.remaining().try_into().unwrap_or(EpollTimeout::ZERO),
                 _ => EpollTimeout::NONE,
             };
             let count = match self.epoll.wait(&mut events, timeout) {
@@ -149,6 +150,13 @@ impl Supervisor {
                     }
                 }
                 self.end_orphaned();
+            }
+            if let Some(running) =
+                self.running.as_mut().filter(|running| running.frames.remaining().is_zero())
+            {
+                if let Err(failure) = running.count_frames(&self.node, false) {
+                    eprintln!("qbed-agent: {failure}");
+                }
             }
         }
     }
@@ -258,7 +266,15 @@ impl Supervisor {
             let _ = self.epoll.delete(&*running);
             return false;
         };
-        events.into_iter().for_each(|event| self.clients.deliver(event));
+        for event in events {
+            if running.frames.on_event(&event) {
+                continue;
+            }
+            if event["event"] == "ready" {
+                running.find_sockets(&self.node);
+            }
+            self.clients.deliver(event);
+        }
         true
     }
 
@@ -307,7 +323,7 @@ impl Supervisor {
     fn on_exit(&mut self) {
         self.running.iter_mut().for_each(Running::clean_up);
         while self.on_gate() {}
-        let Some(running) = self.running.take() else { return };
+        let Some(mut running) = self.running.take() else { return };
         let fault = self.fault.take();
         // If a link was removed while the guest started, its error is only a consequence, so that both are reported.
         let cause = || self.lost_link(|interface| !interfaces::exists(interface)).filter(|_| running.is_cell);
@@ -316,8 +332,7 @@ impl Supervisor {
             None => error,
         };
         let mut error = fault.or_else(|| evidence::failure().map(with_cause));
-        let interfaces = self.node.ends().map(|(end, _)| end.interface.as_str());
-        if let Err(failure) = running.start.write(interfaces) {
+        if let Err(failure) = running.count_frames(&self.node, true) {
             error.get_or_insert(failure.to_string());
         }
         self.set_state(State::Ended, error);

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Serialize)]
@@ -40,6 +41,12 @@ pub enum Event {
         id: u64,
         raw: bool,
         prompt: bool,
+    },
+    /// Counters of the node's devices by interface of the container, and the lateness of deadlines in real time. The
+    /// container's supervisor consumes it; clients do not get it.
+    Devices {
+        devices: Value,
+        late_ns: Value,
     },
     Error {
         error: String,

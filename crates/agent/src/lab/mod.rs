@@ -8,7 +8,7 @@ pub mod hosts_file;
 pub mod link_state;
 pub mod namespaces;
 mod parking;
-mod peer_stub;
+pub mod peer_stub;
 pub mod sysctls;
 pub mod view;
 

@@ -43,16 +43,20 @@ pub fn stubs(plan: &Plan, node: usize, root: &Interfaces) -> Interfaces {
     remote.filter_map(|(index, end)| Some((end.interface.clone(), *root.get(&stub_name(index))?))).collect()
 }
 
-/// Redirects frames between each link's stub and the guest's vector device (`vec0`, `vec1`, in the order of local links),
-/// which is attached to the container's interface.
+/// The guest's vector devices (`vec0`, `vec1`, ...), which are attached to the container's interfaces, with their links.
+pub fn vector_devices<'p>(
+    plan: &'p Plan,
+    placement: &'p Placement,
+) -> impl Iterator<Item = (String, usize)> + 'p {
+    placement.local_links(plan).enumerate().map(|(number, link)| (format!("vec{number}"), link))
+}
+
+/// Redirects frames between each link's stub and vector device.
 pub fn bridge(plan: &Plan, placement: &Placement) -> Result<()> {
     let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?;
     let found = link::indexes(&netlink).with_context(|| "interfaces".into())?;
-    let pairs: Vec<_> = placement
-        .local_links(plan)
-        .enumerate()
-        .map(|(n, link)| (format!("vec{n}"), stub_name(link)))
-        .collect();
+    let pairs: Vec<_> =
+        vector_devices(plan, placement).map(|(vector, link)| (vector, stub_name(link))).collect();
     let mut batch = Batch::default();
     let mut commands = String::new();
     for (vector, stub) in &pairs {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests for interfaces: creation of `qlink` pairs with each end in its node's namespace, state changes, queries.
 
-use crate::netlink::{attribute, u32_at, Batch, Netlink};
+use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
 use crate::plan::{End, Link, LinkChange};
 use std::collections::HashMap;
 use std::io;
@@ -136,14 +136,66 @@ pub fn hardware_address(batch: &mut Batch, ifindex: u32, end: &End) {
 
 /// Interface indexes by name in the namespace of the socket.
 pub fn indexes(netlink: &Netlink) -> io::Result<HashMap<String, u32>> {
+    by_name(netlink, |index, _| index)
+}
+
+/// Counters of an interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub index: u32,
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
+    pub rx_dropped: u64,
+    pub tx_dropped: u64,
+}
+
+impl Statistics {
+    /// Parses the attributes of an interface (`struct rtnl_link_stats64`).
+    pub fn read(index: u32, attributes: &[u8]) -> Self {
+        let stats = attribute(attributes, libc::IFLA_STATS64).unwrap_or(&[]);
+        let stat = |number: usize| u64_at(stats, 8 * number).unwrap_or(0);
+        Self {
+            index,
+            rx_packets: stat(0),
+            tx_packets: stat(1),
+            rx_bytes: stat(2),
+            tx_bytes: stat(3),
+            rx_dropped: stat(6),
+            tx_dropped: stat(7),
+        }
+    }
+
+    /// The difference to an earlier snapshot.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            index: self.index,
+            rx_packets: self.rx_packets.saturating_sub(before.rx_packets),
+            tx_packets: self.tx_packets.saturating_sub(before.tx_packets),
+            rx_bytes: self.rx_bytes.saturating_sub(before.rx_bytes),
+            tx_bytes: self.tx_bytes.saturating_sub(before.tx_bytes),
+            rx_dropped: self.rx_dropped.saturating_sub(before.rx_dropped),
+            tx_dropped: self.tx_dropped.saturating_sub(before.tx_dropped),
+        }
+    }
+}
+
+/// Counters of all interfaces in the namespace of the socket, by name.
+pub fn statistics(netlink: &Netlink) -> io::Result<HashMap<String, Statistics>> {
+    by_name(netlink, Statistics::read)
+}
+
+/// Dumps all interfaces and applies `read` to index and attributes of each.
+fn by_name<T>(netlink: &Netlink, read: impl Fn(u32, &[u8]) -> T) -> io::Result<HashMap<String, T>> {
     let mut found = HashMap::new();
     let mut query = Batch::default();
     query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
     netlink.dump(query, |_, message| {
-        let name =
-            message.get(IFINFO.len()..).and_then(|attributes| attribute(attributes, libc::IFLA_IFNAME));
-        if let (Some(index), Some(name)) = (u32_at(message, 4), name) {
-            found.insert(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(), index);
+        let Some(attributes) = message.get(IFINFO.len()..) else { return };
+        if let (Some(index), Some(name)) = (u32_at(message, 4), attribute(attributes, libc::IFLA_IFNAME)) {
+            let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+            found.insert(name, read(index, attributes));
         }
     })?;
     Ok(found)

@@ -3,7 +3,7 @@
 
 use crate::failure::{Context, Result};
 use crate::lab::sysctls::{has_ipv6, read_proc_file};
-use crate::netlink::link::{IFINFO, INFO_DATA};
+use crate::netlink::link::{Statistics, IFINFO, INFO_DATA};
 use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
 use crate::pipeline::PipelineCounters;
@@ -76,7 +76,7 @@ pub struct QueueCounters {
     kind: String,
     packets: u64,
     bytes: u64,
-    drops: u32,
+    pub drops: u32,
     overlimits: u32,
     requeues: u32,
     backlog_bytes: u32,
@@ -194,18 +194,16 @@ pub fn root_qdiscs(netlink: &Netlink) -> io::Result<ByInterface<QueueCounters>> 
 fn end_counters(attributes: &[u8]) -> EndCounters {
     let info = attribute(attributes, libc::IFLA_LINKINFO).and_then(|info| attribute(info, INFO_DATA));
     let qlink = |kind| info.and_then(|data| attribute(data, kind)).and_then(|v| u64_at(v, 0)).unwrap_or(0);
-    // struct rtnl_link_stats64
-    let stats = attribute(attributes, libc::IFLA_STATS64).unwrap_or(&[]);
-    let stat = |index: usize| u64_at(stats, 8 * index).unwrap_or(0);
+    let link = Statistics::read(0, attributes);
     EndCounters {
         sent: qlink(SENT),
         delivered: qlink(DELIVERED),
         lost: qlink(LOST),
-        rx_packets: stat(0),
-        rx_bytes: stat(2),
-        tx_bytes: stat(3),
-        rx_dropped: stat(6),
-        tx_dropped: stat(7),
+        rx_packets: link.rx_packets,
+        rx_bytes: link.rx_bytes,
+        tx_bytes: link.tx_bytes,
+        rx_dropped: link.rx_dropped,
+        tx_dropped: link.tx_dropped,
     }
 }
 

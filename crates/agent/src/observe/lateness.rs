@@ -19,7 +19,7 @@ pub struct Lateness {
 
 /// Lateness in real nanoseconds. Percentiles are interpolated linearly within a bin.
 #[derive(Debug, Serialize, PartialEq, Eq)]
-struct Summary {
+pub struct Summary {
     max: u64,
     p99: u64,
     p50: u64,
@@ -45,16 +45,21 @@ impl Lateness {
         Ok(())
     }
 
+    /// The lateness since `reset`.
+    pub fn read(&self, world: &World<'_>) -> Summary {
+        read_kernel().unwrap_or_else(|| {
+            let dilation = u64::from(world.clock.scale.dilation);
+            let late = summary(&self.bins, self.max_ns);
+            Summary { max: late.max * dilation, p99: late.p99 * dilation, p50: late.p50 * dilation, ..late }
+        })
+    }
+
     /// Writes `out/late.json` on the wall clock.
     pub fn write(&self, world: &World<'_>) -> Result<()> {
         if !world.placement.on_wall_clock() {
             return Ok(());
         }
-        let late = read_kernel().unwrap_or_else(|| {
-            let dilation = u64::from(world.clock.scale.dilation);
-            let late = summary(&self.bins, self.max_ns);
-            Summary { max: late.max * dilation, p99: late.p99 * dilation, p50: late.p50 * dilation, ..late }
-        });
+        let late = self.read(world);
         let mut file = files::create("late.json")?;
         files::write_line(&mut file, &late)
             .and_then(|()| file.flush())

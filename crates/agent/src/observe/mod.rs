@@ -3,6 +3,7 @@
 
 pub mod capture;
 pub mod counters;
+pub mod devices;
 pub mod forwarding;
 pub mod lateness;
 pub mod route_log;

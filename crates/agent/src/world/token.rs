@@ -24,6 +24,7 @@ pub enum Part {
     Changes,
     Windows,
     Statistics,
+    Devices,
     Progress,
     Transport(usize),
 }

@@ -6,7 +6,7 @@ use qbed_p4engine::program::{ActionCall, Match, TableId};
 
 use super::arrays::{count_of, counter_data, meter_config, rates_of};
 use super::{profiles, Found, Session, PAGE};
-use crate::bytestring::{decode, encode};
+use crate::bytestring::encode;
 use crate::matches::{decode_key, encode_key};
 use crate::pipeline::{Action, MeterKind, Table};
 use crate::proto::p4::v1::action::Param;
@@ -65,7 +65,7 @@ pub fn decode_action(actions: &[Action], of: &str, given: &v1::Action) -> Result
     let arguments = action.parameters.iter().map(|own| {
         let mut values = given.params.iter().filter(|one| one.param_id == own.id);
         match (values.next(), values.next()) {
-            (Some(one), None) => decode(&one.value, own.width, &format!("{} of {}", own.name, action.name)),
+            (Some(one), None) => own.widths.decode(&one.value, &format!("{} of {}", own.name, action.name)),
             (None, _) => Err(invalid(format!("{} needs {}", action.name, own.name))),
             _ => Err(invalid(format!("{} has {} twice", action.name, own.name))),
         }
@@ -288,7 +288,7 @@ fn target_of(
             Ok((Target::Group(*group), None))
         }
         Some(ActionType::ActionProfileActionSet(set)) if profile.selector => {
-            let one_shot = profiles::add_one_shot(session, id, profile, set)?;
+            let one_shot = profiles::add_one_shot(session, id, profile, table, set)?;
             Ok((Target::Group(one_shot.group), Some(one_shot)))
         }
         _ if profile.selector => Err(wrong("a member, a group or a set of actions")),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The root of a sum of squares, rounded down. */
-#ifndef _QRATE_ROOT_H
-#define _QRATE_ROOT_H
+/* Integer square root of a 128-bit integer, rounded down. */
+#ifndef _QRATE_SQRT_H
+#define _QRATE_SQRT_H
 
 #include <qbed/types.h>
 
-static inline u64 qrate_root(u64 high, u64 low)
+static inline u64 qrate_sqrt(u64 high, u64 low)
 {
 	__uint128_t rest = (__uint128_t)high << 64 | low, bit, root = 0;
 	u32 width = high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
@@ -23,4 +23,4 @@ static inline u64 qrate_root(u64 high, u64 low)
 	return root;
 }
 
-#endif /* _QRATE_ROOT_H */
+#endif /* _QRATE_SQRT_H */
