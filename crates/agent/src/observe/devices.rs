@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that the node's kernel exchanges with its container's interfaces: a guest by devices of its own (`vec0`, ...),
-//! the host's kernel at the interfaces themselves. A guest's device or its queue that drops a frame is a loss that no
-//! queue of the plan counts.
+//! Frame counters of the devices between the node's kernel and the container's interfaces: the vector devices of a guest
+//! (`vec0`, ...), or the interfaces themselves on the host's kernel. Frames that a vector device or its queue drops are not
+//! counted by any queue of the plan.
 
-use crate::failure::{Of, Result};
-use crate::lab::far;
-use crate::netlink::{link, Netlink};
+use crate::failure::{Context, Result};
+use crate::lab::peer_stub;
+use crate::netlink::link::{self, Statistics};
+use crate::netlink::Netlink;
 use crate::observe::counters;
 use crate::world::token::{Part, Token};
 use crate::world::World;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Real time between two reports of a lab that is up.
+/// Interval of reports (real time) of an interactive lab.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Counters of one device. `dropped`: by a guest's device or its queue.
+/// Counters of one device. `dropped`: frames that a guest's device or its queue has dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Device {
     pub rx_packets: u64,
@@ -25,9 +26,9 @@ pub struct Device {
 
 pub struct Devices {
     reports: Token,
-    /// None: no link leads out of this kernel.
-    home: Option<Netlink>,
-    /// Of each device: its name, and that of the container's interface.
+    /// A socket of the root namespace. None: all links are local.
+    netlink: Option<Netlink>,
+    /// (device, interface of the container).
     names: Vec<(String, String)>,
     is_guest: bool,
 }
@@ -35,39 +36,39 @@ pub struct Devices {
 impl Devices {
     pub fn open(world: &mut World<'_>) -> Result<Self> {
         let reports = world.topic(Part::Devices).only();
-        let (plan, scope) = (world.plan, world.scope);
-        let is_guest = !scope.on_host_kernel();
-        if scope.is_whole() {
-            return Ok(Self { reports, home: None, names: Vec::new(), is_guest });
+        let (plan, placement) = (world.plan, world.placement);
+        let is_guest = !placement.on_host_kernel();
+        if placement.is_complete() {
+            return Ok(Self { reports, netlink: None, names: Vec::new(), is_guest });
         }
-        world.lab.namespaces.go_home()?;
-        let home = Netlink::open(libc::NETLINK_ROUTE).of(|| "devices".into())?;
-        let names = far::devices(plan, scope).filter_map(|(device, link)| {
-            let end = plan.links[link].ends().into_iter().find(|end| scope.has(end.node))?;
+        world.lab.namespaces.enter_root()?;
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(|| "devices".into())?;
+        let names = peer_stub::vector_devices(plan, placement).filter_map(|(device, link)| {
+            let end = plan.links[link].ends().into_iter().find(|end| placement.is_local(end.node))?;
             let interface = end.interface.clone();
             Some((if is_guest { device } else { interface.clone() }, interface))
         });
-        Ok(Self { reports, home: Some(home), names: names.collect(), is_guest })
+        Ok(Self { reports, netlink: Some(netlink), names: names.collect(), is_guest })
     }
 
-    /// Asks for the next report of a lab that is up, a second of real time from now.
+    /// Schedules the next report.
     pub fn schedule(&self, world: &mut World<'_>) {
-        world.agenda.add(world.now_ns() + world.scope.real_ns(INTERVAL_NS), self.reports);
+        world.agenda.add(world.now_ns() + world.placement.to_lab_ns(INTERVAL_NS), self.reports);
     }
 
-    /// The counters, by the container's interface.
+    /// Reads the counters, by interface of the container.
     pub fn read(&self) -> Result<BTreeMap<String, Device>> {
-        let Some(home) = &self.home else { return Ok(BTreeMap::new()) };
-        let found = link::statistics(home).of(|| "devices".into())?;
-        let queues = counters::root_qdiscs(home).of(|| "queues of devices".into())?;
-        let read = self.names.iter().filter_map(|(device, interface)| {
-            let seen = found.get(device)?;
-            let queue_drops = queues.get(&seen.index).map_or(0, |queue| u64::from(queue.drops));
-            let dropped = seen.rx_dropped + seen.tx_dropped + queue_drops;
+        let Some(netlink) = &self.netlink else { return Ok(BTreeMap::new()) };
+        let found = link::statistics(netlink).with_context(|| "devices".into())?;
+        let queues = counters::root_qdiscs(netlink).with_context(|| "queues of devices".into())?;
+        let counters = self.names.iter().filter_map(|(device, interface)| {
+            let statistics = found.get(device)?;
+            let queue_drops = queues.get(&statistics.index).map_or(0, |queue| u64::from(queue.drops));
+            let dropped = statistics.rx_dropped + statistics.tx_dropped + queue_drops;
             let dropped = if self.is_guest { dropped } else { 0 };
-            let counted = Device { rx_packets: seen.rx_packets, tx_packets: seen.tx_packets, dropped };
-            Some((interface.clone(), counted))
+            let Statistics { rx_packets, tx_packets, .. } = *statistics;
+            Some((interface.clone(), Device { rx_packets, tx_packets, dropped }))
         });
-        Ok(read.collect())
+        Ok(counters.collect())
     }
 }

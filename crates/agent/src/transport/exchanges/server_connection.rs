@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A server's end of a connection: takes a request, answers it, takes the next one.
+//! A server's end of a connection: reads a request, writes the response, and repeats.
 
 use crate::socket;
 use crate::transport::exchanges::stream::{Header, Outgoing, HEADER_BYTES};
@@ -7,57 +7,57 @@ use crate::transport::tcp::watermark::Watermark;
 use std::io;
 use std::os::fd::OwnedFd;
 
-pub struct Served {
+pub struct ServerConnection {
     pub socket: OwnedFd,
     pub listener: u32,
     watermark: Watermark,
     head: [u8; HEADER_BYTES as usize],
-    /// Bytes of the header that are here.
-    have: usize,
-    /// Once it is whole.
+    /// Received bytes of the header.
+    head_length: usize,
+    /// The current header, once it is complete.
     header: Option<Header>,
-    /// Bytes of the piece that are still to come.
+    /// Missing bytes of the current piece.
     left: u64,
-    answer: Outgoing,
+    response: Outgoing,
 }
 
-impl Served {
+impl ServerConnection {
     pub fn new(socket: OwnedFd, listener: u32) -> Self {
         Self {
             socket,
             listener,
-            watermark: Watermark::none(),
+            watermark: Watermark::unset(),
             head: [0; HEADER_BYTES as usize],
-            have: 0,
+            head_length: 0,
             header: None,
             left: 0,
-            answer: Outgoing::default(),
+            response: Outgoing::default(),
         }
     }
 
-    /// Does what can be done now. False: the connection is over.
-    pub fn go_on(&mut self, now_ns: i64) -> io::Result<bool> {
+    /// Makes progress without blocking. Returns false when the connection has ended.
+    pub fn advance(&mut self, now_ns: i64) -> io::Result<bool> {
         loop {
-            if !self.answer.is_over() {
-                if !self.answer.push(&self.socket)? {
+            if !self.response.is_sent() {
+                if !self.response.send(&self.socket)? {
                     return Ok(true);
                 }
                 if self.header.take().is_some_and(|header| header.close) {
-                    // With the answer's last segment.
+                    // The FIN is sent with the last segment of the response.
                     socket::shut_down_sending(&self.socket)?;
                 }
             }
-            let taken = if self.have < self.head.len() {
-                socket::take(&self.socket, &mut self.head[self.have..])?
+            let received = if self.head_length < self.head.len() {
+                socket::read(&self.socket, &mut self.head[self.head_length..])?
             } else {
-                socket::discard_at_most(&self.socket, self.left)?
+                socket::discard_up_to(&self.socket, self.left)?
             };
-            match taken {
+            match received {
                 None => return self.wait().map(|()| true),
                 Some(0) => return Ok(false),
-                Some(length) if self.have < self.head.len() => {
-                    self.have += length;
-                    if self.have < self.head.len() {
+                Some(length) if self.head_length < self.head.len() => {
+                    self.head_length += length;
+                    if self.head_length < self.head.len() {
                         continue;
                     }
                     let Some(header) = Header::decode(self.head) else { return Ok(false) };
@@ -67,17 +67,18 @@ impl Served {
                 Some(length) => self.left -= length as u64,
             }
             if let Some(header) = self.header.filter(|_| self.left == 0) {
-                self.have = 0;
+                self.head_length = 0;
                 if !header.more {
-                    self.answer = Outgoing::answer(header.answer, now_ns, header.close);
+                    self.response = Outgoing::response(header.response, now_ns, header.close);
                 }
             }
         }
     }
 
-    /// Until there is more of what is expected.
+    /// Sets the watermark to the missing bytes of the header or the piece.
     fn wait(&mut self) -> io::Result<()> {
-        let expected = if self.have < self.head.len() { self.head.len() - self.have } else { 0 };
+        let expected =
+            if self.head_length < self.head.len() { self.head.len() - self.head_length } else { 0 };
         self.watermark.adapt(&self.socket, Some((expected as u64).max(self.left)))
     }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What changes in the forwarding tables, and when: `out/routes.ndjson`. Kept where routes can change at all, that is
-//! in plans with programs or with events.
+//! `out/routes.ndjson`: changes of the forwarding tables. Written if routes can change: in plans with programs or events.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::netlink::Subscription;
 use crate::observe::forwarding::Route;
 use crate::plan::{LinkState, Plan};
@@ -52,40 +51,41 @@ struct Via<'a> {
 pub struct RouteLog(Option<Log>);
 
 struct Log {
-    /// By node: this agent's.
+    /// By local node.
     subscriptions: BTreeMap<usize, Subscription>,
+    /// Interface names by node and index.
     names: Vec<HashMap<u32, String>>,
     file: BufWriter<File>,
 }
 
 /// Whether routes can change.
-fn wanted(plan: &Plan) -> bool {
+fn is_needed(plan: &Plan) -> bool {
     !plan.events.is_empty() || plan.nodes.iter().any(|node| !node.programs.is_empty())
 }
 
 impl RouteLog {
     pub fn open(world: &mut World<'_>) -> Result<Self> {
-        if !wanted(world.plan) {
+        if !is_needed(world.plan) {
             return Ok(Self(None));
         }
         let mut subscriptions = BTreeMap::new();
         let topic = world.topic(Part::Routes);
-        for index in world.scope.nodes() {
-            let here = || format!("node {}: changes of its routes", world.plan.nodes[index].name);
+        for index in world.placement.local_nodes() {
+            let context = || format!("node {}: changes of its routes", world.plan.nodes[index].name);
             world.lab.namespaces.enter(index)?;
-            let subscription = Subscription::open(libc::NETLINK_ROUTE, &GROUPS).of(here)?;
-            world.watch(&subscription, topic.at(index as u32), READABLE).of(here)?;
+            let subscription = Subscription::open(libc::NETLINK_ROUTE, &GROUPS).with_context(context)?;
+            world.watch(&subscription, topic.at(index as u32), READABLE).with_context(context)?;
             subscriptions.insert(index, subscription);
         }
-        let turned =
-            |of: &HashMap<String, u32>| of.iter().map(|(name, index)| (*index, name.clone())).collect();
-        let names = world.lab.interfaces.iter().map(turned).collect();
+        let inverted =
+            |map: &HashMap<String, u32>| map.iter().map(|(name, index)| (*index, name.clone())).collect();
+        let names = world.lab.interfaces.iter().map(inverted).collect();
         Ok(Self(Some(Log { subscriptions, names, file: files::create(FILE)? })))
     }
 
-    /// Records what a node's kernel tells.
-    pub fn take(&mut self, world: &World<'_>, node: u32) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |log| log.take(world, node as usize))
+    /// Records the pending notifications of a node.
+    pub fn drain(&mut self, world: &World<'_>, node: u32) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |log| log.drain(world, node as usize))
     }
 
     /// Records that a link was taken down or brought up.
@@ -94,21 +94,21 @@ impl RouteLog {
         let change = if state == LinkState::Up { Change::Up } else { Change::Down };
         let (node, time_ns) = (world.plan.nodes[node].name.as_str(), world.now_since_epoch());
         let row = Row { time_ns, node, change, link: Some(link), to: None, protocol: None, via: Vec::new() };
-        files::line(&mut log.file, &row).of(|| FILE.into())
+        files::write_line(&mut log.file, &row).with_context(|| FILE.into())
     }
 
     pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
         let Some(log) = &mut self.0 else { return Ok(()) };
         let nodes: Vec<usize> = log.subscriptions.keys().copied().collect();
-        nodes.into_iter().try_for_each(|node| log.take(world, node))?;
-        log.file.flush().of(|| FILE.into())
+        nodes.into_iter().try_for_each(|node| log.drain(world, node))?;
+        log.file.flush().with_context(|| FILE.into())
     }
 }
 
 impl Log {
-    fn take(&mut self, world: &World<'_>, node: usize) -> Result<()> {
+    fn drain(&mut self, world: &World<'_>, node: usize) -> Result<()> {
         let name = world.plan.nodes[node].name.as_str();
-        let here = || format!("node {name}: changes of its routes");
+        let context = || format!("node {name}: changes of its routes");
         let time_ns = world.now_since_epoch();
         let names = &self.names[node];
         let file = &mut self.file;
@@ -132,21 +132,21 @@ impl Log {
                 protocol: Some(protocol(route.protocol)),
                 via: via.collect(),
             };
-            let written = files::line(file, &row);
+            let written = files::write_line(file, &row);
             result = std::mem::replace(&mut result, Ok(())).and(written);
         };
-        self.subscriptions[&node].drain(each).of(here)?;
-        result.of(|| FILE.into())
+        self.subscriptions[&node].drain(each).with_context(context)?;
+        result.with_context(|| FILE.into())
     }
 }
 
-/// Of the main table, and of addresses that are not the link's own.
+/// Whether a route is a unicast route of the main table, not to link-local or multicast addresses.
 fn is_forwarding(route: &Route) -> bool {
-    let of_the_link = match route.to.address {
+    let is_link_scope = match route.to.address {
         IpAddr::V4(_) => false,
         IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast(),
     };
-    route.unicast && route.table == u32::from(libc::RT_TABLE_MAIN) && !of_the_link
+    route.unicast && route.table == u32::from(libc::RT_TABLE_MAIN) && !is_link_scope
 }
 
 /// linux/rtnetlink.h: RTPROT_*
