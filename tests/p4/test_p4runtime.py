@@ -240,6 +240,67 @@ def test_a_role_has_what_its_config_says(address: str) -> None:
     asyncio.run(session())
 
 
+def translated(folder: Path) -> dict[str, Any]:
+    """The program as p4c compiles it with `@p4runtime_translation("test/port", 32) type bit<9> port_t`, and with
+    `entries` instead of `const entries`: the JSON is the same.
+    """
+    assert OPTIONS.p4info
+    info = from_text(OPTIONS.p4info.read_text(), p4i.P4Info)
+    fields = [field for header in info.controller_packet_metadata for field in header.metadata]
+    fields += [param for action in info.actions for param in action.params if param.name == "port"]
+    for field in fields:
+        if field.bitwidth == 9:
+            field.bitwidth, field.type_name.name = 32, "port_t"
+    info.type_info.structs["learned_t"].members[1].type_spec.new_type.name = "port_t"
+    translation = info.type_info.new_types["port_t"].translated_type
+    translation.uri, translation.sdn_bitwidth = "test/port", 32
+    for table in info.tables:
+        table.is_const_table = False
+    (folder / "translated.txtpb").write_text(str(info))
+    return {"p4info": folder / "translated.txtpb"}
+
+
+def test_ports_of_a_translated_type_are_the_programs(address: str, tmp_path: Path) -> None:
+    async def session() -> None:
+        async with controller(address, **translated(tmp_path)) as switch:
+            await parse_probes(switch)
+            await switch.insert([fy.P4DigestEntry("learned_t", max_list_size=1)])
+            packets, digests = switch.read_packets(), switch.read_digests("learned_t")
+            waiting = [asyncio.ensure_future(first(one)) for one in (packets, digests)]
+            await asyncio.sleep(0.01)  # until they listen
+            await switch.write([probe(9, 3, kind=0), probe(300, 1)])
+            packet, learned = await asyncio.gather(*waiting)
+            assert packet["ingress_port"] == 9 and packet.payload == struct.pack("!HIHH", 0, 3, 0, 0)
+            assert list(learned.data) == [{"address": 1, "port": 300}]
+            forward = fy.P4TableEntry("hosts", match=HOST, action=fy.P4TableAction("host_forward", port=511))
+            await switch.insert([forward])
+            assert messages(switch, await found(switch, fy.P4TableEntry("hosts"))) == messages(switch, [forward])
+            with pytest.raises(P4ClientError) as refused:
+                await switch.modify(
+                    [fy.P4TableEntry("hosts", match=HOST, action=fy.P4TableAction("host_forward", port=512))]
+                )
+            assert refused.value.details[0].canonical_code is Code.OUT_OF_RANGE
+
+    asyncio.run(session())
+
+
+def test_initial_entries_are_changed_as_others_are(address: str, tmp_path: Path) -> None:
+    def entry(kind: int, action: fy.P4TableAction) -> fy.P4TableEntry:
+        return fy.P4TableEntry("fixed", match=fy.P4TableMatch({"kind": kind}), action=action)
+
+    async def session() -> None:
+        async with controller(address, **translated(tmp_path)) as switch:
+            initial = [entry(0x102, fy.P4TableAction("forward", port=7)), entry(0x103, DROP)]
+            assert messages(switch, await found(switch, fy.P4TableEntry("fixed"))) == messages(switch, initial)
+            changed = [entry(0x102, DROP), entry(0x104, DROP), entry(0x105, DROP)]
+            await switch.modify(changed[:1])
+            await switch.insert(changed[1:])
+            await switch.delete(initial[1:])
+            assert messages(switch, await found(switch, fy.P4TableEntry("fixed"))) == messages(switch, changed)
+
+    asyncio.run(session())
+
+
 def test_p4info_of_another_program_is_refused_and_the_old_pipeline_goes_on(address: str) -> None:
     assert OPTIONS.p4info and isinstance(OPTIONS.p4blob, Path)
     text, blob = OPTIONS.p4info.read_text(), OPTIONS.p4blob.read_bytes()

@@ -483,7 +483,7 @@ impl Code {
 }
 
 /// How wide a part of a select's key is; of a stack, its first element's field.
-pub(crate) fn select_width(program: &Program, key: &SelectKey) -> u32 {
+pub fn select_width(program: &Program, key: &SelectKey) -> u32 {
     let field = match *key {
         SelectKey::Lookahead { width, .. } => return width,
         SelectKey::Field(field) => Some(usize::from(field)),

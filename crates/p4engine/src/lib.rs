@@ -64,5 +64,6 @@ mod tuples;
 mod wide;
 mod wordmap;
 
+pub use code::select_width;
 pub use context::Context;
 pub use engine::Engine;

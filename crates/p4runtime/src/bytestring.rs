@@ -4,6 +4,34 @@
 
 use crate::refused::{out_of_range, Result};
 
+/// Widths of one value in bits. They differ where P4Info translates the type to a number (`@p4runtime_translation`):
+/// the number stays the same, and must fit in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Widths {
+    /// Width of the field in the program.
+    pub program: u32,
+    /// Width that P4Info shows to controllers.
+    pub controller: u32,
+}
+
+impl Widths {
+    /// Widths of a value whose type is not translated.
+    pub fn same(width: u32) -> Widths {
+        Widths { program: width, controller: width }
+    }
+
+    /// A controller's value in the engine's form; OUT_OF_RANGE if it does not fit in either width.
+    pub fn decode(self, value: &[u8], what: &str) -> Result<Vec<u8>> {
+        let found = decode(value, self.controller, what)?;
+        if self.program == self.controller {
+            return Ok(found);
+        }
+        decode(value, self.program, what).map_err(|refused| {
+            out_of_range(format!("{} in the program, P4Info has bit<{}>", refused.message, self.controller))
+        })
+    }
+}
+
 pub fn bytes_of(width: u32) -> usize {
     width.div_ceil(8) as usize
 }
@@ -129,6 +157,19 @@ mod tests {
             let read = decode_signed(given, *width, "x").map(|value| encode_signed(&value, *width));
             assert_eq!(read.as_deref().ok(), *expected, "int<{width}> {given:x?}");
         }
+    }
+
+    #[test]
+    fn values_of_translated_types_fit_in_both_widths() {
+        let wider = Widths { program: 9, controller: 32 };
+        assert_eq!(wider.decode(b"\x00\x00\x01\xfe", "port").unwrap(), b"\x01\xfe");
+        let refused = wider.decode(b"\x02\x00", "port").unwrap_err();
+        assert_eq!(refused.code, Code::OutOfRange);
+        assert_eq!(refused.message, "port: a value of 10 bits for bit<9> in the program, P4Info has bit<32>");
+        let narrower = Widths { program: 48, controller: 32 };
+        assert_eq!(narrower.decode(b"\x01", "mac").unwrap(), b"\0\0\0\0\0\x01");
+        let refused = narrower.decode(b"\x01\x00\x00\x00\x00", "mac").unwrap_err();
+        assert_eq!(refused.message, "mac: a value of 33 bits for bit<32>");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `P4Data`, the messages for values of P4's types: of registers and digests.
 
-use crate::bytestring::{bytes_of, decode, decode_signed, encode, encode_signed};
+use crate::bytestring::{bytes_of, decode, decode_signed, encode, encode_signed, Widths};
 use crate::proto::p4::config::v1::p4_bitstring_like_type_spec::TypeSpec as Bits;
 use crate::proto::p4::config::v1::p4_data_type_spec::TypeSpec;
 use crate::proto::p4::config::v1::p4_new_type_spec::Representation;
+use crate::proto::p4::config::v1::p4_new_type_translation::SdnType;
 use crate::proto::p4::config::v1::{P4BitstringLikeTypeSpec, P4DataTypeSpec, P4TypeInfo};
 use crate::proto::p4::v1::p4_data::Data;
 use crate::proto::p4::v1::{P4Data, P4Header, P4StructLike};
@@ -18,6 +19,8 @@ const MOST_DEPTH: u32 = 16;
 pub enum Type {
     Bits(u32),
     Signed(u32),
+    /// A number that P4Info translates to one of another width; the program's is 0 until `fit`.
+    Translated(Widths),
     Bool,
     /// A serializable enum: the value's bits.
     Enum(u32),
@@ -67,11 +70,24 @@ impl Type {
                 let found = types.new_types.get(&named.name).ok_or_else(|| unknown(&named.name))?;
                 match &found.representation {
                     Some(Representation::OriginalType(spec)) => below(Some(spec))?,
-                    _ => return Err(format!("the translated type {}", named.name)),
+                    Some(Representation::TranslatedType(to)) => match to.sdn_type {
+                        Some(SdnType::SdnBitwidth(bits)) => {
+                            let controller = width(bits)?;
+                            Type::Translated(Widths { program: 0, controller })
+                        }
+                        _ => {
+                            return Err(format!(
+                                "{} is translated to a string, which is not supported",
+                                named.name
+                            ))
+                        }
+                    },
+                    None => return Err(format!("the type {} without a representation", named.name)),
                 }
             }
-            TypeSpec::HeaderUnion(named) | TypeSpec::Enum(named) => {
-                return Err(format!("the type {}", named.name))
+            TypeSpec::HeaderUnion(named) => return Err(format!("the header union {}", named.name)),
+            TypeSpec::Enum(named) => {
+                return Err(format!("the enum {} without an underlying type", named.name));
             }
             TypeSpec::HeaderStack(_) | TypeSpec::HeaderUnionStack(_) => {
                 return Err("a stack of headers".into())
@@ -89,13 +105,36 @@ impl Type {
         }
     }
 
-    /// Of its leaves, in order.
+    /// Widths of its leaves in P4Info, in order. Leaves of 0 bits are in no value of the program.
     pub fn widths(&self) -> Vec<u32> {
         match self {
+            Type::Bits(0) => vec![],
             Type::Bits(width) | Type::Signed(width) | Type::Enum(width) => vec![*width],
+            Type::Translated(widths) => vec![widths.controller],
             Type::Bool => vec![1],
             Type::Tuple(members) | Type::Struct(members) | Type::Header(members) => {
                 members.iter().flat_map(Type::widths).collect()
+            }
+        }
+    }
+
+    /// Takes the program's widths for the leaves that are translated; false if the others have other widths.
+    pub fn fit(&mut self, program: &[u32]) -> bool {
+        let mut program = program.iter().copied();
+        self.fit_next(&mut program) && program.next().is_none()
+    }
+
+    fn fit_next(&mut self, program: &mut impl Iterator<Item = u32>) -> bool {
+        match self {
+            Type::Bits(0) => true,
+            Type::Bits(width) | Type::Signed(width) | Type::Enum(width) => program.next() == Some(*width),
+            Type::Bool => program.next() == Some(1),
+            Type::Translated(widths) => {
+                widths.program = program.next().unwrap_or(0);
+                widths.program > 0
+            }
+            Type::Tuple(members) | Type::Struct(members) | Type::Header(members) => {
+                members.iter_mut().all(|member| member.fit_next(program))
             }
         }
     }
@@ -108,6 +147,7 @@ impl Type {
         };
         let data = match self {
             Type::Bits(width) => Data::Bitstring(encode(take(values, bytes_of(*width))?)),
+            Type::Translated(widths) => Data::Bitstring(encode(take(values, bytes_of(widths.program))?)),
             Type::Signed(width) => Data::Bitstring(encode_signed(take(values, bytes_of(*width))?, *width)),
             Type::Enum(width) => Data::EnumValue(encode(take(values, bytes_of(*width))?)),
             Type::Bool => Data::Bool(take(values, 1)? != [0]),
@@ -128,6 +168,7 @@ impl Type {
     pub fn decode(&self, given: &P4Data, what: &str) -> Result<Vec<u8>> {
         match (self, &given.data) {
             (Type::Bits(width), Some(Data::Bitstring(value))) => decode(value, *width, what),
+            (Type::Translated(widths), Some(Data::Bitstring(value))) => widths.decode(value, what),
             (Type::Signed(width), Some(Data::Bitstring(value))) => decode_signed(value, *width, what),
             (Type::Enum(width), Some(Data::EnumValue(value))) => decode(value, *width, what),
             (Type::Bool, Some(Data::Bool(value))) => Ok(vec![u8::from(*value)]),
@@ -138,7 +179,7 @@ impl Type {
 
 fn width(bits: i32) -> std::result::Result<u32, String> {
     match u32::try_from(bits) {
-        Ok(width @ 1..=0xffff) => Ok(width),
+        Ok(width @ 0..=0xffff) => Ok(width),
         _ => Err(format!("a number of {bits} bits")),
     }
 }

@@ -12,6 +12,7 @@
 mod arbitration;
 mod bytestring;
 mod control;
+mod controller_header;
 mod data;
 mod device;
 #[cfg(test)]

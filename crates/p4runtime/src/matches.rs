@@ -3,7 +3,7 @@
 
 use qbed_p4engine::program::{Match, MatchKind};
 
-use crate::bytestring::{bytes_of, decode, encode, ones};
+use crate::bytestring::{bytes_of, encode, ones, Widths};
 use crate::proto::p4::v1::field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary};
 use crate::proto::p4::v1::FieldMatch;
 use crate::refused::{invalid, Result};
@@ -14,48 +14,48 @@ pub struct KeyField {
     pub id: u32,
     pub name: String,
     pub kind: MatchKind,
-    pub width: u32,
+    pub widths: Widths,
     /// An optional match that is a ternary one in the program, of all bits or none: so p4c has them in BMv2's JSON.
     pub optional_as_ternary: bool,
 }
 
 impl KeyField {
     fn anything(&self) -> Result<Match> {
-        let zeros = vec![0; bytes_of(self.width)];
+        let zeros = self.zeros();
         Ok(match self.kind {
             MatchKind::Exact => return Err(invalid(format!("{}: an exact match needs a value", self.name))),
             MatchKind::Lpm => Match::Lpm { value: zeros, length: 0 },
             MatchKind::Ternary => Match::Ternary { mask: zeros.clone(), value: zeros },
-            MatchKind::Range => Match::Range { low: zeros, high: ones(self.width) },
+            MatchKind::Range => Match::Range { low: zeros, high: ones(self.widths.program) },
             MatchKind::Optional => self.optional(None),
         })
     }
 
+    fn zeros(&self) -> Vec<u8> {
+        vec![0; bytes_of(self.widths.program)]
+    }
+
     fn optional(&self, value: Option<Vec<u8>>) -> Match {
-        let zeros = vec![0; bytes_of(self.width)];
+        let zeros = self.zeros();
         match value {
             value if !self.optional_as_ternary => Match::Optional(value),
-            Some(value) => Match::Ternary { value, mask: ones(self.width) },
+            Some(value) => Match::Ternary { value, mask: ones(self.widths.program) },
             None => Match::Ternary { value: zeros.clone(), mask: zeros },
         }
     }
 
     fn decode(&self, given: &FieldMatchType) -> Result<Match> {
-        let of = |value: &[u8]| decode(value, self.width, &self.name);
+        let of = |value: &[u8]| self.widths.decode(value, &self.name);
         let refuse = |why: &str| Err(invalid(format!("{}: {why}", self.name)));
         let found = match (self.kind, given) {
             (MatchKind::Exact, FieldMatchType::Exact(Exact { value })) => {
                 return Ok(Match::Exact(of(value)?))
             }
             (MatchKind::Lpm, FieldMatchType::Lpm(Lpm { value, prefix_len })) => {
-                let length = u16::try_from(*prefix_len).unwrap_or(u16::MAX);
-                if u32::from(length) > self.width {
-                    return refuse(&format!("a prefix of {prefix_len} of {} bits", self.width));
-                }
-                Match::Lpm { value: of(value)?, length }
+                Match::Lpm { value: of(value)?, length: self.prefix_length(*prefix_len)? }
             }
             (MatchKind::Ternary, FieldMatchType::Ternary(Ternary { value, mask })) => {
-                Match::Ternary { value: of(value)?, mask: of(mask)? }
+                Match::Ternary { value: of(value)?, mask: self.mask(mask)? }
             }
             (MatchKind::Range, FieldMatchType::Range(Range { low, high })) => {
                 Match::Range { low: of(low)?, high: of(high)? }
@@ -70,7 +70,7 @@ impl KeyField {
         }
         match &found {
             Match::Range { low, high } if low > high => refuse("the range ends before it begins"),
-            Match::Lpm { value, length } if !fits(value, &prefix_mask(self.width, *length)) => {
+            Match::Lpm { value, length } if !fits(value, &prefix_mask(self.widths.program, *length)) => {
                 refuse("bits are set behind the prefix")
             }
             Match::Ternary { value, mask } if !fits(value, mask) => {
@@ -80,20 +80,56 @@ impl KeyField {
         }
     }
 
+    /// Bits that the controller's values have in front of the program's; `key` in the pipeline has looked that none are
+    /// missing where prefixes are matched.
+    fn spare(&self) -> i32 {
+        self.widths.controller.saturating_sub(self.widths.program) as i32
+    }
+
+    fn prefix_length(&self, given: i32) -> Result<u16> {
+        let Widths { program, controller } = self.widths;
+        if given == 0 {
+            return Ok(0);
+        }
+        if given < 0 || given > controller as i32 {
+            return Err(invalid(format!("{}: a prefix of {given} of {controller} bits", self.name)));
+        }
+        u16::try_from(given - self.spare()).ok().filter(|length| *length > 0).ok_or_else(|| {
+            let all = format!("fits all values of the program's {program} bits");
+            invalid(format!("{}: a prefix of {given} of {controller} bits {all}", self.name))
+        })
+    }
+
+    /// All ones stay all ones in another width; other masks keep their bits.
+    fn mask(&self, given: &[u8]) -> Result<Vec<u8>> {
+        let Widths { program, controller } = self.widths;
+        let mask = Widths::same(controller).decode(given, &self.name)?;
+        if mask == ones(controller) {
+            return Ok(ones(program));
+        }
+        self.widths.decode(&mask, &self.name).map_err(|_| {
+            let expected = format!("expected all {controller} bits or bits of the program's {program} only");
+            invalid(format!("{}: a mask beyond the program's width: {expected}", self.name))
+        })
+    }
+
     fn encode(&self, of: &Match) -> Option<FieldMatch> {
         if self.anything().is_ok_and(|anything| anything == *of) {
             return None;
         }
         let field_match_type = match of {
             Match::Exact(value) => FieldMatchType::Exact(Exact { value: encode(value) }),
-            Match::Lpm { value, length } => {
-                FieldMatchType::Lpm(Lpm { value: encode(value), prefix_len: i32::from(*length) })
-            }
+            Match::Lpm { value, length } => FieldMatchType::Lpm(Lpm {
+                value: encode(value),
+                prefix_len: i32::from(*length) + self.spare(),
+            }),
             Match::Ternary { value, .. } if self.optional_as_ternary => {
                 FieldMatchType::Optional(Optional { value: encode(value) })
             }
             Match::Ternary { value, mask } => {
-                FieldMatchType::Ternary(Ternary { value: encode(value), mask: encode(mask) })
+                let exact = *mask == ones(self.widths.program);
+                let mask = if exact { ones(self.widths.controller) } else { mask.clone() };
+                FieldMatchType::Ternary(Ternary { value: encode(value), mask: encode(&mask) })
             }
             Match::Range { low, high } => {
                 FieldMatchType::Range(Range { low: encode(low), high: encode(high) })
@@ -150,7 +186,13 @@ mod tests {
     use tonic::Code;
 
     fn field(kind: MatchKind, width: u32) -> KeyField {
-        KeyField { id: 7, name: "hdr.x.y".into(), kind, width, optional_as_ternary: false }
+        KeyField {
+            id: 7,
+            name: "hdr.x.y".into(),
+            kind,
+            widths: Widths::same(width),
+            optional_as_ternary: false,
+        }
     }
 
     fn given(one: FieldMatchType) -> Vec<FieldMatch> {
@@ -211,6 +253,60 @@ mod tests {
         let anything = decode_key(&fields, &[], "t").unwrap();
         assert_eq!(anything, [Match::Ternary { value: vec![0, 0], mask: vec![0, 0] }]);
         assert_eq!(encode_key(&fields, &anything), []);
+    }
+
+    fn translated(kind: MatchKind, program: u32, controller: u32) -> [KeyField; 1] {
+        [KeyField { widths: Widths { program, controller }, ..field(kind, program) }]
+    }
+
+    #[test]
+    fn matches_of_translated_types_mean_the_same_values() {
+        let exact = |value: &[u8]| FieldMatchType::Exact(Exact { value: value.to_vec() });
+        let ones32: &[u8] = &[0xff; 4];
+        for (kind, controller, one, engine) in [
+            (MatchKind::Exact, 32, exact(&[1, 0xfe]), Match::Exact(vec![1, 0xfe])),
+            (MatchKind::Lpm, 32, lpm(&[1, 0xfe], 31), Match::Lpm { value: vec![1, 0xfe], length: 8 }),
+            (MatchKind::Lpm, 32, lpm(&[0], 24), Match::Lpm { value: vec![0, 0], length: 1 }),
+            (
+                MatchKind::Ternary,
+                32,
+                ternary(&[5], ones32),
+                Match::Ternary { value: vec![0, 5], mask: vec![1, 0xff] },
+            ),
+            (
+                MatchKind::Ternary,
+                32,
+                ternary(&[4], &[6]),
+                Match::Ternary { value: vec![0, 4], mask: vec![0, 6] },
+            ),
+            (
+                MatchKind::Ternary,
+                8,
+                ternary(&[5], &[0xff]),
+                Match::Ternary { value: vec![0, 5], mask: vec![1, 0xff] },
+            ),
+            (MatchKind::Range, 32, range(&[2], &[1, 0]), Match::Range { low: vec![0, 2], high: vec![1, 0] }),
+        ] {
+            let (fields, written) = (translated(kind, 9, controller), given(one));
+            assert_eq!(decode_key(&fields, &written, "t").unwrap(), std::slice::from_ref(&engine));
+            assert_eq!(encode_key(&fields, &[engine]), written);
+        }
+        for (kind, one, code, why) in [
+            (MatchKind::Exact, exact(&[2, 0]), Code::OutOfRange, "10 bits for bit<9> in the program"),
+            (MatchKind::Lpm, lpm(&[0], 23), Code::InvalidArgument, "fits all values of the program's 9 bits"),
+            (MatchKind::Lpm, lpm(&[0], 33), Code::InvalidArgument, "a prefix of 33 of 32 bits"),
+            (MatchKind::Lpm, lpm(&[1], 31), Code::InvalidArgument, "bits are set behind the prefix"),
+            (
+                MatchKind::Ternary,
+                ternary(&[4], &[2, 6]),
+                Code::InvalidArgument,
+                "a mask beyond the program's",
+            ),
+            (MatchKind::Range, range(&[4], ones32), Code::OutOfRange, "32 bits for bit<9> in the program"),
+        ] {
+            let refused = decode_key(&translated(kind, 9, 32), &given(one), "t").unwrap_err();
+            assert!(refused.code == code && refused.message.contains(why), "{refused:?}");
+        }
     }
 
     #[test]

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets between switch and controller: their metadata are a header in front of the packet (`@controller_header`).
 
-use crate::bytestring::{bytes_of, decode, encode};
-use crate::pipeline::Metadata;
+use crate::bytestring::{bytes_of, encode};
+use crate::controller_header::ControllerHeader;
 use crate::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 use crate::refused::{invalid, Result};
-
-fn header_bytes(fields: &[Metadata]) -> usize {
-    fields.iter().map(|field| field.width as usize).sum::<usize>() / 8
-}
 
 /// Copies bits, most significant first.
 fn copy_bits(from: &[u8], from_bit: usize, to: &mut [u8], to_bit: usize, count: usize) {
@@ -20,38 +16,34 @@ fn copy_bits(from: &[u8], from_bit: usize, to: &mut [u8], to_bit: usize, count: 
 }
 
 /// None: it is shorter than its header.
-pub fn packet_in(fields: &[Metadata], packet: &[u8]) -> Option<PacketIn> {
-    let (header, payload) = packet.split_at_checked(header_bytes(fields))?;
-    let mut at = 0;
-    let metadata = fields.iter().map(|field| {
-        let width = field.width as usize;
-        let mut value = vec![0; bytes_of(field.width)];
-        let spare = value.len() * 8 - width;
-        copy_bits(header, at, &mut value, spare, width);
-        at += width;
+pub fn packet_in(header: &ControllerHeader, packet: &[u8]) -> Option<PacketIn> {
+    let (bits, payload) = packet.split_at_checked(header.bytes)?;
+    let metadata = header.fields.iter().map(|field| {
+        let width = field.widths.program;
+        let mut value = vec![0; bytes_of(width)];
+        let spare = value.len() * 8 - width as usize;
+        copy_bits(bits, field.at, &mut value, spare, width as usize);
         PacketMetadata { metadata_id: field.id, value: encode(&value) }
     });
     Some(PacketIn { metadata: metadata.collect(), payload: payload.to_vec() })
 }
 
 /// The packet with its header in front.
-pub fn packet_out(fields: &[Metadata], message: &PacketOut) -> Result<Vec<u8>> {
+pub fn packet_out(header: &ControllerHeader, message: &PacketOut) -> Result<Vec<u8>> {
     if let Some(other) =
-        message.metadata.iter().find(|one| !fields.iter().any(|field| field.id == one.metadata_id))
+        message.metadata.iter().find(|one| !header.fields.iter().any(|field| field.id == one.metadata_id))
     {
         return Err(invalid(format!("packet_out has no metadata {}", other.metadata_id)));
     }
-    let mut packet = vec![0; header_bytes(fields)];
-    let mut at = 0;
-    for field in fields {
+    let mut packet = vec![0; header.bytes];
+    for field in &header.fields {
         let mut values = message.metadata.iter().filter(|one| one.metadata_id == field.id);
         let (Some(one), None) = (values.next(), values.next()) else {
             return Err(invalid(format!("packet_out needs {} once", field.name)));
         };
-        let value = decode(&one.value, field.width, &field.name)?;
-        let width = field.width as usize;
-        copy_bits(&value, value.len() * 8 - width, &mut packet, at, width);
-        at += width;
+        let value = field.widths.decode(&one.value, &field.name)?;
+        let width = field.widths.program as usize;
+        copy_bits(&value, value.len() * 8 - width, &mut packet, field.at, width);
     }
     packet.extend_from_slice(&message.payload);
     Ok(packet)
@@ -60,11 +52,22 @@ pub fn packet_out(fields: &[Metadata], message: &PacketOut) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytestring::Widths;
+    use crate::controller_header::Metadata;
     use tonic::Code;
 
-    fn fields() -> Vec<Metadata> {
-        let field = |id, name: &str, width| Metadata { id, name: name.into(), width };
-        vec![field(1, "port", 9), field(2, "reason", 3), field(3, "spare", 4), field(4, "queue", 16)]
+    fn header() -> ControllerHeader {
+        let field = |id, name: &str, at, width| {
+            let name = name.into();
+            Metadata { id, name, at, widths: Widths::same(width) }
+        };
+        let fields = vec![
+            field(1, "port", 0, 9),
+            field(2, "reason", 9, 3),
+            field(3, "spare", 12, 4),
+            field(4, "queue", 16, 16),
+        ];
+        ControllerHeader { fields, bytes: 4 }
     }
 
     fn metadata(values: &[(u32, &[u8])]) -> Vec<PacketMetadata> {
@@ -75,14 +78,14 @@ mod tests {
     fn the_header_is_bits() {
         let told = metadata(&[(1, b"\x01\x02"), (2, b"\x05"), (3, b"\x00"), (4, b"\x12\x34")]);
         let out = PacketOut { payload: b"packet".to_vec(), metadata: told.clone() };
-        let packet = packet_out(&fields(), &out).unwrap();
+        let packet = packet_out(&header(), &out).unwrap();
         // 1 0000 0010, 101, 0000, 0x1234
         assert_eq!(packet, b"\x81\x50\x12\x34packet");
         assert_eq!(
-            packet_in(&fields(), &packet).unwrap(),
+            packet_in(&header(), &packet).unwrap(),
             PacketIn { payload: b"packet".to_vec(), metadata: told }
         );
-        assert_eq!(packet_in(&fields(), b"\x81\x50\x12"), None);
+        assert_eq!(packet_in(&header(), b"\x81\x50\x12"), None);
     }
 
     #[test]
@@ -97,7 +100,7 @@ mod tests {
             (metadata(&[(1, b"\x02\x00"), (2, b"\x05"), (3, b"\x00"), (4, b"\x01")]), Code::OutOfRange),
         ] {
             let out = PacketOut { payload: vec![], metadata: told };
-            assert_eq!(packet_out(&fields(), &out).unwrap_err().code, code, "{out:?}");
+            assert_eq!(packet_out(&header(), &out).unwrap_err().code, code, "{out:?}");
         }
     }
 }

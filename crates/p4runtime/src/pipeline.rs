@@ -3,14 +3,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use qbed_p4engine::program::{ActionId, MatchKind, Program, TableId};
+use qbed_p4engine::program::{self, ActionId, MatchKind, Program, SelectCase, SelectOn, TableId};
+use qbed_p4engine::select_width;
 
+use crate::bytestring::Widths;
+use crate::controller_header::ControllerHeader;
 use crate::data::Type;
 use crate::matches::KeyField;
 use crate::proto::p4::config::v1::action_ref::Scope;
+use crate::proto::p4::config::v1::controller_packet_metadata::Metadata;
 use crate::proto::p4::config::v1::match_field::{Match, MatchType};
 use crate::proto::p4::config::v1::{self as config, MatchField, P4Info, P4TypeInfo, Preamble};
 use crate::proto::p4::v1::ForwardingPipelineConfig;
+
+/// Widest value that P4Info may have where the program does not limit it.
+const MOST_BITS: u32 = 0xffff;
 
 /// Why they do not belong together.
 type Fit<T> = Result<T, String>;
@@ -26,8 +33,8 @@ pub struct Pipeline {
     pub registers: BTreeMap<u32, Register>,
     pub value_sets: BTreeMap<u32, ValueSet>,
     pub digests: BTreeMap<u32, Digest>,
-    pub packet_in: Vec<Metadata>,
-    pub packet_out: Vec<Metadata>,
+    pub packet_in: ControllerHeader,
+    pub packet_out: ControllerHeader,
 }
 
 #[derive(Debug, Clone)]
@@ -68,7 +75,7 @@ pub struct Action {
 pub struct Parameter {
     pub id: u32,
     pub name: String,
-    pub width: u32,
+    pub widths: Widths,
 }
 
 #[derive(Debug, Clone)]
@@ -124,22 +131,15 @@ pub struct Digest {
     pub of: Type,
 }
 
-/// A field of the header between switch and controller.
-#[derive(Debug, Clone)]
-pub struct Metadata {
-    pub id: u32,
-    pub name: String,
-    pub width: u32,
-}
-
 impl Pipeline {
     /// Or by name what does not fit.
-    pub fn new(config: ForwardingPipelineConfig, program: Program) -> Fit<Pipeline> {
+    pub fn new(config: ForwardingPipelineConfig, mut program: Program) -> Fit<Pipeline> {
         let info = config.p4info.as_ref().ok_or("no P4Info")?;
+        open_initial_entries(&mut program, info);
         let linker = Linker { info, program: &program, types: info.type_info.clone().unwrap_or_default() };
         linker.unique_ids()?;
         let tables = linker.tables()?;
-        let (packet_in, packet_out) = (linker.metadata("packet_in")?, linker.metadata("packet_out")?);
+        let (packet_in, packet_out) = (linker.header("packet_in")?, linker.header("packet_out")?);
         Ok(Pipeline {
             profiles: linker.profiles(&tables)?,
             counters: linker.counters()?,
@@ -157,6 +157,19 @@ impl Pipeline {
 
     pub fn table_of(&self, number: TableId) -> Option<(u32, &Table)> {
         self.tables.iter().find(|(_, table)| table.number == number).map(|(id, table)| (*id, table))
+    }
+}
+
+/// Lets controllers change entries that are initial only. BMv2's JSON has the same for them and for constant ones, and
+/// gives their number as the size of the table: P4Info tells them apart, and has the size.
+fn open_initial_entries(program: &mut Program, info: &P4Info) {
+    for open in info.tables.iter().filter(|table| !table.is_const_table) {
+        let name = open.preamble.as_ref().map_or("", |preamble| preamble.name.as_str());
+        let filled = |table: &&mut program::Table| table.constant_entries && table.name == name;
+        if let Some(table) = program.tables.iter_mut().find(filled) {
+            table.constant_entries = false;
+            table.max_size = table.max_size.max(open.size.try_into().unwrap_or(0));
+        }
     }
 }
 
@@ -236,8 +249,14 @@ impl Linker<'_> {
             self.key(field, key.kind, width.unwrap_or(0)).map_err(|why| format!("table {name}: {why}"))
         });
         let keys = keys.collect::<Fit<_>>()?;
-        if told.is_const_table != table.constant_entries {
-            return Err(format!("table {name} is constant in one of P4Info and program only"));
+        if told.is_const_table && !table.constant_entries {
+            return Err(format!("table {name} is constant in P4Info, and has no entries in the program"));
+        }
+        let expects_entries = told.is_const_table || told.has_initial_entries;
+        if !expects_entries && !table.entries.is_empty()
+            || told.has_initial_entries && table.entries.is_empty()
+        {
+            return Err(format!("table {name} has entries in one of P4Info and program only"));
         }
         let profile = match told.implementation_id {
             0 => None,
@@ -256,7 +275,7 @@ impl Linker<'_> {
             meter: self.direct_meter(id, &name, table.meter)?,
             idle_timeout: told.idle_timeout_behavior
                 == config::table::IdleTimeoutBehavior::NotifyControl as i32,
-            constant: table.constant_entries,
+            constant: told.is_const_table,
             constant_default: table.constant_default || told.const_default_action_id != 0,
             name,
         };
@@ -281,24 +300,38 @@ impl Linker<'_> {
         if told_kind != expected {
             return Err(format!("{name} is matched as {told_kind:?} in P4Info, as {kind:?} in the program"));
         }
-        self.same_width(&name, told.bitwidth, told.type_name.as_ref(), width)?;
-        Ok(KeyField { id: told.id, name, kind, width, optional_as_ternary })
+        let widths = self.widths(&name, told.bitwidth, told.type_name.as_ref(), width)?;
+        if kind == MatchKind::Lpm && widths.controller < widths.program {
+            let bits = (widths.program, widths.controller);
+            return Err(format!(
+                "{name} is matched by prefixes of {} bits, which {} bits in P4Info cannot express",
+                bits.0, bits.1
+            ));
+        }
+        Ok(KeyField { id: told.id, name, kind, widths, optional_as_ternary })
     }
 
-    /// A translated type may be wider than the field (`@p4runtime_translation`); strings it may not be.
-    fn same_width(&self, name: &str, told: i32, of: Option<&config::P4NamedType>, program: u32) -> Fit<()> {
-        let translated = of.and_then(|of| self.types.new_types.get(&of.name)).is_some_and(|of| {
-            use config::p4_new_type_spec::Representation::TranslatedType;
-            matches!(of.representation, Some(TranslatedType(_)))
-        });
-        if translated && told == 0 {
-            return Err(format!("{name} is translated to a string, which is not supported"));
+    /// Widths of a value with a program's field; they differ for translated types (`@p4runtime_translation`) only.
+    fn widths(
+        &self,
+        name: &str,
+        bitwidth: i32,
+        of: Option<&config::P4NamedType>,
+        program: u32,
+    ) -> Fit<Widths> {
+        match (u32::try_from(bitwidth), self.is_translated(of)) {
+            (Ok(0), true) => Err(format!("{name} is translated to a string, which is not supported")),
+            (Ok(controller @ 1..=MOST_BITS), true) => Ok(Widths { program, controller }),
+            // P4Info has no width of an `error`.
+            (Ok(bits), false) if bits == 0 || bits == program => Ok(Widths::same(program)),
+            _ => Err(format!("{name} has {bitwidth} bits in P4Info, {program} in the program")),
         }
-        // P4Info has no width of an `error`.
-        if program == 0 || !(told == 0 || i64::from(told) == i64::from(program) || translated) {
-            return Err(format!("{name} has {told} bits in P4Info, {program} in the program"));
-        }
-        Ok(())
+    }
+
+    fn is_translated(&self, of: Option<&config::P4NamedType>) -> bool {
+        use config::p4_new_type_spec::Representation::TranslatedType;
+        let found = of.and_then(|of| self.types.new_types.get(&of.name));
+        found.is_some_and(|of| matches!(of.representation, Some(TranslatedType(_))))
     }
 
     /// An action may be in the program once for each table that has it.
@@ -322,9 +355,10 @@ impl Linker<'_> {
             ));
         }
         let parameters = told.params.iter().zip(&action.parameters).map(|(told, parameter)| {
-            self.same_width(&told.name, told.bitwidth, told.type_name.as_ref(), parameter.width)
+            let widths = self
+                .widths(&told.name, told.bitwidth, told.type_name.as_ref(), parameter.width)
                 .map_err(|why| format!("action {name}: {why}"))?;
-            Ok(Parameter { id: told.id, name: told.name.clone(), width: parameter.width })
+            Ok(Parameter { id: told.id, name: told.name.clone(), widths })
         });
         Ok(Action {
             parameters: parameters.collect::<Fit<_>>()?,
@@ -416,9 +450,9 @@ impl Linker<'_> {
             let (id, name) = named(told.preamble.as_ref())?;
             let number = place(&self.program.arrays, |one| &one.name, "register", &name)?;
             let array = &self.program.arrays[usize::from(number)];
-            let of = Type::of(told.type_spec.as_ref(), &self.types)
+            let mut of = Type::of(told.type_spec.as_ref(), &self.types)
                 .map_err(|why| format!("register {name}: {why}"))?;
-            if of.widths() != [array.width] {
+            if !of.fit(&[array.width]) {
                 let widths = of.widths();
                 return Err(format!(
                     "register {name} has {widths:?} bits in P4Info, {} in the program",
@@ -436,7 +470,15 @@ impl Linker<'_> {
             let (id, name) = named(told.preamble.as_ref())?;
             let number = place(&self.program.value_sets, |one| &one.name, "value set", &name)?;
             let set = &self.program.value_sets[usize::from(number)];
-            let keys = told.r#match.iter().map(|field| {
+            let program = self.select_widths(number);
+            if program.as_ref().is_some_and(|widths| widths.len() != told.r#match.len()) {
+                return Err(format!(
+                    "value set {name} has {} fields in P4Info, {} in the program",
+                    told.r#match.len(),
+                    program.map_or(0, |widths| widths.len())
+                ));
+            }
+            let keys = told.r#match.iter().enumerate().map(|(index, field)| {
                 let kind = match field.r#match {
                     Some(Match::MatchType(kind)) if kind == MatchType::Ternary as i32 => MatchKind::Ternary,
                     Some(Match::MatchType(kind)) if kind == MatchType::Exact as i32 => MatchKind::Exact,
@@ -444,11 +486,14 @@ impl Linker<'_> {
                         return Err(format!("value set {name}: {} is neither exact nor ternary", field.name))
                     }
                 };
-                let width = u32::try_from(field.bitwidth).unwrap_or(0);
+                let width = match &program {
+                    Some(widths) => widths[index],
+                    None => u32::try_from(field.bitwidth).unwrap_or(0),
+                };
                 self.key(field, kind, width).map_err(|why| format!("value set {name}: {why}"))
             });
             let keys = keys.collect::<Fit<Vec<_>>>()?;
-            let bytes: u32 = keys.iter().map(|key| key.width.div_ceil(8)).sum();
+            let bytes: u32 = keys.iter().map(|key| key.widths.program.div_ceil(8)).sum();
             if bytes != u32::from(set.bytes) {
                 return Err(format!(
                     "value set {name} has {bytes} bytes in P4Info, {} in the program",
@@ -466,12 +511,12 @@ impl Linker<'_> {
             let (id, name) = named(told.preamble.as_ref())?;
             let number = place(&self.program.digests, |one| &one.name, "digest", &name)?;
             let digest = &self.program.digests[usize::from(number)];
-            let of = Type::of(told.type_spec.as_ref(), &self.types)
+            let mut of = Type::of(told.type_spec.as_ref(), &self.types)
                 .map_err(|why| format!("digest {name}: {why}"))?;
             let width =
                 |field: &u16| self.program.fields.get(usize::from(*field)).map_or(0, |field| field.width);
             let widths: Vec<u32> = digest.fields.iter().map(width).collect();
-            if of.widths() != widths {
+            if !of.fit(&widths) {
                 let told = of.widths();
                 return Err(format!(
                     "digest {name} has fields of {told:?} bits in P4Info, {widths:?} in the program"
@@ -482,20 +527,34 @@ impl Linker<'_> {
         self.info.digests.iter().map(digest).collect()
     }
 
-    fn metadata(&self, name: &str) -> Fit<Vec<Metadata>> {
+    /// Widths of the fields that a transition compares with a value set; None: no transition does.
+    fn select_widths(&self, set: u16) -> Option<Vec<u32>> {
+        let uses = |case: &SelectCase| matches!(case.on, SelectOn::Set { set: used, .. } if used == set);
+        let select = self.program.selects.iter().find(|select| select.cases.iter().any(uses))?;
+        Some(select.keys.iter().map(|key| select_width(self.program, key)).collect())
+    }
+
+    /// The header in front of packets from or to controllers.
+    fn header(&self, name: &str) -> Fit<ControllerHeader> {
         let is_it = |one: &&config::ControllerPacketMetadata| {
             one.preamble.as_ref().is_some_and(|one| one.name == name)
         };
-        let Some(told) = self.info.controller_packet_metadata.iter().find(is_it) else { return Ok(vec![]) };
-        let fields = told.metadata.iter().map(|field| match u32::try_from(field.bitwidth) {
-            Ok(width @ 1..=0xffff) => Ok(Metadata { id: field.id, name: field.name.clone(), width }),
-            _ => Err(format!("{name}: {} has {} bits", field.name, field.bitwidth)),
-        });
-        let fields = fields.collect::<Fit<Vec<_>>>()?;
-        match fields.iter().map(|field| field.width).sum::<u32>() % 8 {
-            0 => Ok(fields),
-            _ => Err(format!("the header {name} does not end with a byte")),
-        }
+        let Some(info) = self.info.controller_packet_metadata.iter().find(is_it) else {
+            return Ok(ControllerHeader::default());
+        };
+        let widths = |field: &Metadata, program: Option<u32>| {
+            let of = field.type_name.as_ref();
+            let bits = u32::try_from(field.bitwidth).ok().filter(|width| *width <= MOST_BITS);
+            let bits = bits.ok_or_else(|| format!("{} has {} bits", field.name, field.bitwidth))?;
+            if program.is_none() && bits > 0 && self.is_translated(of) {
+                return Err(format!(
+                    "{} is translated, and no header of the program has its width",
+                    field.name
+                ));
+            }
+            self.widths(&field.name, field.bitwidth, of, program.unwrap_or(bits))
+        };
+        ControllerHeader::of(info, self.program, widths).map_err(|why| format!("{name}: {why}"))
     }
 }
 
@@ -535,7 +594,7 @@ mod tests {
                 ("ProbeIngress.drop", true, false)
             ]
         );
-        let rules = table("ProbeIngress.rules").keys.iter().map(|key| (key.kind, key.width));
+        let rules = table("ProbeIngress.rules").keys.iter().map(|key| (key.kind, key.widths.program));
         assert_eq!(
             rules.collect::<Vec<_>>(),
             [(MatchKind::Ternary, 4), (MatchKind::Range, 12), (MatchKind::Optional, 16)]
@@ -549,7 +608,10 @@ mod tests {
             pipeline.digests.values().next().unwrap().of,
             Type::Struct(vec![Type::Bits(32), Type::Bits(9)])
         );
-        assert_eq!(pipeline.packet_in.iter().map(|field| field.width).collect::<Vec<_>>(), [9, 7]);
+        assert_eq!(
+            pipeline.packet_in.fields.iter().map(|field| field.widths.program).collect::<Vec<_>>(),
+            [9, 7]
+        );
     }
 
     #[test]
@@ -599,9 +661,9 @@ mod tests {
                 "hdr.probe.address is matched as Exact in P4Info, as Lpm in the program",
             ),
             (
-                "is_const_table: true",
+                "is_const_table: true\n  has_initial_entries: true",
                 "",
-                "table ProbeIngress.fixed is constant in one of P4Info and program only",
+                "table ProbeIngress.fixed has entries in one of P4Info and program only",
             ),
             ("with_selector: true", "", "action profile ProbeIngress.paths has a selector in one of"),
             ("implementation_id: 293973874", "", "table ProbeIngress.by_hop has an action profile in one of"),

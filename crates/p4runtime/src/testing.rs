@@ -9,7 +9,7 @@ use prost::Message;
 use crate::control::Event;
 use crate::device::Device;
 use crate::loopback::Loopback;
-use crate::proto::p4::config::v1::{P4Info, Preamble};
+use crate::proto::p4::config::v1::{P4Info, P4NamedType, Preamble};
 use crate::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use crate::proto::p4::v1::ForwardingPipelineConfig;
 
@@ -40,6 +40,41 @@ pub fn everything() -> ForwardingPipelineConfig {
     EVERYTHING.clone()
 }
 
+/// `everything` as p4c compiles it with translated types for its typedefs (`@p4runtime_translation("test/port", 32)
+/// type bit<9> port_t`, and others of 16 and 48 bits): the JSON is the same, P4Info has what they are translated to
+/// (`sdn_bitwidth: 32`, or `sdn_string { }`).
+pub fn translated(to: &str) -> ForwardingPipelineConfig {
+    let mut config = everything();
+    let info = config.p4info.as_mut().unwrap();
+    let bitwidth = to.strip_prefix("sdn_bitwidth: ").map_or(0, |width| width.parse().unwrap());
+    let named = |name: &str| Some(P4NamedType { name: name.into() });
+    let new_type =
+        |name: &str| Some(message("p4.config.v1.P4DataTypeSpec", &format!("new_type {{ name: '{name}' }}")));
+    for param in
+        info.actions.iter_mut().flat_map(|action| &mut action.params).filter(|one| one.name == "port")
+    {
+        (param.bitwidth, param.type_name) = (bitwidth, named("port_t"));
+    }
+    let metadata = info.controller_packet_metadata.iter_mut().flat_map(|header| &mut header.metadata);
+    for field in metadata.filter(|field| field.name.ends_with("_port")) {
+        (field.bitwidth, field.type_name) = (bitwidth, named("port_t"));
+    }
+    let kind = &mut info.value_sets[0].r#match[0];
+    (kind.bitwidth, kind.type_name) = (bitwidth, named("kind_t"));
+    let rules = info.tables.iter_mut().find(|table| table.match_fields.len() == 3).unwrap();
+    for field in &mut rules.match_fields {
+        (field.bitwidth, field.type_name) = (bitwidth, named("kind_t"));
+    }
+    info.registers[0].type_spec = new_type("time_t");
+    let types = info.type_info.as_mut().unwrap();
+    types.structs.get_mut("learned_t").unwrap().members[1].type_spec = new_type("port_t");
+    let spec = format!("translated_type {{ uri: 'test/number' {to} }}");
+    for name in ["port_t", "kind_t", "time_t"] {
+        types.new_types.insert(name.into(), message("p4.config.v1.P4NewTypeSpec", &spec));
+    }
+    config
+}
+
 /// What all objects of a P4Info begin with.
 pub fn preambles(info: &P4Info) -> impl Iterator<Item = &Preamble> {
     (info.tables.iter().map(|one| &one.preamble))
@@ -66,8 +101,12 @@ pub fn with_ids(text: &str) -> String {
 
 /// A switch that runs `everything`, and what it tells.
 pub fn device() -> (Device, tokio::sync::mpsc::Receiver<Event>) {
+    device_of(everything())
+}
+
+pub fn device_of(config: ForwardingPipelineConfig) -> (Device, tokio::sync::mpsc::Receiver<Event>) {
     let (told, events) = tokio::sync::mpsc::channel(1024);
     let mut device = Device::new(Box::new(Loopback::new(told)));
-    device.configure(Action::VerifyAndCommit, Some(everything())).unwrap();
+    device.configure(Action::VerifyAndCommit, Some(config)).unwrap();
     (device, events)
 }

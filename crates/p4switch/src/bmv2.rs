@@ -300,6 +300,10 @@ pub struct Table {
     pub default_entry: Option<DefaultEntry>,
     #[serde(default)]
     pub entries: Option<Vec<Entry>>,
+    /// p4c does not write it, and BMv2 takes all entries for constant ones. qbed's compiler adds `false` to tables whose
+    /// entries are only initial, as P4Info says.
+    #[serde(default = "yes")]
+    pub constant_entries: bool,
 }
 
 fn simple() -> String {

@@ -48,6 +48,35 @@ fn a_program_has_what_its_source_says() {
     assert_eq!(program.wide_limbs, 3);
 }
 
+/// As qbed's compiler marks tables whose entries P4Info does not have as constant ones.
+#[test]
+fn entries_are_constant_unless_the_table_says_otherwise() {
+    let mut document = mix();
+    let tables = document.pointer_mut("/pipelines").unwrap().as_array_mut().unwrap().iter_mut();
+    let mut tables = tables.flat_map(|pipeline| pipeline["tables"].as_array_mut().unwrap());
+    let classes = tables.find(|table| table["name"].as_str().unwrap().ends_with("classes")).unwrap();
+    classes["constant_entries"] = json!(false);
+    let program = load(document.to_string().as_bytes()).unwrap();
+    let classes = program.tables.iter().find(|table| table.name.ends_with("classes")).unwrap();
+    assert_eq!((classes.constant_entries, classes.entries.len()), (false, 3));
+}
+
+#[test]
+fn a_field_of_no_bits_is_no_key() {
+    let mut document = mix();
+    let position = |list: &Value, name: &str| {
+        let named = |one: &Value| one["name"].as_str().is_some_and(|known| known.ends_with(name));
+        list.as_array().unwrap().iter().position(named).unwrap()
+    };
+    let header = document["headers"][position(&document["headers"], "ipv4")]["header_type"].clone();
+    let of = position(&document["header_types"], header.as_str().unwrap());
+    document["header_types"][of]["fields"].as_array_mut().unwrap().push(json!(["empty", 0, false]));
+    let table = position(&document["pipelines"][0]["tables"], "classes");
+    document["pipelines"][0]["tables"][table]["key"][0]["target"] = json!(["ipv4", "empty"]);
+    let refused = load(document.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(refused.ends_with("classes: key 0: target: ipv4.empty has 0 bits"), "{refused}");
+}
+
 #[test]
 fn every_step_stays_within_the_program() {
     let program = load(MIX.as_bytes()).unwrap();

@@ -70,6 +70,62 @@ fn a_packet_is_dropped_when_a_copy_of_its_metadata_is_marked() {
     assert_eq!(failures(&document.to_string(), text), [""; 0]);
 }
 
+/// Puts a field of 0 bits in front of each field of each header, and one wherever a value may be read or written.
+fn with_empty_fields(json: &str) -> String {
+    let mut document: Value = serde_json::from_str(json).unwrap();
+    for header in document["header_types"].as_array_mut().unwrap() {
+        let fields = header["fields"].as_array_mut().unwrap();
+        let known = std::mem::take(fields);
+        for (index, field) in known.into_iter().enumerate() {
+            fields.extend([json!([format!("empty{index}"), 0, false]), field]);
+        }
+    }
+    let empty = json!({"type": "field", "value": ["ipv4", "empty0"]});
+    move_positions(&mut document);
+    for calculation in document["calculations"].as_array_mut().unwrap() {
+        calculation["input"].as_array_mut().unwrap().insert(0, empty.clone());
+    }
+    for list in ["learn_lists", "field_lists"] {
+        for list in document[list].as_array_mut().unwrap() {
+            list["elements"].as_array_mut().unwrap().insert(0, empty.clone());
+        }
+    }
+    for state in document["parsers"][0]["parse_states"].as_array_mut().unwrap() {
+        let keys = state["transition_key"].as_array_mut().unwrap();
+        if !keys.is_empty() {
+            keys.push(empty.clone());
+        }
+    }
+    let store = json!({"op": "assign", "parameters": [empty, {"type": "hexstr", "value": "0x01"}]});
+    let read = json!({"type": "expression", "value": {"op": "+", "left": empty, "right": empty}});
+    let store_sum = json!({"op": "assign", "parameters": [empty, read]});
+    for action in document["actions"].as_array_mut().unwrap() {
+        action["primitives"].as_array_mut().unwrap().extend([store.clone(), store_sum.clone()]);
+    }
+    document.to_string()
+}
+
+/// Fields that are named by their position in the header, which has twice as many now.
+fn move_positions(json: &mut Value) {
+    match json {
+        Value::Object(members) => {
+            if members.get("op") == Some(&json!("access_field")) {
+                members["right"] = json!(members["right"].as_u64().unwrap() * 2 + 1);
+            }
+            members.values_mut().for_each(move_positions);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(move_positions),
+        _ => {}
+    }
+}
+
+#[test]
+fn fields_of_no_bits_change_no_packet() {
+    let report = run(&with_empty_fields(MIX), MIX_STF);
+    assert_eq!(report.failures, [""; 0]);
+    assert_eq!((report.packets_in, report.packets_out), (15, 18));
+}
+
 fn with_bmv2_queues(json: &str, text: &str, bmv2: queueing::Settings) -> Report {
     let settings = Settings { bmv2: Some(bmv2), ..Settings::default() };
     replay_as(program(json), &stf::parse(text).unwrap(), &settings).unwrap()

@@ -141,7 +141,7 @@ def run(
         return _on_server(lab, wishes, alone=alone, images=images, fresh=fresh)
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
-        experiment = prepare(lab, replace(wishes, on=name))
+        experiment = prepare(lab, replace(wishes, on=name), tell=terminal.tell)
         terminal.warn(experiment.warnings)
         cores = sorted(os.sched_getaffinity(0))
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qbed.telemetry.taps import Records, Run, TapTail
+from qbed.telemetry.wall import FRAMES
 
 PIECE_BYTES = 1 << 20
 FLOWS = {"tcpinfo.ndjson": "tcp_info", "rates.ndjson": "rates"}
@@ -21,7 +22,8 @@ class Growing:
     def __init__(self, folder: Path, queues: int, most_samples: int | None = None, *, as_written: bool = False) -> None:
         self._taps = folder / "taps.bin"
         self._stream = TapTail(queues, most_samples, as_written=as_written)
-        self._lines = {folder / name: b"" for name in FLOWS}
+        self._interfaces = folder / FRAMES
+        self._lines = dict.fromkeys((*(folder / name for name in FLOWS), self._interfaces), b"")
         self._at = dict.fromkeys((self._taps, *self._lines), 0)
 
     def queues(self) -> Iterator[Records]:
@@ -36,10 +38,18 @@ class Growing:
     def flows(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Samples of flows, with the table that they are of."""
         for path in self._lines:
-            for data in self._new(path):
-                *lines, self._lines[path] = (self._lines[path] + data).split(b"\n")
-                if rows := [json.loads(line) for line in lines if line]:
-                    yield FLOWS[path.name], rows
+            if path != self._interfaces:
+                yield from ((FLOWS[path.name], rows) for rows in self._rows(path))
+
+    def interfaces(self) -> Iterator[list[dict[str, Any]]]:
+        """Frames that interfaces have lost, in containers."""
+        return self._rows(self._interfaces)
+
+    def _rows(self, path: Path) -> Iterator[list[dict[str, Any]]]:
+        for data in self._new(path):
+            *lines, self._lines[path] = (self._lines[path] + data).split(b"\n")
+            if rows := [json.loads(line) for line in lines if line]:
+                yield rows
 
     def _new(self, path: Path) -> Iterator[bytes]:
         try:

@@ -137,6 +137,7 @@ def result_points(row: Row, flows: Any, totals: Any, axes: list[str], origin: Or
         **{name: row.get(name) for name in ("flows", "flows_complete", "flows_failed", "goodput_bps")},
         **{name: row.get(name) for name in ("dropped_packets", "marked_packets", "retransmits", "timeouts")},
         "late_p99_us": _late(evidence),
+        "frames_lost": _wall(evidence, "frames_lost"),
         **(_of_flows(flows) if flows is not None else {}),
     }
     if totals is not None:
@@ -190,13 +191,19 @@ def _of_flows(flows: Any) -> Row:
 
 
 def _late(evidence: Any) -> float | None:
+    late = _wall(evidence, "late_p99_ns")
+    return None if late is None else late / 1e3
+
+
+def _wall(evidence: Any, name: str) -> float | None:
+    """A number of the evidence of a cell on the wall clock."""
     import json
 
     try:
-        late = json.loads(evidence)["wall"]["late_p99_ns"]
+        value = json.loads(evidence)["wall"].get(name)
     except (KeyError, TypeError, ValueError):
         return None
-    return None if late is None else late / 1e3
+    return None if value is None else float(value)
 
 
 def _use(row: Row) -> float | None:

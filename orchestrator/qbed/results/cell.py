@@ -20,6 +20,7 @@ from qbed.results import sojourns, switches, tables
 from qbed.results.cell_tables import CellFile, columns_of, filed, table_of
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.exchanges import exchanges
+from qbed.results.frames import interface_rows
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.results.printed import OutputError, rows_printed, shown
@@ -46,7 +47,7 @@ from qbed.telemetry.taps import (
     TapError,
     read_taps,
 )
-from qbed.telemetry.wall import read_wall
+from qbed.telemetry.wall import FILE, read_wall
 
 PROGRAMS = "programs.ndjson"
 BATCH_ROWS, GATHERED_ROWS = 10_000, 1 << 16
@@ -111,6 +112,8 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if plan.launches:
         _write(into, "program_records", _batches("program_records", printed.records(), PROGRAMS))
         _write(into, "programs", _batches("programs", printed.programs(), PROGRAMS))
+    if wall is not None:
+        _write(into, "interfaces", [_table_of("interfaces", interface_rows(plan, wall), FILE)])
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))

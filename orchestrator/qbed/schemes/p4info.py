@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _TOKEN = re.compile(r'#[^\n]*|"(?:[^"\\]|\\.)*"|[{}:]|[^\s{}:#"]+')
@@ -47,6 +47,8 @@ class Table:
     actions: tuple[Action, ...]
     size: int
     constant: bool
+    initial_entries: bool
+    """Whether the program has entries that may be changed."""
     constant_default: bool
     profile: bool
 
@@ -64,6 +66,19 @@ class Register:
     alias: str
     size: int
     width: int
+    new_type: bool
+    """Whether it is of a `type`: P4Info has its width elsewhere, or that of its translation."""
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Widths of a program's values in bits. P4Info has those of what it translates them to."""
+
+    keys: Mapping[tuple[str, str], int]
+    """By table and key field."""
+    params: Mapping[tuple[str, str], int]
+    """By action and parameter."""
+    registers: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,29 @@ class P4Info:
     registers: tuple[Register, ...]
     text: str
     """As p4c writes it."""
+
+    def with_widths(self, program: Widths) -> "P4Info":
+        """Return the same objects with the program's widths."""
+
+        def match(table: Table, one: Match) -> Match:
+            return replace(one, width=program.keys.get((table.name, one.name), one.width))
+
+        def action(one: Action) -> Action:
+            params = {name: program.params.get((one.name, name), width) for name, width in one.params.items()}
+            return replace(one, params=params)
+
+        tables = tuple(
+            replace(
+                table,
+                matches={name: match(table, one) for name, one in table.matches.items()},
+                actions=tuple(map(action, table.actions)),
+            )
+            for table in self.tables
+        )
+        registers = tuple(
+            replace(one, width=program.registers.get(one.name, 0)) if one.new_type else one for one in self.registers
+        )
+        return replace(self, tables=tables, registers=registers)
 
 
 Message = dict[str, list[Any]]
@@ -123,9 +161,7 @@ def _names(message: Message) -> tuple[str, str]:
 
 
 def _table(message: Message, actions: Mapping[str, Message]) -> Table:
-    matches = (
-        Match(one["name"][0], int(one["bitwidth"][0]), one["match_type"][0]) for one in message.get("match_fields", [])
-    )
+    matches = (Match(one["name"][0], _bitwidth(one), one["match_type"][0]) for one in message.get("match_fields", []))
     refs = [(actions[ref["id"][0]], ref.get("scope", ["TABLE_AND_DEFAULT"])[0]) for ref in message["action_refs"]]
     return Table(
         *_names(message),
@@ -133,16 +169,23 @@ def _table(message: Message, actions: Mapping[str, Message]) -> Table:
         tuple(_action(action, scope) for action, scope in refs),
         int(message.get("size", ["0"])[0]),
         "is_const_table" in message,
+        "has_initial_entries" in message and "is_const_table" not in message,
         "const_default_action_id" in message,
         "implementation_id" in message,
     )
 
 
 def _action(message: Message, scope: str) -> Action:
-    params = {one["name"][0]: int(one["bitwidth"][0]) for one in message.get("params", [])}
+    params = {one["name"][0]: _bitwidth(one) for one in message.get("params", [])}
     return Action(*_names(message), params, scope)
 
 
+def _bitwidth(message: Message) -> int:
+    """0: a `bit<0>`, an `error`, or a type that is translated to a string."""
+    return int(message.get("bitwidth", ["0"])[0])
+
+
 def _register(message: Message) -> Register:
-    spec = _one(message, "type_spec").get("bitstring", [{}])[0].get("bit", [{}])[0]
-    return Register(*_names(message), int(message["size"][0]), int(spec.get("bitwidth", ["0"])[0]))
+    spec = _one(message, "type_spec")
+    width = _bitwidth(spec.get("bitstring", [{}])[0].get("bit", [{}])[0])
+    return Register(*_names(message), int(message["size"][0]), width, "new_type" in spec)

@@ -14,7 +14,9 @@ from typing import Any
 
 from qbed.files import MIB, read_text
 from qbed.places import schemes_folder
-from qbed.schemes.p4info import InfoError, P4Info, p4info
+from qbed.schemes.p4_lock import StaleError, ensure_current
+from qbed.schemes.p4c import compiled_files
+from qbed.schemes.p4info import InfoError, P4Info, Widths, p4info
 
 DROP_PORT = 511
 """v1model's ports have 9 bits, and the last number means: drop."""
@@ -51,25 +53,39 @@ def with_programs() -> list[str]:
     return sorted(folder.parent.name for folder in folders if (folder / f"{folder.parent.name}.json").exists())
 
 
-@cache
 def scheme_program(name: str) -> Program:
     """A scheme's own program; ProgramError."""
     return load(schemes_folder() / name / "p4" / f"{name}.p4", name)
 
 
 def load(source: Path, scheme: str | None = None) -> Program:
-    """The program whose source this is, of the JSON and the P4Info beside it; ProgramError."""
+    """The program whose source this is, of the JSON and the P4Info beside it; ProgramError.
+
+    If the source changed since, it is compiled or refused.
+    """
+    try:
+        ensure_current(source)
+    except StaleError as error:
+        raise ProgramError(str(error)) from None
+    times = [path.stat().st_mtime_ns if path.exists() else None for path in compiled_files(source)]
+    return _load(source, scheme, tuple(times))
+
+
+@cache
+def _load(source: Path, scheme: str | None, _times_ns: tuple[int | None, ...]) -> Program:
     path, info = source.with_suffix(".json"), source.with_suffix(".p4info.txtpb")
     text = _read(path, f"the program's JSON: `p4c-bm2-ss -o {path.name} --p4runtime-files {info.name} {source.name}`")
     try:
         form = json.loads(text)
         major = form["__meta__"]["version"][0]
-        tables = _tables(form)
+        tables, widths = _tables(form), _widths(form)
     except (ValueError, LookupError, TypeError, RecursionError):
         raise ProgramError(f"{path} is not BMv2's JSON") from None
     if major != 2:
         raise ProgramError(f"{path} has version {major} of BMv2's JSON; expected 2")
-    return Program(source.stem, json.dumps(form, separators=(",", ":")), tables, _info(info, path, tables), scheme)
+    found = _info(info, path, tables).with_widths(widths)
+    _open_initial_entries(form, found)
+    return Program(source.stem, json.dumps(form, separators=(",", ":")), tables, found, scheme)
 
 
 def _read(path: Path, what: str) -> str:
@@ -95,6 +111,35 @@ def _tables(form: Any) -> dict[str, Table]:
         for pipeline in form["pipelines"]
         for table in pipeline["tables"]
     }  # fmt: skip
+
+
+def _widths(form: Any) -> Widths:
+    types = {one["name"]: {name: width for name, width, *_ in one["fields"]} for one in form["header_types"]}
+    fields = {
+        (header["name"], field): width
+        for header in form["headers"]
+        for field, width in types[header["header_type"]].items()
+    }
+    keys = {
+        (table["name"], key["name"]): fields[tuple(key["target"])]
+        for pipeline in form["pipelines"]
+        for table in pipeline["tables"]
+        for key in table["key"]
+        if isinstance(key["target"], list) and tuple(key["target"]) in fields and "name" in key
+    }
+    params = {
+        (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
+    }
+    return Widths(keys, params, {one["name"]: one["bitwidth"] for one in form.get("register_arrays", [])})
+
+
+def _open_initial_entries(form: Any, info: P4Info) -> None:
+    """Mark tables whose entries are only initial: BMv2's JSON has constant ones alike, and their number as the size."""
+    initial = {table.name: table.size for table in info.tables if table.initial_entries}
+    for pipeline in form["pipelines"]:
+        for table in pipeline["tables"]:
+            if table["name"] in initial:
+                table |= {"constant_entries": False, "max_size": max(table.get("max_size", 0), initial[table["name"]])}
 
 
 def _info(info: Path, path: Path, tables: Mapping[str, Table]) -> P4Info:

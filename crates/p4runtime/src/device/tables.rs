@@ -6,7 +6,7 @@ use qbed_p4engine::program::{ActionCall, Match, TableId};
 
 use super::arrays::{count_of, counter_data, meter_config, rates_of};
 use super::{profiles, Found, Session, PAGE};
-use crate::bytestring::{decode, encode};
+use crate::bytestring::encode;
 use crate::matches::{decode_key, encode_key};
 use crate::pipeline::{Action, MeterKind, Table};
 use crate::proto::p4::v1::action::Param;
@@ -65,7 +65,7 @@ pub fn decode_action(actions: &[Action], of: &str, given: &v1::Action) -> Result
     let arguments = action.parameters.iter().map(|own| {
         let mut values = given.params.iter().filter(|one| one.param_id == own.id);
         match (values.next(), values.next()) {
-            (Some(one), None) => decode(&one.value, own.width, &format!("{} of {}", own.name, action.name)),
+            (Some(one), None) => own.widths.decode(&one.value, &format!("{} of {}", own.name, action.name)),
             (None, _) => Err(invalid(format!("{} needs {}", action.name, own.name))),
             _ => Err(invalid(format!("{} has {} twice", action.name, own.name))),
         }
@@ -89,9 +89,6 @@ struct Rest {
 }
 
 fn rest_of(table: &Table, entry: &TableEntry) -> Result<Rest> {
-    if entry.is_const {
-        return Err(invalid("is_const is the program's to say"));
-    }
     if entry.time_since_last_hit.is_some() {
         return Err(invalid("time_since_last_hit is read only"));
     }
@@ -126,6 +123,9 @@ fn rest_of(table: &Table, entry: &TableEntry) -> Result<Rest> {
 
 pub fn write(session: &mut Session, kind: Type, entry: &TableEntry) -> Result<()> {
     let table = table(session, entry.table_id)?;
+    if entry.is_const {
+        return Err(invalid("is_const is the program's to say"));
+    }
     if entry.is_default_action {
         return write_default(session, kind, table, entry);
     }

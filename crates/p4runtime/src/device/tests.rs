@@ -6,7 +6,9 @@ use tonic::Code;
 use super::*;
 use crate::control::Event;
 use crate::proto::p4::v1::PacketOut;
-use crate::testing::{device, everything, message, with_ids};
+use crate::testing::{device, device_of, everything, message, with_ids};
+
+mod types;
 
 struct Bench {
     device: Device,
@@ -16,6 +18,11 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let (device, events) = device();
+        Bench { device, events }
+    }
+
+    fn of(config: ForwardingPipelineConfig) -> Bench {
+        let (device, events) = device_of(config);
         Bench { device, events }
     }
 

@@ -60,14 +60,25 @@ impl Registers {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Place {
     Field(FieldId),
-    Element { stack: StackId, member: u16, index: Expression, field: u16 },
-    Register { array: ArrayId, index: Expression },
+    /// A field of 0 bits.
+    Nowhere,
+    Element {
+        stack: StackId,
+        member: u16,
+        index: Expression,
+        field: u16,
+    },
+    Register {
+        array: ArrayId,
+        index: Expression,
+    },
 }
 
 impl Place {
     pub fn of(expression: Expression) -> Result<Self> {
         match expression {
             Expression::Field(field) => Ok(Self::Field(field)),
+            Expression::Empty => Ok(Self::Nowhere),
             Expression::Indexed { stack, member, index, field } => {
                 Ok(Self::Element { stack, member, index: *index, field })
             }
@@ -131,9 +142,10 @@ impl Loader<'_> {
                 self.element_width(*stack, *member, *field) > NARROW_BITS
             }
             Expression::Register { array, .. } => self.program.arrays[*array as usize].width > NARROW_BITS,
-            Expression::IndexedValid { .. } | Expression::LastIndex(_) | Expression::Unary(Unary::Not, _) => {
-                false
-            }
+            Expression::Empty
+            | Expression::IndexedValid { .. }
+            | Expression::LastIndex(_)
+            | Expression::Unary(Unary::Not, _) => false,
             Expression::Unary(_, of) => self.is_wide(of),
             Expression::Binary(op, ..) if is_comparison(*op) => false,
             Expression::Binary(op, left, _) if counts_bits(*op) => self.is_wide(left),
@@ -167,6 +179,7 @@ impl Loader<'_> {
         }
         match of {
             Expression::Constant(value) => return self.constant_into(to, value),
+            Expression::Empty => self.emit(Op::Set { to, value: 0 }),
             Expression::Field(field) => self.emit(Op::Load { to, field: *field }),
             Expression::Local(argument, _) => self.emit(Op::Argument { to, argument: *argument }),
             Expression::Lookahead { at, width } => self.emit(Op::Lookahead { to, at: *at, width: *width }),
@@ -374,7 +387,9 @@ impl Loader<'_> {
                     |code| code.wide_into(to, right),
                 );
             }
-            Expression::IndexedValid { .. } | Expression::LastIndex(_) => unreachable!("these are narrow"),
+            Expression::Empty | Expression::IndexedValid { .. } | Expression::LastIndex(_) => {
+                unreachable!("these are narrow")
+            }
         }
         Ok(())
     }
@@ -460,6 +475,7 @@ impl Loader<'_> {
     pub(super) fn assign(&mut self, place: &Place, value: &Expression) -> Result<()> {
         self.scoped(|code| match place {
             Place::Field(field) => code.store(*field, value),
+            Place::Nowhere => Ok(()),
             Place::Element { stack, member, index, field } => {
                 // Computed once: the steps for each element only store it.
                 let width = code.element_width(*stack, *member, *field);
@@ -560,6 +576,7 @@ impl Loader<'_> {
                 self.emit(step(*field));
                 return Ok(());
             }
+            Place::Nowhere => 1,
             Place::Element { stack, member, field, .. } => self.element_width(*stack, *member, *field),
             Place::Register { array, .. } => self.program.arrays[*array as usize].width,
         };

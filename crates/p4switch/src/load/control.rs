@@ -258,7 +258,7 @@ impl<'a> Loader<'a> {
             profile,
             default,
             constant_default: fixed,
-            constant_entries: table.entries.is_some(),
+            constant_entries: table.entries.is_some() && table.constant_entries,
             entries,
             next,
             counter,

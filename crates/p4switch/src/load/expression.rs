@@ -15,6 +15,8 @@ use crate::bmv2::{part, Operand, Operation};
 pub enum Expression {
     Constant(BigInt),
     Field(FieldId),
+    /// A field of 0 bits: 0 as a value, and what is assigned to it is lost.
+    Empty,
     /// Of the action that runs; its width.
     Local(u16, u32),
     /// Bits from where the parser stands.
@@ -175,6 +177,7 @@ impl Expression {
         match self {
             Self::Constant(value) => (!value.is_negative()).then(|| number::bits(value)),
             Self::Field(id) => unsigned(program, *id),
+            Self::Empty => Some(0),
             Self::Local(_, width) | Self::Lookahead { width, .. } => Some(*width),
             Self::Last { stack, member, field } | Self::Indexed { stack, member, field, .. } => {
                 unsigned(program, element(program, *stack, *member)?.first_field + field)
@@ -273,7 +276,10 @@ impl Loader<'_> {
             }
             "lookahead" => {
                 let (at, width) = part::<(u32, u32)>(value)?;
-                if width == 0 || width > 1 << 15 || at > 1 << 20 {
+                if width == 0 {
+                    return Ok(Expression::Empty);
+                }
+                if width > 1 << 15 || at > 1 << 20 {
                     return refuse(format!("lookahead of {width} bits at {at}"));
                 }
                 Ok(Expression::Lookahead { at, width })
@@ -307,6 +313,9 @@ impl Loader<'_> {
 
     fn member_field(&self, header: &Json, field: &str, scope: Scope) -> Result<Expression> {
         if let Json::String(name) = header {
+            if self.layout.is_empty(name, field) {
+                return Ok(Expression::Empty);
+            }
             let id = self.layout.field(name, field)?;
             return Ok(if field == "$valid$" {
                 self.valid(self.header(name)?)
@@ -317,6 +326,9 @@ impl Loader<'_> {
         match self.object_operation(header, scope)? {
             Object::HeaderAt { stack, member, index } if field == "$valid$" => {
                 Ok(Expression::IndexedValid { stack, member, index: Box::new(index) })
+            }
+            Object::HeaderAt { stack, member, .. } if self.is_empty_element(stack, member, field) => {
+                Ok(Expression::Empty)
             }
             Object::HeaderAt { stack, member, index } => {
                 let field = self.field_of_element(stack, member, field)?;
@@ -338,6 +350,9 @@ impl Loader<'_> {
     fn last_field(&self, name: &str, member: Option<&str>, field: &str) -> Result<Expression> {
         let stack = self.stack(name)?;
         let member = member.map_or(Ok(0), |member| self.union_member(stack, member))?;
+        if self.is_empty_element(stack, member, field) {
+            return Ok(Expression::Empty);
+        }
         Ok(Expression::Last { stack, member, field: self.field_of_element(stack, member, field)? })
     }
 
@@ -346,6 +361,11 @@ impl Loader<'_> {
         let members = self.layout.members.get(&stack).ok_or_else(|| Refused::new("not a stack of unions"))?;
         let found = members.iter().position(|name| name == member);
         found.map(|index| index as u16).ok_or_else(|| Refused::new(format!("no member {member}")))
+    }
+
+    fn is_empty_element(&self, stack: StackId, member: u16, field: &str) -> bool {
+        let header = element(&self.program, stack, member);
+        header.is_some_and(|header| self.layout.is_empty(&header.name, field))
     }
 
     fn field_of_element(&self, stack: StackId, member: u16, field: &str) -> Result<u16> {
@@ -447,6 +467,7 @@ impl Loader<'_> {
             }
             _ => return refuse("the field of something that is no header"),
         };
+        let Some(field) = self.layout.position(&header.name, field) else { return Ok(Expression::Empty) };
         if field >= header.fields {
             return refuse(format!("no field {field} in {}", header.name));
         }

@@ -38,6 +38,8 @@ pub struct Layout {
     /// Members of the unions of a stack, in their order.
     pub members: HashMap<StackId, Vec<String>>,
     fields: HashMap<(HeaderId, String), FieldId>,
+    /// Fields of 0 bits, which the program does not have: name and position in the header's type.
+    empty: HashMap<HeaderId, Vec<(String, u16)>>,
     aliases: HashMap<String, (String, String)>,
     /// By the JSON's numbers.
     header_ids: HashMap<u32, HeaderId>,
@@ -68,8 +70,27 @@ impl Layout {
 
     pub fn field(&self, header: &str, field: &str) -> Result<FieldId> {
         let id = *self.headers.get(header).ok_or_else(|| Refused::new(format!("no header {header}")))?;
+        if self.is_empty(header, field) {
+            return refuse(format!("{header}.{field} has 0 bits"));
+        }
         let found = self.fields.get(&(id, field.to_owned()));
         found.copied().ok_or_else(|| Refused::new(format!("no field {header}.{field}")))
+    }
+
+    fn empty_of(&self, header: &str) -> &[(String, u16)] {
+        self.headers.get(header).and_then(|id| self.empty.get(id)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the header has the field and it has no bits.
+    pub fn is_empty(&self, header: &str, field: &str) -> bool {
+        self.empty_of(header).iter().any(|(name, _)| name == field)
+    }
+
+    /// The number in the program of a header's field, by its position in the header's type; None: it has no bits.
+    pub fn position(&self, header: &str, position: u16) -> Option<u16> {
+        let empty = self.empty_of(header);
+        let before = empty.iter().filter(|(_, other)| *other < position).count() as u16;
+        empty.iter().all(|(_, other)| *other != position).then_some(position - before)
     }
 
     /// A field that no program names, of so many bits, in bytes of its own.
@@ -112,7 +133,11 @@ impl Layout {
         let begin = self.bits;
         let first_field = narrow(program.fields.len(), "fields")?;
         let mut varbit = None;
-        for field in &of.fields {
+        for (position, field) in (0..).zip(&of.fields) {
+            if field.width == Some(0) {
+                self.empty.entry(id).or_default().push((field.name.to_owned(), position));
+                continue;
+            }
             let width = field.width.unwrap_or(of.varbit);
             let added = self.add_field(program, format!("{name}.{}", field.name), width, metadata)?;
             program.fields[added as usize].signed = field.signed;
@@ -134,7 +159,7 @@ impl Layout {
             metadata,
             valid: 0,
             first_field,
-            fields: narrow(of.fields.len(), "fields")?,
+            fields: narrow(of.fields.iter().filter(|field| field.width != Some(0)).count(), "fields")?,
             varbit,
             union_of: None,
         })

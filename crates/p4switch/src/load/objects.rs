@@ -141,8 +141,7 @@ impl<'a> Loader<'a> {
         let mut before = Vec::new();
         let mut inputs = Vec::new();
         for (index, operand) in input.iter().enumerate() {
-            let one = self.hash_input(operand, &mut before).at(|| format!("input {index}"))?;
-            inputs.push(one);
+            inputs.extend(self.hash_input(operand, &mut before).at(|| format!("input {index}"))?);
         }
         self.program.hashes.push(Hash { name: name.into(), kind, input: inputs });
         if !before.is_empty() {
@@ -151,19 +150,25 @@ impl<'a> Loader<'a> {
         Ok(id)
     }
 
-    fn hash_input(&mut self, operand: &Operand, before: &mut Vec<(u16, Expression)>) -> Result<HashInput> {
+    /// None: it has no bits.
+    fn hash_input(
+        &mut self,
+        operand: &Operand,
+        before: &mut Vec<(u16, Expression)>,
+    ) -> Result<Option<HashInput>> {
         match operand.kind.as_str() {
-            "payload" => return Ok(HashInput::Payload),
+            "payload" => return Ok(Some(HashInput::Payload)),
             "header" => {
                 let name: String = crate::bmv2::part(&operand.value)?;
-                return Ok(HashInput::Header(self.header(&name)?));
+                return Ok(Some(HashInput::Header(self.header(&name)?)));
             }
             _ => {}
         }
-        match (self.operand(operand, Scope::default())?, operand.bitwidth) {
-            (Expression::Field(field), _) => Ok(HashInput::Field(field)),
+        Ok(Some(match (self.operand(operand, Scope::default())?, operand.bitwidth) {
+            (Expression::Empty, _) => return Ok(None),
+            (Expression::Field(field), _) => HashInput::Field(field),
             (Expression::Constant(value), Some(width)) if operand.kind == "hexstr" && width <= 1 << 15 => {
-                Ok(HashInput::Constant { value: number::value(&value, width), width })
+                HashInput::Constant { value: number::value(&value, width), width }
             }
             (expression, _) => {
                 let width = expression.bits(&self.program).filter(|width| *width <= 64);
@@ -172,9 +177,9 @@ impl<'a> Loader<'a> {
                 // Taken for good: the calculation reads it wherever it is used.
                 let register = self.registers.take()?;
                 before.push((register, expression));
-                Ok(HashInput::Register { register, width })
+                HashInput::Register { register, width }
             }
-        }
+        }))
     }
 
     /// Before a calculation is used: the expressions among its inputs.
@@ -190,6 +195,7 @@ impl<'a> Loader<'a> {
         for (index, operand) in list.elements.iter().enumerate() {
             match self.operand(operand, Scope::default()).at(|| format!("element {index}"))? {
                 Expression::Field(field) => fields.push(field),
+                Expression::Empty => {}
                 _ => {
                     return refuse("not a field: nothing else can be kept").at(|| format!("element {index}"))
                 }
@@ -206,6 +212,7 @@ impl<'a> Loader<'a> {
             let place = || format!("element {index}");
             let field = match self.operand(operand, Scope::default()).at(place)? {
                 Expression::Field(field) => field,
+                Expression::Empty => continue,
                 other => {
                     let width =
                         operand.bitwidth.or_else(|| other.bits(&self.program)).map(|bits| bits.max(1));

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use qbed_p4engine::program::{Binary, Op, Pc, Select, SelectCase, SelectKey, SelectOn, StackId};
+use qbed_p4engine::select_width;
 
 use super::expression::{Expression, Object, Scope};
 use super::{narrow, number, refuse, At, Loader, Refused, Result};
@@ -78,8 +79,9 @@ impl Loader<'_> {
         }
         let keys = state.transition_key.iter().enumerate();
         let keys = keys.map(|(index, key)| self.select_key(key).at(|| format!("transition key {index}")));
-        let keys: Vec<SelectKey> = keys.collect::<Result<_>>()?;
-        let bytes = keys.iter().map(|key| self.key_bytes(key)).sum::<usize>();
+        let keys: Vec<SelectKey> = keys.filter_map(Result::transpose).collect::<Result<_>>()?;
+        let bytes =
+            keys.iter().map(|key| select_width(&self.program, key).div_ceil(8) as usize).sum::<usize>();
         let select = self.program.selects.len();
         let mut cases = Vec::new();
         for (index, transition) in state.transitions.iter().enumerate() {
@@ -98,25 +100,17 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn select_key(&self, key: &Operand) -> Result<SelectKey> {
+    /// None: it has no bits.
+    fn select_key(&self, key: &Operand) -> Result<Option<SelectKey>> {
         match self.operand(key, Scope::default())? {
-            Expression::Field(field) => Ok(SelectKey::Field(field)),
-            Expression::Lookahead { at, width } => Ok(SelectKey::Lookahead { at, width }),
-            Expression::Last { stack, member, field } => Ok(SelectKey::StackLast { stack, member, field }),
+            Expression::Field(field) => Ok(Some(SelectKey::Field(field))),
+            Expression::Lookahead { at, width } => Ok(Some(SelectKey::Lookahead { at, width })),
+            Expression::Last { stack, member, field } => {
+                Ok(Some(SelectKey::StackLast { stack, member, field }))
+            }
+            Expression::Empty => Ok(None),
             _ => refuse(format!("an operand of type {} is no key", key.kind)),
         }
-    }
-
-    fn key_bytes(&self, key: &SelectKey) -> usize {
-        let width = match key {
-            SelectKey::Field(field) => self.program.fields[*field as usize].width,
-            SelectKey::Lookahead { width, .. } => *width,
-            SelectKey::StackLast { stack, member, field } => {
-                let header = super::expression::element(&self.program, *stack, *member);
-                header.map_or(0, |header| self.program.fields[(header.first_field + field) as usize].width)
-            }
-        };
-        width.div_ceil(8) as usize
     }
 
     fn select_on(&mut self, transition: &Transition, bytes: usize) -> Result<SelectOn> {

@@ -24,7 +24,8 @@ from qbed.substrates.virtual.confinement import SYSTEM, landlock_version, settin
 
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
-EVERY_TOOLBOX = ("frr",)
+FRR = "frr"
+EVERY_TOOLBOX = (FRR,)
 HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
 SEEN = "seen"
 _ELSEWHERE = "labs with a `controller` run in a checkout, or from a wheel of this machine's kind; no image has it"
@@ -80,6 +81,7 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
     """Put what the guest loads into its cell folder: the toolchain may be where the guest mounts something else."""
     for lack in lacks(toolchain, plan):
         raise CellError(lack.text)
+    toolchain.check(loaded(toolchain, plan))
     tools = folder / TOOLS
     shutil.rmtree(tools, ignore_errors=True)
     (tools / "modules").mkdir(parents=True)
@@ -99,6 +101,17 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
 
 def _module(toolchain: Toolchain, name: str) -> Path:
     return toolchain.folder / "modules" / f"{name}.ko"
+
+
+def loaded(toolchain: Toolchain, plan: Plan) -> list[str]:
+    """The toolchain's files that a guest with this plan loads."""
+    names = ["linux", "qbed-agent", *(f"modules/{name}.ko" for name in (*MODULES, *plan.modules))]
+    if _brings(plan):
+        names += toolchain.names_in("programs")
+    path = f"{TOOLBOXES}/{FRR}/"
+    if any(path in node.environment.get("PATH", "") for node in plan.nodes):
+        names += toolchain.names_in(FRR)
+    return names
 
 
 def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
