@@ -26,19 +26,17 @@ struct Piece {
     mask: u64,
     word: u16,
     shift: u8,
+    /// A field of an invalid header is read as 0, as in BMv2 (`MatchKeyBuilder`).
+    valid: Option<Validity>,
 }
 
 impl Piece {
     #[inline(always)]
     fn load(&self, area: &[u8]) -> u64 {
-        (self.place.load(area) & self.mask) << (self.shift & 63)
-    }
-
-    #[inline(always)]
-    fn add(&self, area: &[u8], key: &mut [u64]) {
-        if let Some(word) = key.get_mut(usize::from(self.word)) {
-            *word |= self.load(area);
+        if self.valid.is_some_and(|valid| !valid.holds(area)) {
+            return 0;
         }
+        (self.place.load(area) & self.mask) << (self.shift & 63)
     }
 }
 
@@ -56,10 +54,7 @@ struct Part {
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     parts: Vec<Part>,
-    /// Pieces of metadata.
     pieces: Vec<Piece>,
-    /// Pieces of headers: 0 while the header is invalid, as in BMv2 (`MatchKeyBuilder`).
-    of_headers: Vec<(Validity, Piece)>,
     pub words: usize,
     /// Where the field of the longest prefix match begins.
     pub prefix_word: usize,
@@ -92,14 +87,8 @@ impl Layout {
             MatchKind::Range => 2,
             _ => 0,
         };
-        let mut layout = Layout {
-            parts: Vec::new(),
-            pieces: Vec::new(),
-            of_headers: Vec::new(),
-            words: 0,
-            prefix_word: 0,
-            ranges: Vec::new(),
-        };
+        let mut layout =
+            Layout { parts: Vec::new(), pieces: Vec::new(), words: 0, prefix_word: 0, ranges: Vec::new() };
         let mut at = vec![0; table.keys.len()];
         let mut end = 0usize;
         for turn in 0..3 {
@@ -140,11 +129,7 @@ impl Layout {
                 key.mask.as_ref().map_or(ones, |mask| peek(mask, u64::from(bit) - at as u64 * 8, stop - bit));
             let place = Place::of(field.at + bit - first, stop - bit);
             let shift = (63 - (stop - 1) % 64) as u8;
-            let piece = Piece { place, mask, word: (bit / 64) as u16, shift };
-            match valid {
-                Some(valid) => self.of_headers.push((valid, piece)),
-                None => self.pieces.push(piece),
-            }
+            self.pieces.push(Piece { place, mask, word: (bit / 64) as u16, shift, valid });
             bit = stop;
         }
         let part = Part {
@@ -161,23 +146,17 @@ impl Layout {
     /// The key of the packet in `area`, into the first `words` of `key`.
     #[inline(always)]
     pub fn read(&self, area: &[u8], key: &mut [u64]) {
-        let alone = match (self.pieces.as_slice(), self.of_headers.as_slice()) {
-            ([piece], []) => piece.load(area),
-            ([], [(valid, piece)]) if valid.holds(area) => piece.load(area),
-            ([], [_]) => 0,
-            _ => {
-                key.fill(0);
-                self.pieces.iter().for_each(|piece| piece.add(area, key));
-                for (valid, piece) in &self.of_headers {
-                    if valid.holds(area) {
-                        piece.add(area, key);
-                    }
-                }
-                return;
+        if let [piece] = self.pieces.as_slice() {
+            if let Some(first) = key.first_mut() {
+                *first = piece.load(area);
             }
-        };
-        if let Some(first) = key.first_mut() {
-            *first = alone;
+            return;
+        }
+        key.fill(0);
+        for piece in &self.pieces {
+            if let Some(word) = key.get_mut(usize::from(piece.word)) {
+                *word |= piece.load(area);
+            }
         }
     }
 

@@ -383,13 +383,9 @@ fn with_shared_profile() -> Bench {
     let of_table = |name: &str| format!("\"action_profile\": \"ProbeIngress.{name}\"");
     assert_eq!(program.matches(&of_table("hops")).count(), 1);
     config.p4_device_config = program.replace(&of_table("hops"), &of_table("paths")).into_bytes();
-    let info = config.p4info.as_mut().unwrap();
-    let id = |alias: &str| with_ids(alias).parse::<u32>().unwrap();
-    info.tables
-        .iter_mut()
-        .find(|one| one.preamble.as_ref().unwrap().alias == "by_hop")
-        .unwrap()
-        .implementation_id = id("<paths>");
+    let tables = &mut config.p4info.as_mut().unwrap().tables;
+    let table = tables.iter_mut().find(|table| table.preamble.as_ref().unwrap().alias == "by_hop").unwrap();
+    table.implementation_id = with_ids("<paths>").parse().unwrap();
     let mut bench = Bench::new();
     bench.device.configure(Action::VerifyAndCommit, Some(config)).unwrap();
     bench
