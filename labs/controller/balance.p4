@@ -48,9 +48,16 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         if (hdr.tcp.isValid()) {
             source_port = hdr.tcp.source_port;
             destination_port = hdr.tcp.destination_port;
+        } else if (hdr.udp.isValid()) {
+            source_port = hdr.udp.source_port;
+            destination_port = hdr.udp.destination_port;
         }
-        hash(hash_of_flow, HashAlgorithm.crc32, 32w0,
-             { hdr.ipv4.source, hdr.ipv4.destination, source_port, destination_port }, 33w0x100000000);
+        if (hdr.ipv4.isValid())
+            hash(hash_of_flow, HashAlgorithm.crc32, 32w0,
+                 { hdr.ipv4.source, hdr.ipv4.destination, source_port, destination_port }, 33w0x100000000);
+        else
+            hash(hash_of_flow, HashAlgorithm.crc32, 32w0,
+                 { hdr.ipv6.source, hdr.ipv6.destination, source_port, destination_port }, 33w0x100000000);
         /* not the bits by which forwarding chooses */
         bucket = hash_of_flow[31:26];
         if (standard_metadata.egress_spec < WATCHED_PORTS) {

@@ -48,10 +48,12 @@ pub struct Bench {
 impl Bench {
     /// Of a scheme. IPv4's 10.0.N.0/24 is behind port N, which has no addresses of its own.
     pub fn new(scheme: &str) -> Self {
-        let path = format!(
-            "{}/../../schemes/{scheme}/p4/{scheme}.json",
-            std::env::var("CARGO_MANIFEST_DIR").unwrap()
-        );
+        Self::of(&format!("schemes/{scheme}/p4/{scheme}.json"))
+    }
+
+    /// A program of the repository, with the routes that `new` gives a scheme's.
+    pub fn of(path: &str) -> Self {
+        let path = format!("{}/../../{path}", std::env::var("CARGO_MANIFEST_DIR").unwrap());
         let engine = Engine::load(load(&std::fs::read(path).unwrap()).unwrap()).unwrap();
         let context = engine.context();
         let mut bench = Self { engine, context, shell: Surroundings::default() };
@@ -67,14 +69,16 @@ impl Bench {
         self.engine.program()
     }
 
-    fn call(&self, name: &str, arguments: &[u64]) -> ActionCall {
-        let at = self.program().actions.iter().position(|action| action.name == name).unwrap();
-        let parameters = &self.program().actions[at].parameters;
+    fn call(&self, table: u16, name: &str, arguments: &[u64]) -> ActionCall {
+        let actions = &self.program().tables[usize::from(table)].actions;
+        let named = |action: &&u16| self.program().actions[usize::from(**action)].name == name;
+        let action = *actions.iter().find(named).unwrap();
+        let parameters = &self.program().actions[usize::from(action)].parameters;
         assert_eq!(parameters.len(), arguments.len(), "{name}");
         let bytes =
             |(value, width): (&u64, u32)| value.to_be_bytes()[8 - width.div_ceil(8) as usize..].to_vec();
         let arguments = arguments.iter().zip(parameters.iter().map(|one| one.width)).map(bytes).collect();
-        ActionCall { action: at.try_into().unwrap(), arguments }
+        ActionCall { action, arguments }
     }
 
     fn ask(&mut self, request: &Request) -> Answer {
@@ -87,16 +91,16 @@ impl Bench {
         self.program().tables.iter().position(|table| table.name == name).unwrap().try_into().unwrap()
     }
 
-    fn insert(&mut self, table: &str, matches: Vec<Match>, action: &str, arguments: &[u64]) {
-        let target = Target::Call(self.call(action, arguments));
-        let entry = Entry { matches, priority: 0, target, idle_us: 0 };
+    pub fn insert(&mut self, table: &str, matches: Vec<Match>, action: &str, arguments: &[u64]) {
         let table = self.table(table);
+        let target = Target::Call(self.call(table, action, arguments));
+        let entry = Entry { matches, priority: 0, target, idle_us: 0 };
         self.ask(&Request::Insert { table, entry });
     }
 
     pub fn set_default(&mut self, table: &str, action: &str, arguments: &[u64]) {
-        let target = Target::Call(self.call(action, arguments));
         let table = self.table(table);
+        let target = Target::Call(self.call(table, action, arguments));
         self.ask(&Request::SetDefault { table, target });
     }
 

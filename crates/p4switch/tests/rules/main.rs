@@ -5,6 +5,7 @@
 //! is in schemes/*/p4/tests/*.stf.
 
 mod abq;
+mod balance;
 mod bench;
 mod codel;
 mod qcn;
