@@ -86,12 +86,17 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _checksum(path: Path) -> str:
-    with open_regular(path) as file:
-        found = os.fstat(file.fileno())
-        key = (str(path), (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
-        if key not in _read:
+    place = str(path)
+    key = (place, _status(os.stat(place)))  # noqa: PTH116 - a Path takes as long again, before each cell
+    if key not in _read:
+        with open_regular(path) as file:
+            key = (place, _status(os.fstat(file.fileno())))
             _read[key] = hashlib.file_digest(file, "sha256").hexdigest()
     return _read[key]
+
+
+def _status(found: os.stat_result) -> Status:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def main(arguments: list[str]) -> None:
