@@ -240,5 +240,5 @@ def clab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeContainerlab:
     monkeypatch.setattr(labs, "Engine", engine)
     monkeypatch.setattr(session, "Engine", engine)
     monkeypatch.setattr(cell, "LEAD_NS", 0)
-    monkeypatch.setattr(forwarding, "_measure", lambda on: FORWARDING_BPS)
+    monkeypatch.setattr(forwarding, "forwarding_bps", lambda on, measure: FORWARDING_BPS)
     return fake

@@ -145,7 +145,6 @@ NO_USE_FOR_RATES = [
     ("transport: rate", "transport: rate, tcp: bbr", "lab.yml:10:64: workload[0].flow.tcp: the transport `rate` has no congestion control of TCP: not used; expected a host's `controller`"),
     ("transport: rate", "transport: rate, connect: before", "lab.yml:10:68: workload[0].flow.connect: the transport `rate` has no handshake: not used; expected no `connect`, or `transport: tcp`"),
     ("rate: 1 Gbit/s", "bits: 4", "lab.yml:8:57: hosts.default.controller.bits: its flows ask switches for nothing: not used; expected a `signal` beside it, such as `max`"),
-    ("rate: 1 Gbit/s", "signal: ind, unit: bytes", "lab.yml:8:70: hosts.default.controller.unit: the signal `ind` is one bit: not used; expected another `signal`, such as `max`"),
     ("rate: 1 Gbit/s", "step: 3 Mbit/s", "lab.yml:8:57: hosts.default.controller.step: the controller `fixed` has no parameter `step`: not used; expected a controller that has it (`extent`, `reaction_point`)"),
     ("controller: {name: fixed, rate: 1 Gbit/s}", "reflect: 1 %}\n  h1: {controller: {name: fixed}}\n  h2: {controller: {rate: 1 Gbit/s}", "lab.yml:10:27: hosts.h2.controller.rate: there is no controller: not used; expected a `name` beside it"),
 ]  # fmt: skip

@@ -66,12 +66,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def calls(tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """The compiler is there; returns how often it has compiled."""
+    """The compiler is there, and the source was changed; returns how often it has compiled."""
     script, log = tmp_path / "p4c", tmp_path / "calls"
     script.write_text(COMPILER.format(calls=log, ecn=ECN))
     script.chmod(0o755)
     log.touch()
     monkeypatch.setenv("P4C", str(script))
+    os.utime(lab / "mine.p4", (1_000_000_003,) * 2)
     return lambda: log.read_text().count("--p4runtime-files")
 
 
@@ -98,13 +99,10 @@ def test_what_a_program_is_made_of(lab: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mine.p4", "part.p4"])
 def test_without_a_lock_a_newer_source_is_refused(lab: Path, name: str) -> None:
-    headers = max(path.stat().st_mtime for path in (schemes_folder().parent / "p4").iterdir())
-    for path in lab.iterdir():
-        os.utime(path, (headers, headers))
+    load_lab(lab)  # the headers of a checkout are newer, which says nothing
+    os.utime(lab / name, (1_000_000_001,) * 2)  # as a copy of the folder may leave them
     load_lab(lab)
-    os.utime(lab / name, (headers + 1, headers + 1))  # as a copy of the folder may leave them
-    load_lab(lab)
-    os.utime(lab / name, (headers + 3, headers + 3))
+    os.utime(lab / name, (1_000_000_003,) * 2)
     said = refusal(lab)
     assert f"{lab / name} is newer than mine.json, which was compiled of it; `qbed p4 compile" in said
     (lab / "mine.p4").unlink()
@@ -162,6 +160,7 @@ def test_files_that_were_compiled_by_hand_after_the_lock_are_taken(
     load_lab(lab)
     monkeypatch.setenv("P4C", "/nowhere/p4c")
     append(lab / "mine.p4")
+    assert "mine.p4 changed after" in refusal(lab)
     append(lab / "mine.json", "\n")
     os.utime(lab / "mine.json")
     assert compile_lab(load_lab(lab)).p4[0].name == "mine"
@@ -190,6 +189,16 @@ def test_a_program_that_comes_with_qbed_is_compared_with_its_lock(
             ensure_current(program)
         shutil.copy(schemes_folder().parent / "p4" / "headers.p4", root / "p4")
         ensure_current(program)
+
+
+def test_a_program_that_a_user_adds_to_the_tree_is_compared_too(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(schemes_folder().parent / "p4", tmp_path / "p4")
+    monkeypatch.setattr(p4_lock, "p4_folder", lambda: tmp_path / "p4")
+    load_lab(lab)
+    os.utime(lab / "mine.p4")
+    assert "mine.p4 is newer than mine.json, which was compiled of it; `qbed p4 compile" in refusal(lab)
 
 
 def test_a_scheme_of_a_folder_of_ones_own(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * qp4: a network namespace as a P4 switch, as include/uapi/qbed/qp4.h says.
+ * qp4: a network namespace as a P4 switch (include/uapi/qbed/qp4.h).
  *
  *   device.c     requests and replies of /dev/qp4
  *   ingress.c    from a port through the program's ingress

@@ -57,8 +57,6 @@ def _unread_fields(settings: Origin) -> Iterator[tuple[str, str]]:
             yield name, f"{text}; expected a controller that has it ({', '.join(others)})"
         elif name != "signal" and signal == "rtt":
             yield name, "its flows ask switches for nothing: not used; expected a `signal` beside it, such as `max`"
-        elif name in ("unit", "bits") and signal == "ind":
-            yield name, "the signal `ind` is one bit: not used; expected another `signal`, such as `max`"
 
 
 class ControllerSpecs:

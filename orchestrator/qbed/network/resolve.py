@@ -360,12 +360,13 @@ class ResolvedLab:
         for name, settings in hosts.items():
             queue: Origin = settings["queue"]
             scheme, _ = queue.get("scheme", (None, ()))
-            size, path = queue["buffer"] if "buffer" in queue else (HOST_BUFFER, ("hosts",))
+            size, path = queue.get("buffer", (HOST_BUFFER, ("hosts",)))
             long = size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS
             if settings.get("offload") == "tso" and not (scheme == default_scheme() and long):
                 _, at = queue.get("qdisc", queue.get("scheme", (None, path)))
                 at = path if scheme == default_scheme() else at
-                text = f"{name} has `offload: tso`: expected {default_scheme()} of at least {LEAST_BEHIND_BURSTS} packets"
+                expected = f"expected {default_scheme()} of at least {LEAST_BEHIND_BURSTS} packets"
+                text = f"{name} has `offload: tso`: {expected}"
                 self.problems.error(at, text)
 
     @cached_property

@@ -3,11 +3,11 @@
 
 That module has any of these functions and constants; a scheme without it has a program without parameters:
 
-    port_entries(port, values, asked) -> Iterable[Entry]        entries of one port
-    SWITCH_PARAMETERS: Mapping[str, str]                        parameters that all ports share, each with its name in messages
-    switch_entries(values, recirculation) -> Iterable[Entry]    entries of the switch, from one port's values
-    recirculation_port(ports, fastest_bps) -> RecirculationPort the port without a link that the program needs
-    clone_sessions(recirculation) -> dict[int, list[int]]       ports by clone session
+    port_entries(port, values, asked) -> Iterable[Entry]         entries of one port
+    SWITCH_PARAMETERS: Mapping[str, str]                         parameters that all ports share, named in messages
+    switch_entries(values, recirculation) -> Iterable[Entry]     entries of the switch, from one port's values
+    recirculation_port(ports, fastest_bps) -> RecirculationPort  the port without a link that the program needs
+    clone_sessions(recirculation) -> dict[int, list[int]]        ports by clone session
 """
 
 from __future__ import annotations

@@ -121,12 +121,18 @@ def _problem(program: Path) -> str | None:
             return None if is_made else f"{made[0]} or {made[1].name} is not what was compiled of {program.name}"
         if is_made:
             return f"{(changed or [program])[0]} changed after {made[0].name} was compiled"
-    # No lock, or one that is older than files that were compiled without it.
-    compiled_ns = min(path.stat().st_mtime_ns for path in made)
-    newest = max(used, key=lambda path: path.stat().st_mtime_ns)
-    if newest.stat().st_mtime_ns <= compiled_ns + SLACK_NS:
+    # No lock, or one that is older than files that were compiled without it. What comes with qbed is as old as its
+    # checkout or its wheel, which says nothing.
+    compiled_ns = min(map(_modified_ns, made))
+    shared = p4_folder().resolve()
+    newest = max((path for path in used if not path.resolve().is_relative_to(shared)), key=_modified_ns)
+    if _modified_ns(newest) <= compiled_ns + SLACK_NS:
         return None
     return f"{newest} is newer than {made[0].name}, which was compiled of it"
+
+
+def _modified_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 def _lock(program: Path) -> Lock | None:

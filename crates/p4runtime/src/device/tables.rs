@@ -89,9 +89,6 @@ struct Rest {
 }
 
 fn rest_of(table: &Table, entry: &TableEntry) -> Result<Rest> {
-    if entry.is_const {
-        return Err(invalid("is_const is the program's to say"));
-    }
     if entry.time_since_last_hit.is_some() {
         return Err(invalid("time_since_last_hit is read only"));
     }
@@ -126,6 +123,9 @@ fn rest_of(table: &Table, entry: &TableEntry) -> Result<Rest> {
 
 pub fn write(session: &mut Session, kind: Type, entry: &TableEntry) -> Result<()> {
     let table = table(session, entry.table_id)?;
+    if entry.is_const {
+        return Err(invalid("is_const is the program's to say"));
+    }
     if entry.is_default_action {
         return write_default(session, kind, table, entry);
     }

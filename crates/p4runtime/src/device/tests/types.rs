@@ -151,6 +151,7 @@ fn initial_entries_may_be_changed() {
     let read = "table_entry { table_id: <fixed> }";
     bench.finds(read, &[&entry(2, &forward(7)), &entry(3, drop)]);
     bench.refuses(Type::Insert, &entry(2, drop), Code::AlreadyExists, "");
+    bench.refuses(Type::Delete, &entry(3, "is_const: true"), Code::InvalidArgument, "is_const");
     bench.modify(&entry(2, &forward(8)));
     bench.write(Type::Delete, &entry(3, "")).unwrap();
     // Room as P4Info has it: the JSON has the number of entries for the size.
