@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The event loop: waits for the next deadline or event and dispatches it to the responsible module. One thread serves
-//! all nodes. Its work takes no virtual time, so that all actions of one instant happen at that instant on every node.
+//! all nodes. Its work takes no virtual time, so all actions of one instant happen at that instant on every node.
 
 use crate::clock::timer::Timer;
 use crate::control::gate::Gate;
@@ -33,7 +33,7 @@ const EVENTS_PER_WAIT: usize = 256;
 pub const GATE_ID: u64 = u64::MAX;
 /// Bounds for the number of progress events.
 const PROGRESS_STEPS: RangeInclusive<u64> = 10..=100;
-/// Node-nanoseconds per progress event: an event takes four system calls, so that short labs send fewer.
+/// Node-nanoseconds per progress event: an event takes four system calls, so short labs send fewer.
 const PROGRESS_NODE_NS: u64 = 50_000_000;
 
 pub struct Engine<'a> {
@@ -170,7 +170,7 @@ impl<'a> Engine<'a> {
     fn run(&mut self, awaited: &[u64]) -> Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS_PER_WAIT];
         loop {
-            // Deadlines become due only when the timer fires, so that the clock is not read after other events.
+            // Deadlines become due only when the timer fires, so the clock is not read after other events.
             if self.timer.take_fired() && self.run_due()? {
                 return Ok(());
             }
@@ -279,8 +279,8 @@ impl<'a> Engine<'a> {
         Ok(done)
     }
 
-    /// Handles the exit of a program of the plan. A daemon must run as long as the lab, and a launch must not fail; only
-    /// an interactive lab continues.
+    /// Handles the exit of a program of the plan. A daemon must run as long as the lab, and a launch must not fail;
+    /// only an interactive lab continues.
     fn on_other_exit(&mut self, pid: i32, code: i32) -> Result<()> {
         let result = match self.launches.on_exit(&self.world, pid, code) {
             Some(result) => result,

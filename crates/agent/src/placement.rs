@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Placement of the plan's nodes: which nodes this agent runs, on which kernel and on which clock. In virtual time one
-//! agent runs all nodes. In containers each agent runs one node, and its links end in stubs for the nodes of other agents
-//! (docs/formats.md §5).
+//! agent runs all nodes. In containers each agent runs one node, and its links end in stubs for the nodes of other
+//! agents (docs/formats.md §5).
 
 use crate::plan::place::Place;
 use crate::plan::Plan;

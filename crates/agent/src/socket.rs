@@ -192,7 +192,8 @@ pub fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
     checked(result as isize).map(drop)
 }
 
-/// The interface index that a packet socket is bound to. None for other sockets, and for packet sockets that receive nothing.
+/// The interface index that a packet socket is bound to. None for other sockets, and for packet sockets that receive
+/// nothing.
 pub fn bound_interface(fd: &OwnedFd) -> io::Result<Option<u32>> {
     if get::<i32>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)? != libc::AF_PACKET {
         return Ok(None);
@@ -332,8 +333,9 @@ pub struct BulkSend {
     more: u32,
 }
 
-/// Sends up to `length` bytes (at most PATTERN_MAX) of payload and returns how many were accepted; None if the send buffer
-/// is full. `more`: more payload follows, so that the kernel holds back a short last segment. qbulk avoids the copy.
+/// Sends up to `length` bytes (at most PATTERN_MAX) of payload and returns how many were accepted; None if the send
+/// buffer is full. `more`: more payload follows, so that the kernel holds back a short last segment. qbulk avoids the
+/// copy.
 pub fn send_pattern(fd: &OwnedFd, length: usize, more: bool) -> io::Result<Option<usize>> {
     let Some(bulk) = &*BULK else { return send_blocks(fd, length, more) };
     let request =

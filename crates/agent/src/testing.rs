@@ -7,8 +7,8 @@ use crate::plan::Plan;
 use crate::transport;
 use serde_json::Value;
 
-/// The first JSON example of docs/formats.md, so that documentation and model stay equal. The nodes s1 and h2, which the
-/// example omits, are added.
+/// The first JSON example of docs/formats.md, so that documentation and model stay equal. The nodes s1 and h2, which
+/// the example omits, are added.
 pub fn example() -> Value {
     let formats = include_str!("../../../docs/formats.md");
     let block = formats.split("```json\n").nth(1).expect("formats.md begins with an example");

@@ -6,8 +6,8 @@ use nix::time::{clock_gettime, ClockId};
 use std::cell::Cell;
 use std::os::fd::AsFd;
 
-/// Maps CLOCK_MONOTONIC to lab time (docs/formats.md §5): `(monotonic - origin) / dilation`. In a guest the mapping is the
-/// identity, because the guest's kernel scales its clocks.
+/// Maps CLOCK_MONOTONIC to lab time (docs/formats.md §5): `(monotonic - origin) / dilation`. In a guest the mapping is
+/// the identity, because the guest's kernel scales its clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeScale {
     pub origin_ns: i64,
@@ -73,8 +73,8 @@ impl Clock {
     }
 }
 
-/// Offset of CLOCK_REALTIME from CLOCK_MONOTONIC. The thread may be preempted between the two readings, so the closest of
-/// several pairs is used. In virtual time the first pair is exact.
+/// Offset of CLOCK_REALTIME from CLOCK_MONOTONIC. The thread may be preempted between the two readings, so the closest
+/// of several pairs is used. In virtual time the first pair is exact.
 fn realtime_offset_ns() -> nix::Result<u64> {
     let reading = || -> nix::Result<(u64, u64)> {
         let before_ns = read_ns(ClockId::CLOCK_MONOTONIC)?;

@@ -5,7 +5,7 @@ use crate::clock::lab_clock::TimeScale;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-/// An absolute timerfd with nanosecond resolution. It is watched edge-triggered, so that it is never read.
+/// An absolute timerfd with nanosecond resolution. It is watched edge-triggered, so it is never read.
 pub struct Timer {
     pub descriptor: TimerFd,
     scale: TimeScale,

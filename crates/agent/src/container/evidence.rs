@@ -34,8 +34,8 @@ impl Start {
         Self { time: Instant::now(), usage: Usage::now() }
     }
 
-    /// Writes `out/host.json` with the usage since the start. If the node `has_ended`, the file also has the offloads of its
-    /// interfaces, and the lateness of `late.json`.
+    /// Writes `out/host.json` with the usage since the start. If the node `has_ended`, the file also has the offloads
+    /// of its interfaces, and the lateness of `late.json`.
     pub fn write(&self, frames: &Frames, interfaces: &[String], has_ended: bool) -> Result<()> {
         let usage = Usage::now();
         let mut late = frames.late_ns().clone();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frame counters between the container's interfaces and the node's kernel. Frames can be lost at three places that no queue
-//! of the plan counts: the interface, the packet socket of a guest, and the guest's device.
+//! Frame counters between the container's interfaces and the node's kernel. Frames can be lost at three places that no
+//! queue of the plan counts: the interface, the packet socket of a guest, and the guest's device.
 
 use crate::failure::{Context, Result};
 use crate::netlink::link::{self, Statistics};

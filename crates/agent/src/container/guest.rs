@@ -177,7 +177,7 @@ impl Running {
 
     /// Kills remaining processes of the node. To be called when it has ended.
     pub fn clean_up(&mut self) {
-        // A guest's processes are in its group. A surviving process may hold the gate open, so that reads must not block.
+        // A guest's processes are in its group. A surviving process may hold the gate open, so reads must not block.
         let _ = killpg(self.pid, Signal::SIGKILL);
         let _ = self.gate.set_nonblocking(true);
         let _ = fs::remove_dir_all(Path::new(folder()).join(UML));

@@ -59,7 +59,8 @@ pub fn exists(interface: &str) -> bool {
     Path::new("/sys/class/net").join(interface).exists()
 }
 
-/// Disables offload features, so that frames pass unchanged, and for a guest IPv6, so that the interface sends no frames.
+/// Disables offload features, so that frames pass unchanged, and for a guest IPv6, so that the interface sends no
+/// frames.
 pub fn prepare(interface: &str, mtu: u32, for_guest: bool) -> Result<()> {
     let context = || format!("interface {interface}");
     // Not every device supports all features; `counters` records those that stay on.

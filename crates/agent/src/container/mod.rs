@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node's container (docs/formats.md §5): the entry point, which starts the node and relays messages between its gate and
-//! the clients of `control.sock`, and `exec`, a client inside the container.
+//! A node's container (docs/formats.md §5): the entry point, which starts the node and relays messages between its
+//! gate and the clients of `control.sock`, and `exec`, a client inside the container.
 
 mod clients;
 mod evidence;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Translates ids between the clients of the control socket and the gate. Replies are for the requesting client, all other
-//! events for all clients.
+//! Translates ids between the clients of the control socket and the gate. Replies are for the requesting client, all
+//! other events for all clients.
 
 use serde_json::Value;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The entry point of a node's container (docs/formats.md §5): waits for the interfaces that Containerlab creates,
-//! configures them, starts the node (a guest, or an agent on the host's kernel), and relays messages between its gate and the
-//! clients of `control.sock`. All processes that it has started end with it.
+//! configures them, starts the node (a guest, or an agent on the host's kernel), and relays messages between its gate
+//! and the clients of `control.sock`. All processes that it has started end with it.
 
 use crate::container::clients::Clients;
 use crate::container::guest::{Node, Running};
@@ -278,8 +278,8 @@ impl Supervisor {
         true
     }
 
-    /// Ends a cell when an interface of a link is removed, because its results would not be those of the plan. An interactive
-    /// lab continues, as after an unplugged cable.
+    /// Ends a cell when an interface of a link is removed, because its results would not be those of the plan. An
+    /// interactive lab continues, as after an unplugged cable.
     fn on_interfaces(&mut self) -> Result<()> {
         let removed = self.interfaces.removed()?;
         let lost = self.lost_link(|interface| removed.iter().any(|name| name == interface));

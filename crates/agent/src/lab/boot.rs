@@ -69,8 +69,8 @@ pub struct HostMount {
     target: PathBuf,
 }
 
-/// The toolboxes (folders of programs): targets of the symlinks beside the folder of modules. They are opened before the
-/// scratch mounts may hide them.
+/// The toolboxes (folders of programs): targets of the symlinks beside the folder of modules. They are opened before
+/// the scratch mounts may hide them.
 pub fn toolboxes() -> Result<Vec<HostMount>> {
     let modules = module_folder()?;
     host_mounts(modules.parent().unwrap_or(&modules), |name, _| Path::new(TOOLS).join(name))
@@ -103,10 +103,11 @@ fn host_mounts(links: &Path, target: impl Fn(OsString, PathBuf) -> PathBuf) -> R
     Ok(found)
 }
 
-/// Mounts writable file systems on /tmp and /run, which hides the host's content of these folders, and `mounts` in them.
+/// Mounts writable file systems on /tmp and /run, which hides the host's content of these folders, and `mounts` in
+/// them.
 ///
-/// Interactive labs use ramfs: a new file of tmpfs draws a random number, so that the number of mount points, which depends
-/// on paths of the host, would change later draws.
+/// Interactive labs use ramfs: a new file of tmpfs draws a random number, so the mount points, which depend on paths
+/// of the host, would change later draws.
 pub fn mount_scratch(mounts: &[HostMount], interactive: bool) -> Result<()> {
     let (kind, options) = if interactive { ("ramfs", Some("mode=1777")) } else { ("tmpfs", None) };
     mount_one(kind, "/tmp", options)?;

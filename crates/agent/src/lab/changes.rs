@@ -41,8 +41,8 @@ pub fn apply(plan: &Plan, placement: &Placement, lab: &Lab, kind: &ChangeKind) -
     }
 }
 
-/// Whether this agent applies a change. Link ends and queues need the lab's kernel: those of a node on the container host's
-/// kernel are in the guests of its neighbours, each of which has the stub of its own link.
+/// Whether this agent applies a change. Link ends and queues need the lab's kernel: those of a node on the container
+/// host's kernel are in the guests of its neighbours, each of which has the stub of its own link.
 fn is_local(plan: &Plan, placement: &Placement, lab: &Lab, kind: &ChangeKind) -> bool {
     let (node, interface) = match kind {
         ChangeKind::Node(change) => return placement.is_local(change.node),

@@ -11,8 +11,8 @@ const HOSTS: &str = "/etc/hosts";
 /// File that a guest mounts over /etc/hosts.
 const REPLACEMENT: &str = "/run/qbed/hosts";
 
-/// Makes node names resolvable (`ping h3`). A container on the host's kernel overwrites its file; a guest mounts over the
-/// machine's.
+/// Makes node names resolvable (`ping h3`). A container on the host's kernel overwrites its file; a guest mounts over
+/// the machine's.
 pub fn write(plan: &Plan, placement: &Placement) -> Result<()> {
     let content = content(plan);
     if placement.on_host_kernel() {

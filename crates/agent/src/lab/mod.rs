@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds the lab: namespaces and links, then for each node its queues, addresses, neighbours, routes and taps, with one
-//! batch of netlink requests per node.
+//! Builds the lab: namespaces and links, then for each node its queues, addresses, neighbours, routes and taps, with
+//! one batch of netlink requests per node.
 
 pub mod boot;
 pub mod changes;

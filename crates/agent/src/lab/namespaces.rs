@@ -17,8 +17,8 @@ const CURRENT: &str = "/proc/thread-self/ns/net";
 const ROOT: &str = "the root network namespace";
 
 pub struct Namespaces {
-    /// Name and namespace by node. None: the root namespace, which has the stubs of remote nodes, and on the host's kernel
-    /// the local node (the container's namespace).
+    /// Name and namespace by node. None: the root namespace, which has the stubs of remote nodes, and on the host's
+    /// kernel the local node (the container's namespace).
     nodes: Vec<(String, Option<File>)>,
     root: File,
     /// The thread's current node; None: the root namespace.

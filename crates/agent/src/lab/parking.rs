@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recirculation ports of P4 switches. In the kernel such a port is a link within the switch's namespace whose peer end
-//! stays down. Packets wait in the port's queue and are recirculated; packets that reach the wire are dropped and counted.
+//! Recirculation ports of P4 switches. In the kernel such a port is a link within the switch's namespace whose peer
+//! end stays down. Packets wait in the port's queue and are recirculated; packets that reach the wire are dropped and
+//! counted.
 
 use crate::failure::{Context, Result};
 use crate::lab::namespaces::Namespaces;

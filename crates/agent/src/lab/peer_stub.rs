@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Peer stubs: if the peer of a link is a remote node, a stub device in the root namespace is the link's other end. It is
-//! bridged to the container's interface to the remote agent.
+//! Peer stubs: if the peer of a link is a remote node, a stub device in the root namespace is the link's other end. It
+//! is bridged to the container's interface to the remote agent.
 
 use crate::failure::{Context, Failure, Result};
 use crate::lab::Interfaces;
@@ -15,9 +15,9 @@ fn stub_name(link: usize) -> String {
     format!("peer{link}")
 }
 
-/// A link end as this agent creates it. A stub for a node on the host's kernel transmits with the plan's settings, because
-/// that node has no qlink. A stub for a remote guest forwards immediately, because the guest's qlink has already applied
-/// rate, delay, jitter and loss.
+/// A link end as this agent creates it. A stub for a node on the host's kernel transmits with the plan's settings,
+/// because that node has no qlink. A stub for a remote guest forwards immediately, because the guest's qlink has
+/// already applied rate, delay, jitter and loss.
 pub fn local_end<'p>(placement: &Placement, link: usize, end: &'p End) -> Cow<'p, End> {
     match placement.location(end.node) {
         Location::Local => Cow::Borrowed(end),
@@ -43,7 +43,8 @@ pub fn stubs(plan: &Plan, node: usize, root: &Interfaces) -> Interfaces {
     remote.filter_map(|(index, end)| Some((end.interface.clone(), *root.get(&stub_name(index))?))).collect()
 }
 
-/// The guest's vector devices (`vec0`, `vec1`, ...), which are attached to the container's interfaces, with their links.
+/// The guest's vector devices (`vec0`, `vec1`, ...), which are attached to the container's interfaces, with their
+/// links.
 pub fn vector_devices<'p>(
     plan: &'p Plan,
     placement: &'p Placement,
@@ -70,7 +71,7 @@ pub fn bridge(plan: &Plan, placement: &Placement) -> Result<()> {
     }
     netlink.run(batch)?;
     for (vector, _) in &pairs {
-        // A queue would count the packets of a GRO frame as one. Bringing a device up enables GRO again, so that it is
+        // A queue would count the packets of a GRO frame as one. Bringing a device up enables GRO again, so it is
         // disabled afterwards.
         subprocess::run("ethtool", &["-K", vector, "gro", "off"], "")?;
     }

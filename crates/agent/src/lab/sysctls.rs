@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sysctls of the kernel, of nodes and of their interfaces; module parameters.
 //!
-//! A write takes three system calls, and a thousand nodes have fourteen thousand values, most of them equal. Values of the
-//! majority are therefore written in the root namespace, from which new namespaces inherit them, and a node's namespace
-//! gets only the values that differ.
+//! A write takes three system calls, and a thousand nodes have fourteen thousand values, most of them equal. Values of
+//! the majority are therefore written in the root namespace, from which new namespaces inherit them, and a node's
+//! namespace gets only the values that differ.
 
 use crate::failure::{Context, Failure, Result};
 use crate::plan::{Node, Plan, Sysctls, CONGESTION_CONTROL};
@@ -168,8 +168,8 @@ fn has_side_effects(key: &str) -> bool {
     key.ends_with("forward") || key.ends_with("forwarding") || key.starts_with("net/ipv6/conf/all/")
 }
 
-/// The values to write in a new namespace, in order: those that differ from `inherited`, and all after a write with side
-/// effects.
+/// The values to write in a new namespace, in order: those that differ from `inherited`, and all after a write with
+/// side effects.
 fn to_write<'a>(
     values: &'a BTreeMap<&str, String>,
     inherited: &HashMap<&str, Option<String>>,

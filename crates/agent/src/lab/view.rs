@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file system view of a node's programs: the machine's, with private folders and files of the node mounted over it.
-//! Programs of many nodes can so use their usual paths, as in containers.
+//! The file system view of a node's programs: the machine's, with private folders and files of the node mounted over
+//! it. Programs of many nodes can therefore use their usual paths, as in containers.
 
 use crate::failure::{Context, Result};
 use crate::plan::Node;

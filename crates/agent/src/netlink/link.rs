@@ -104,7 +104,7 @@ pub fn down(batch: &mut Batch, ifindex: u32, object: String) {
     set_flags(batch, ifindex, 0, object);
 }
 
-/// Brings a loopback interface up without GSO. A GSO packet would be segmented between output and input, so that the IP
+/// Brings a loopback interface up without GSO. A GSO packet would be segmented between output and input, and the IP
 /// counters of the node would be inconsistent.
 pub fn loopback_up(batch: &mut Batch, ifindex: u32, object: String) {
     set_flags(batch, ifindex, libc::IFF_UP as u32, object);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batched netlink: many requests in one datagram. Only the last request of a datagram has NLM_F_ACK; the kernel reports
-//! errors of the others without it, before the acknowledgement. A datagram therefore costs two system calls.
+//! Batched netlink: many requests in one datagram. Only the last request of a datagram has NLM_F_ACK; the kernel
+//! reports errors of the others without it, before the acknowledgement. A datagram therefore costs two system calls.
 
 pub mod address;
 pub mod generic;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to the kernel module `qrate` and its replies (kernel/include/uapi/qbed/qrate.h). Requests apply to the network
-//! namespace of the socket.
+//! Requests to the kernel module `qrate` and its replies (kernel/include/uapi/qbed/qrate.h). Requests apply to the
+//! network namespace of the socket.
 
 use crate::failure::Result;
 use crate::netlink::{attributes, generic, u32_at, u64_at, Batch, Netlink};
@@ -145,7 +145,8 @@ impl Qrate {
         }
     }
 
-    /// Reads the state of all flows with an end in the socket's namespace. `running`: only of senders that have not ended.
+    /// Reads the state of all flows with an end in the socket's namespace. `running`: only of senders that have not
+    /// ended.
     pub fn flows(
         self,
         netlink: &Netlink,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packet captures in nanosecond pcap. The kernel timestamps and buffers the frames. The agent reads them periodically, so
-//! that a captured packet does not wake it.
+//! Packet captures in nanosecond pcap. The kernel timestamps and buffers the frames. The agent reads them
+//! periodically, so that a captured packet does not wake it.
 
 use crate::failure::{Context, Failure, Result};
 use crate::results::files;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frame counters of the devices between the node's kernel and the container's interfaces: the vector devices of a guest
-//! (`vec0`, ...), or the interfaces themselves on the host's kernel. Frames that a vector device or its queue drops are not
-//! counted by any queue of the plan.
+//! Frame counters of the devices between the node's kernel and the container's interfaces: the vector devices of a
+//! guest (`vec0`, ...), or the interfaces themselves on the host's kernel. Frames that a vector device or its queue
+//! drops are not counted by any queue of the plan.
 
 use crate::failure::{Context, Result};
 use crate::lab::peer_stub;

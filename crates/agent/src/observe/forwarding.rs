@@ -93,8 +93,8 @@ fn next_hops(mut nested: &[u8]) -> Vec<Hop> {
     hops
 }
 
-/// Checks the expected routes of all local nodes. The error names the first missing routes and the peers that should have
-/// announced them.
+/// Checks the expected routes of all local nodes. The error names the first missing routes and the peers that should
+/// have announced them.
 pub fn check(world: &World<'_>) -> Result<()> {
     let (mut missing, mut reachability) = (Vec::new(), Reachability::default());
     for index in world.placement.local_nodes() {

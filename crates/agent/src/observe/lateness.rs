@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lateness of deadlines on the wall clock, in real time: measured by a guest's kernel, or on the host's kernel by the agent.
+//! Lateness of deadlines on the wall clock, in real time: measured by a guest's kernel, or on the host's kernel by the
+//! agent.
 
 use crate::failure::{Context, Result};
 use crate::results::files;

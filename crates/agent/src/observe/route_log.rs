@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `out/routes.ndjson`: changes of the forwarding tables. Written if routes can change: in plans with programs or events.
+//! `out/routes.ndjson`: changes of the forwarding tables. Written if routes can change: in plans with programs or
+//! events.
 
 use crate::failure::{Context, Result};
 use crate::netlink::Subscription;

@@ -120,8 +120,8 @@ impl Programs {
 /// Nonzero values by name and index.
 type Sparse = BTreeMap<String, BTreeMap<usize, u64>>;
 
-/// Counters of a switch: packet counters of the module qp4 (`shell`), packet totals of the engine, drops by reason, and the
-/// program's counters and registers.
+/// Counters of a switch: packet counters of the module qp4 (`shell`), packet totals of the engine, drops by reason,
+/// and the program's counters and registers.
 #[derive(Debug, Serialize)]
 pub struct PipelineCounters {
     shell: BTreeMap<&'static str, u64>,

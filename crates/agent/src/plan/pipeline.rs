@@ -111,8 +111,8 @@ pub struct Entry {
 /// Values by key name of a table or by parameter name of an action.
 pub type Values = BTreeMap<String, Value>;
 
-/// A number, or text: an IP address, an Ethernet address or hexadecimal digits with `0x`. Match kinds of keys add a prefix
-/// length (`10.0.0.0/8`), a mask (`0x10&&&0xf0`) or a range (`5..9`).
+/// A number, or text: an IP address, an Ethernet address or hexadecimal digits with `0x`. Match kinds of keys add a
+/// prefix length (`10.0.0.0/8`), a mask (`0x10&&&0xf0`) or a range (`5..9`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Value {

@@ -15,7 +15,8 @@ pub struct Place {
     pub host_kernel: Vec<usize>,
     pub dilation: u32,
     pub start: Start,
-    /// Kernel command line of the node's guest, without the part that the container adds. Empty if the node is no guest.
+    /// Kernel command line of the node's guest, without the part that the container adds. Empty if the node is no
+    /// guest.
     #[serde(default)]
     pub boot: Vec<String>,
 }

@@ -71,7 +71,8 @@ pub enum Pattern {
         /// Whether every pair has a flow at each arrival.
         together: bool,
     },
-    /// Clients that send requests to servers and continue after the responses (closed loop). The transport has the sizes.
+    /// Clients that send requests to servers and continue after the responses (closed loop). The transport has the
+    /// sizes.
     Exchanges {
         /// One client per listed pair, or one client per source that sends to all destinations.
         ends: Pairs,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Daemons of the plan (`programs`; routing daemons, for example). They are started before the epoch, in sequence within a
-//! node and in parallel across nodes.
+//! Daemons of the plan (`programs`; routing daemons, for example). They are started before the epoch, in sequence
+//! within a node and in parallel across nodes.
 
 use crate::failure::{Context, Failure, Result};
 use crate::lab::view::View;

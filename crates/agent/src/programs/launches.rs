@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Launches: programs that are workload. Each starts in its node at its time and writes to two output files; the outcomes
-//! are in `programs.ndjson`.
+//! Launches: programs that are workload. Each starts in its node at its time and writes to two output files; the
+//! outcomes are in `programs.ndjson`.
 
 use crate::failure::{Context, Failure, Result};
 use crate::plan::Launch;

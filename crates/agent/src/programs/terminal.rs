@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 /// Limit on input that the program has not read yet; further input is dropped.
 const PENDING_INPUT_MAX: usize = 1 << 20;
 
-/// What the program at a terminal currently reads.
+/// Input mode of the program at a terminal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TerminalState {
     /// Single keys: the terminal is not in canonical mode.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transports carry flows across the network. A transport is a file or a folder in this module and a line in `ALL`. It gets
-//! the flows of the workloads that name it, allocates topics, and handles the events and deadlines of its topics.
+//! Transports carry flows across the network. A transport is a file or a folder in this module and a line in `ALL`. It
+//! gets the flows of the workloads that name it, allocates topics, and handles the events and deadlines of its topics.
 
 mod cbr;
 mod exchanges;
@@ -22,8 +22,8 @@ use std::os::fd::OwnedFd;
 
 /// How long before the workloads' start connections may be opened (`connect: before`).
 pub const LEAD_TIME_NS: u64 = 1_000_000_000;
-/// Connections with `connect: before` are opened in the first part of the lead time, evenly spaced so that their SYNs find
-/// empty queues.
+/// Connections with `connect: before` are opened in the first part of the lead time, evenly spaced so that their SYNs
+/// find empty queues.
 const CONNECT_WINDOW_NS: u64 = LEAD_TIME_NS / 2;
 
 pub trait Transport {
@@ -36,8 +36,8 @@ pub trait Transport {
     /// Handles a deadline of a token.
     fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()>;
 
-    /// Flow ids and currently received bytes of flows with a local receiver that were active at `at_ns` (since the epoch).
-    /// The result may include flows that had ended.
+    /// Flow ids and currently received bytes of flows with a local receiver that were active at `at_ns` (since the
+    /// epoch). The result may include flows that had ended.
     fn received_bytes(&mut self, world: &World<'_>, at_ns: i64) -> Result<Vec<(u32, u64)>>;
 
     /// Sets a host's congestion control, also for active flows if their workload does not name one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Probes: datagrams at a fixed interval, which the peer returns immediately, as ping does. A request carries its send time.
-//! The reply has the same length and DSCP, and also carries the arrival time of the request and the send time of the reply.
-//! All nodes of a lab have one clock, so that one-way delays are measured.
+//! Probes: datagrams at a fixed interval, which the peer returns immediately, as ping does. A request carries its send
+//! time. The reply has the same length and DSCP, and also carries the arrival time of the request and the send time of
+//! the reply. All nodes of a lab have one clock, so one-way delays are measured.
 
 use crate::failure::{Context, Result};
 use crate::plan::workload::{Family, Workload};
@@ -370,7 +370,7 @@ fn find(flows: &mut [Flow], id: u32) -> Option<&mut Flow> {
     Some(&mut flows[index])
 }
 
-/// The current time. On the wall clock the agent's work takes time, so that the clock is read again.
+/// The current time. On the wall clock the agent's work takes time, so the clock is read again.
 fn now(world: &World<'_>) -> i64 {
     if world.placement.on_wall_clock() {
         world.clock.invalidate();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random draws: one ChaCha8 stream per workload. Logarithms and powers are computed by the Rust crate `libm` and not by
-//! the host's C library, so that a seed gives the same flows on every machine.
+//! Random draws: one ChaCha8 stream per workload. Logarithms and powers are computed by the Rust crate `libm` and not
+//! by the host's C library, so that a seed gives the same flows on every machine.
 
 use crate::plan::workload::{Interarrival, Pairs, Size, Time};
 use rand_chacha::rand_core::{RngCore, SeedableRng};

@@ -21,8 +21,8 @@ const LOWEST_PORT: u16 = 10_000;
 /// The range ends below the kernel's ephemeral ports.
 const PORT_COUNT: u16 = 22_000;
 
-/// Flows with a local end. If both ends are local, the kernel chooses the source port. Otherwise the receiver's agent must
-/// know the port that the sender's agent uses, so that the port is computed as in `local_flows_with_ports`.
+/// Flows with a local end. If both ends are local, the kernel chooses the source port. Otherwise the receiver's agent
+/// must know the port that the sender's agent uses, so the port is computed as in `local_flows_with_ports`.
 pub fn local_flows(
     placement: &Placement,
     flows: impl IntoIterator<Item = (u32, FlowSpec)>,
@@ -35,8 +35,8 @@ pub fn local_flows(
     flows
 }
 
-/// Flows with a local end and a computed source port: `first_port` plus the flow's rank among the flows of its source, which
-/// is the same in every agent.
+/// Flows with a local end and a computed source port: `first_port` plus the flow's rank among the flows of its source,
+/// which is the same in every agent.
 pub fn local_flows_with_ports(
     placement: &Placement,
     flows: impl IntoIterator<Item = (u32, FlowSpec)>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Expands workloads to flows (open loop): the result depends only on the plan and its seed, not on the network. The id of
-//! a flow is its index.
+//! Expands workloads to flows (open loop): the result depends only on the plan and its seed, not on the network. The
+//! id of a flow is its index.
 
 use crate::plan::workload::{Pattern, Workload};
 use crate::plan::Plan;

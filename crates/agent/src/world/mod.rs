@@ -70,8 +70,8 @@ impl<'a> World<'a> {
         self.since_epoch(self.clock.timestamp_to_lab_ns(realtime_ns))
     }
 
-    /// Congestion control to set on a workload's sockets at a node; None: the namespace's default. On the host's kernel the
-    /// node's default is set per socket, because a container may lack permission for the sysctl
+    /// Congestion control to set on a workload's sockets at a node; None: the namespace's default. On the host's
+    /// kernel the node's default is set per socket, because a container may lack permission for the sysctl
     /// (`tcp_allowed_congestion_control`).
     pub fn congestion_control(&self, workload: &'a Workload, node: usize) -> Option<&'a str> {
         let sysctl = || self.plan.nodes[node].sysctls.get(CONGESTION_CONTROL);

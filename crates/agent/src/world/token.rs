@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routing of events and deadlines to the parts of the engine. A part allocates a *topic* for each kind of event
-//! (`World::topic`) and numbers the events within it, by flow or by node. Topic and index form a *token*, which epoll or
-//! the agenda returns with the event.
+//! (`World::topic`) and numbers the events within it, by flow or by node. Topic and index form a *token*, which epoll
+//! or the agenda returns with the event.
 
 /// A part of the engine that owns topics. Transports are identified by their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients of exchanges. Each client draws its servers and sizes from a separate random stream, so that they depend only on
-//! the seed. Only the times of exchanges depend on the network.
+//! Clients of exchanges. Each client draws its servers and sizes from a separate random stream, so that they depend
+//! only on the seed. Only the times of exchanges depend on the network.
 
 use crate::placement::Placement;
 use crate::plan::workload::{Pairs, Pattern};

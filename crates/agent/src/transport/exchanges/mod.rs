@@ -199,7 +199,8 @@ impl Exchanges {
         self.advance(world, slot)
     }
 
-    /// Starts connecting a client to a server. Returns the slot of the connection. The inner error concerns the exchange.
+    /// Starts connecting a client to a server. Returns the slot of the connection. The inner error concerns the
+    /// exchange.
     fn connect(&mut self, world: &World<'_>, index: u32, server: u32) -> Result<io::Result<u32>> {
         let client = &mut self.clients[index as usize];
         let settings = self.settings[client.workload]
@@ -237,8 +238,8 @@ impl Exchanges {
             if let Some(pending) = &mut connection.pending {
                 pending.exchange.connected_ns = Some(world.now_since_epoch());
             }
-            // The host's congestion control may have changed during the handshake. It is set now, because DCTCP needs the
-            // negotiated ECN.
+            // The host's congestion control may have changed during the handshake. It is set now, because DCTCP needs
+            // the negotiated ECN.
             let client = &self.clients[connection.client as usize];
             let explicit = world.plan.workloads[client.workload].congestion_control.is_some();
             if let Some(name) = self.changed_controls.get(&client.node).filter(|_| !explicit) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Format of an exchange's stream. A request begins with a header that has its length and the length of the response, so
-//! that servers need no state of their clients. A request that is sent for a time (`on_ns`) consists of several pieces, each
-//! with a header.
+//! Format of an exchange's stream. A request begins with a header that has its length and the length of the response,
+//! so that servers need no state of their clients. A request that is sent for a time (`on_ns`) consists of several
+//! pieces, each with a header.
 
 use crate::socket::{self, PATTERN_MAX};
 use std::io;

@@ -22,8 +22,8 @@ impl Flow {
         Self { local, payload_bytes, start_ns: 0, sender: None, receiver: None, error: None }
     }
 
-    /// A flow with a size is complete when its receiver has all bytes, a flow without when its sender has stopped. If an end
-    /// is remote, the other agent's record has its state.
+    /// A flow with a size is complete when its receiver has all bytes, a flow without when its sender has stopped. If
+    /// an end is remote, the other agent's record has its state.
     fn status(&self) -> Status {
         let size = self.local.spec.size_bytes;
         let received = || self.receiver.is_some_and(|end| Some(end.received_bytes) == size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reliable flows over UDP in the kernel module `qrate`, paced by the controller of the sending host. The agent starts the
-//! flows and reads their state at the end. In between it is not woken, unless the plan has a time series.
+//! Reliable flows over UDP in the kernel module `qrate`, paced by the controller of the sending host. The agent starts
+//! the flows and reads their state at the end. In between it is not woken, unless the plan has a time series.
 
 mod flow;
 

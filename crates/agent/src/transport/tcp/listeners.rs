@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listening sockets. A new connection is matched to its flow by the sender's address and port, so that the stream needs no
-//! header.
+//! Listening sockets. A new connection is matched to its flow by the sender's address and port, so that the stream
+//! needs no header.
 
 use crate::failure::{Context, Failure, Result};
 use crate::plan::workload::Family;

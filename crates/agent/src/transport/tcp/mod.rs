@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP flows. The sender connects and writes its bytes; the receiver reads them and closes the connection after the last
-//! one. When the FIN arrives at the sender, all bytes are acknowledged and its counters are final. TIME_WAIT is on the
-//! receiver's side, where it occupies no ephemeral port.
+//! TCP flows. The sender connects and writes its bytes; the receiver reads them and closes the connection after the
+//! last one. When the FIN arrives at the sender, all bytes are acknowledged and its counters are final. TIME_WAIT is
+//! on the receiver's side, where it occupies no ephemeral port.
 
 mod flow;
 mod info;
@@ -201,8 +201,8 @@ impl Tcp {
         }
         if flow.connected_ns.is_none() {
             flow.connected_ns = Some(world.now_since_epoch());
-            // The host's congestion control may have changed during the handshake. It is set now, because DCTCP needs the
-            // negotiated ECN.
+            // The host's congestion control may have changed during the handshake. It is set now, because DCTCP needs
+            // the negotiated ECN.
             let explicit = world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
             let name = self.changed_controls.get(&flow.local.spec.src).filter(|_| !explicit);
             let set = name.map_or(Ok(()), |name| {

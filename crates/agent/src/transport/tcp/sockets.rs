@@ -28,8 +28,8 @@ pub fn multihomed(plan: &Plan) -> Vec<bool> {
     addresses.iter().map(|all| count(all, Family::V4) > 1 || count(all, Family::V6) > 1).collect()
 }
 
-/// Connects from a node to the workload's port at another node. The thread must be in the first node's namespace. Binds to
-/// the port `bind` (0: chosen by the kernel), if it is set. Returns the socket and its local address.
+/// Connects from a node to the workload's port at another node. The thread must be in the first node's namespace.
+/// Binds to the port `bind` (0: chosen by the kernel), if it is set. Returns the socket and its local address.
 pub fn connect(
     world: &World<'_>,
     workload: usize,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SO_RCVLOWAT of TCP receivers. Wake-ups are rare, but unread bytes must not limit the advertised window, and the last byte
-//! of a flow must wake the receiver immediately.
+//! SO_RCVLOWAT of TCP receivers. Wake-ups are rare, but unread bytes must not limit the advertised window, and the
+//! last byte of a flow must wake the receiver immediately.
 //!
-//! Half of the receive buffer is window; the rest accounts for the overhead of packets. Unread bytes reduce the window.
-//! During a flow, an eighth of the buffer may be unread: three quarters of the window stay open, and the kernel grows the
-//! buffer to twice the bytes of a round trip. At the end of a flow, three eighths of the buffer may be unread, because the
-//! window is large enough for all remaining bytes.
+//! Half of the receive buffer is window; the rest accounts for the overhead of packets. Unread bytes reduce the
+//! window. During a flow, an eighth of the buffer may be unread: three quarters of the window stay open, and the
+//! kernel grows the buffer to twice the bytes of a round trip. At the end of a flow, three eighths of the buffer may
+//! be unread, because the window is large enough for all remaining bytes.
 
 use crate::socket;
 use std::io;
@@ -40,8 +40,8 @@ impl Watermark {
         Self { current: 1, mid_flow: 1, end_of_flow: 1, wakeups: WAKEUPS_PER_READ }
     }
 
-    /// Updates the watermark. To be called before the first read and after each. `remaining`: bytes to the end of the flow;
-    /// None for a flow without a size.
+    /// Updates the watermark. To be called before the first read and after each. `remaining`: bytes to the end of the
+    /// flow; None for a flow without a size.
     pub fn adapt(&mut self, fd: &OwnedFd, remaining: Option<u64>) -> io::Result<()> {
         self.wakeups += 1;
         if self.wakeups > WAKEUPS_PER_READ {
@@ -51,8 +51,8 @@ impl Watermark {
         self.set_for(fd, remaining)
     }
 
-    /// Sets the watermark for `remaining` bytes. On a listener, it replaces a system call per connection if all connections
-    /// expect that many bytes.
+    /// Sets the watermark for `remaining` bytes. On a listener, it replaces a system call per connection if all
+    /// connections expect that many bytes.
     pub fn set_for(&mut self, fd: &OwnedFd, remaining: Option<u64>) -> io::Result<()> {
         let at_the_end =
             remaining.and_then(|left| u32::try_from(left).ok()).filter(|left| *left <= self.end_of_flow);
