@@ -38,6 +38,7 @@ LEGITIMATE = {
     "a.py": "# parking lot\nparking_lot = to_owned = 'told'\n# A line that continues\n# What follows it.\n",
     "a.rs": "/// A parking-lot topology.\nfn to_owned<'a>(x: &'a str) { let c = '\"'; let s = r#\"told\"#; }\n",
     "a.c": 'char *text = "told /* nobody */";\nint owner; /* Offset of it. */\n',
+    "a.js": "x = 'No flow was told.' + `own ${y}`;\n",
     "a.sh": "echo '# told' \"$#\"\n",
     "a.txt": "told\n",
 }

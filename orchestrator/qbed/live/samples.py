@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbed.live.growing import Growing
+from qbed.live.growing_files import Growing
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.checksums import check_cell, has_checksums
@@ -117,7 +117,7 @@ class _Tail:
         }
 
     def rows(self) -> Iterator[Row]:
-        """What has come since the last time."""
+        """New samples since the last call."""
         for run in self._files.runs():
             if run.kind == "samples":
                 yield from self._queues(run.records)

@@ -28,7 +28,7 @@ from qbed.errors import LabError
 from qbed.json_files import write_json
 from qbed.language.reach import ReachError, beneath
 from qbed.language.source import Source, read, read_whole
-from qbed.live.courier import Address, Delivery, couriers
+from qbed.live.exporter import Address, Delivery, exporting
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.checksums import vouch
@@ -262,7 +262,7 @@ def conduct(
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:
-            with couriers(task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)]):
+            with exporting(task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)]):
                 if shards:
                     gather(store, shards, choice)
                     totals.cells = totals.skipped = len(choice)

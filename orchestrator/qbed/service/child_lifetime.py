@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that the service owns: none outlives it, whatever ends it.
+"""Child processes that end with the service, however it ends.
 
-`python -m qbed.service.owned PARENT ARGV...` asks the kernel for SIGTERM when its parent dies, and becomes ARGV.
+`python -m qbed.service.child_lifetime PARENT ARGV...` requests SIGTERM for its parent's death, and executes ARGV.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STOP_S = 25.0
 
 
 def belong(parent: int) -> None:
-    """This process ends tidily when `parent` does; it must be its child."""
+    """Request SIGTERM when `parent` ends, whose child this process must be."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(143)
@@ -32,8 +32,8 @@ async def start(
     argv: list[str], *, environment: Mapping[str, str], stdin: int = DEVNULL, out: int = PIPE, error: int = PIPE,
     folder: Path | None = None,
 ) -> Process:  # fmt: skip
-    """A process in a group of its own. From the loop's thread, which lives as long as the service: the kernel means
-    the thread that was forked from.
+    """Start a process in its own group. The parent is the thread that forks, so call this from the loop's thread, which
+    lives as long as the service.
     """
     command = [sys.executable, "-m", __name__, str(os.getpid()), *argv]
     return await asyncio.create_subprocess_exec(
@@ -43,13 +43,13 @@ async def start(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The service's own, without what the owner allows himself."""
-    own = {name: value for name, value in os.environ.items() if name not in ("QBED_TRUST", "QBED_TOKEN")}
-    return own | more
+    """The service's environment without the owner's permissions and token."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("QBED_TRUST", "QBED_TOKEN")}
+    return inherited | more
 
 
 async def end(process: Process, patience_s: float = STOP_S) -> None:
-    """End a process tidily, then with all of its group."""
+    """End a process by SIGTERM, then its group by SIGKILL."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
         with suppress(TimeoutError):
@@ -59,13 +59,13 @@ async def end(process: Process, patience_s: float = STOP_S) -> None:
 
 
 def kill_group(process: Process) -> None:
-    """What is left of a process and those that it has started."""
+    """Kill the rest of a process's group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def main() -> None:
-    """Become what is asked for."""
+    """Execute the command."""
     belong(int(sys.argv[1]))
     os.execv(sys.argv[2], sys.argv[2:])
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from qbed.service.crew import Crew
+from qbed.service.job_runner import JobRunner
+from qbed.service.job_spec import JobSpec
 from qbed.service.jobs import Jobs
-from qbed.service.order import Order
 from qbed.service.settings import Settings
 from qbed.service.states import ENDED
 
@@ -28,7 +28,7 @@ with (place / "events.ndjson").open("a") as events:
 """
 
 
-class Fake(Crew):
+class Fake(JobRunner):
     """Whose processes conclude at once."""
 
     async def _warm(self) -> Process:
@@ -37,19 +37,19 @@ class Fake(Crew):
         )
 
 
-def states(folder: Path, spoil: Callable[[Jobs, Crew], None], jobs_kept: int = 3) -> list[str]:
-    """Of jobs that are submitted to a crew of one, when none waits any more."""
+def states(folder: Path, spoil: Callable[[Jobs, JobRunner], None], jobs_kept: int = 3) -> list[str]:
+    """Of jobs that are submitted to a runner of one, when none waits any more."""
 
     async def run() -> list[str]:
         jobs = Jobs(folder)
-        crew = Fake(jobs, Settings(folder, jobs=1))
+        runner = Fake(jobs, Settings(folder, jobs=1))
         numbers = [jobs.add("x", ASKED, None, queue=9, kept=9) for _ in range(jobs_kept)]
-        spoil(jobs, crew)
-        working = asyncio.create_task(crew.work())
+        spoil(jobs, runner)
+        working = asyncio.create_task(runner.work())
         async with asyncio.timeout(60):
             while jobs.get(numbers[-1])["state"] not in ENDED:
                 await asyncio.sleep(0.01)
-            await crew.stop()
+            await runner.stop()
             await working
         found = [str(jobs.get(job)["state"]) for job in numbers]
         jobs.close()
@@ -63,28 +63,28 @@ def test_a_job_whose_folder_is_gone_does_not_stop_the_others(tmp_path: Path) -> 
     assert found == ["queued", "finished", "finished"]
 
 
-def test_a_job_of_which_no_order_can_be_made_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Crew._order
+def test_a_job_of_which_no_spec_can_be_made_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = JobRunner._spec
 
-    def order(self: Crew, job: int) -> Order:
+    def spec(self: JobRunner, job: int) -> JobSpec:
         if job == 1:
             raise KeyError("lab")
         return usual(self, job)
 
-    monkeypatch.setattr(Crew, "_order", order)
+    monkeypatch.setattr(JobRunner, "_spec", spec)
     assert states(tmp_path, lambda *_: None) == ["failed", "finished", "finished"]
 
 
 def test_a_job_whose_end_cannot_be_told_frees_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoil(jobs: Jobs, crew: Crew) -> None:
-        usual = crew._ended
+    def spoil(jobs: Jobs, runner: JobRunner) -> None:
+        usual = runner._ended
 
         def ended(job: int, status: int) -> Any:
             if job == 1:
                 raise PermissionError(13, "Permission denied")
             return usual(job, status)
 
-        monkeypatch.setattr(crew, "_ended", ended)
+        monkeypatch.setattr(runner, "_ended", ended)
 
     assert states(tmp_path, spoil) == ["failed", "finished", "finished"]
 
@@ -94,7 +94,7 @@ def test_what_a_service_before_was_running_waits_again(tmp_path: Path) -> None:
 
 
 def test_a_job_that_was_left_and_is_cancelled_stops_no_other(tmp_path: Path) -> None:
-    def spoil(jobs: Jobs, crew: Crew) -> None:
+    def spoil(jobs: Jobs, runner: JobRunner) -> None:
         jobs.turn(1, "start")
         turn, tries = jobs.turn, [0]
 

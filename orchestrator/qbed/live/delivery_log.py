@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a run's points is where: `telemetry/` in the run folder, a file for each sink.
+"""The points of a run that each sink has: `telemetry/` in the run folder, a file for each sink.
 
-No point is kept twice: the cells' tables are the spool. They are durable and bounded as the results are, and a ledger
-of lines says how many rows of which table a sink has. A line that a crash took, or cut, is points that are sent again,
-and those are the same bytes.
+No point is kept twice: the cells' tables are the spool. They are durable and bounded as the results are. Each
+line records how many rows of which table a sink has. After a line is lost in a crash, its points are sent again, as the
+same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUN = "run.json"
 
 
 def origin_of(run: Path) -> Origin:
-    """Whose points a run folder's are; the first who asks gives the run its name and its beginning."""
+    """The origin of a run folder's points. The first call gives the run its name and its start."""
     file = run / FOLDER / RUN
     with suppress(OSError, ValueError, KeyError, TypeError):
         known = read_json(file)
@@ -38,23 +38,23 @@ def origin_of(run: Path) -> Origin:
     return origin
 
 
-class Ledger:
-    """What one sink has."""
+class DeliveryLog:
+    """The points that one sink has."""
 
     def __init__(self, run: Path, sink: str) -> None:
         self.rows: defaultdict[tuple[int, str], int] = defaultdict(int)
-        """By cell and table."""
+        """Numbers of rows by cell and table."""
         self.done: set[int] = set()
-        """Cells of which it has all."""
+        """Cells whose points are complete."""
         self.size: int | None = None
-        """How much it had, if it counts; None: it was never opened."""
+        """The sink's size, if it reports one; None if it was never opened."""
         self.points = 0
-        self.told: str | None = None
-        """The checksum of the claims that it has."""
+        self.claims_digest: str | None = None
+        """The checksum of the claims that were sent."""
         path = run / FOLDER / f"{hashlib.sha256(sink.encode()).hexdigest()[:16]}.ndjson"
         known = path.read_bytes() if path.exists() else b""
         for line in known.split(b"\n"):
-            with suppress(ValueError, KeyError, TypeError):  # the last one, of a process that was killed
+            with suppress(ValueError, KeyError, TypeError):  # the last line of a process that was killed
                 self._take(json.loads(line))
         self._file: TextIO = path.open("a")
         self._put({} if known[-1:] in (b"\n", b"") and known else {"sink": sink}, fresh=known[-1:] != b"\n")
@@ -71,15 +71,15 @@ class Ledger:
             self.rows[int(entry["cell"]), str(entry["table"])] = int(entry["rows"])
         if entry.get("done"):
             self.done.add(int(entry["cell"]))
-        self.told = entry.get("claims", self.told)
+        self.claims_digest = entry.get("claims", self.claims_digest)
 
-    def opened(self) -> None:
-        """What is in the sink from now on is of ours."""
+    def record_opened(self) -> None:
+        """Record that the sink was opened."""
         if self.size is None:
-            self.given({}, 0, 0)
+            self.record({}, 0, 0)
 
-    def given(self, entry: dict[str, Any], points: int, size: int | None) -> None:
-        """The sink has so many points more; `entry`: what else is known now."""
+    def record(self, entry: dict[str, Any], points: int, size: int | None) -> None:
+        """Record that the sink took points. `entry`: the further fields of the line."""
         entry |= {"points": self.points + points, "size": size}
         self._take(entry)
         self._put(entry)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts jobs and sees them end: so many at once, in the order in which they came.
+"""Runs jobs, a limited number at once, in the order of their submission.
 
-A job is a process of the service's, in a group of its own, started ahead of the job so that it is warm. When the
-service ends by SIGTERM, it ends them and their jobs wait again; when it is killed, the kernel ends them
-(`qbed.service.owned`), and the next service finds jobs that run in its table and nobody to run them: they wait again.
+A job is a child process in its own process group, started before the job so that its modules are loaded. A service that
+ends by SIGTERM ends these processes and queues their jobs again. If the service is killed, the kernel ends them
+(`qbed.service.child_lifetime`), and the next service queues the jobs that its table still calls running.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pathlib import Path
 
 from qbed import faults
 from qbed.lab.library import find
+from qbed.service.child_lifetime import clean_environment, end, kill_group, start
+from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
 from qbed.service.jobs import LAB, LOG, Jobs, MissingError, say
-from qbed.service.order import STOPPED, UNSAID, Order
-from qbed.service.owned import clean_environment, end, kill_group, start
 from qbed.service.settings import Settings
+from qbed.service.sse import latest
 from qbed.service.states import State, TransitionError
-from qbed.service.stream import latest
 
 _log = logging.getLogger("qbed.service")
 RESTS_S = 1.0
 
 
-class Crew:
+class JobRunner:
     """The processes of the jobs that run."""
 
     def __init__(self, jobs: Jobs, settings: Settings) -> None:
@@ -44,11 +44,11 @@ class Crew:
         self._stopping = False
 
     def look(self) -> None:
-        """There may be something to do."""
+        """Wake the runner: a job may be waiting."""
         self._wanted.set()
 
     async def work(self) -> None:
-        """Start what waits, until `stop`."""
+        """Start waiting jobs, until `stop`."""
         left_over = set(self._jobs.left_over())
         while not self._stopping:
             try:
@@ -62,7 +62,7 @@ class Crew:
             self._wanted.clear()
 
     def _take_back(self, left_over: set[int]) -> None:
-        """Jobs that were running when the service ended wait again."""
+        """Queue the jobs again that were running when the service ended."""
         for job in sorted(left_over):
             with suppress(TransitionError, MissingError):  # cancelled or removed, while this could not be written
                 _log.info("job %d was running when the service ended: it is %s", job, self._jobs.turn(job, "interrupt"))
@@ -102,23 +102,23 @@ class Crew:
         finally:
             os.close(descriptor)
 
-    def _order(self, job: int) -> Order:
+    def _spec(self, job: int) -> JobSpec:
         row = self._jobs.get(job)
         place, asked = self._jobs.place(job), row["request"]
         sent = asked["lab"] is None
         lab = place / LAB / (asked["campaign"] or "") if sent else find(Path(asked["lab"]))
         foreign = sent and not self._settings.allow_programs
         trusted = sent and self._settings.allow_files
-        return Order(str(place), str(lab), asked, self._settings.cores, foreign, trusted)
+        return JobSpec(str(place), str(lab), asked, self._settings.cores, foreign, trusted)
 
     async def _see(self, job: int, process: Process) -> None:
-        """Give a process its job, wait for its end, and say what came of it. Whatever goes wrong with that is this
-        job's: its place is free then.
+        """Give a process its job, wait for its end, and record the result. An error fails this job only, and frees its
+        place.
         """
         try:
             status = await self._carried_out(job, process)
             kill_group(process)
-            _log.info("job %d: %s", job, await self._said(job, status))
+            _log.info("job %d: %s", job, await self._conclude(job, status))
         except Exception:
             _log.exception("job %d has ended, and what came of it is not known", job)
             with suppress(Exception):
@@ -128,11 +128,11 @@ class Crew:
             self.look()
 
     async def _carried_out(self, job: int, process: Process) -> int:
-        """The status of its process."""
+        """Run the job in the process; returns the exit status."""
         try:
             assert process.stdin is not None
             with suppress(ConnectionError):
-                process.stdin.write(json.dumps(asdict(self._order(job))).encode() + b"\n")
+                process.stdin.write(json.dumps(asdict(self._spec(job))).encode() + b"\n")
                 await process.stdin.drain()
                 process.stdin.close()
             return await process.wait()
@@ -142,8 +142,8 @@ class Crew:
             self._refuse(job, f"it could not be started: {error}")
             return 1
 
-    async def _said(self, job: int, status: int) -> State | None:
-        """What came of it is written down when there is room to; None: the next service does."""
+    async def _conclude(self, job: int, status: int) -> State | None:
+        """Record the result once the disk has room; None if the next service has to."""
         while True:
             try:
                 return self._ended(job, status)
@@ -156,7 +156,7 @@ class Crew:
             await asyncio.sleep(RESTS_S)
 
     def _refuse(self, job: int, why: str) -> None:
-        """Say why there is no conclusion; on a full disk that has to wait, else it is left."""
+        """Write the reason why the job has no conclusion. A full disk is an error; other errors are logged."""
         try:
             say(self._jobs.place(job), {"event": "refused", "messages": [why]})
         except OSError as error:
@@ -174,7 +174,7 @@ class Crew:
             return self._jobs.turn(job, "finish", status)
         if "refused" not in latest(self._jobs.place(job)):
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            how = "could not write what came of it: the service's disk was full" if status == UNSAID else how
+            how = "could not write what came of it: the service's disk was full" if status == UNWRITTEN else how
             text = f"its process {how}; `retry` goes on from the cells that are finished"
             self._refuse(job, text)
         return self._jobs.turn(job, "fail", status if status >= 0 else 1)
@@ -183,20 +183,20 @@ class Crew:
         return "concluded" in latest(self._jobs.place(job))
 
     async def cancel(self, job: int) -> State:
-        """A job that waits does not run, one that runs is ended."""
+        """Cancel a waiting job, or end a running one."""
         state = self._jobs.turn(job, "cancel")
         process = self._running.get(job)
         if state == "cancelling" and process is not None:
             task = asyncio.create_task(end(process))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif state == "cancelling":  # what came of its process could not be written
+        elif state == "cancelling":  # the result of its process could not be written
             state = self._jobs.turn(job, "stop", STOPPED)
         self.look()
         return state
 
     async def stop(self) -> None:
-        """End all; jobs that run wait again."""
+        """End all processes; running jobs are queued again."""
         self._stopping = True
         self._wanted.set()
         spare = [self._spare] if self._spare is not None else []

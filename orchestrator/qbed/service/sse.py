@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events: what a job does, as lines come into its file, and what its queues do (`qbed.service.watch`).
+"""Server-sent events: a job's events from its file, and the samples of its queues (`qbed.service.cell_tail`).
 
-Each viewer reads at its own pace from files that are written anyway: nothing is kept for it, nothing waits for it, and
-one that is gone has cost what it has read.
+Each viewer reads at its own pace from files that are written anyway. Nothing is buffered for it, and nothing waits for
+it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any
 
 from anyio import to_thread
 
+from qbed.service.cell_tail import PIECE_BYTES, CellTail, Event
 from qbed.service.jobs import ATTEMPT, EVENTS, Row, parsed
 from qbed.service.states import ENDED
-from qbed.service.watch import PIECE_BYTES, Said, Watch
 
 POLL_S, EAGER_S, HEARTBEAT_S = 0.1, 0.01, 15.0
 _TAIL_BYTES = 64 << 10
 
 
 def message(event: str, data: Any, at: int | None = None) -> bytes:
-    """One event. `at`: what the viewer says as `Last-Event-ID` when it comes again."""
+    """One event. `at`: the viewer's `Last-Event-ID` when it connects again."""
     identity = "" if at is None else f"id: {at}\n"
     return f"event: {event}\n{identity}data: {json.dumps(data, default=str, separators=(',', ':'))}\n\n".encode()
 
@@ -38,20 +38,20 @@ HEARTBEAT = b": still here\n\n"
 
 async def job_events(place: Path, state: Callable[[], str], at: int, stopping: asyncio.Event) -> AsyncIterator[bytes]:
     """A job's events from an offset of its file on, until it has ended."""
-    heard = time.monotonic()
+    sent_at = time.monotonic()
     while not stopping.is_set():
         ended = state() in ENDED  # before the file is read: what ends a job comes last
         lines, at = await to_thread.run_sync(_lines, place / EVENTS, at) if _size(place / EVENTS) > at else ([], at)
         for line, after in lines:
             for event in parsed([line]):
                 yield message(str(event.get("event")), event, after)
-                heard = time.monotonic()
+                sent_at = time.monotonic()
         if ended and not lines:
             yield message("end", {}, at)
             return
-        if time.monotonic() - heard > HEARTBEAT_S:
+        if time.monotonic() - sent_at > HEARTBEAT_S:
             yield HEARTBEAT
-            heard = time.monotonic()
+            sent_at = time.monotonic()
         if not lines:
             await asyncio.sleep(POLL_S)
 
@@ -90,7 +90,7 @@ def latest(place: Path) -> Row:
 
 @lru_cache(256)
 def _latest(file: Path, *_: int) -> Row:
-    """The same of a file in one state: a page asks for fifty jobs every two seconds, most of which have ended."""
+    """The last events in a file of this size and time, cached: a page requests fifty jobs every two seconds."""
     with file.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - _TAIL_BYTES))
@@ -105,39 +105,39 @@ def _latest(file: Path, *_: int) -> Row:
 
 
 async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) -> AsyncIterator[bytes]:
-    """What the queues of a job's cells do, the newest cell that runs at a time, until the job has ended."""
-    heard, watch, ended = time.monotonic(), Watch(run), False
+    """The samples of a job's newest running cell, until the job has ended."""
+    sent_at, tail, ended = time.monotonic(), CellTail(run), False
     try:
         while not stopping.is_set():
-            said = await to_thread.run_sync(watch.look)
-            if said:
-                yield b"".join(message(event, data) for event, data in said)
-                heard = time.monotonic()
+            events = await to_thread.run_sync(tail.poll)
+            if events:
+                yield b"".join(message(event, data) for event, data in events)
+                sent_at = time.monotonic()
             elif ended:  # and nothing came after that
                 yield message("end", {})
                 return
             else:
                 ended = state() in ENDED
-            if time.monotonic() - heard > HEARTBEAT_S:
+            if time.monotonic() - sent_at > HEARTBEAT_S:
                 yield HEARTBEAT
-                heard = time.monotonic()
-            await _rest(watch, EAGER_S if watch.behind or ended else POLL_S)
+                sent_at = time.monotonic()
+            await _rest(tail, EAGER_S if tail.behind or ended else POLL_S)
     finally:
-        watch.close()
+        tail.close()
 
 
-async def _rest(watch: Watch, seconds: float) -> None:
+async def _rest(tail: CellTail, seconds: float) -> None:
     """Until it is time to look again, or the files that are awaited are there: to ask for those costs little."""
     until = time.monotonic() + seconds
-    while watch.awaited and time.monotonic() < until:
+    while tail.awaited and time.monotonic() < until:
         await asyncio.sleep(EAGER_S)
-        if not watch.awaited:
+        if not tail.awaited:
             return
     await asyncio.sleep(max(0.0, until - time.monotonic()))
 
 
-async def told(events: Iterator[Said], stopping: asyncio.Event) -> AsyncIterator[bytes]:
-    """What is known already, as fast as a viewer takes it."""
+async def replay(events: Iterator[Event], stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    """Send events as fast as the viewer takes them."""
     while not stopping.is_set():
         one = await to_thread.run_sync(next, events, None)
         if one is None:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The courier: a process of its own takes a run's points to a sink while the cells run, and no cell waits for it.
+"""The exporter: a process that sends a run's points to a sink while the cells run. No cell waits for it.
 
-It reads what the cells write anyway, on what the machine has left (nice 19, on the cores that have no cells if there
-are some), and holds one batch at a time: while a
-sink takes nothing, nothing is read, and the run folder keeps what there is (`qbed.live.ledger`). When the run has
-ended, the courier goes on as long as points are taken; what is left then is said, and `qbed samples RUN` with the same
-sink goes on with it.
+It reads the files that the cells write anyway, with nice 19 and on cores without cells if there are some, and holds one
+batch at a time. While a sink takes nothing, nothing is read, and the run folder keeps the points
+(`qbed.live.delivery_log`). After the end of the run the exporter continues as long as points are taken. Then it reports
+what is left, which `qbed samples RUN` with the same sink sends later.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from qbed import faults
 from qbed.errors import QbedError
 from qbed.live import samples
 from qbed.live.cells import Cells, Piece, Running
-from qbed.live.ledger import Ledger, origin_of
+from qbed.live.delivery_log import DeliveryLog, origin_of
 from qbed.live.points import Origin, Points, claim_points, machine_points
 from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.live.sinks.influx import Influx
@@ -44,16 +43,16 @@ from qbed.terminal import shorten
 
 POLL_S = 0.2
 CELLS_A_ROUND = 20
-"""That have ended, before those that run are looked at again."""
+"""Ended cells that are sent before the running cells are polled again."""
 STOP_S = 3.0
-"""So long a run that is stopped waits for the couriers' last words."""
+"""How long a stopped run waits for its exporters to flush."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 15.0
 PATIENCE = "QBED_INFLUX_PATIENCE"
 PATIENCE_S = 30.0
-"""So long a sink may take nothing, after the run, until the courier gives up."""
+"""How long a sink may take nothing after the run until the exporter stops."""
 MACHINE_EVERY_S = 1.0
 MOST_MACHINE = 3_600
-"""Points about the machine that wait; the oldest go. They are of the moment, and no result."""
+"""The most waiting points about the machine. The oldest are dropped: they are no results."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Address:
     where: str
 
     def __post_init__(self) -> None:
-        patience()  # said before there is a run
+        patience()  # reports a bad value before the run starts
 
     def make(self) -> Sink:
         """`SinkError` if there is none."""
@@ -73,8 +72,8 @@ class Address:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How it went. `left`: cells of which the sink does not have all; `crowded`: those without samples, because they
-    would be too many series; `why`: what the sink said last, if it did not take something.
+    """The result of an export. `left`: cells whose points are incomplete at the sink; `crowded`: cells whose samples
+    would be too many series; `why`: the sink's last error, if it refused points.
     """
 
     sink: str
@@ -83,8 +82,8 @@ class Delivery:
     crowded: int
     why: str | None
 
-    def said(self) -> str:
-        """In words."""
+    def describe(self) -> str:
+        """The delivery as one sentence."""
         text = f"{self.points} points to {self.sink}"
         if self.crowded:
             text += f"; only the results of {self.crowded} cells: their samples would be too many series"
@@ -93,13 +92,13 @@ class Delivery:
         return text
 
 
-class GivenUpError(QbedError):
+class SinkTimeoutError(QbedError):
     """The sink took nothing for too long."""
 
 
-class Giver:
-    """Gives batches to a sink until it takes them. `patience`: how long it may take none, in seconds from when that is
-    known; None: for ever.
+class RetryingSink:
+    """Sends batches to a sink until it takes them. `patience`: how long it may take none, in seconds from when that is
+    known; None: without limit.
     """
 
     def __init__(self, sink: Sink, patience: Callable[[], float | None]) -> None:
@@ -110,7 +109,7 @@ class Giver:
         self._limited: float | None = None
 
     def give(self, points: Points) -> int:
-        """Returns what the sink says when it has them. The same bytes until then. `GivenUpError`."""
+        """Send points, as the same bytes at each try; returns the sink's size. `SinkTimeoutError`."""
         body, wait_s = self.sink.encode(points), FIRST_WAIT_S
         while True:
             try:
@@ -130,34 +129,34 @@ class Giver:
             if limit is not None:
                 self._limited = self._limited or now
                 if now >= max(self._taken, self._limited) + limit:
-                    raise GivenUpError(self.why or "")
+                    raise SinkTimeoutError(self.why or "")
             time.sleep(min(POLL_S, until - now))
 
 
-class Courier:
-    """Takes the points of one run to one sink."""
+class Exporter:
+    """Sends the points of one run to one sink."""
 
     def __init__(self, run: Path, sink: Sink, patience: Callable[[], float | None], machine: bool = True) -> None:
         self._run = run
         self._origin = origin_of(run)
-        self._ledger = Ledger(run, sink.name)
-        sink.open(self._ledger.size)
-        self._ledger.opened()
-        self._giver = Giver(sink, patience)
+        self._log = DeliveryLog(run, sink.name)
+        sink.open(self._log.size)
+        self._log.record_opened()
+        self._sender = RetryingSink(sink, patience)
         self._cells = Cells(run, self._origin)
         self._running: dict[int, Running] = {}
         self._machine: deque[Points] | None = deque(maxlen=MOST_MACHINE) if machine else None
         self._measured = 0.0
-        self._before = self._ledger.points
+        self._before = self._log.points
         self._damaged: set[int] = set()
 
     def round(self) -> bool:
-        """Take what there is of the running cells, then of those that have ended; whether there was anything."""
+        """Send the points of running cells, then of ended cells; returns whether there were any."""
         running, ended = self._cells.look()
         for gone in self._running.keys() - running:
             del self._running[gone]
         found = False
-        open_cells = sorted(ended.keys() - self._ledger.done - self._damaged)
+        open_cells = sorted(ended.keys() - self._log.done - self._damaged)
         self._measure(len(running), len(ended), len(open_cells))
         for cell in sorted(running):
             found = self._follow(cell) or found
@@ -173,7 +172,7 @@ class Courier:
         self._running[cell] = stream
         found = False
         if self._cells.fits(cell, len(stream.queues)):
-            with suppress(ValueError, QbedError):  # what is no sample is for those who make the cell's tables to say
+            with suppress(ValueError, QbedError):  # invalid samples are reported when the cell's tables are made
                 for piece in stream.new(self._seen(cell)):
                     self._send(piece)
                     found = True
@@ -183,40 +182,40 @@ class Courier:
         try:
             for piece in self._cells.ended(cell, folder, self._seen(cell)):
                 self._send(piece)
-            self._ledger.given({"cell": cell, "done": True}, 0, self._ledger.size)
-        except GivenUpError:
+            self._log.record({"cell": cell, "done": True}, 0, self._log.size)
+        except SinkTimeoutError:
             raise
         except (FileNotFoundError, QbedError) as error:
             if folder.exists():  # else it is being run again
                 self._damaged.add(cell)
-                self._giver.why = str(error)
+                self._sender.why = str(error)
 
     def _seen(self, cell: int) -> dict[str, int]:
-        return {table: rows for (number, table), rows in self._ledger.rows.items() if number == cell}
+        return {table: rows for (number, table), rows in self._log.rows.items() if number == cell}
 
     def _send(self, piece: Piece) -> None:
-        size = self._giver.give(piece.points) if len(piece.points) else self._ledger.size
+        size = self._sender.give(piece.points) if len(piece.points) else self._log.size
         entry = {"cell": piece.cell, "table": piece.table, "rows": piece.rows}
-        self._ledger.given(entry, len(piece.points), size)
+        self._log.record(entry, len(piece.points), size)
 
     def _claims(self) -> bool:
-        """The claims, when they are judged, and again when they are judged anew."""
+        """Send the claims once they are judged, and again after each new judgement."""
         try:
             content = (self._run / CLAIMS).read_bytes()
             digest = hashlib.sha256(content).hexdigest()
-            if digest == self._ledger.told:
+            if digest == self._log.claims_digest:
                 return False
             check_merged(self._run, [CLAIMS])
         except (OSError, QbedError):
             return False
         verdicts = json.loads(content)
         points = claim_points(verdicts, self._origin) if verdicts else None
-        size = self._giver.give(points) if points is not None else self._ledger.size
-        self._ledger.given({"claims": digest}, len(verdicts), size)
+        size = self._sender.give(points) if points is not None else self._log.size
+        self._log.record({"claims": digest}, len(verdicts), size)
         return True
 
     def _measure(self, running: int, ended: int, waiting: int) -> None:
-        """How the machine fares, once a second."""
+        """Send measurements of the machine once a second."""
         now = time.monotonic()
         if self._machine is None or now - self._measured < MACHINE_EVERY_S:
             return
@@ -224,15 +223,15 @@ class Courier:
         numbers = {"cells_running": running, "cells_ended": ended, "cells_waiting": waiting, **_machine(self._run)}
         self._machine.append(machine_points(numbers, socket.gethostname(), self._origin, time.time_ns()))
         while self._machine:
-            self._giver.give(self._machine[0])
+            self._sender.give(self._machine[0])
             self._machine.popleft()
 
     def delivery(self) -> Delivery:
-        """How it went so far."""
+        """The result so far."""
         _, ended = self._cells.look()
-        left = len(ended.keys() - self._ledger.done)
-        points = self._ledger.points - self._before
-        return Delivery(self._giver.sink.name, points, left, len(self._cells.crowded), self._giver.why)
+        left = len(ended.keys() - self._log.done)
+        points = self._log.points - self._before
+        return Delivery(self._sender.sink.name, points, left, len(self._cells.crowded), self._sender.why)
 
 
 def _machine(run: Path) -> dict[str, float]:
@@ -255,11 +254,11 @@ def _machine(run: Path) -> dict[str, float]:
 def deliver(run: Path, sink: Sink, patience_s: float | None = None) -> Delivery:
     """All points of a run folder's cells that the sink does not have yet."""
     wait_s = patience() if patience_s is None else patience_s
-    courier = Courier(run, sink, lambda: wait_s, machine=False)
-    with suppress(GivenUpError):
-        while courier.round():
+    exporter = Exporter(run, sink, lambda: wait_s, machine=False)
+    with suppress(SinkTimeoutError):
+        while exporter.round():
             pass
-    return courier.delivery()
+    return exporter.delivery()
 
 
 def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: float | None = None) -> Delivery:
@@ -271,60 +270,59 @@ def deliver_lab(lab: samples.Running, sink: Sink, *, follow: bool, patience_s: f
     streams = [Running(plan, part, origin) for part in lab.samples(plan).parts]
     wait_s = patience() if patience_s is None else patience_s
     alive, given, left = lab.alive, 0, 0
-    giver = Giver(sink, lambda: None if follow and alive() else wait_s)
+    sender = RetryingSink(sink, lambda: None if follow and alive() else wait_s)
     sink.open(None)
     try:
         while True:
             last = not follow or not alive()
             for piece in (piece for one in streams for piece in one.new({})):
-                giver.give(piece.points)
+                sender.give(piece.points)
                 given += len(piece.points)
             if last:
                 break
             time.sleep(POLL_S)
-    except GivenUpError:
+    except SinkTimeoutError:
         left = 1
-    return Delivery(sink.name, given, left, 0, giver.why)
+    return Delivery(sink.name, given, left, 0, sender.why)
 
 
 def patience() -> float:
-    """What QBED_INFLUX_PATIENCE says, in seconds. `SinkError`."""
-    said = os.environ.get(PATIENCE, str(PATIENCE_S))
+    """The value of QBED_INFLUX_PATIENCE in seconds. `SinkError`."""
+    text = os.environ.get(PATIENCE, str(PATIENCE_S))
     with suppress(ValueError):
-        if 0 <= (seconds := float(said)) < math.inf:
+        if 0 <= (seconds := float(text)) < math.inf:
             return seconds
-    raise SinkError(f"{PATIENCE}: expected seconds, such as 30, got `{shorten(said, 60)}`")
+    raise SinkError(f"{PATIENCE}: expected seconds, such as 30, got `{shorten(text, 60)}`")
 
 
 @contextmanager
-def couriers(
+def exporting(
     run: Path, addresses: list[Address], done: Callable[[Delivery | str], None], cells_on: Collection[int] = ()
 ) -> Iterator[None]:
-    """Have the points of a run taken to its sinks as long as this lasts, and then what is left; `done` is told of
-    each sink how that went. A run that is stopped does not wait for them. `cells_on`: cores that have cells; where
-    there are others, those are the couriers'.
+    """Export the points of a run to its sinks while the context lasts, and the rest at its end. `done` gets the result
+    of each sink. A stopped run does not wait. `cells_on`: the cores of cells; exporters use the others, if any.
     """
-    posts = [_Post(run, address, cells_on) for address in addresses]
+    exporters = [ExporterProcess(run, address, cells_on) for address in addresses]
     wait_s: float | None = STOP_S
     try:
         yield
         wait_s = None
     finally:
-        for post in posts:
-            post.tell("end" if wait_s is None else "stop")
-        for post in posts:
-            done(post.answer(wait_s))
+        for exporter in exporters:
+            exporter.send("end" if wait_s is None else "stop")
+        for exporter in exporters:
+            done(exporter.result(wait_s))
 
 
-class _Post:
-    """A courier's process, from the side of the run."""
+class ExporterProcess:
+    """The run's handle of an exporter process."""
 
     def __init__(self, run: Path, address: Address, cells_on: Collection[int]) -> None:
         context = multiprocessing.get_context("spawn")
         self._where = address.where
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, run, address, os.getpid(), cells_on)
-        self._process = context.Process(target=_serve, args=arguments, name="qbed-courier")
+        self._process = context.Process(target=_serve, args=arguments, name="qbed-exporter")
         resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -333,11 +331,11 @@ class _Post:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
 
-    def tell(self, what: str) -> None:
+    def send(self, command: str) -> None:
         with suppress(OSError):
-            self._pipe.send(what)
+            self._pipe.send(command)
 
-    def answer(self, wait_s: float | None) -> Delivery | str:
+    def result(self, wait_s: float | None) -> Delivery | str:
         found: Delivery | str = f"telemetry to {self._where} was not waited for"
         try:
             if self._pipe.poll(wait_s):
@@ -353,44 +351,44 @@ class _Post:
 
 def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # whoever runs the cells says when it is over
+        signal.signal(number, signal.SIG_IGN)  # the run decides when the exporter ends
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         return
     os.nice(19)
     if others := os.sched_getaffinity(0) - set(cells_on):
         os.sched_setaffinity(0, others)
-    told: list[str] = []
+    commands: list[str] = []
 
     def wait() -> float | None:
-        while not told and pipe.poll():
-            told.append(_heard(pipe))
-        return None if not told else 0.0 if told[0] == "stop" else patience()
+        while not commands and pipe.poll():
+            commands.append(_received(pipe))
+        return None if not commands else 0.0 if commands[0] == "stop" else patience()
 
     try:
-        answer: Delivery | str = _carry(Courier(run, address.make(), wait), wait, pipe)
+        answer: Delivery | str = _export(Exporter(run, address.make(), wait), wait, pipe)
     except QbedError as error:
         answer = f"telemetry: {error}"
     except Exception as problem:
         answer = f"telemetry: {faults.explain(problem)}"
     with suppress(OSError):
-        while not told:  # the run goes on without
-            told.append(_heard(pipe))
+        while not commands:  # the run continues without this exporter
+            commands.append(_received(pipe))
         pipe.send(answer)
 
 
-def _heard(pipe: Connection) -> str:
+def _received(pipe: Connection) -> str:
     try:
         return str(pipe.recv())
     except (EOFError, OSError):
         return "stop"
 
 
-def _carry(courier: Courier, wait: Callable[[], float | None], pipe: Connection) -> Delivery:
-    with suppress(GivenUpError):
+def _export(exporter: Exporter, wait: Callable[[], float | None], pipe: Connection) -> Delivery:
+    with suppress(SinkTimeoutError):
         while (left := wait()) != 0.0:
-            if not courier.round():
+            if not exporter.round():
                 if left is not None:
                     break
                 pipe.poll(POLL_S)
-    return courier.delivery()
+    return exporter.delivery()

@@ -17,7 +17,7 @@ FLOWS = {"tcpinfo.ndjson": "tcp_info", "rates.ndjson": "rates"}
 
 
 class Growing:
-    """What has come since the last time, in pieces of bounded size. `as_written`: as `TapTail` means it."""
+    """New content since the last call, in pieces of bounded size. `as_written`: as `TapTail` means it."""
 
     def __init__(self, folder: Path, queues: int, most_samples: int | None = None, *, as_written: bool = False) -> None:
         self._taps = folder / "taps.bin"

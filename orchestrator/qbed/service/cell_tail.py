@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the cells of a run folder while they run, the newest at a time, by the files that they write anyway."""
+"""Follows the newest running cell of a run folder, by the files that it writes anyway."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.identity import ran_on
 from qbed.service.columns import SAMPLED, STEADY, Columns, Flows, binned, portions, width_of
+from qbed.service.flow_lines import numbers
 from qbed.service.jobs import Row
-from qbed.service.lines import numbers
 from qbed.substrates import substrate
 from qbed.telemetry.taps import Run, TapTail
 
@@ -24,12 +24,12 @@ PIECE_BYTES = 1 << 20
 SETTLED_NS = 10**9
 _FLOWS = {"tcpinfo.ndjson": "delivery_bps", "rates.ndjson": "rate_bps"}
 
-Said = tuple[str, Any]
-"""An event's name, and what it says."""
+Event = tuple[str, Any]
+"""An event's name and data."""
 
 
-class Watch:
-    """What a viewer is to be told next."""
+class CellTail:
+    """Events of the newest running cell, for one viewer."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -39,24 +39,24 @@ class Watch:
 
     @property
     def behind(self) -> bool:
-        """Whether there is more than was read."""
+        """Whether more is left to read."""
         return self._cell is not None and self._cell.behind
 
     @property
     def awaited(self) -> bool:
-        """Whether files are still to come. Those of a short cell are gone before a viewer would come again, so they
-        are opened as soon as they are there.
+        """Whether files are still missing. A short cell's files exist only briefly, so they are opened as soon as they
+        appear.
         """
         return self._cell is not None and not self._cell.gone and self._cell.awaited
 
-    def look(self) -> list[Said]:
-        """What is new."""
+    def poll(self) -> list[Event]:
+        """New events of the running cell."""
         if self._cell is None:
             self._cell = self._newest()
             return [] if self._cell is None else [("cell", self._cell.described())]
         gone = self._cell.gone  # before its files are read: they are whole then
         try:
-            said = self._cell.look()
+            events = self._cell.poll()
         except (
             QbedError,
             ValueError,
@@ -65,12 +65,12 @@ class Watch:
             ArithmeticError,
             RecursionError,
         ):  # a guest that was killed in the middle of a record
-            said, gone = [], True
-        if gone and not said:
+            events, gone = [], True
+        if gone and not events:
             number = self._cell.number
             self.close()
             return [("cell-end", {"cell": number})]
-        return said
+        return events
 
     def _newest(self) -> _Cell | None:
         with suppress(OSError, QbedError, ValueError):
@@ -80,15 +80,15 @@ class Watch:
         return None
 
     def _works(self) -> list[Path]:
-        """Of the cells that run, the folders that they work in. All cells are looked through only when one has begun
-        or ended: they may be ten thousand.
+        """The work folders of the running cells. The folder of cells, perhaps ten thousand, is listed only after one
+        has begun or ended.
         """
         cells = self._run / "cells"
         changed_ns = cells.stat().st_mtime_ns
         if changed_ns != self._seen_ns:
             with os.scandir(cells) as entries:
                 self._begun = [cells / entry.name / "work" for entry in entries if entry.name.endswith(".tmp")]
-            # A change within a clock's tick of the last one cannot be told from it.
+            # A change within the same clock tick has the same time.
             self._seen_ns = changed_ns if time.time_ns() - changed_ns > SETTLED_NS else -1
         return [work for work in self._begun if work.exists()]
 
@@ -99,7 +99,7 @@ class Watch:
 
 
 class _Cell:
-    """A cell that runs. Its files stay open: they can be read to their end when it has ended and they are gone."""
+    """A running cell. Its files stay open, so that they can be read to the end after they were removed."""
 
     def __init__(self, run: Path, work: Path) -> None:
         self.number = int(work.parent.name.removesuffix(".tmp"))
@@ -137,12 +137,12 @@ class _Cell:
         return [*(file for file, _ in self._tails), *(lines.file for lines in self._lines)]
 
     def described(self) -> Row:
-        """What a viewer needs to know before the samples."""
+        """The description that precedes the samples."""
         return described(self._plan, self.number, self._clock)
 
-    def look(self) -> list[Said]:
-        """What has come since the last time: at most a piece of each file."""
-        said: list[Said] = []
+    def poll(self) -> list[Event]:
+        """New events: at most a piece of each file."""
+        events: list[Event] = []
         for file, tail in self._tails:
             for run in tail.feed(file.more()):
                 if not isinstance(run, Run) or run.kind != "samples":
@@ -150,11 +150,11 @@ class _Cell:
                 for part in portions(run.records):
                     samples = {name: part[name] for name in (*SAMPLED, *STEADY)}
                     if columns := binned(part["id"], samples, self._width):
-                        said.append(("queues", columns))
+                        events.append(("queues", columns))
         for lines in self._lines:
             if rates := lines.more(self._flows):
-                said.append(("flows", rates))
-        return said
+                events.append(("flows", rates))
+        return events
 
     def close(self) -> None:
         for file in self._files():
@@ -162,7 +162,7 @@ class _Cell:
 
 
 def described(plan: Plan, number: int, clock: Row) -> Row:
-    """A cell, for those who see its samples."""
+    """The description of a cell for a viewer of its samples."""
     links = [
         {
             "a": link.a.node,
@@ -201,7 +201,7 @@ class _Lines:
 
 
 class _File:
-    """A file that grows, from the moment it is there."""
+    """A growing file, opened once it exists."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -209,14 +209,14 @@ class _File:
         self.full = False
 
     def there(self) -> bool:
-        """Whether it is; from now on it stays open."""
+        """Open the file if it exists; returns whether it is open."""
         if self._stream is None:
             with suppress(OSError):
                 self._stream = self._path.open("rb")
         return self._stream is not None
 
     def more(self) -> bytes:
-        """A piece of what is new."""
+        """The next piece of new content."""
         data = self._stream.read(PIECE_BYTES) if self.there() and self._stream else b""
         self.full = len(data) == PIECE_BYTES
         return data

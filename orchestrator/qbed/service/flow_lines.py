@@ -18,7 +18,7 @@ import pyarrow.json as arrow_json
 
 _MOST_DIGITS = 18
 Numbers = Callable[..., Any]
-"""Of a field: the numbers of some lines, by their indices, or of all; NaN where there is none."""
+"""A function that returns a field's numbers for some lines, by index, or for all; NaN if a line has none."""
 
 
 def numbers(lines: bytes, names: Sequence[str]) -> list[Numbers]:
@@ -72,7 +72,7 @@ def _by_commas(lines: bytes, names: Sequence[str]) -> list[Numbers] | None:
 
 
 def _keys(line: bytes) -> list[str]:
-    """Of an object that is written without spaces; `ValueError`."""
+    """The keys of an object that is written without spaces; `ValueError`."""
     try:
         row = json.loads(line)
     except RecursionError as error:

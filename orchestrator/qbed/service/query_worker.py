@@ -2,7 +2,7 @@
 """A client's SQL over a run's tables: a process of its own, with limits of time, memory and size, beyond those that
 `qbed.claims.sql` sets.
 
-`python -m qbed.service.ask RUN FORMAT OUT BYTES`, the SELECT on standard input.
+`python -m qbed.service.query_worker RUN FORMAT OUT BYTES`, the SELECT on standard input.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-"""Of address space: DuckDB's own limit, and what Python and Arrow map."""
+"""The limit of address space: DuckDB's own limit, and what Python and Arrow map."""
 ROWS = 4_096
 REFUSED = 3
-"""The exit status that says: what is on standard error is for the client."""
+"""The exit status of a query whose error, on standard error, is for the client."""
 
 
 def main() -> None:
-    """Write the answer, or say on standard error what is wrong with the question."""
+    """Write the answer, or the query's error to standard error."""
     run, form, out, most = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
@@ -86,7 +86,7 @@ def _rows(reader: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for, as null or as text."""
+    """A value as JSON has it: NaN and infinities are null, other types text."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell that has ended, told as one that runs (`qbed.service.watch`), from its tables: a batch of rows at a time, and
-as many columns as a viewer of a running cell gets, however many samples there are.
+"""Replays the tables of an ended cell as the events of a running one (`qbed.service.cell_tail`), a batch of rows at a
+time, with the same number of columns however many samples there are.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from qbed.errors import QbedError
 from qbed.results.cell_tables import read_cell
 from qbed.results.identity import StoreError, ran_on
+from qbed.service.cell_tail import Event
 from qbed.service.columns import SAMPLED, Flows, binned, width_of
 from qbed.service.jobs import MissingError, Row
-from qbed.service.watch import Said
 from qbed.substrates import substrate
 
 BATCH_ROWS = 1 << 16
@@ -28,8 +28,8 @@ _FLOWS = {"tcp_info": "delivery_bps", "rates": "rate_bps"}
 _QUEUE = ("queue", "port", "node", "role", "rate_bps", "duration_ns")
 
 
-def samples(run: Path, cell: int) -> Iterator[Said]:
-    """The events of a cell: what it is at once, then its samples. `MissingError`, `StoreError`."""
+def samples(run: Path, cell: int) -> Iterator[Event]:
+    """The events of a cell: its description, then its samples. `MissingError`, `StoreError`."""
     try:
         queues = [row for batch in _batches(run, cell, "queues", _QUEUE) for row in batch.to_pylist()]
     except (OSError, pa.ArrowException, QbedError):
@@ -37,13 +37,13 @@ def samples(run: Path, cell: int) -> Iterator[Said]:
     if not queues:
         raise MissingError(f"there is no cell {cell} that has ended, with queues")
     duration_ns = max(row["duration_ns"] or 1 for row in queues)
-    told = _described(queues, cell, duration_ns) | {"clock": {"clock": substrate(ran_on(run).name).clock}}
-    return _told(run, told, width_of(duration_ns))
+    description = _described(queues, cell, duration_ns) | {"clock": {"clock": substrate(ran_on(run).name).clock}}
+    return _events(run, description, width_of(duration_ns))
 
 
-def _told(run: Path, told: Row, width_ns: int) -> Iterator[Said]:
-    cell = told["cell"]
-    yield "cell", told
+def _events(run: Path, description: Row, width_ns: int) -> Iterator[Event]:
+    cell = description["cell"]
+    yield "cell", description
     try:
         for batch in _batches(run, cell, "queue_series", ("queue", *SAMPLED)):
             queue, *values = (column.to_numpy() for column in batch.columns)
