@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use qbed_p4engine::program::Program;
+use qbed_p4engine::control::{Answer, Entry, Request, Target};
+use qbed_p4engine::program::{ActionCall, Match, Program};
+use qbed_p4engine::Engine;
 use qbed_p4switch::load::{load, load_untidy};
 use qbed_p4switch::queueing;
 use qbed_p4switch::replay::{replay, replay_as, Report, Settings};
@@ -16,6 +18,8 @@ const MIX: &str = include_str!("programs/mix.json");
 const MIX_STF: &str = include_str!("programs/mix.stf");
 const ROUNDS: &str = include_str!("programs/rounds.json");
 const ROUNDS_STF: &str = include_str!("programs/rounds.stf");
+const COPIES: &str = include_str!("programs/copies.json");
+const COPIES_STF: &str = include_str!("programs/copies.stf");
 const QUEUES_STF: &str = include_str!("programs/queues.stf");
 
 fn program(json: &str) -> Program {
@@ -124,6 +128,33 @@ fn fields_of_no_bits_change_no_packet() {
     let report = run(&with_empty_fields(MIX), MIX_STF);
     assert_eq!(report.failures, [""; 0]);
     assert_eq!((report.packets_in, report.packets_out), (15, 18));
+}
+
+#[test]
+fn copies_that_p4c_makes_do_what_their_file_says() {
+    assert_eq!(failures(COPIES, COPIES_STF), [""; 0]);
+}
+
+#[test]
+fn tables_that_share_a_selector_take_the_same_members() {
+    let program = program(COPIES);
+    let table =
+        |name: &str| program.tables.iter().position(|table| table.name.ends_with(name)).unwrap() as u16;
+    let tables = [table("first"), table("second")];
+    let action = program.tables[usize::from(tables[0])].actions[0];
+    let mut engine = Engine::load(program).unwrap();
+    let call = ActionCall { action, arguments: vec![vec![0, 9]] };
+    let mut requests = vec![
+        Request::InsertMember { profile: 0, member: 1, call },
+        Request::SetGroup { profile: 0, group: 1, members: vec![1] },
+    ];
+    requests.extend(tables.map(|table| {
+        let matches = vec![Match::Exact(vec![2])];
+        Request::Insert { table, entry: Entry { matches, priority: 0, target: Target::Group(1), idle_us: 0 } }
+    }));
+    for request in requests {
+        assert_eq!(engine.control(&request), Answer::Done, "{request:?}");
+    }
 }
 
 fn with_bmv2_queues(json: &str, text: &str, bmv2: queueing::Settings) -> Report {
