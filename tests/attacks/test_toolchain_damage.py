@@ -228,6 +228,12 @@ def test_a_toolchain_of_an_earlier_qbed_has_nothing_to_compare(tools: Path, lab:
     flip(old / "linux")
     assert toolchain_in(old).checksums == {}
     toolchain_in(old).check(["linux"])
+    for damage in (folder, fifo):
+        with (
+            Damaged(old / "modules" / "sch_ecn.ko", damage),
+            pytest.raises(ToolchainError, match=r"modules/sch_ecn\.ko cannot be read: it is "),
+        ):
+            provide(toolchain_in(old), lab, compile_lab(load_lab(lab)), [])
 
 
 def test_a_program_is_recorded_before_it_gets_its_name(tools: Path, lab: Path) -> None:

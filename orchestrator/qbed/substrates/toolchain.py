@@ -58,7 +58,11 @@ class Toolchain:
         """`ToolchainError` unless these files are what was built."""
         if self.checksums:
             for name, problem in damages(self.folder, self.checksums, names):
-                raise ToolchainError(_damaged(self.folder / name, problem))
+                raise self.damaged(name, problem)
+
+    def damaged(self, name: str, problem: str) -> ToolchainError:
+        """The error for one of its files."""
+        return ToolchainError(_damaged(self.folder / name, problem))
 
     def names_in(self, folder: str) -> list[str]:
         """The recorded files in one of its folders."""

@@ -46,7 +46,11 @@ def _toolchain() -> Iterator[Finding]:
     if not damaged:
         checked = f"its {len(toolchain.checksums)} files are what was built" if toolchain.checksums else "no checksums"
         yield Finding("toolchain", "good", f"kernel {version} in {toolchain.folder}, {checked}")
-    changed = changed_sources()
+    try:
+        changed = changed_sources()
+    except ToolchainError as error:
+        yield Finding("sources", "missing", str(error), "make setup")
+        return
     if changed:
         text = f"{shown(changed)} changed after the set-up: `qbed run` and `qbed up` build it again first"
         yield Finding("sources", "optional", text, "make setup")

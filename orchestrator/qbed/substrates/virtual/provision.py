@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from qbed import terminal
+from qbed.files import open_regular
 from qbed.language.reach import trusted
 from qbed.places import checkout
 from qbed.plan.controlling import PROGRAMS, PYTHON
@@ -87,7 +88,7 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
     (tools / "modules").mkdir(parents=True)
     (tools / "qbed-agent").symlink_to(toolchain.folder / "qbed-agent")
     for name in (*MODULES, *plan.modules):
-        shutil.copyfile(_module(toolchain, name), tools / "modules" / f"{name}.ko")
+        _copy_module(toolchain, name, tools / "modules" / f"{name}.ko")
     # An empty one for what is not here: a mount point draws a random number, and the results must be the same.
     (tools / "none").mkdir()
     for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolboxes(toolchain, plan)).items():
@@ -97,6 +98,16 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
     for number, path in enumerate(hidden):
         (tools / SEEN / str(number)).symlink_to(path)
     return tools
+
+
+def _copy_module(toolchain: Toolchain, name: str, place: Path) -> None:
+    """Copy a module; `ToolchainError` if it cannot be read, as in a toolchain without checksums."""
+    try:
+        with open_regular(_module(toolchain, name)) as source:
+            content = source.read()
+    except OSError as error:
+        raise toolchain.damaged(f"modules/{name}.ko", f"cannot be read: {error.strerror}") from error
+    place.write_bytes(content)
 
 
 def _module(toolchain: Toolchain, name: str) -> Path:
