@@ -110,10 +110,19 @@ impl<'a> Engine<'a> {
     }
 
     /// Reports from now on, once a second of real time, what the devices of a lab that is up count, and how late it
-    /// runs; what was late until now does not count.
-    pub fn report_devices(&mut self) -> Result<()> {
-        self.lateness.reset()?;
-        self.devices.schedule(&mut self.world);
+    /// runs.
+    pub fn report_devices(&mut self) {
+        self.devices.schedule(&mut self.world, 0);
+    }
+
+    /// A guest that is ready may still be late from its boot: the first report comes when it has caught up, and what
+    /// was late until then does not count.
+    fn on_report(&mut self, number: u32) -> Result<()> {
+        if number == 0 {
+            self.lateness.reset()?;
+        }
+        self.tell_devices()?;
+        self.devices.schedule(&mut self.world, number.saturating_add(1));
         Ok(())
     }
 
@@ -223,10 +232,7 @@ impl<'a> Engine<'a> {
                 Part::Changes => self.change(token.index as usize)?,
                 Part::Windows => self.note_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
-                Part::Devices => {
-                    self.tell_devices()?;
-                    self.devices.schedule(&mut self.world);
-                }
+                Part::Devices => self.on_report(token.index)?,
                 Part::Kills => self.children.kill(token.index as i32),
                 Part::Alarm if token.index == self.alarm => return Ok(true),
                 Part::Alarm => {}

@@ -7,7 +7,7 @@ use crate::failure::{Of, Result};
 use crate::lab::far;
 use crate::netlink::{link, Netlink};
 use crate::observe::counters;
-use crate::world::token::{Part, Token};
+use crate::world::token::{Part, Topic};
 use crate::world::World;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ pub struct Device {
 }
 
 pub struct Devices {
-    reports: Token,
+    /// By number.
+    reports: Topic,
     /// None: no link leads out of this kernel.
     home: Option<Netlink>,
     /// Of each device: its name, and that of the container's interface.
@@ -34,7 +35,7 @@ pub struct Devices {
 
 impl Devices {
     pub fn open(world: &mut World<'_>) -> Result<Self> {
-        let reports = world.topic(Part::Devices).only();
+        let reports = world.topic(Part::Devices);
         let (plan, scope) = (world.plan, world.scope);
         let is_guest = !scope.on_host_kernel();
         if scope.is_whole() {
@@ -50,9 +51,9 @@ impl Devices {
         Ok(Self { reports, home: Some(home), names: names.collect(), is_guest })
     }
 
-    /// Asks for the next report of a lab that is up, a second of real time from now.
-    pub fn schedule(&self, world: &mut World<'_>) {
-        world.agenda.add(world.now_ns() + world.scope.real_ns(INTERVAL_NS), self.reports);
+    /// Asks for this report of a lab that is up, a second of real time from now.
+    pub fn schedule(&self, world: &mut World<'_>, number: u32) {
+        world.agenda.add(world.now_ns() + world.scope.real_ns(INTERVAL_NS), self.reports.at(number));
     }
 
     /// The counters, by the container's interface.

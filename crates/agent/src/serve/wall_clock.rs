@@ -10,7 +10,7 @@ use crate::serve::{done, start, start_workloads, STARTED_ALREADY};
 pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
     let mut started = false;
     engine.watch_gate()?;
-    engine.report_devices()?;
+    engine.report_devices();
     loop {
         engine.run_until_exit(GATE)?;
         let gate = engine.gate.as_mut().ok_or_else(|| Failure::new("mode lab: no gate (qgate=FD)"))?;
