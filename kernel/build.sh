@@ -84,6 +84,15 @@ tick() {
     while sleep 20 2>/dev/null; do say "$(grep -c '^  CC ' "$1") files compiled (there are about $2)"; done
 }
 
+# A patch that does not apply is an error. The log names it.
+apply_patches() {
+    local patch
+    for patch in "$here/patches/$series"/*.patch; do
+        echo "applying $patch"
+        patch --batch --fuzz=0 -p1 -d "$1" <"$patch" || return
+    done
+}
+
 build_kernel() {
     # Built in its final folder, since the makefiles contain absolute paths. `linux` is created last and marks the build
     # complete.
@@ -95,16 +104,15 @@ build_kernel() {
     : >"$log"
     tick "$log" 720 &
     ticker=$!
+    # Each step is joined by `&&`: `set -e` has no effect before `||`.
     {
-        unpack "$work/source"
-        for patch in "$here/patches/$series"/*.patch; do
-            patch --batch --fuzz=0 -p1 -d "$work/source" <"$patch"
-        done
-        cp "$here/uml"/*.h "$work/source/arch/um/include/shared/"
-        cp "$here/config.fragment" "$work/build/fragment"
-        make -C "$work/source" ARCH=um O="$work/build" KCONFIG_ALLCONFIG="$work/build/fragment" allnoconfig
-        make -C "$work/build" ARCH=um KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' \
-            KBUILD_BUILD_USER=qbed KBUILD_BUILD_HOST=qbed KCFLAGS="$flags" -j"$jobs" linux modules
+        unpack "$work/source" &&
+            apply_patches "$work/source" &&
+            cp "$here/uml"/*.h "$work/source/arch/um/include/shared/" &&
+            cp "$here/config.fragment" "$work/build/fragment" &&
+            make -C "$work/source" ARCH=um O="$work/build" KCONFIG_ALLCONFIG="$work/build/fragment" allnoconfig &&
+            make -C "$work/build" ARCH=um KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 2026' \
+                KBUILD_BUILD_USER=qbed KBUILD_BUILD_HOST=qbed KCFLAGS="$flags" -j"$jobs" linux modules
     } >"$log" 2>&1 </dev/null || { tail -n 20 "$log" >&2; die "the kernel did not build; full log: $log"; }
     local missing
     missing=$(grep -E '^CONFIG_[A-Z0-9_]+=y' "$work/build/fragment" | while read -r option; do

@@ -110,10 +110,19 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Starts reports of device counters and lateness, one per second of real time. Lateness before this is discarded.
-    pub fn report_devices(&mut self) -> Result<()> {
-        self.lateness.reset()?;
-        self.devices.schedule(&mut self.world);
+    /// Starts reports of device counters and lateness of a lab that is up, one per second of real time.
+    pub fn report_devices(&mut self) {
+        self.devices.schedule(&mut self.world, 0);
+    }
+
+    /// Sends a report. A guest that is ready may still be late from its boot, so lateness before the first report is
+    /// discarded.
+    fn on_report(&mut self, number: u32) -> Result<()> {
+        if number == 0 {
+            self.lateness.reset()?;
+        }
+        self.send_devices()?;
+        self.devices.schedule(&mut self.world, number.saturating_add(1));
         Ok(())
     }
 
@@ -223,10 +232,7 @@ impl<'a> Engine<'a> {
                 Part::Changes => self.apply_change(token.index as usize)?,
                 Part::Windows => self.record_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
-                Part::Devices => {
-                    self.send_devices()?;
-                    self.devices.schedule(&mut self.world);
-                }
+                Part::Devices => self.on_report(token.index)?,
                 Part::Kills => self.children.kill(token.index as i32),
                 Part::Alarm if token.index == self.alarm => return Ok(true),
                 Part::Alarm => {}

@@ -8,7 +8,7 @@ use crate::lab::peer_stub;
 use crate::netlink::link::{self, Statistics};
 use crate::netlink::Netlink;
 use crate::observe::counters;
-use crate::world::token::{Part, Token};
+use crate::world::token::{Part, Topic};
 use crate::world::World;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,7 +25,8 @@ pub struct Device {
 }
 
 pub struct Devices {
-    reports: Token,
+    /// The reports, by number.
+    reports: Topic,
     /// A socket of the root namespace. None: all links are local.
     netlink: Option<Netlink>,
     /// (device, interface of the container).
@@ -35,7 +36,7 @@ pub struct Devices {
 
 impl Devices {
     pub fn open(world: &mut World<'_>) -> Result<Self> {
-        let reports = world.topic(Part::Devices).only();
+        let reports = world.topic(Part::Devices);
         let (plan, placement) = (world.plan, world.placement);
         let is_guest = !placement.on_host_kernel();
         if placement.is_complete() {
@@ -51,9 +52,10 @@ impl Devices {
         Ok(Self { reports, netlink: Some(netlink), names: names.collect(), is_guest })
     }
 
-    /// Schedules the next report.
-    pub fn schedule(&self, world: &mut World<'_>) {
-        world.agenda.add(world.now_ns() + world.placement.to_lab_ns(INTERVAL_NS), self.reports);
+    /// Schedules a report, one second of real time from now.
+    pub fn schedule(&self, world: &mut World<'_>, number: u32) {
+        let at_ns = world.now_ns() + world.placement.to_lab_ns(INTERVAL_NS);
+        world.agenda.add(at_ns, self.reports.at(number));
     }
 
     /// Reads the counters, by interface of the container.

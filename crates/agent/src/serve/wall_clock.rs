@@ -10,7 +10,7 @@ use crate::serve::{acknowledge, start, start_workloads, ALREADY_STARTED};
 pub fn serve(engine: &mut Engine<'_>) -> Result<()> {
     let mut started = false;
     engine.watch_gate()?;
-    engine.report_devices()?;
+    engine.report_devices();
     loop {
         engine.run_until_exit(GATE_ID)?;
         let gate = engine.gate.as_mut().ok_or_else(|| Failure::new("mode lab: no gate (qgate=FD)"))?;
