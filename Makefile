@@ -2,6 +2,9 @@
 # make demo   sets everything up and runs a small experiment matrix in virtual time
 # make test   sets everything up and runs all tests
 # make check  the fast part of the tests (no kernel boots)
+# make py     lints Python and runs the orchestrator's tests that a change since the last `make py` affects
+# make rust   lints Rust and runs its tests; make c likewise for C
+# make coverage       prints the coverage of each Python package by the orchestrator's tests, and writes runs/coverage
 # make containers     gives this machine Docker, Containerlab and the images that labs in containers run on
 # make images-clean   removes the images
 # make test-kernels  tests/virtual on the other kernel series, which it builds once a machine; part of make test
@@ -22,7 +25,7 @@
 QBED := .venv/bin/qbed
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
+.PHONY: setup demo py rust c coverage test test-kernels test-kills locks slurm check lint unit e2e e2e-machines e2e-containers headers bench fuzz miri generate p4 p4-campaigns clean containers images images-clean machine playbooks-test \
     wheel wheel-test compose
 
 setup:
@@ -32,7 +35,7 @@ demo: setup
 	$(QBED) run labs/dumbbell --profile quick --out runs/demo --fresh
 	@echo "The report: runs/demo/report.html"
 
-# What loads one core goes side by side; labs in containers run on the wall clock, alone.
+# Stages that load one core run side by side. Labs in containers run on the wall clock, alone.
 test: slurm check e2e
 	@+$(MAKE) --no-print-directory -j2 --output-sync=target headers wheel-test test-kernels e2e-machines
 	@+$(MAKE) --no-print-directory e2e-containers
@@ -42,7 +45,7 @@ test-kernels: setup
 
 SECONDS_EACH := 3600
 
-# What the agent alone makes of plans: two tests of 400 cases a second each.
+# The last line fuzzes the agent's reading of plans: two tests of 400 cases a second each.
 fuzz: setup
 	@failed=0; \
 	for one in $(wildcard $(addprefix tests/fuzz/,run.py telemetry.py plans.py netlink.py)); do \
@@ -69,16 +72,32 @@ lint:
 # Two thousand tests with processes, terminals and a browser meet chance, too: at most two are tried again, and said.
 export CHANCE := -rsR --reruns 1 --max-suite-reruns 2
 
-# The reference of lab files has what the schemes say; where that changed, it goes into the same commit.
-unit: generate
+# Generated documents are compared by tests (test_reference, test_rooms, test_dashboards): `make generate` writes them.
+unit: setup
 	$(MAKE) -s -C kernel/tests check
 	tools/cargo test --quiet --workspace
 	$(PY) -m pytest -q orchestrator/tests labs -n 2 $(CHANCE)
 
+py: setup
+	tools/lint python
+	$(PY) -m pytest -q orchestrator/tests labs -n 2 --testmon
+
+rust: setup
+	tools/lint rust
+	tools/cargo test --quiet --workspace
+
+c: setup
+	tools/lint c
+	$(MAKE) -s -C kernel/tests check
+
+coverage: setup
+	$(PY) -m pytest -q orchestrator/tests -n 2 --cov=qbed --cov-report=json:runs/coverage/python.json
+	$(PY) tools/coverage runs/coverage/python.json
+
 test-kills: setup
 	$(PY) tests/e2e/kills.py --kills 200
 
-# What is built when something first asks for it is built before: tests have bounds in time.
+# Programs that are otherwise built at their first use are built before the tests, which have bounds in time.
 e2e: setup
 	@tools/programs
 	@tools/browser

@@ -44,7 +44,7 @@ SIZES = {3: "{star: {hosts: 2}}", 20: "{dumbbell: {left: 9, right: 9}}"}
 DILATED = ("dumbbell", "fairness", "incast")
 PACKET_BYTES, HEADER_BYTES = 1500, 28
 LEAST_BPS, MOST_BPS = 20e6, 4e9
-"""Where the search for the largest rate begins and ends."""
+"""The bounds of the search for the largest rate."""
 TOLERATED_LOSS = 0.001
 STEP = 1.1
 """The search ends when it knows the rate within this factor."""
@@ -86,18 +86,18 @@ class Labs:
 
 
 def output_of(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
-    """What a command prints; `RuntimeError` with its last words if it fails, or does not end."""
+    """Run a command and return its output; `RuntimeError` with the end of its errors if it fails or does not end."""
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            said, error = process.communicate(timeout=PATIENCE_S)
+            output, error = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.terminate()  # what `qbed exec` has started ends with it
             raise RuntimeError(f"{' '.join(command)}: has not ended after {PATIENCE_S:g} s") from None
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {error.strip() or said.strip()}")
-    return said
+        raise RuntimeError(f"{' '.join(command)}: {error.strip() or output.strip()}")
+    return output
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -142,7 +142,7 @@ def up_and_down(labs: Labs, rounds: int, nodes: int, topology: str) -> list[Figu
 
 
 def plain_topology(labs: Labs, name: str, file: Path) -> Path:
-    """The same images, nodes and links without anything of qbed's: containers that sleep."""
+    """A topology of the same images, nodes and links without qbed: containers that sleep."""
     folder = labs.folder / f"{name}-plain"
     labs.run("export", file, "-o", folder)
     path = folder / f"{name}.clab.yml"
@@ -265,7 +265,7 @@ def wait_for_server(labs: Labs, lab: str) -> None:
 
 
 def dilations() -> list[Figure]:
-    """What `--dilate auto` finds for labs of the repository, and the rate that this leaves their slowest link."""
+    """The dilation that `--dilate auto` finds for the project's labs, and the rate of their slowest link under it."""
     figures = []
     for name in DILATED:
         plan = compile_lab(load_lab(ROOT / "labs" / name / "lab.yml", {}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every benchmark shares: pinned runs side by side, the smallest of several, ratios, goals, JSON.
+"""The common parts of all benchmarks: pinned runs side by side, the smallest of several, ratios, goals, JSON.
 
 These machines are noisy: what is compared is run in turn (A B A B ...) in one call, pinned to one core, and the
 smallest time of each counts, since noise only ever adds. CPU time stands beside wall time, for machines that are busy.
@@ -53,7 +53,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run cost: seconds of wall clock and of CPU, its children included."""
+    """The cost of one run: seconds of wall clock and of CPU, its children included."""
 
     wall_s: float
     cpu_s: float
@@ -93,11 +93,11 @@ def side_by_side(rounds: int, *actions: Callable[[], object], warm: bool = True)
     costs: list[list[Cost]] = [[] for _ in actions]
     with pinned(cores()[-1]):
         for number in range(rounds + warm):
-            for action, own in zip(actions, costs, strict=True):
+            for action, action_costs in zip(actions, costs, strict=True):
                 cost = measured(action)
                 if number >= warm:
-                    own.append(cost)
-    return [smallest(own) for own in costs]
+                    action_costs.append(cost)
+    return [smallest(action_costs) for action_costs in costs]
 
 
 class Cell:

@@ -21,7 +21,7 @@ SENDERS = range(10, 101, 10)
 RTO_MS = (10, 200)
 SUMS = ("drops", "timeouts")
 BYTES, SEGMENT = 32768, 1446
-"""Of each flow, and of payload in a packet: the program's own."""
+"""Bytes of each flow, and of payload in a packet, as in the ns-3 program."""
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -49,13 +49,13 @@ def measure(rounds: int) -> list[Figure]:
 
 
 def link_ms(senders: int) -> float:
-    """What 1 Gbit/s takes for all frames, with 42 bytes of TCP, IP and PPP each: no scheme ends earlier."""
+    """The time that 1 Gbit/s takes for all frames, with 42 bytes of TCP, IP and PPP each: a bound for all schemes."""
     frames = -(-BYTES // SEGMENT)
     return senders * (BYTES + 42 * frames) * 8 / 1e6
 
 
 def simulated(program: Path, scheme: str, senders: int, rto_ms: int) -> dict[str, Any]:
-    """What one run printed."""
+    """Run the program once and parse its output."""
     argv = [str(program), f"--scheme={scheme}", f"--senders={senders}", f"--min-rto={rto_ms}"]
     run = subprocess.run(argv, stdout=subprocess.PIPE, check=True, text=True)
     found: dict[str, Any] = json.loads(run.stdout)

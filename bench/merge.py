@@ -70,7 +70,7 @@ def fill(run: Path) -> None:
 
 
 def child(*words: str) -> tuple[Cost, float]:
-    """What a process costs, and the most memory (MB) it had."""
+    """The cost of a process, and its peak memory (MB)."""
     most = 0.0
 
     def run() -> None:
@@ -107,7 +107,7 @@ def measure(rounds: int) -> list[Figure]:
                 costs["finished"].append(child(*listing)[0])
     finally:
         shutil.rmtree(run.parent)
-    best = {name: smallest(own) for name, own in costs.items()}
+    best = {name: smallest(samples) for name, samples in costs.items()}
     listed = f"qbed cells, {CELLS} cells"
     return [
         Figure(f"checking {CELLS} finished cells before a run goes on", best["checked"].wall_s, "s", 5),

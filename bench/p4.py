@@ -17,7 +17,7 @@ RUN = ROOT / "kernel" / "tests" / "guest" / "run"
 PROGRAMS = ("droptail", "stamp")
 PACKETS, FEW = 400_000, 1_000
 PAYLOADS = {64: 64 - 42, 1500: 1514 - 42}
-"""Of frames of 64 B, and of packets of 1500 B."""
+"""Numbers of frames of 64 B, and of packets of 1500 B."""
 MEGABYTES = 400
 HOPS = 2
 LEAST_SHARE, MOST_TIME = 0.6, 1.5

@@ -41,11 +41,11 @@ PROGRAMS = {
     "qcn": "schemes/qcn/p4/tests/feedback.stf",
     "abq": PLAIN,
 }
-"""Each with the file whose entries and packets are taken; queues are empty."""
+"""The STF file whose entries and packets each program gets; queues are empty."""
 PEERS = PROGRAMS | {"qcn": PROGRAMS["stamp"]}
-"""And beside BMv2: by many ports, whose queues have 64 packets each there; files give packets as fast as it reads."""
+"""The files for the comparison with BMv2: many ports, whose queues have 64 packets each in BMv2."""
 ALWAYS = {"qcn": "each packet sampled and sent back"}
-"""What parameters that a file sets make of a program's packets; without them it has its own."""
+"""The effect of the parameters that a file sets on the program's packets; without them the defaults apply."""
 SIZES = {"64 B": 64, "1500 B": 1514}
 SIGNAL = {"130 B": 130}
 """The smallest frame with a congestion header; what is shorter has none, and costs less."""
@@ -68,7 +68,7 @@ def bench(form: Path, stf: Path, *options: str) -> dict[str, float]:
 
 
 def files(folder: Path) -> Iterator[tuple[str, str, Path]]:
-    """Of each program what is measured, its name, and the file."""
+    """Yield the measurement, the name and the file of each program."""
     for name, path in PROGRAMS.items():
         stf = ROOT / path
         if name in ALWAYS:
@@ -225,7 +225,7 @@ class Peer:
     folder: Path
 
     def seconds(self, frames: list[bytes], count: int) -> float:
-        """Of CPU, until no more packets come out."""
+        """Seconds of CPU until no more packets are sent."""
         sent = [frames[index % len(frames)] for index in range(count)]
         for port in (1, *self.ports):
             capture(sent if port == 1 else [], self.folder / f"p{port}_in.pcap")

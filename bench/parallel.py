@@ -37,8 +37,8 @@ def measure(rounds: int) -> list[Figure]:
     for _ in range(rounds):
         one.append(batch(every[-1:], cells))
         many.append(batch(every, cells))
-    for own in cells.values():
-        for cell in own:
+    for group in cells.values():
+        for cell in group:
             cell.close()
     speedup = len(every) * min(one) / min(many)
     return [

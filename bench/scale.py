@@ -63,7 +63,7 @@ def labs() -> dict[int, tuple[str, str]]:
 
 
 def memory_when_up_bytes(cell: Cell) -> int:
-    """Guest memory in use when the lab is up for whoever works in it, as its kernel says."""
+    """Guest memory in use in a lab that is up, by its kernel's counters."""
     with boot(find_toolchain(), cell.folder, cell.plan, "lab") as guest:
         while not any(message["event"] == "ready" for message in guest.wait(120) or []):
             pass

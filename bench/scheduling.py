@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to have a cell run, beyond the cell: its plan, its folder on the disk, its turn; and from the store."""
+"""The overhead of a cell beyond its guest: plan, folder on the disk, scheduling; and the cost of a stored cell."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def task_of(out: Path, *, store: bool) -> Task:
 
 
 def beside_the_guest(out: Path) -> list[float]:
-    """Of each cell: what its worker took beyond its guest."""
+    """The time of each cell's worker beyond its guest."""
     worker = Worker(task_of(out, store=False), Watched())
     Watched.took.clear()
     with pinned(cores()[-1]):

@@ -44,7 +44,7 @@ def served(folder: Path) -> Iterator[tuple[httpx.Client, int]]:
         process.terminate()
 
 
-def own_cpu(pid: int) -> float:
+def process_cpu(pid: int) -> float:
     """Seconds of CPU that a process has had, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
@@ -53,13 +53,13 @@ def own_cpu(pid: int) -> float:
 def watch(client: httpx.Client, pid: int, upload: str, duration: str) -> tuple[float, float]:
     """Seconds until the first sample; the share of a core that the server has while its viewer looks."""
     asked = {"upload": upload, "settings": {"duration": duration}, "images": False}
-    begun, first, cpu = time.monotonic(), 0.0, own_cpu(pid)
+    begun, first, cpu = time.monotonic(), 0.0, process_cpu(pid)
     job = client.post("/jobs", json=asked).json()["id"]
     with client.stream("GET", f"/jobs/{job}/samples") as answer:
         for line in answer.iter_lines():
             if line == "event: queues" and not first:
                 first = time.monotonic() - begun
-    share = (own_cpu(pid) - cpu) / (time.monotonic() - begun)
+    share = (process_cpu(pid) - cpu) / (time.monotonic() - begun)
     assert client.get(f"/jobs/{job}").json()["state"] == "finished"
     return first, share
 

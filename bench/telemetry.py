@@ -63,7 +63,7 @@ def cells(folder: Path, server: Server, rounds: int) -> Iterator[Figure]:
     for _ in range(rounds):
         for name, (observed, options) in variants.items():
             walls[name].append(one(folder, observed, options))
-    least = {name: min(own) for name, own in walls.items()}
+    least = {name: min(samples) for name, samples in walls.items()}
     yield Figure("cell_without_samples", least["none"], "s")
     yield Figure("cell_sampled", least["sampled"], "s")
     yield Figure("cell_sampled_and_sent", least["sent"], "s")

@@ -46,7 +46,7 @@ class Scenario:
     buffer_kb: int
     spread_us: int
     goals: tuple[float | None, float]
-    """Of qbed's time over ns-3's: Debian's, and an optimised one's."""
+    """Goals for qbed's time over that of ns-3: Debian's build, and an optimised build."""
     long: bool
     """One run of each has to do."""
 

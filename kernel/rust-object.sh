@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds a crate of crates/ as one object that a kernel module links in (modules/Kbuild), into the cache under the hash of
-# its sources, and prints where it is.
+# Builds a crate of crates/ as one object for a kernel module (modules/Kbuild), into the cache under the hash of its
+# sources. Prints its path.
 #
-#   kernel/rust-object.sh CRATE     a folder of crates/: its feature `kernel` is a no_std library, whose C functions begin with qp4_
+#   kernel/rust-object.sh CRATE     a folder of crates/: its feature `kernel` is a no_std library with C functions named qp4_*
 #
-# With fat LTO, `core` is generated anew by the rules of a User-Mode Linux module: code anywhere in memory, no GOT, no red
-# zone. What the crate needs of its module is in the module's own C.
+# With fat LTO, `core` is compiled with the code generation options of a User-Mode Linux module: code anywhere in memory,
+# no GOT, no red zone. The functions that the crate imports are in the module's C code.
 set -euo pipefail
 export LC_ALL=C
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 crate=${1:?expected a folder of crates/}
 cache=${QBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/qbed}
-target=x86_64-unknown-linux-gnu # named, so that macros, which run here, are not built by these rules
+target=x86_64-unknown-linux-gnu # explicit, so that proc macros are built without these options
 flags="-C code-model=large -C relocation-model=static -C no-redzone=yes -C force-unwind-tables=no"
 
 say() { printf 'rust: %s\n' "$*" >&2; }
@@ -21,36 +21,36 @@ die() { say "$@"; exit 1; }
 
 cd "$root"
 [ -f "crates/$crate/Cargo.toml" ] || die "there is no crates/$crate"
-# The crate, and those of this repository that it needs.
+# The crate and its dependencies in this repository.
 mapfile -t crates < <(printf '%s\n' "$crate"; sed -n '/^\[dependencies\]/,/^\[/s,.*path = "\.\./\([^"]*\)".*,\1,p' "crates/$crate/Cargo.toml")
 sources() { find "${crates[@]/#/crates/}" -type f -path '*/src/*' ! -name '.*' ! -name '*~' | sort; printf 'crates/%s/Cargo.toml\n' "${crates[@]}"; }
 cargo=$(tools/cargo --which)
 hash=$({ "$cargo" --version; echo "$flags"; sources | xargs sha256sum; sha256sum Cargo.toml Cargo.lock kernel/rust-object.sh; } | sha256sum | cut -c1-16)
 built=$cache/rust/$crate-$hash
 object=$built/$crate.o
-done_here() { echo "$object"; exit; }
+print_result_and_exit() { echo "$object"; exit; }
 
-[ ! -f "$object" ] || done_here
+[ ! -f "$object" ] || print_result_and_exit
 mkdir -p "$cache/rust"
 exec 9>"$cache/rust/.lock"
 flock 9
-[ ! -f "$object" ] || done_here
+[ ! -f "$object" ] || print_result_and_exit
 work=$(mktemp -d "$cache/rust/.$crate-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 
 say "building crates/$crate for the kernel"
-# In a folder of its own: in one that is shared, cargo takes another checkout's crate for this one's if it was built later.
+# Use a separate target folder: in a shared one, cargo may take the crate of another checkout that was built later.
 name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$crate/Cargo.toml" | head -n 1)
 env -u CARGO_ENCODED_RUSTFLAGS RUSTFLAGS="$flags" "$cargo" rustc --quiet --locked --package "$name" --features kernel --crate-type staticlib --profile kernel \
     --target "$target" --target-dir "$work/target" </dev/null || die "crates/$crate did not build"
 library=lib${name//-/_}.a
 (cd "$work" && ar x "$work/target/$target/kernel/$library")
-# The crate with all that it uses is one object; the others are the compiler's, which the kernel has its own of.
+# The crate with its dependencies is one object; the others are compiler builtins, which the kernel provides.
 objects=("$work/${name//-/_}"-*.rcgu.o)
 [ ${#objects[@]} = 1 ] && [ -f "${objects[0]}" ] || die "$library: expected one object of the crate, found ${objects[*]##*/}"
 objcopy --strip-debug --wildcard --keep-global-symbol='qp4_*' "${objects[0]}" "$work/$crate.o"
-# A section a function would be one a function in /sys/module, too.
+# Merge the sections: each would be listed in /sys/module.
 ld -r -T /dev/stdin -o "$work/$crate.merged" "$work/$crate.o" <<'LAYOUT'
 SECTIONS {
     .text 0 : { *(.text .text.* .ltext .ltext.*) }
@@ -62,8 +62,8 @@ SECTIONS {
 LAYOUT
 strip --strip-unneeded -o "$work/$crate.o" "$work/$crate.merged"
 unknown=$(readelf -rW "$work/$crate.o" | awk '/R_X86_64_/ {print $3}' | sort -u | grep -vxE 'R_X86_64_(64|PC64|32|32S|PC32|PLT32)') || true
-[ -z "$unknown" ] || die "crates/$crate: relocations that the kernel's loader does not know: $unknown"
+[ -z "$unknown" ] || die "crates/$crate: relocations not supported by the module loader: $unknown"
 mkdir "$work/done"
 mv "$work/$crate.o" "$work/done/"
 mv -T "$work/done" "$built"
-done_here
+print_result_and_exit

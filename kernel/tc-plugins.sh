@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds tc's plugins of the schemes (generated from schemes/*/scheme.yml) and ip's of the link device into a cache and prints the folder:
+# Builds the tc plugins of the schemes (generated from schemes/*/scheme.yml) and the ip plugin of the link device into a cache. Prints
+# the folder:
 #
 #   TC_LIB_DIR=$(kernel/tc-plugins.sh) tc -s qdisc
 #   IP_LIB_DIR=$(kernel/tc-plugins.sh) ip link add qa type qlink rate 10gbit delay 5us peer qb
 #
-# A plugin belongs to the version of tc or ip that loads it, so the headers are those of the installed iproute2's own source,
-# fetched with apt's tools and keys, without touching this machine's own sources.
+# Plugins must match the version of tc and ip that loads them, so the headers are from the source of the installed iproute2,
+# fetched with apt's tools and keys, without changing this machine's apt sources.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +25,7 @@ fetch_source() {
     local work=$source.new
     say "fetching the source of $package"
     rm -rf "$work"
-    "$root/tools/apt-private" "$work" "$suite $suite-updates $suite-backports" apt-get source "$package" || die "no source of $package"
+    "$root/tools/apt-private" "$work" "$suite $suite-updates $suite-backports" apt-get source "$package" || die "cannot fetch the source of $package"
     mv "$work"/iproute2-*/ "$source.tree"
     rm -rf "$work"
     mv "$source.tree" "$source"
@@ -33,7 +34,7 @@ fetch_source() {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 QBED_SCHEMES=$root/schemes "$root/.venv/bin/python" -m qbed.schemes.generate tc "$work" ||
-    die "no code of the schemes: see above, or run make setup"
+    die "cannot generate the code of the schemes: see above, or run make setup"
 plugins=("$work"/q_*.c "$here"/iproute2/link_*.c)
 hash=$({ echo "$package $(${CC:-gcc} -dumpfullversion)"; cat "$0" "${plugins[@]}" "$here"/iproute2/*.h "$here"/include/uapi/qbed/*.h; } | sha256sum | cut -c1-16)
 out=$cache/tc/$hash

@@ -130,7 +130,7 @@ int main(int argc, char *argv[])
         control.Uninstall(i == 0 && scheme == "ecn" ? NetDeviceContainer(ends.Get(0)) : ends);
     }
     Ipv4GlobalRoutingHelper::PopulateRoutingTables();
-    // Where a port has no discipline, what finds its device's queue full is dropped before it.
+    // If a port has no queue discipline, packets are dropped in front of the full queue of its device.
     middle.Get(0)->GetObject<TrafficControlLayer>()->TraceConnectWithoutContext(
         "TcDrop", Callback<void, Ptr<const Packet>>([](Ptr<const Packet>) { dropped++; }));
 

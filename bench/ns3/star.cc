@@ -29,7 +29,7 @@ int main(int argc, char *argv[])
     command.AddValue("nix", "nix-vector routes instead of tables", nix);
     command.Parse(argc, argv);
 
-    // What Linux does by default, where ns-3's defaults differ: segment size, initial window, SACK and time stamps are on in both.
+    // Linux's defaults where those of ns-3 differ: segment size, initial window, SACK and time stamps are on in both.
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpCubic::GetTypeId()));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1448));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * `ip link add qa type qlink rate 10gbit delay 5us peer qb`: ip's plugin for the link device (IP_LIB_DIR names its folder).
- * What is said of this end holds for the other end too, unless a peer-... word says otherwise.
+ * ip plugin for the link device: `ip link add qa type qlink rate 10gbit delay
+ * 5us peer qb` (IP_LIB_DIR is its folder).
+ * Options of this end apply to the other end as well, unless a peer-... option
+ * is given.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@ static const struct {
 	{ "tbit", 1e12 }, { "gbit", 1e9 }, { "mbit", 1e6 }, { "kbit", 1e3 }, { "bit", 1 },
 };
 
-/* ip itself has no word for rates: what tc has for them is not in it. */
+/* Parses a rate: ip itself does not link tc's parser. */
 static int qlink_get_rate(__u64 *bps, const char *text)
 {
 	char *unit;
@@ -58,7 +60,7 @@ static void qlink_print_help(struct link_util *lu, int argc, char **argv, FILE *
 		"RATE: 10gbit, 1mbit ...; TIME: 5us, 40ms ...\n");
 }
 
-/* An option of one end's transmitter; returns 0 if it was one. */
+/* Parses an option of one end's transmitter; returns 0 if @word is one. */
 static int qlink_parse_end(struct nlmsghdr *n, const char *word, const char *value,
 			   int shift)
 {
@@ -96,7 +98,7 @@ static void qlink_parse_peer(struct nlmsghdr *n, const char *name)
 	struct rtattr *peer = addattr_nest(n, 1024, IFLA_QLINK_PEER);
 
 	if (check_ifname(name))
-		invarg("a name of a device", name);
+		invarg("a device name", name);
 	memset(NLMSG_TAIL(n), 0, sizeof(struct ifinfomsg));
 	n->nlmsg_len += NLMSG_ALIGN(sizeof(struct ifinfomsg));
 	addattr_l(n, 1024, IFLA_IFNAME, name, strlen(name) + 1);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tc's plugins of the schemes share. A plugin is two tables, generated from
- * scheme.yml: how each option is read, sent and shown, and what the statistics
- * are. It is q_NAME.so, in the folder of TC_LIB_DIR or where the system's iproute2
- * looks for them.
+ * Common code of the tc plugins of the schemes. A plugin consists of two
+ * tables, generated from scheme.yml: how each option is parsed, encoded and
+ * printed, and the list of statistics. It is built as q_NAME.so, in the folder
+ * of TC_LIB_DIR or in iproute2's default folder.
  */
 #ifndef _QBED_SCHEME_PLUGIN_H
 #define _QBED_SCHEME_PLUGIN_H
@@ -20,7 +20,7 @@
 #define SCHEME_MAX_STATISTICS 63
 #define SCHEME_MAX_ATTRIBUTE 63
 #define SCHEME_MAX_CHOICES 7
-#define SCHEME_STATISTICS_A_LINE 6
+#define SCHEME_STATISTICS_PER_LINE 6
 
 enum scheme_kind {
 	SCHEME_AMOUNT,		/* a size such as 128kb, or packets such as 20p: two attributes */
@@ -36,11 +36,11 @@ enum scheme_kind {
 struct scheme_option {
 	const char *name;
 	enum scheme_kind kind;
-	int bytes;		/* of the attribute */
-	int attribute;		/* of an amount: in bytes */
-	int packets;		/* of an amount: the attribute in packets */
-	__u64 one;		/* of a time: what a millisecond is; of a fraction: 1 */
-	/* up to the first that is none; their places are their numbers */
+	int bytes;		/* size of the attribute */
+	int attribute;		/* attribute number; for an amount that in bytes */
+	int packets;		/* for an amount: attribute number in packets */
+	__u64 one;		/* for a time: value of 1 ms; for a fraction: value of 1 */
+	/* NULL-terminated; the index is the value */
 	const char *choices[SCHEME_MAX_CHOICES + 1];
 };
 
@@ -49,16 +49,16 @@ struct scheme_statistic {
 	int bytes;
 };
 
-/* A plugin exports one of these as NAME_qdisc_util, whose first member tc looks for. */
+/* A plugin exports one as NAME_qdisc_util; its first member is the one tc looks up. */
 struct scheme_plugin {
 	struct qdisc_util util;
 	const char *usage;
-	/* both up to the first without a name */
+	/* both end with an entry without a name */
 	struct scheme_option options[SCHEME_MAX_OPTIONS + 1];
 	struct scheme_statistic statistics[SCHEME_MAX_STATISTICS + 1];
 };
 
-/* A number of any size; like the schemes' attributes, little-endian. */
+/* Decodes an unsigned integer of any size, little-endian like the schemes' attributes. */
 static __u64 scheme_number(const void *from, int bytes)
 {
 	__u64 value = 0;
@@ -67,7 +67,7 @@ static __u64 scheme_number(const void *from, int bytes)
 	return value;
 }
 
-/* A fraction such as 0.1 or 10%. Not 0: it is none. */
+/* Parses a fraction such as 0.1 or 10%. Returns nonzero on error. */
 static int scheme_get_fraction(__u64 *value, const char *text, __u64 one)
 {
 	char *end;
@@ -83,7 +83,7 @@ static int scheme_get_fraction(__u64 *value, const char *text, __u64 one)
 	return 0;
 }
 
-/* Not 0: @text is none of the words. */
+/* Parses a choice. Returns nonzero if @text is not one of the words. */
 static int scheme_get_choice(__u64 *value, const char *text, const struct scheme_option *option)
 {
 	__u64 number;
@@ -97,7 +97,7 @@ static int scheme_get_choice(__u64 *value, const char *text, const struct scheme
 	return -1;
 }
 
-/* Not 0: @text is no value of the option. */
+/* Parses a value. Returns nonzero if @text is not a valid value of the option. */
 static int scheme_read(const struct scheme_option *option, const char *text, __u64 *value)
 {
 	unsigned int bytes;
@@ -182,7 +182,7 @@ static int scheme_parse_opt(const struct qdisc_util *util, int argc, char **argv
 	return 0;
 }
 
-/* @key: its name in JSON. */
+/* Prints a value. @key: name in JSON */
 static void scheme_print(const struct scheme_option *option, const char *key, __u64 value)
 {
 	char text[SPRINT_BSIZE];
@@ -210,7 +210,7 @@ static void scheme_print(const struct scheme_option *option, const char *key, __
 		print_string(PRINT_ANY, key, "%s ", value ? "on" : "off");
 		break;
 	case SCHEME_CHOICE:
-		/* a newer kernel may have more of them */
+		/* a newer kernel may have further choices */
 		if (value < SCHEME_MAX_CHOICES && option->choices[value])
 			print_string(PRINT_ANY, key, "%s ", option->choices[value]);
 		else
@@ -251,7 +251,7 @@ static int scheme_print_opt(const struct qdisc_util *util, FILE *f, struct rtatt
 	return 0;
 }
 
-/* What an older kernel does not give is not shown. */
+/* Statistics that an older kernel does not provide are omitted. */
 static int scheme_print_xstats(const struct qdisc_util *util, FILE *f, struct rtattr *xstats)
 {
 	const struct scheme_plugin *plugin = (const struct scheme_plugin *)util;
@@ -265,9 +265,9 @@ static int scheme_print_xstats(const struct qdisc_util *util, FILE *f, struct rt
 		at = (at + s->bytes - 1) / s->bytes * s->bytes;
 		if (at + s->bytes > RTA_PAYLOAD(xstats))
 			break;
-		if (shown && shown % SCHEME_STATISTICS_A_LINE == 0)
+		if (shown && shown % SCHEME_STATISTICS_PER_LINE == 0)
 			print_nl();
-		print_string(PRINT_FP, NULL, shown % SCHEME_STATISTICS_A_LINE ? " %s" : "  %s", s->name);
+		print_string(PRINT_FP, NULL, shown % SCHEME_STATISTICS_PER_LINE ? " %s" : "  %s", s->name);
 		print_u64(PRINT_ANY, s->name, " %llu",
 			  scheme_number((char *)RTA_DATA(xstats) + at, s->bytes));
 		at += s->bytes;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The agenda of deadlines against a sorted array. */
+/* The agenda of deadlines, compared with a sorted array. */
 #include <string.h>
 
 #include "qlink_agenda.h"
 #include "unit.h"
 
-#define MOST 5000
+#define CAPACITY 5000
 
-static struct qlink_deadline sorted[MOST];
+static struct qlink_deadline sorted[CAPACITY];
 static u32 sorted_used;
 
 static int compare(const void *a, const void *b)
@@ -28,7 +28,7 @@ static void sorted_pop(void)
 	memmove(sorted, sorted + 1, --sorted_used * sizeof(*sorted));
 }
 
-static struct qlink_deadline any(u64 *sequence, u64 times)
+static struct qlink_deadline random_deadline(u64 *sequence, u64 times)
 {
 	return (struct qlink_deadline) {
 		.time_ns = random_below(times),
@@ -54,13 +54,13 @@ static void expect_same(struct qlink_agenda *agenda)
 	EXPECT(!qlink_agenda_top(agenda) == !sorted_used);
 }
 
-/* After each of these all near places are taken, if there are that many. */
+/* The ring is full unless all deadlines fit into it. */
 static void expect_full(const struct qlink_agenda *agenda)
 {
 	EXPECT(agenda->near_used == QLINK_NEAR || !agenda->later.used);
 }
 
-static void forget(struct qlink_agenda *agenda, unsigned long owner)
+static void remove_owner(struct qlink_agenda *agenda, unsigned long owner)
 {
 	u32 kept = 0, j;
 
@@ -73,28 +73,28 @@ static void forget(struct qlink_agenda *agenda, unsigned long owner)
 }
 
 /* Few distinct times: equal ones must leave in the order of their sequence. */
-static void random_operations(u32 most, u64 times)
+static void random_operations(u32 capacity, u64 times)
 {
-	struct qlink_deadline *entries = calloc(most, sizeof(*entries));
-	struct qlink_agenda agenda = { .later = { .entries = entries, .capacity = most } };
+	struct qlink_deadline *entries = calloc(capacity, sizeof(*entries));
+	struct qlink_agenda agenda = { .later = { .entries = entries, .capacity = capacity } };
 	struct qlink_deadline entry;
 	u64 sequence = 0;
 	int i;
 
 	sorted_used = 0;
 	for (i = 0; i < 20000; i++) {
-		if (sorted_used == most || (sorted_used && !random_below(3))) {
+		if (sorted_used == capacity || (sorted_used && !random_below(3))) {
 			qlink_agenda_pop(&agenda);
 			sorted_pop();
 		} else {
-			entry = any(&sequence, times);
+			entry = random_deadline(&sequence, times);
 			qlink_agenda_push(&agenda, entry);
 			sorted_push(entry);
 		}
 		expect_same(&agenda);
 		expect_full(&agenda);
 		if (i % 1000 == 999) {
-			forget(&agenda, 2 * random_below(8));
+			remove_owner(&agenda, 2 * random_below(8));
 			expect_same(&agenda);
 			expect_full(&agenda);
 		}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A guest's paths do not lead out of its folder, whatever somebody puts into their way. */
+/* A guest's paths do not lead out of its folder, whatever links another process creates. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,13 +16,13 @@
 
 static char outside[64], buffer[256];
 
-static const char *out(const char *name)
+static const char *outside_path(const char *name)
 {
 	snprintf(buffer, sizeof(buffer), "%s/%s", outside, name);
 	return buffer;
 }
 
-static int there(const char *path)
+static int exists(const char *path)
 {
 	struct stat status;
 
@@ -57,7 +57,7 @@ static void ordinary_files(void)
 	EXPECT_EQUAL(mode_of("d/n") & 07000, 0);
 	EXPECT_EQUAL(um_name("./d/f", "./g", 0, 0), 0);
 	EXPECT_EQUAL(um_name("./g", "./d/h", 1, 0), 0);
-	EXPECT(there("g") && there("d/h") && !there("d/f"));
+	EXPECT(exists("g") && exists("d/h") && !exists("d/f"));
 	EXPECT_EQUAL(um_name("./g", "./d/h", 0, RENAME_NOREPLACE), -EEXIST);
 	parent = um_parent("./d/h", &name);
 	EXPECT(parent >= 0 && !strcmp(name, "h"));
@@ -72,12 +72,12 @@ static void ordinary_files(void)
 	EXPECT_EQUAL(um_open("./d/f", O_RDONLY, 0), -ENOENT);
 }
 
-static void links_of_somebody_else(void)
+static void foreign_symlinks_are_not_followed(void)
 {
 	const char *name;
 
 	EXPECT_EQUAL(symlink(outside, "d"), 0);
-	EXPECT_EQUAL(symlink(out("secret"), "s"), 0);
+	EXPECT_EQUAL(symlink(outside_path("secret"), "s"), 0);
 	EXPECT_EQUAL(um_open("./d/evil", O_CREAT | O_RDWR, 0600), -ELOOP);
 	EXPECT_EQUAL(um_open("./d/secret", O_RDONLY, 0), -ELOOP);
 	EXPECT_EQUAL(um_open("./s", O_RDWR, 0), -ELOOP);
@@ -87,15 +87,15 @@ static void links_of_somebody_else(void)
 	EXPECT_EQUAL(um_unlink("./d/secret", 0), -ELOOP);
 	EXPECT_EQUAL(um_name("./d/secret", "./mine", 0, 0), -ELOOP);
 	EXPECT_EQUAL(um_name("./d/secret", "./mine", 1, 0), -ELOOP);
-	/* nor does it go to where a reader of results would follow it */
+	/* nor is it moved to where a reader of results would follow it */
 	EXPECT_EQUAL(um_name("./s", "./out", 0, 0), -EPERM);
 	EXPECT_EQUAL(um_name("./s", "./out", 1, 0), -EPERM);
-	EXPECT(there(out("secret")) && !there(out("evil")));
+	EXPECT(exists(outside_path("secret")) && !exists(outside_path("evil")));
 	EXPECT_EQUAL(um_unlink("./d", 0), 0);
 	EXPECT_EQUAL(um_unlink("./s", 0), 0);
 }
 
-static void other_ways_out(void)
+static void other_escapes_fail(void)
 {
 	EXPECT_EQUAL(um_open("./../secret", O_RDONLY, 0), -EXDEV);
 	EXPECT_EQUAL(um_open("../secret", O_CREAT | O_RDWR, 0600), -EXDEV);
@@ -105,13 +105,13 @@ static void other_ways_out(void)
 	EXPECT_EQUAL(um_mknod("./fifo", S_IFIFO | 0600, 0), -EPERM);
 	EXPECT_EQUAL(um_mknod("./device", S_IFCHR | 0600, makedev(1, 3)), -EPERM);
 	EXPECT_EQUAL(um_mknod("./socket", S_IFSOCK | 0600, 0), -EPERM);
-	/* mounts that only read have absolute paths */
-	close_new(um_open(out("secret"), O_RDONLY, 0));
-	EXPECT_EQUAL(um_open(out("secret"), O_RDWR, 0), -EROFS);
-	EXPECT_EQUAL(um_open(out("evil"), O_CREAT | O_RDWR, 0600), -EROFS);
-	EXPECT_EQUAL(um_unlink(out("secret"), 0), -EROFS);
-	EXPECT_EQUAL(um_mkdir(out("evil"), 0700), -EROFS);
-	EXPECT_EQUAL(um_name(out("secret"), "./mine", 0, 0), -EROFS);
+	/* paths of read-only mounts are absolute */
+	close_new(um_open(outside_path("secret"), O_RDONLY, 0));
+	EXPECT_EQUAL(um_open(outside_path("secret"), O_RDWR, 0), -EROFS);
+	EXPECT_EQUAL(um_open(outside_path("evil"), O_CREAT | O_RDWR, 0600), -EROFS);
+	EXPECT_EQUAL(um_unlink(outside_path("secret"), 0), -EROFS);
+	EXPECT_EQUAL(um_mkdir(outside_path("evil"), 0700), -EROFS);
+	EXPECT_EQUAL(um_name(outside_path("secret"), "./mine", 0, 0), -EROFS);
 }
 
 int main(void)
@@ -128,11 +128,11 @@ int main(void)
 	EXPECT_EQUAL(um_beneath_start("."), 0);
 
 	ordinary_files();
-	links_of_somebody_else();
-	other_ways_out();
+	foreign_symlinks_are_not_followed();
+	other_escapes_fail();
 
 	EXPECT_EQUAL(unlink("../secret"), 0);
-	EXPECT_EQUAL(rmdir("../cell"), 0);	/* empty: nothing was left */
+	EXPECT_EQUAL(rmdir("../cell"), 0);	/* fails unless it is empty */
 	EXPECT_EQUAL(rmdir(base), 0);
 	return PASS();
 }

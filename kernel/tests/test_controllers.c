@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One set of scenarios for every controller that is found (schemes/SCHEME/host/NAME.yml), and what holds of all of them.
+ * A set of scenarios for every controller (schemes/SCHEME/host/NAME.yml), and properties of all
+ * controllers.
  *
  *	test_controllers		compares the rates with schemes/SCHEME/tests/NAME.rates
- *	test_controllers --write	writes them anew: make -C kernel/tests rates
+ *	test_controllers --write	rewrites them: make -C kernel/tests rates
  */
 #include "controller_path.h"
 
@@ -21,11 +22,11 @@ static u64 step(u64 now_ns)
 /* From the fast rate to the slow one in 15 ms, and back in 15 ms. */
 static u64 ramp(u64 now_ns)
 {
-	u64 way_ns = now_ns < 5 * MS ? 0 : now_ns - 5 * MS;
+	u64 ramp_ns = now_ns < 5 * MS ? 0 : now_ns - 5 * MS;
 
-	if (way_ns > 15 * MS)
-		way_ns = way_ns < 30 * MS ? 30 * MS - way_ns : 0;
-	return FAST - (FAST - SLOW) * way_ns / (15 * MS);
+	if (ramp_ns > 15 * MS)
+		ramp_ns = ramp_ns < 30 * MS ? 30 * MS - ramp_ns : 0;
+	return FAST - (FAST - SLOW) * ramp_ns / (15 * MS);
 }
 
 static u64 steady(u64 now_ns)
@@ -38,7 +39,7 @@ static bool always(u64 now_ns)
 	return true;
 }
 
-/* While nothing comes back, the capacity falls. */
+/* The capacity falls while acknowledgements are lost. */
 static bool interrupted(u64 now_ns)
 {
 	return now_ns < 8 * MS || now_ns >= 16 * MS;
@@ -122,7 +123,7 @@ static void rates_are_those_of_the_snapshot(const struct controller_declared *de
 		 declared->controller->name);
 	file = fopen(name, write ? "w" : "r");
 	if (!file) {
-		fprintf(stderr, "%s: not there: make -C kernel/tests rates\n", name);
+		fprintf(stderr, "%s: cannot open it: run make -C kernel/tests rates\n", name);
 		exit(1);
 	}
 	if (write) {
@@ -131,7 +132,7 @@ static void rates_are_those_of_the_snapshot(const struct controller_declared *de
 		known = calloc(1, 2 * length);
 		found = fread(known, 1, 2 * length, file);
 		if (found != length || memcmp(known, text, length)) {
-			fprintf(stderr, "%s: the rates have changed: make -C kernel/tests rates, and look at the difference\n",
+			fprintf(stderr, "%s: the rates have changed: run make -C kernel/tests rates and review the diff\n",
 				name);
 			exit(1);
 		}
@@ -141,7 +142,7 @@ static void rates_are_those_of_the_snapshot(const struct controller_declared *de
 	free(text);
 }
 
-/* All sizes of numbers are as likely, and so are the two ends. */
+/* Random numbers of all orders of magnitude; the bounds are more likely. */
 static u64 random_between(u64 min, u64 max)
 {
 	u64 value = random_u64() >> random_below(64);
@@ -152,7 +153,7 @@ static u64 random_between(u64 min, u64 max)
 }
 
 static u64 parameter(const struct controller_declared *declared, const u8 *params, const char *field,
-		     u64 otherwise)
+		     u64 fallback)
 {
 	const struct controller_parameter *one = declared->parameters;
 	u64 value = 0;
@@ -160,7 +161,7 @@ static u64 parameter(const struct controller_declared *declared, const u8 *param
 	while (one->field && strcmp(one->field, field))
 		one++;
 	memcpy(&value, params + one->offset, one->bytes);	/* little-endian */
-	return one->field ? value : otherwise;
+	return one->field ? value : fallback;
 }
 
 static void random_params(const struct controller_declared *declared, u8 *params)
@@ -191,7 +192,7 @@ static void random_event(const struct rate_controller *controller, void *state, 
 	const struct rate_feedback feedback = {
 		.now_ns = now_ns,
 		.magnitude = random_between(0, U32_MAX),
-		.most = random_between(0, U32_MAX),
+		.max = random_between(0, U32_MAX),
 	};
 
 	switch (random_below(10)) {
@@ -219,19 +220,19 @@ static void random_event(const struct rate_controller *controller, void *state, 
 	}
 }
 
-/* Whatever comes in, and whatever netlink lets the parameters be. */
+/* For any input and any parameters that netlink accepts. */
 static void the_rate_stays_within_its_bounds(const struct controller_declared *declared)
 {
 	const struct rate_controller *controller = declared->controller;
 	void *state = calloc(1, controller->state_bytes);
 	u8 *params = calloc(1, controller->params_bytes);
-	u64 least, most, rate, now_ns;
+	u64 min, max, rate, now_ns;
 	int trial, event;
 
 	for (trial = 0; trial < 2000; trial++) {
 		random_params(declared, params);
-		least = parameter(declared, params, "least_rate_bps", 1);
-		most = parameter(declared, params, "most_rate_bps", RATE_MOST);
+		min = parameter(declared, params, "least_rate_bps", 1);
+		max = parameter(declared, params, "most_rate_bps", RATE_MAX);
 		now_ns = random_between(0, U64_MAX / 2);
 		if (controller->start)
 			controller->start(state, params, now_ns);
@@ -239,7 +240,7 @@ static void the_rate_stays_within_its_bounds(const struct controller_declared *d
 			now_ns += random_between(0, PATH_SECOND);
 			random_event(controller, state, params, now_ns);
 			rate = controller->rate(state, params);
-			EXPECT(least > 0 && rate >= least && rate <= most);
+			EXPECT(min > 0 && rate >= min && rate <= max);
 		}
 	}
 	free(params);

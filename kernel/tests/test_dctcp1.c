@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* dctcp1's alpha and window, beside the same in floating point. */
+/* dctcp1's alpha and window, compared with floating point. */
 #include "dctcp1_algorithm.h"
 #include "unit.h"
 
@@ -15,7 +15,7 @@ static u32 alpha_after(u32 rounds, u32 marked_bytes, u32 acked_bytes)
 	return vars.alpha;
 }
 
-static void alpha_begins_at_0_and_takes_a_sixteenth_of_each_round(void)
+static void alpha_starts_at_0_and_gains_a_sixteenth_per_round(void)
 {
 	EXPECT_EQUAL(alpha_after(0, 1446, 1446), 0);
 	EXPECT_EQUAL(alpha_after(1, 1446, 1446), DCTCP1_ALPHA_ONE / 16);
@@ -24,7 +24,7 @@ static void alpha_begins_at_0_and_takes_a_sixteenth_of_each_round(void)
 	EXPECT_EQUAL(alpha_after(1000, 1446, 1446), DCTCP1_ALPHA_ONE);
 }
 
-static void a_round_without_data_is_none(void)
+static void a_round_without_data_does_not_count(void)
 {
 	struct dctcp1_vars vars = { .alpha = DCTCP1_ALPHA_ONE / 2 };
 
@@ -39,40 +39,43 @@ static void a_window_falls_to_one_segment_and_no_further(void)
 
 	EXPECT_EQUAL(dctcp1_cut(&vars, 10), 5);
 	EXPECT_EQUAL(dctcp1_cut(&vars, 5), 2);
-	EXPECT_EQUAL(vars.rest, DCTCP1_SEGMENT / 2);
+	EXPECT_EQUAL(vars.fraction, DCTCP1_CWND_ONE / 2);
 	EXPECT_EQUAL(dctcp1_cut(&vars, 2), 1);		/* 2.5 */
-	EXPECT_EQUAL(vars.rest, DCTCP1_SEGMENT / 4);
+	EXPECT_EQUAL(vars.fraction, DCTCP1_CWND_ONE / 4);
 	EXPECT_EQUAL(dctcp1_cut(&vars, 1), 1);
-	EXPECT_EQUAL(vars.rest, 0);
+	EXPECT_EQUAL(vars.fraction, 0);
 	EXPECT_EQUAL(dctcp1_cut(&vars, 1), 1);
 }
 
-static void without_marks_so_far_nothing_is_cut(void)
+static void without_marks_the_window_stays(void)
 {
 	struct dctcp1_vars vars = {};
 
 	EXPECT_EQUAL(dctcp1_cut(&vars, 17), 17);
 }
 
-static void the_least_cut_takes_a_segment(void)
+static void the_smallest_cut_takes_a_segment(void)
 {
 	struct dctcp1_vars vars = { .alpha = DCTCP1_ALPHA_ONE / 16 };
 
 	EXPECT_EQUAL(dctcp1_cut(&vars, 2), 1);
-	EXPECT_EQUAL(vars.rest, DCTCP1_SEGMENT - DCTCP1_SEGMENT / 16);
+	EXPECT_EQUAL(vars.fraction, DCTCP1_CWND_ONE - DCTCP1_CWND_ONE / 16);
 }
 
 static void a_loss_leaves_half_and_at_least_two(void)
 {
-	struct dctcp1_vars vars = { .rest = 7 };
+	struct dctcp1_vars vars = { .fraction = 7 };
 
 	EXPECT_EQUAL(dctcp1_halve(&vars, 20), 10);
-	EXPECT_EQUAL(vars.rest, 0);
+	EXPECT_EQUAL(vars.fraction, 0);
 	EXPECT_EQUAL(dctcp1_halve(&vars, 4), 2);
 	EXPECT_EQUAL(dctcp1_halve(&vars, 1), 2);
 }
 
-/* A window of any size, cut by any alpha again and again, is that of real numbers to a part of a segment for each cut. */
+/*
+ * A window of any size, reduced repeatedly by any alpha, equals that of real
+ * numbers, up to one unit of the fraction per cut.
+ */
 static void cuts_are_those_of_real_numbers(void)
 {
 	int i, step;
@@ -89,14 +92,14 @@ static void cuts_are_those_of_real_numbers(void)
 			if (exact < 1)
 				exact = 1;
 			segments = dctcp1_cut(&vars, segments);
-			window = segments + (double)vars.rest / DCTCP1_SEGMENT;
-			EXPECT(segments >= DCTCP1_LEAST && vars.rest < DCTCP1_SEGMENT);
-			EXPECT(window >= exact - 1e-6 && window <= exact + (double)step / DCTCP1_SEGMENT);
+			window = segments + (double)vars.fraction / DCTCP1_CWND_ONE;
+			EXPECT(segments >= DCTCP1_MIN_CWND && vars.fraction < DCTCP1_CWND_ONE);
+			EXPECT(window >= exact - 1e-6 && window <= exact + (double)step / DCTCP1_CWND_ONE);
 		}
 	}
 }
 
-static void alpha_stays_a_share(void)
+static void alpha_stays_between_0_and_1(void)
 {
 	struct dctcp1_vars vars = {};
 	int i, acks;
@@ -111,13 +114,13 @@ static void alpha_stays_a_share(void)
 
 int main(void)
 {
-	alpha_begins_at_0_and_takes_a_sixteenth_of_each_round();
-	a_round_without_data_is_none();
+	alpha_starts_at_0_and_gains_a_sixteenth_per_round();
+	a_round_without_data_does_not_count();
 	a_window_falls_to_one_segment_and_no_further();
-	without_marks_so_far_nothing_is_cut();
-	the_least_cut_takes_a_segment();
+	without_marks_the_window_stays();
+	the_smallest_cut_takes_a_segment();
 	a_loss_leaves_half_and_at_least_two();
 	cuts_are_those_of_real_numbers();
-	alpha_stays_a_share();
+	alpha_stays_between_0_and_1();
 	return PASS();
 }

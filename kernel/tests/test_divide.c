@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Division of 128 bits gives what the compiler's own library gives. */
+/* 128-bit division gives the same results as the compiler's library. */
 #include "unit.h"
 
 #include "qp4_divide.h"
 
-/* Of any width, and as often at the edges. */
-static __uint128_t any(void)
+/* Random integer of random_u128 width; powers of two and their predecessors as often. */
+static __uint128_t random_u128(void)
 {
 	__uint128_t value = (__uint128_t)random_u64() << 64 | random_u64();
 	u32 width = random_u64() % 128;
@@ -25,7 +25,7 @@ static void test_unsigned(void)
 	int i;
 
 	for (i = 0; i < 200000; i++) {
-		__uint128_t value = any(), divisor = any(), rest;
+		__uint128_t value = random_u128(), divisor = random_u128(), rest;
 
 		if (!divisor)
 			continue;
@@ -36,21 +36,21 @@ static void test_unsigned(void)
 
 static void test_signed(void)
 {
-	const __int128_t least = (__int128_t)((__uint128_t)1 << 127);
+	const __int128_t min = (__int128_t)((__uint128_t)1 << 127);
 	__int128_t rest;
 	int i;
 
 	for (i = 0; i < 200000; i++) {
-		__int128_t value = any(), divisor = any();
+		__int128_t value = random_u128(), divisor = random_u128();
 
 		if (random_u64() & 1)
 			value = -(__uint128_t)value;
-		if (!divisor || (value == least && divisor == -1))
+		if (!divisor || (value == min && divisor == -1))
 			continue;
 		EXPECT(qp4_divide_signed(value, divisor, &rest) == value / divisor);
 		EXPECT(rest == value % divisor);
 	}
-	EXPECT(qp4_divide_signed(least, 1, &rest) == least && rest == 0);
+	EXPECT(qp4_divide_signed(min, 1, &rest) == min && rest == 0);
 }
 
 int main(void)

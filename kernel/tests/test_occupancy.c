@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Integrals, samples and histogram against a brute force over every nanosecond. */
+/*
+ * Integrals, samples and histogram, compared with a brute_force-force computation
+ * over every nanosecond.
+ */
 #include <string.h>
 
 #include "unit.h"
 #include "qtap_occupancy.h"
 
-#define SPAN 2000u	/* ns that are simulated */
+#define SPAN 2000u	/* simulated ns */
 
-struct seen {
+struct sample {
 	struct qtap_integral open;
 	struct qtap_counts counts;
 	u64 end_ns;
 };
 
-static struct seen seen[SPAN + 2];
+static struct sample seen[SPAN + 2];
 static u32 samples;
 static int refuse_memory;
 
@@ -35,18 +38,20 @@ static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 s
 	u64 interval_ns = occupancy->params.interval_ns;
 
 	emitted++;
-	seen[samples++] = (struct seen) { occupancy->open, occupancy->counts, end_ns };
-	while (steady--) {	/* as whoever reads the record does */
+	seen[samples++] = (struct sample) { occupancy->open, occupancy->counts, end_ns };
+	while (steady--) {	/* expand steady intervals as a reader does */
 		struct qtap_integral still;
 
 		qtap_integral_reset(&still, end_ns);
 		qtap_integral_add(&still, interval_ns, occupancy->bytes, occupancy->packets);
 		end_ns += interval_ns;
-		seen[samples++] = (struct seen) { .open = still, .end_ns = end_ns };
+		seen[samples++] = (struct sample) { .open = still, .end_ns = end_ns };
 	}
 }
 
-static struct qtap_integral between[SPAN];	/* bounds: the first up to the first one */
+static struct qtap_integral between[SPAN];	/* integrals between bounds; the first ends at the
+						 * first bound
+						 */
 static u64 bound_histogram[SPAN][64];
 static u32 bounds_seen;
 
@@ -59,10 +64,10 @@ static void qtap_bound_emit(struct qtap_occupancy *occupancy)
 	between[bounds_seen++] = occupancy->since_bound;
 }
 
-/* bytes[t], packets[t]: the state that lasts from t to t + 1 */
+/* bytes[t], packets[t]: the state from t to t + 1 */
 static u32 bytes[SPAN + 1], packets[SPAN + 1], enqueued_at[SPAN + 1];
 
-static struct qtap_integral brute(u64 begin, u64 end)
+static struct qtap_integral brute_force(u64 begin, u64 end)
 {
 	struct qtap_integral integral;
 	u64 t;
@@ -97,7 +102,7 @@ static void expect_samples(struct qtap_occupancy_params params, u64 end)
 
 		EXPECT_EQUAL(seen[i].open.begin_ns, begin);	/* no gap */
 		EXPECT_EQUAL(seen[i].end_ns, sample_end);
-		expect_integral(&seen[i].open, brute(begin, sample_end));
+		expect_integral(&seen[i].open, brute_force(begin, sample_end));
 		for (t = begin; t < sample_end; t++)
 			enqueued += enqueued_at[t];
 		EXPECT_EQUAL(seen[i].counts.enqueued, enqueued);
@@ -114,7 +119,7 @@ static void expect_bounds(const struct qtap_occupancy_params *params, u64 end)
 	for (i = 0; i < params->bounds && params->bounds_ns[i] <= end; i++) {
 		u64 bound = params->bounds_ns[i];
 
-		expect_integral(&between[i], brute(begin, bound));
+		expect_integral(&between[i], brute_force(begin, bound));
 		for (t = begin; t < bound; t++)
 			expected[bytes[t] / params->bin_bytes]++;
 		for (bin = 0; bin < 64; bin++)
@@ -140,7 +145,7 @@ static void against_brute_force(struct qtap_occupancy_params params, u64 quiet)
 
 		bytes[t] = occupancy.bytes;
 		packets[t] = occupancy.packets;
-		while (changes--) {	/* several in one instant: only the last lasts */
+		while (changes--) {	/* several in one instant: only the last state has a duration */
 			qtap_occupancy_advance(&occupancy, t);
 			if (occupancy.phase == QTAP_CLOSED)
 				break;
@@ -153,7 +158,7 @@ static void against_brute_force(struct qtap_occupancy_params params, u64 quiet)
 		}
 	}
 	qtap_occupancy_flush(&occupancy, SPAN);
-	expect_integral(&occupancy.total, brute(params.begin_ns, end));
+	expect_integral(&occupancy.total, brute_force(params.begin_ns, end));
 	EXPECT_EQUAL(qtap_occupancy_duration_ns(&occupancy), end - params.begin_ns);
 	if (params.interval_ns)
 		expect_samples(params, end);
@@ -197,7 +202,7 @@ static void intervals_without_a_change_are_one_record(void)
 	samples = emitted = 0;
 	qtap_occupancy_init(&occupancy, (struct qtap_occupancy_params) {
 		.begin_ns = 5, .end_ns = U64_MAX, .interval_ns = 10, .bin_bytes = 1000 }, 0, 0);
-	qtap_occupancy_advance(&occupancy, 95);	/* [5, 10), and [10, 20) with seven more */
+	qtap_occupancy_advance(&occupancy, 95);	/* [5, 10), and [10, 20) with seven steady ones */
 	EXPECT_EQUAL(emitted, 2);
 	EXPECT_EQUAL(samples, 9);
 	occupancy.packets = 2;
@@ -236,7 +241,7 @@ static void a_change_at_an_edge_belongs_to_the_next_interval(void)
 	free(occupancy.histogram);
 }
 
-static void starts_with_what_waits(void)
+static void starts_with_queued_packets(void)
 {
 	struct qtap_occupancy occupancy;
 
@@ -271,7 +276,7 @@ static void histogram_has_an_open_end(void)
 	EXPECT_EQUAL(occupancy.histogram[QTAP_MAX_BINS - 1], 7);
 	free(occupancy.histogram);
 
-	/* without memory, time is kept in the last bin there is */
+	/* without memory, the last allocated bin counts the time */
 	qtap_occupancy_init(&occupancy, (struct qtap_occupancy_params) {
 		.end_ns = U64_MAX, .bin_bytes = 1 }, 0, 0);
 	qtap_occupancy_flush(&occupancy, 7);
@@ -284,7 +289,7 @@ static void histogram_has_an_open_end(void)
 	free(occupancy.histogram);
 }
 
-static void a_bound_cuts_no_sample_and_what_happens_at_it_comes_behind(void)
+static void a_bound_does_not_cut_samples(void)
 {
 	static const u64 bounds_ns[] = { 0, 15, 40 };
 	struct qtap_occupancy occupancy;
@@ -333,8 +338,8 @@ int main(void)
 	instantaneous_states_do_not_count();
 	intervals_without_a_change_are_one_record();
 	a_change_at_an_edge_belongs_to_the_next_interval();
-	starts_with_what_waits();
+	starts_with_queued_packets();
 	histogram_has_an_open_end();
-	a_bound_cuts_no_sample_and_what_happens_at_it_comes_behind();
+	a_bound_does_not_cut_samples();
 	return PASS();
 }

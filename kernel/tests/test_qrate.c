@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What qrate reckons: departures, losses, timeouts, what has arrived, roots. */
+/* The arithmetic of qrate: pacing, losses, timeouts, received data, square roots. */
 #include <string.h>
 
 #include "qrate_arrivals.h"
 #include "qrate_flight.h"
 #include "qrate_pace.h"
-#include "qrate_root.h"
+#include "qrate_sqrt.h"
 #include "qrate_rtt.h"
 #include "unit.h"
 
-/* Packet k leaves at t0 + round(bits before it / rate), however long the flow. */
+/* Packet k is sent at t0 + round(bits before it / rate), for any length of the flow. */
 static void pace_does_not_drift(u64 rate)
 {
 	struct qrate_pace pace = { .next_ns = 1000 };
@@ -26,7 +26,10 @@ static void pace_does_not_drift(u64 rate)
 	}
 }
 
-/* Of a rate that changes with each packet, no more than the changes' roundings are off. */
+/*
+ * With a rate that changes for each packet, the error is at most the rounding
+ * of the changes.
+ */
 static void pace_follows_a_rate(void)
 {
 	struct qrate_pace pace = {};
@@ -43,21 +46,21 @@ static void pace_follows_a_rate(void)
 	EXPECT(pace.next_ns > exact - 2 && pace.next_ns < exact + 2);
 }
 
-static void pace_hastens(void)
+static void pace_speeds_up(void)
 {
 	struct qrate_pace pace = { .next_ns = 0 };
 
 	qrate_pace_sent(&pace, 1250, 10000);		/* a second */
 	EXPECT_EQUAL(pace.next_ns, 1000000000);
-	qrate_pace_hasten(&pace, 200000000, 5000);	/* slower: the wait stays */
+	qrate_pace_speed_up(&pace, 200000000, 5000);	/* slower: the wait stays */
 	EXPECT_EQUAL(pace.next_ns, 1000000000);
-	qrate_pace_hasten(&pace, 200000000, 80000);	/* what is left takes an eighth */
+	qrate_pace_speed_up(&pace, 200000000, 80000);	/* the remaining wait is divided by eight */
 	EXPECT_EQUAL(pace.next_ns, 300000000);
-	qrate_pace_hasten(&pace, 400000000, U64_MAX);	/* over already */
+	qrate_pace_speed_up(&pace, 400000000, U64_MAX);	/* already expired */
 	EXPECT_EQUAL(pace.next_ns, 300000000);
-	qrate_pace_sent(&pace, 1250, 0);		/* a rate that is none is the least */
+	qrate_pace_sent(&pace, 1250, 0);		/* a rate of 0 is treated as 1 */
 	EXPECT_EQUAL(pace.next_ns, 300000000 + 10000 * 1000000000ull);
-	qrate_pace_hasten(&pace, 300000000, U64_MAX);
+	qrate_pace_speed_up(&pace, 300000000, U64_MAX);
 	EXPECT(pace.next_ns <= 300000000 + 1);
 }
 
@@ -76,7 +79,7 @@ static struct qrate_flight flight_of(u32 packets)
 	return flight;
 }
 
-static void three_later_is_lost(void)
+static void a_packet_is_lost_three_packets_later(void)
 {
 	struct qrate_flight flight = flight_of(10);
 
@@ -84,30 +87,35 @@ static void three_later_is_lost(void)
 	EXPECT(qrate_flight_ack(&flight, 5));
 	EXPECT(!qrate_flight_ack(&flight, 5));	/* again */
 	EXPECT(!qrate_flight_ack(&flight, 10));	/* never sent */
-	/* 3 and 4 arrived as well, of which the acknowledgements did not */
+	/* 3 and 4 were received, their acknowledgements lost */
 	EXPECT_EQUAL(qrate_flight_ack_window(&flight, 5, 3), 200);
 	EXPECT_EQUAL(qrate_flight_detect(&flight, 5, 0), 3);	/* 0, 1, 2; 0 is sent at 0, too */
 	EXPECT_EQUAL(flight.bytes, 400);
-	EXPECT_EQUAL(qrate_flight_lost(&flight)->offset, 0);
-	flight.first++;	/* sent anew */
+	EXPECT_EQUAL(qrate_flight_first_lost(&flight)->offset, 0);
+	flight.first++;	/* retransmitted */
 	EXPECT(qrate_flight_ack(&flight, 1));	/* it was not lost */
 	EXPECT_EQUAL(flight.bytes, 400);
-	EXPECT_EQUAL(qrate_flight_lost(&flight)->offset, 200);
+	EXPECT_EQUAL(qrate_flight_first_lost(&flight)->offset, 200);
 	flight.first++;
-	EXPECT(!qrate_flight_lost(&flight));
+	EXPECT(!qrate_flight_first_lost(&flight));
 	EXPECT_EQUAL(flight.first, 6);
 	EXPECT(qrate_flight_ack(&flight, 8));
-	EXPECT_EQUAL(qrate_flight_detect(&flight, 8, 0), 0);	/* 6 and 7 are too near */
-	EXPECT_EQUAL(qrate_flight_detect(&flight, 8, 6), 1);	/* but 6 has waited for too long */
-	qrate_flight_lose(&flight);
-	qrate_flight_lose(&flight);
+	EXPECT_EQUAL(qrate_flight_detect(&flight, 8, 0), 0);	/* 6 and 7 are below the packet
+								 * threshold
+								 */
+	EXPECT_EQUAL(qrate_flight_detect(&flight, 8, 6), 1);	/* but 6 exceeds the time threshold */
+	qrate_flight_mark_lost(&flight);
+	qrate_flight_mark_lost(&flight);
 	EXPECT_EQUAL(flight.bytes, 0);
-	qrate_flight_lose(&flight);	/* nothing is left */
+	qrate_flight_mark_lost(&flight);	/* nothing is left */
 	EXPECT_EQUAL(flight.bytes, 0);
 	free(flight.packets);
 }
 
-/* Sent, acknowledged, lost and sent anew at random: each byte is acknowledged once, nothing stays. */
+/*
+ * Random transmissions, acknowledgements, losses and retransmissions: each byte
+ * is acknowledged once, and the flight is empty at the end.
+ */
 static void every_byte_is_acknowledged(void)
 {
 	struct qrate_flight flight = flight_of(1000);
@@ -117,7 +125,7 @@ static void every_byte_is_acknowledged(void)
 	for (; !qrate_flight_is_empty(&flight); now++) {
 		EXPECT(now < 10000);
 		if (number == flight.next) {
-			qrate_flight_lose(&flight);	/* a timeout */
+			qrate_flight_mark_lost(&flight);	/* a timeout */
 		} else if (random_below(3)) {
 			packet = qrate_flight_ack(&flight, number);
 			acked += packet ? packet->length : 0;
@@ -126,7 +134,7 @@ static void every_byte_is_acknowledged(void)
 		} else {
 			number++;
 		}
-		while ((packet = qrate_flight_lost(&flight))) {
+		while ((packet = qrate_flight_first_lost(&flight))) {
 			u64 offset = packet->offset;
 
 			flight.first++;
@@ -140,7 +148,7 @@ static void every_byte_is_acknowledged(void)
 
 static void timeouts_double(void)
 {
-	struct qrate_rtt_params params = { .first_ns = 1000, .least_ns = 100 };
+	struct qrate_rtt_params params = { .first_ns = 1000, .min_ns = 100 };
 	struct qrate_rtt rtt = {};
 
 	EXPECT_EQUAL(qrate_rtt_timeout_ns(&rtt, params), 1000);
@@ -154,25 +162,25 @@ static void timeouts_double(void)
 	EXPECT_EQUAL(qrate_rtt_threshold_ns(&rtt), 1800);
 	rtt.backoff = 3;
 	EXPECT_EQUAL(qrate_rtt_timeout_ns(&rtt, params), 8 * 2900);
-	EXPECT_EQUAL(rtt.least_ns, 800);
+	EXPECT_EQUAL(rtt.min_ns, 800);
 }
 
-static void windows_say_what_came(void)
+static void windows_contain_received_packets(void)
 {
-	struct qrate_numbers numbers = {};
-	u8 came[3000] = {};
+	struct qrate_window window_state = {};
+	u8 received[3000] = {};
 	int i;
 
 	for (i = 0; i < 2000; i++) {
 		u64 number = i + random_below(i % 100 ? 80 : 200), expected = 0, window;
 		int bit;
 
-		came[number] = 1;
-		window = qrate_numbers_add(&numbers, number);
+		received[number] = 1;
+		window = qrate_window_add(&window_state, number);
 		for (bit = 0; bit < 64 && bit < (int)number; bit++) {
-			/* further back than the last one's window, nothing is known */
-			if (number - 1 - bit + 64 >= numbers.last)
-				expected |= (u64)came[number - 1 - bit] << bit;
+			/* unknown if further back than the current window */
+			if (number - 1 - bit + 64 >= window_state.last)
+				expected |= (u64)received[number - 1 - bit] << bit;
 		}
 		EXPECT_EQUAL(window, expected);
 	}
@@ -182,7 +190,7 @@ static void bytes_count_once(void)
 {
 	struct qrate_interval room[2000];
 	struct qrate_coverage coverage = { .intervals = room, .capacity = 2000 };
-	static u8 came[20000];
+	static u8 received[20000];
 	u64 total = 0;
 	int i;
 	u32 k;
@@ -191,8 +199,8 @@ static void bytes_count_once(void)
 		u64 begin = random_below(19000), end = begin + 1 + random_below(30), added = 0, at;
 
 		for (at = begin; at < end; at++) {
-			added += !came[at];
-			came[at] = 1;
+			added += !received[at];
+			received[at] = 1;
 		}
 		total += added;
 		EXPECT(!qrate_coverage_is_full(&coverage));
@@ -205,22 +213,22 @@ static void bytes_count_once(void)
 	EXPECT_EQUAL(coverage.used, 1);
 }
 
-static void roots_are_whole(void)
+static void roots_are_rounded_down(void)
 {
 	int i;
 
-	EXPECT_EQUAL(qrate_root(0, 0), 0);
-	EXPECT_EQUAL(qrate_root(0, 15), 3);
-	EXPECT_EQUAL(qrate_root(U64_MAX, U64_MAX), U64_MAX);
-	EXPECT_EQUAL(qrate_root(1, 0), 1ull << 32);
+	EXPECT_EQUAL(qrate_sqrt(0, 0), 0);
+	EXPECT_EQUAL(qrate_sqrt(0, 15), 3);
+	EXPECT_EQUAL(qrate_sqrt(U64_MAX, U64_MAX), U64_MAX);
+	EXPECT_EQUAL(qrate_sqrt(1, 0), 1ull << 32);
 	for (i = 0; i < 10000; i++) {
 		u64 root = random_u64() >> random_below(64);
 		__uint128_t square = (__uint128_t)root * root;
 
-		EXPECT_EQUAL(qrate_root(square >> 64, square), root);
+		EXPECT_EQUAL(qrate_sqrt(square >> 64, square), root);
 		if (root) {
 			square--;
-			EXPECT_EQUAL(qrate_root(square >> 64, square), root - 1);
+			EXPECT_EQUAL(qrate_sqrt(square >> 64, square), root - 1);
 		}
 	}
 }
@@ -229,19 +237,19 @@ int main(void)
 {
 	static const u64 rates[] = {
 		1, 7, 9600, 123456789, 9999999937ull, 10000000000ull, 400000000000ull,
-		QRATE_MOST_BPS,
+		QRATE_MAX_BPS,
 	};
 	u32 i;
 
 	for (i = 0; i < sizeof(rates) / sizeof(*rates); i++)
 		pace_does_not_drift(rates[i]);
 	pace_follows_a_rate();
-	pace_hastens();
-	three_later_is_lost();
+	pace_speeds_up();
+	a_packet_is_lost_three_packets_later();
 	every_byte_is_acknowledged();
 	timeouts_double();
-	windows_say_what_came();
+	windows_contain_received_packets();
 	bytes_count_once();
-	roots_are_whole();
+	roots_are_rounded_down();
 	return PASS();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The congestion header against tests/wire/vectors.json, and what has no vector. */
+/* The congestion header, tested with tests/wire/vectors.json and with random values. */
 #include <string.h>
 
 #include <qbed/signal_header.h>
@@ -14,7 +14,7 @@ struct packet_vector {
 	struct qsignal_header header;	/* if it is well-formed */
 };
 
-struct way_vector {
+struct path_vector {
 	const char *name;
 	const u8 *before;
 	size_t before_bytes;
@@ -28,10 +28,10 @@ struct way_vector {
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-static void reads_what_the_packets_say(const struct packet_vector *vector)
+static void parses_the_test_vectors(const struct packet_vector *vector)
 {
 	size_t bytes = vector->bytes - vector->payload_at;
-	void *payload = malloc(bytes);	/* aligned, and not a byte more */
+	void *payload = malloc(bytes);	/* aligned and of the exact size, for the sanitizer */
 
 	memcpy(payload, vector->packet + vector->payload_at, bytes);
 	EXPECT_EQUAL(qsignal_form(payload, bytes), vector->form);
@@ -40,8 +40,8 @@ static void reads_what_the_packets_say(const struct packet_vector *vector)
 	free(payload);
 }
 
-/* Queue by queue, as switches do it: header and checksum. */
-static void folds_on_the_way(const struct way_vector *vector)
+/* Accumulates the values of the queues one by one and updates the checksum, as switches do. */
+static void accumulates_along_the_path(const struct path_vector *vector)
 {
 	struct qsignal_header before, after;
 	u8 packet[2048];
@@ -64,12 +64,12 @@ static void folds_on_the_way(const struct way_vector *vector)
 		EXPECT_EQUAL(packet[i], vector->after[i]);
 }
 
-/* The same number in both byte orders' eyes, however often it changes. */
+/* The checksum is correct after any number of changes, independent of byte order. */
 static void checksums_follow_any_change(void)
 {
 	struct qsignal_header before, after;
 	u8 bytes[QSIGNAL_HEADER_BYTES] = {};
-	u32 whole;
+	u32 sum;
 	u16 check = 0xffff;
 	int i, j;
 
@@ -80,12 +80,12 @@ static void checksums_follow_any_change(void)
 		memcpy(&after, bytes, sizeof(after));
 		check = qsignal_checksum(check, &before, &after);
 		EXPECT(check != 0);
-		for (whole = 0, j = 0; j < QSIGNAL_HEADER_BYTES; j += 2)
-			whole += bytes[j] | bytes[j + 1] << 8;
-		whole += check;
-		whole = (whole & 0xffff) + (whole >> 16);
-		whole = (whole & 0xffff) + (whole >> 16);
-		EXPECT_EQUAL(whole, 0xffff);
+		for (sum = 0, j = 0; j < QSIGNAL_HEADER_BYTES; j += 2)
+			sum += bytes[j] | bytes[j + 1] << 8;
+		sum += check;
+		sum = (sum & 0xffff) + (sum >> 16);
+		sum = (sum & 0xffff) + (sum >> 16);
+		EXPECT_EQUAL(sum, 0xffff);
 		EXPECT_EQUAL(qsignal_checksum(0, &before, &after), 0);
 		before = after;
 	}
@@ -114,9 +114,9 @@ int main(void)
 	size_t i;
 
 	for (i = 0; i < COUNT(packet_vectors); i++)
-		reads_what_the_packets_say(&packet_vectors[i]);
-	for (i = 0; i < COUNT(way_vectors); i++)
-		folds_on_the_way(&way_vectors[i]);
+		parses_the_test_vectors(&packet_vectors[i]);
+	for (i = 0; i < COUNT(path_vectors); i++)
+		accumulates_along_the_path(&path_vectors[i]);
 	EXPECT(i > 10);
 	checksums_follow_any_change();
 	sums_saturate_at_every_carry();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Bins, classes and quantiles of waits against a list of all of them. */
+/* Bins, classes and quantiles of sojourn times, compared with a list of all values. */
 #include <string.h>
 
 #include "unit.h"
@@ -34,9 +34,9 @@ static void bins_join_and_are_narrow(void)
 {
 	u32 bin;
 
-	EXPECT_EQUAL(qtap_sojourn_from_ns(0), 0);
+	EXPECT_EQUAL(qtap_sojourn_bin_begin_ns(0), 0);
 	for (bin = 0; bin < QTAP_SOJOURN_BINS; bin++) {
-		u64 from_ns = qtap_sojourn_from_ns(bin), width_ns = qtap_sojourn_from_ns(bin + 1) - from_ns;
+		u64 from_ns = qtap_sojourn_bin_begin_ns(bin), width_ns = qtap_sojourn_bin_begin_ns(bin + 1) - from_ns;
 
 		EXPECT_EQUAL(qtap_sojourn_bin(from_ns), bin);
 		EXPECT_EQUAL(qtap_sojourn_bin(from_ns + width_ns - 1), bin);
@@ -55,7 +55,7 @@ static int by_size(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* What @percent of @count sorted waits are at most. */
+/* Quantile of @count sorted values. */
 static u64 quantile(const u64 *waits, u64 count, u32 percent)
 {
 	return waits[(count * percent + 99) / 100 - 1];
@@ -63,10 +63,10 @@ static u64 quantile(const u64 *waits, u64 count, u32 percent)
 
 static void expect_quantile(const struct qtap_sojourn_class *class, const u64 *waits, u64 count, u32 percent)
 {
-	u64 told = qtap_sojourn_quantile_ns(class, percent), exact = quantile(waits, count, percent);
+	u64 actual = qtap_sojourn_quantile_ns(class, percent), exact = quantile(waits, count, percent);
 
-	EXPECT(told >= exact);
-	EXPECT(told - exact <= exact / 64);
+	EXPECT(actual >= exact);
+	EXPECT(actual - exact <= exact / 64);
 }
 
 static void against_a_list(u32 bits)
@@ -102,7 +102,7 @@ static void against_a_list(u32 bits)
 				expect_quantile(found, waits[class], counts[class], 50);
 				expect_quantile(found, waits[class], counts[class], 99);
 			}
-			qtap_sojourn_open(found);
+			qtap_sojourn_open_interval(found);
 		}
 	}
 	for (i = 0; i < (int)sojourn.classes; i++) {
@@ -121,7 +121,7 @@ static void against_a_list(u32 bits)
 	release(&sojourn);
 }
 
-static void classes_beyond_the_last_are_together(void)
+static void further_classes_share_the_last(void)
 {
 	struct qtap_sojourn sojourn = {};
 	u32 tos;
@@ -136,11 +136,11 @@ static void classes_beyond_the_last_are_together(void)
 	EXPECT_EQUAL(sojourn.class[15].tos, QTAP_SOJOURN_OTHERS);
 	EXPECT_EQUAL(sojourn.class[15].total.packets, 64 - 15);
 	EXPECT_EQUAL(sojourn.class[15].total.max_ns, 63);
-	EXPECT_EQUAL(sojourn.class[3].open.packets, 0);	/* there are no intervals */
+	EXPECT_EQUAL(sojourn.class[3].open.packets, 0);	/* intervals are disabled */
 	release(&sojourn);
 }
 
-static void without_memory_the_sums_are_told(void)
+static void sums_are_kept_without_memory(void)
 {
 	struct qtap_sojourn sojourn = { .sampled = true };
 
@@ -163,7 +163,7 @@ int main(void)
 	bins_join_and_are_narrow();
 	for (bits = 1; bits <= QTAP_SOJOURN_NS_BITS; bits++)
 		against_a_list(bits);
-	classes_beyond_the_last_are_together();
-	without_memory_the_sums_are_told();
+	further_classes_share_the_last();
+	sums_are_kept_without_memory();
 	return PASS();
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Serialization: every end of a busy period is the exact end, rounded to nearest. */
+/*
+ * Serialization: the end of each frame of a busy period is the exact time,
+ * rounded to the nearest ns.
+ */
 #include "qlink_wire.h"
 #include "unit.h"
 
@@ -27,14 +30,14 @@ static void busy_period_is_exact(u64 rate, u32 overhead)
 		bits += 8 * ((u64)length + overhead);
 		now = qlink_wire_send(&wire, now, length);
 		EXPECT_EQUAL(now - start, rounded(bits, rate));
-		if (rate < 10000) {	/* years go by: begin a new period */
+		if (rate < 10000) {	/* frames take years: begin a new period */
 			start = ++now;
 			bits = 0;
 		}
 	}
 }
 
-static void idle_wire_starts_anew(void)
+static void idle_wire_starts_a_new_period(void)
 {
 	struct qlink_wire wire = {};
 	u64 now = 5;
@@ -49,18 +52,21 @@ static void idle_wire_starts_anew(void)
 	EXPECT_EQUAL(qlink_wire_send(&wire, 205, 1), 208);
 }
 
-static void a_turn_sends_what_is_left_at_the_new_rate(void)
+static void a_rate_change_applies_to_the_rest_of_the_frame(void)
 {
 	struct qlink_wire wire = {};
 
-	/* 1000 bytes at 1 Gbit/s: 8000 ns; after 2000 of them a tenth of the rate, then the old one */
+	/*
+	 * 1000 bytes at 1 Gbit/s take 8000 ns; after 2000 ns a tenth of the rate, then the old
+	 * rate
+	 */
 	qlink_wire_set(&wire, (struct qlink_wire_params) { 1000000000, 0 });
 	EXPECT_EQUAL(qlink_wire_send(&wire, 100, 1000), 8100);
-	EXPECT_EQUAL(qlink_wire_turn(&wire, 2100, (struct qlink_wire_params) { 100000000, 0 }), 62100);
-	EXPECT_EQUAL(qlink_wire_turn(&wire, 32100, (struct qlink_wire_params) { 1000000000, 0 }), 35100);
+	EXPECT_EQUAL(qlink_wire_change(&wire, 2100, (struct qlink_wire_params) { 100000000, 0 }), 62100);
+	EXPECT_EQUAL(qlink_wire_change(&wire, 32100, (struct qlink_wire_params) { 1000000000, 0 }), 35100);
 	EXPECT_EQUAL(qlink_wire_send(&wire, 35100, 1000), 43100);
-	/* at its very end there is nothing left */
-	EXPECT_EQUAL(qlink_wire_turn(&wire, 43100, (struct qlink_wire_params) { 1, 0 }), 43100);
+	/* at its end nothing is left */
+	EXPECT_EQUAL(qlink_wire_change(&wire, 43100, (struct qlink_wire_params) { 1, 0 }), 43100);
 }
 
 static void a_second_carries_the_rate(void)
@@ -73,7 +79,7 @@ static void a_second_carries_the_rate(void)
 		now = qlink_wire_send(&wire, now, 125);
 		bytes += 125;
 	}
-	/* to the frame: the last one ends at or just after the second */
+	/* exact to one frame: the last one ends at or just after the second */
 	EXPECT(bytes * 8 >= rate && (bytes - 125) * 8 <= rate);
 }
 
@@ -104,8 +110,8 @@ int main(void)
 		busy_period_is_exact(rates[i], 0);
 		busy_period_is_exact(rates[i], 24);
 	}
-	idle_wire_starts_anew();
-	a_turn_sends_what_is_left_at_the_new_rate();
+	idle_wire_starts_a_new_period();
+	a_rate_change_applies_to_the_rest_of_the_frame();
 	a_second_carries_the_rate();
 	overhead_takes_time();
 	new_rate_takes_effect();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A guest process's registers on CPUs of every size, against a stand-in for the host's ptrace. */
+/*
+ * Registers of a guest process on CPUs with any XSTATE size, with a mock of the
+ * host's ptrace.
+ */
 #include <elf.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -10,8 +13,9 @@
 #include "unit.h"
 
 /*
- * The host as it behaves (arch/x86/kernel/fpu/regset.c): it gives as much as there is room for, and says how much
- * that was; it takes exactly all or refuses with EFAULT. It cuts off what lies beyond its own size.
+ * Mock of the host (arch/x86/kernel/fpu/regset.c). Reading returns as many
+ * bytes as fit and their number; writing needs exactly all of them, else
+ * EFAULT. A size beyond the host's is truncated.
  */
 static struct {
 	size_t size;	/* 512: no XSAVE */
@@ -94,19 +98,19 @@ static void take_turns(size_t size, size_t used)
 		EXPECT_EQUAL(saved[task][UM_XSTATE_KEPT / sizeof(long)], 0);
 }
 
-static void errors_are_said(void)
+static void errors_are_reported(void)
 {
 	unsigned long saved[UM_XSTATE_KEPT / sizeof(long)];
 
-	/* a size that changes under the kernel (it moved to another machine) is refused, not cut */
+	/* a changed size (migration to another machine) is refused, not truncated */
 	host.size = 2696;
 	EXPECT_EQUAL(um_xstate_find(1), 0);
 	host.size = 11008;
 	EXPECT_EQUAL(um_xstate_restore(1, saved), -EFAULT);
 
-	host.size = UM_XSTATE_MOST;
+	host.size = UM_XSTATE_MAX;
 	EXPECT_EQUAL(-um_xstate_find(1), E2BIG);
-	host.size = UM_XSTATE_MOST + 64;
+	host.size = UM_XSTATE_MAX + 64;
 	EXPECT_EQUAL(-um_xstate_find(1), E2BIG);
 }
 
@@ -116,9 +120,9 @@ int main(void)
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		take_turns(sizes[i], sizes[i]);
-	/* AMX: what lies behind is in its initial state */
+	/* AMX: the remaining state is in its initial configuration */
 	take_turns(11008, UM_XSTATE_KEPT);
-	take_turns(UM_XSTATE_MOST - 8, UM_XSTATE_KEPT);
-	errors_are_said();
+	take_turns(UM_XSTATE_MAX - 8, UM_XSTATE_KEPT);
+	errors_are_reported();
 	return PASS();
 }

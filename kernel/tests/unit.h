@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Assertions that say what they saw, and numbers that are the same on every run. */
+/* Assertions that print the actual value, and reproducible random numbers. */
 #ifndef _UNIT_H
 #define _UNIT_H
 

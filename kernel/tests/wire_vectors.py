@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""tests/wire/vectors.json as C, for test_signal_header.c: prints a header."""
+"""Prints tests/wire/vectors.json as a C header for test_signal_header.c."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ FORMS = {
 }
 
 
-def octets(data: bytes) -> str:
+def c_bytes(data: bytes) -> str:
     return f"(const u8 []) {{ {', '.join(map(str, data))} }}, {len(data)}"
 
 
-def value(name: str, said: int | str) -> str:
-    if isinstance(said, str):
-        return f"{{ __builtin_bswap64(0x{said[:16]}ull), __builtin_bswap64(0x{said[16:]}ull) }}"
+def c_field(name: str, value: int | str) -> str:
+    if isinstance(value, str):
+        return f"{{ __builtin_bswap64(0x{value[:16]}ull), __builtin_bswap64(0x{value[16:]}ull) }}"
     bits = {"flow": 32, "feedback": 16, **dict.fromkeys(("sequence", "offset", "window", "time", "echo_time"), 64)}
-    return f"__builtin_bswap{bits[name]}({said}ull)" if name in bits else str(said)
+    return f"__builtin_bswap{bits[name]}({value}ull)" if name in bits else str(value)
 
 
 def lines(path: Path) -> Iterator[str]:
     vectors = json.loads(path.read_text())
     yield "static const struct packet_vector packet_vectors[] = {"
-    for one in vectors["packets"]:
-        header = ", ".join(f".{name} = {value(name, said)}" for name, said in one.get("header", {}).items())
-        packet = octets(bytes.fromhex(one["packet"]))
-        yield f'\t{{ "{one["name"]}", {packet}, {one["payload_at"]}, {FORMS[one["verdict"]]}, {{ {header} }} }},'
+    for vector in vectors["packets"]:
+        header = ", ".join(f".{name} = {c_field(name, value)}" for name, value in vector.get("header", {}).items())
+        packet = c_bytes(bytes.fromhex(vector["packet"]))
+        form = FORMS[vector["verdict"]]
+        yield f'\t{{ "{vector["name"]}", {packet}, {vector["payload_at"]}, {form}, {{ {header} }} }},'
     yield "};"
-    yield "static const struct way_vector way_vectors[] = {"
-    for one in vectors["ways"]:
-        parts = ", ".join(f"{part}ull" for part in one["parts"])
-        before, after = (octets(bytes.fromhex(one[when])) for when in ("before", "after"))
-        parts = f"(const u64 []) {{ {parts} }}, {len(one['parts'])}"
-        yield f'\t{{ "{one["name"]}", {before}, {after}, {one["payload_at"]}, {parts} }},'
+    yield "static const struct path_vector path_vectors[] = {"
+    for vector in vectors["ways"]:
+        parts = ", ".join(f"{part}ull" for part in vector["parts"])
+        before, after = (c_bytes(bytes.fromhex(vector[when])) for when in ("before", "after"))
+        parts = f"(const u64 []) {{ {parts} }}, {len(vector['parts'])}"
+        yield f'\t{{ "{vector["name"]}", {before}, {after}, {vector["payload_at"]}, {parts} }},'
     yield "};"
 
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Paths of the only folder of the host that a guest may write to: the part of
- * fs/hostfs/hostfs_user.c that keeps it inside, apart so that it can be tested
- * without a kernel (kernel/tests/test_beneath.c).
+ * Paths in the only host folder that a guest may write to: the confining part
+ * of fs/hostfs/hostfs_user.c, separate so that it can be tested without a
+ * kernel (kernel/tests/test_beneath.c).
  *
- * A relative path begins in that folder. The host resolves it from the folder's
- * descriptor, and neither "..", nor a symbolic link, nor a folder that somebody
- * swapped for one leads out. An absolute path is of a mount that only reads.
+ * A relative path is resolved by the host from a descriptor of that folder:
+ * "..", symbolic links and folders replaced by another process do not lead out.
+ * An absolute path belongs to a read-only mount.
  *
- * What reads a guest's results takes them for files and folders. So a guest
- * makes nothing else there: no symbolic link (nor does it move one that the
- * host put there), no FIFO at which a reader would wait, no device, no program
- * that runs as its owner.
+ * Readers of a guest's results expect files and folders, so a guest can create
+ * nothing else there: no symbolic link (nor move one that the host created), no
+ * FIFO that would block a reader, no device, no program that runs as its owner.
  *
  * All functions return -errno. Without um_beneath_start() nothing is confined.
  */
@@ -30,7 +29,7 @@ static int um_beneath_start(const char *folder)
 	um_beneath = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (um_beneath < 0)
 		return -errno;
-	/* Linux 5.6; an old sandbox may not let it through */
+	/* Linux 5.6; an old sandbox may block it */
 	probe = syscall(SYS_openat2, um_beneath, ".", &how, sizeof(how));
 	if (probe < 0)
 		return -errno;
@@ -61,7 +60,10 @@ static int um_open(const char *path, int flags, int mode)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The folder in which the last part of a path is, which @name then points to; um_put() it. */
+/*
+ * Opens the parent folder of a path; @name points to the last component.
+ * Release it with um_put().
+ */
 static int um_parent(const char *path, const char **name)
 {
 	const char *slash = strrchr(path, '/');
@@ -84,7 +86,7 @@ static int um_parent(const char *path, const char **name)
 	return fd;
 }
 
-/* The same, for what changes the folder */
+/* Opens the parent folder for an operation that modifies it. */
 static int um_parent_rw(const char *path, const char **name)
 {
 	if (um_beneath >= 0 && !um_is_beneath(path))
@@ -97,7 +99,7 @@ static int um_failed(int parent)
 	return parent < 0 && parent != AT_FDCWD;
 }
 
-/* Closes a parent, and passes on how a system call in it ended. */
+/* Closes a parent and returns the result of a system call in it. */
 static int um_put(int parent, int result)
 {
 	int error = result < 0 ? -errno : result;
@@ -157,7 +159,7 @@ static int um_mknod(const char *path, int mode, dev_t device)
 	return um_put(parent, mknodat(parent, name, mode, device));
 }
 
-/* Gives a file another name, or (with @link) a further one. */
+/* Renames a file, or links it (@link). */
 static int um_name(const char *from, const char *to, int link, unsigned int flags)
 {
 	const char *old, *new;

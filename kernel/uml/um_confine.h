@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a guest's kernel may still ask of its host once it has booted, whatever
- * is loaded into it: apart so that it can be tested without a kernel
+ * Access of a guest's kernel to its host after boot, whatever is loaded into
+ * it. Separate so that it can be tested without a kernel
  * (kernel/tests/test_confine.c).
  *
- * Files: a Landlock ruleset that whoever starts the guest has prepared, and
- * hands over as a descriptor (orchestrator/qbed/substrates/virtual/confinement.py).
+ * Files: a Landlock ruleset, prepared by the process that starts the guest and
+ * passed as a descriptor (orchestrator/qbed/substrates/virtual/confinement.py).
  *
- * System calls: those that User-Mode Linux makes, and of the C library's. Not
- * among them is what reaches other programs of the user's without a file:
- * sockets, exec, mounts, namespaces, keys, other processes' memory and limits,
- * and what changes a file by its path, of which Landlock has no notion. What is
- * not there is said to be unknown (ENOSYS), so that a C library tries what is.
+ * System calls: those used by User-Mode Linux and its C library. Excluded are
+ * calls that reach other programs of the user without a file: sockets, exec,
+ * mounts, namespaces, keys, memory and limits of other processes, and calls
+ * that change a file by its path, which Landlock does not cover. They fail with
+ * EPERM.
  *
- * A guest's own system calls are none of the host's. From 6.16 on, though, a
- * seccomp filter may be what takes them from a guest's process, and an error by
- * ours would be stronger than its notification: such a series has Landlock only.
+ * A guest's system calls are not passed to the host. From 6.16 on, however, a
+ * seccomp filter may intercept them in a guest's process, and an error returned
+ * by this filter would take precedence over its notification: such a series
+ * uses Landlock only.
  */
 #ifndef _UM_CONFINE_H
 #define _UM_CONFINE_H
@@ -48,7 +49,7 @@ static const unsigned short um_calls[] = {
 	__NR_epoll_wait, __NR_epoll_pwait, __NR_eventfd2, __NR_sendmsg, __NR_recvmsg, __NR_recvfrom,
 	__NR_shutdown,
 
-	/* files: Landlock says which; a file's attributes by its descriptor only */
+	/* files: which ones is limited by Landlock; attributes only by descriptor */
 	__NR_open, __NR_openat, __NR_openat2, __NR_stat, __NR_lstat, __NR_fstat, __NR_newfstatat,
 	__NR_statx, __NR_access, __NR_faccessat, __NR_faccessat2, __NR_readlink, __NR_readlinkat,
 	__NR_statfs, __NR_fstatfs, __NR_getdents64, __NR_ftruncate, __NR_fsync, __NR_fdatasync,
@@ -65,26 +66,26 @@ static const struct um_rule {
 	unsigned short call, argument;
 	unsigned long long mask, value;
 } um_rules[] = {
-	/* a pair of streams names nobody else, as datagrams with an address do */
+	/* stream pairs only: datagram sockets could send to an address */
 	{ __NR_socketpair, 1, 0xf, SOCK_STREAM },
-	/* of a descriptor */
+	/* of a descriptor only */
 	{ __NR_utimensat, 1, ~0ull, 0 },
-	/* one's own */
+	/* of the calling process only */
 	{ __NR_prlimit64, 0, ~0u, 0 },
 };
 
 #define UM_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define UM_FILTER_MOST (6 + 2 * UM_COUNT(um_calls) + 9 * UM_COUNT(um_rules))
+#define UM_FILTER_MAX (6 + 2 * UM_COUNT(um_calls) + 9 * UM_COUNT(um_rules))
 
 static struct um_confine {
-	struct sock_filter steps[UM_FILTER_MOST];
+	struct sock_filter steps[UM_FILTER_MAX];
 	unsigned short count;
 } um_confine;
 
-static inline void um_step(unsigned short code, unsigned int value, int otherwise)
+static inline void um_step(unsigned short code, unsigned int value, int jump_false)
 {
 	um_confine.steps[um_confine.count++] = (struct sock_filter) {
-		.code = code, .k = value, .jf = otherwise,
+		.code = code, .k = value, .jf = jump_false,
 	};
 }
 
@@ -93,7 +94,7 @@ static inline void um_load(size_t offset)
 	um_step(BPF_LD | BPF_W | BPF_ABS, offset, 0);
 }
 
-/* Goes on if what was loaded is @value, or else skips @steps. */
+/* Continues if the loaded word is @value, else skips @steps. */
 static inline void um_unless(unsigned int value, int steps)
 {
 	um_step(BPF_JMP | BPF_JEQ | BPF_K, value, steps);
@@ -104,7 +105,7 @@ static inline void um_end(unsigned int action)
 	um_step(BPF_RET | BPF_K, action, 0);
 }
 
-/* Half an argument has to be what the rule says, or @steps are skipped. */
+/* Compares half an argument with the rule; skips @steps on a mismatch. */
 static inline void um_half(const struct um_rule *rule, int half, int steps)
 {
 	um_load(offsetof(struct seccomp_data, args[rule->argument]) + 4 * half);
@@ -153,7 +154,7 @@ static inline int um_confine_calls(void)
 
 	um_confine_make();
 	program.len = um_confine.count;
-	/* SPEC_ALLOW: older hosts would slow down whatever has a filter. */
+	/* SPEC_ALLOW: older hosts would disable speculation otherwise. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) < 0)
 		return -errno;

@@ -46,7 +46,7 @@ Bucket = tuple[int, int]
 
 
 async def ways(switch: fy.Switch) -> list[Way]:
-    """Where a route has several next hops, as the lab's compiler has filled the tables."""
+    """Routes with several next hops, read from the tables that the lab's compiler filled."""
     routes = [entry.action.args for entry in await read(switch, [fy.P4TableEntry("ipv4_routes")])]
     hops = {entry["hop"]: entry.action.args for entry in await read(switch, [fy.P4TableEntry("next_hops")])}
     first, count = next((one["first"], one["count"]) for one in routes if one["count"] > 1)

@@ -3,7 +3,7 @@
 """Writes radio.trace: the rate of a radio link, which two waves and a handover make.
 
 rate(t) = 10 Mbit/s * exp(0.8 sin(2 pi t / 2.3 s) + 0.4 sin(2 pi t / 0.31 s)), every 20 ms; a fiftieth of it from 3.0 to
-3.2 s. Of nobody's network: the waves are there to have fades of one and of a tenth of a second.
+3.2 s. No real network: the waves are there to have fades of one and of a tenth of a second.
 """
 
 import math

@@ -10,7 +10,7 @@ PORT = 7007
 
 
 def answer() -> None:
-    """Send back whatever comes, until somebody ends this program."""
+    """Send each datagram back, until this program is ended."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as us:
         us.bind(("", PORT))
         while True:

@@ -59,7 +59,7 @@ def configuration(control: str, *, client: bool) -> QuicConfiguration:
 
 
 async def offer(control: str) -> None:
-    """Serve downloads until somebody ends this program, under a certificate of its own."""
+    """Serve downloads under a self-signed certificate, until this program is ended."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
     now = datetime.datetime.now(datetime.UTC)

@@ -43,7 +43,7 @@ class Loop:
         return s * self._numerator(s) / (a * exp(-s * d) / d**2 + b * c**2 * exp(-s * d_s))
 
     def _numerator(self, s: float) -> float:
-        """Of equation (2), divided by s: negative where eta is positive."""
+        """The denominator of equation (2), divided by s: negative where eta is positive."""
         return (exp(-s * self.rtt_s) - exp(-s * self.short_rtt_s) - 2) * self.gamma - s
 
     def limit(self) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
 BUNDLE = _PACKAGE / "bundle"
-"""What a wheel brings: `labs`, `schemes`, `toolchain`, `licenses`, `sources`."""
+"""What a wheel brings: `labs`, `schemes`, `p4`, `toolchain`, `licenses`, `sources`."""
 
 
 @cache
@@ -33,6 +33,11 @@ def labs_folder() -> Path:
 def schemes_folder() -> Path:
     """The schemes, or what the environment's QBED_SCHEMES says."""
     return Path(os.environ.get("QBED_SCHEMES") or _own("schemes"))
+
+
+def p4_folder() -> Path:
+    """P4 sources that programs share, and the lock of those that come with qbed."""
+    return _own("p4")
 
 
 def setup_folder() -> Path:

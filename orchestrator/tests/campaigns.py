@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from qbed.live.courier import Delivery
+from qbed.live.exporter import Delivery
 from qbed.runs.worker import Outcome
 
 LAB = """\

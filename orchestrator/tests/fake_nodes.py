@@ -20,9 +20,13 @@ from synthetic import write_out
 
 from qbed.errors import QbedError
 from qbed.plan.model import Plan
+from qbed.runs import forwarding
 from qbed.substrates.containers import cell, containerlab, labs, session
 from qbed.substrates.containers.engine import Container
 from qbed.telemetry.taps import Run, read_taps
+
+FORWARDING_BPS = 400_000_000
+"""What the machine of the fakes forwards."""
 
 
 class FakeNode(threading.Thread):
@@ -236,4 +240,5 @@ def clab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeContainerlab:
     monkeypatch.setattr(labs, "Engine", engine)
     monkeypatch.setattr(session, "Engine", engine)
     monkeypatch.setattr(cell, "LEAD_NS", 0)
+    monkeypatch.setattr(forwarding, "forwarding_bps", lambda on, measure: FORWARDING_BPS)
     return fake

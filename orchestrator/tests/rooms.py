@@ -17,6 +17,7 @@ PACKAGE = Path(qbed.__file__).parent
 ROOMS = (
     "base",  # durable, errors, faults, files, interrupts, json_files, places, remembered, terminal
     "language",
+    "p4",
     "schemes",
     "lab",
     "network",

@@ -29,9 +29,14 @@ from qbed.plan.workloads import SIGNAL_PORT
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 
 
-def lab(topology: str, rest: str = "", links: str = "{default: {rate: 10 Gbit/s, delay: 5 us}}") -> ResolvedLab:
+def lab(
+    topology: str,
+    rest: str = "",
+    links: str = "{default: {rate: 10 Gbit/s, delay: 5 us}}",
+    overrides: dict[str, Any] | None = None,
+) -> ResolvedLab:
     text = f"name: x\ntopology: {topology}\nlinks: {links}\nduration: 100 ms\n{rest}"
-    return lab_from_source(parse(text, file="lab.yml"))
+    return lab_from_source(parse(text, file="lab.yml"), overrides)
 
 
 def compiled(topology: str, rest: str = "", **more: Any) -> Plan:
@@ -259,10 +264,11 @@ def test_only_a_lab_whose_senders_hold_much_at_once_does_not_copy_it(
     tmp_path: Path, workload: str, is_bulk: bool
 ) -> None:
     pairs = ", ".join(["[h1, h2]"] * 34)  # 34 times 4 MB is more than 128 MiB
+    controller = "controller: {name: fixed, rate: 1 Mbit/s}" if "transport: rate" in workload else ""
     lab = f"""name: bulk
 topology: {{star: {{hosts: 2}}}}
 links: {{default: {{rate: 1 Gbit/s, delay: 5 us}}}}
-hosts: {{default: {{controller: {{name: fixed, rate: 1 Mbit/s}}}}}}
+hosts: {{default: {{{controller}}}}}
 workload: [{workload.replace("PAIRS", pairs)}]
 duration: 1 s
 """
@@ -343,8 +349,8 @@ hosts:
   default: {controller: {name: fixed, rate: 1 Gbit/s, signal: sum_squ, unit: time, bits: 4}, reflect: 2.5 %}
   h2: {controller: {forward: on}}
 workload:
-  - flow: {from: h1, to: h2, transport: TRANSPORT, connect: before, tcp: bbr}
-  - arrivals: {interval: 100 us, size: 1 KB, transport: TRANSPORT, family: 6}
+  - flow: {from: h1, to: h2, connect: before, tcp: bbr}
+  - arrivals: {interval: 100 us, size: 1 KB, transport: rate, family: 6}
 addressing: both
 """
 
@@ -352,8 +358,9 @@ addressing: both
 def test_rates() -> None:
     plan = compiled(
         "{star: {hosts: 3}}",
-        RATE.replace("TRANSPORT", "rate"),
+        RATE,
         links="{default: {rate: 10 Gbit/s}, h3-s1: {mtu: 9000 B}}",
+        overrides={"workload[0].flow.transport": "rate"},
     )
     assert plan.modules == ["qrate"]
     one, two, switch = plan.nodes[0], plan.nodes[1], plan.nodes[3]
@@ -372,7 +379,7 @@ def test_rates() -> None:
 
 
 def test_controllers_that_no_workload_uses_are_in_no_plan() -> None:
-    plan = compiled("{star: {hosts: 3}}", RATE.replace("TRANSPORT", "tcp"))
+    plan = compiled("{star: {hosts: 3}}", RATE, overrides={"workload[1].arrivals.transport": "tcp"})
     assert plan.modules == [] and "reflect" not in plan.dumps() and "controller" not in plan.dumps()
     assert "controller" not in summary(plan)["nodes"][0]
 

@@ -50,7 +50,7 @@ def test_every_controller_is_complete(controller: Controller) -> None:
     assert path.exists() and path.with_suffix(".h").exists()
     for parameter in controller.parameters:
         assert parameter.type in ("fraction", "flag") or parameter.max is not None, f"{parameter.name} has no bound"
-        assert parameter.type != "rate" or parameter.max == "400 Gbit/s", f"{parameter.name}: RATE_MOST of controller.h"
+        assert parameter.type != "rate" or parameter.max == "400 Gbit/s", f"{parameter.name}: RATE_MAX of controller.h"
     shown = controller.describe(controller.options({}))
     again = {
         parameter.name: parameter.parse({"fraction": float, "number": int}.get(parameter.type, str)(value))

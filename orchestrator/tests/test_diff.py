@@ -13,6 +13,7 @@ import pytest
 from campaigns import Bench
 
 from qbed.claims.diff import Difference
+from qbed.claims.first_difference import INTERVALS, SAMPLES, TOTALS
 from qbed.json_files import write_json
 from qbed.results.checksums import vouch
 from qbed.results.tables import SCHEMAS
@@ -66,14 +67,14 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     [
         (
             {"probes": ([PROBE | {"rtt_ns": 100, "lost": False}], [PROBE | {"rtt_ns": 101, "lost": False}])},
-            "probes at 5.000000 ms: flow 3 probe 7: rtt_ns 100 / flow 3 probe 7: rtt_ns 101",
+            "probes at 5.000100 ms: flow 3 probe 7: rtt_ns 100 / flow 3 probe 7: rtt_ns 101",
         ),
         (
             {"exchanges": ([BEGUN | OVER], [BEGUN])},
-            "exchanges at 1.000000 ms: workload 1 session 2 exchange 4: end_ns 4000000, status complete"
+            "exchanges at 4.000000 ms: workload 1 session 2 exchange 4: end_ns 4000000, status complete"
             " / workload 1 session 2 exchange 4: status running",
         ),
-        ({"exchanges": ([BEGUN | OVER], [])}, "exchanges at 4.000000 ms: workload 1 session 2 exchange 4: "),
+        ({"exchanges": ([BEGUN | OVER], [])}, "exchanges at 1.000000 ms: workload 1 session 2 exchange 4: "),
         (
             # One that is not over has no end; that is no reason to tell of it first.
             {
@@ -88,10 +89,126 @@ def twins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_the_first_probe_or_exchange_that_differs_is_said(
     twins: tuple[Path, Path], rows: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]], said: str
 ) -> None:
-    for name in ("probes", "exchanges"):
-        for run, mine in zip(twins, rows.get(name, ([], [])), strict=True):
+    assert first_difference(twins, {"probes": ([], []), "exchanges": ([], [])} | rows).startswith(said)
+
+
+def first_difference(
+    twins: tuple[Path, Path], rows: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]]
+) -> str:
+    """The first difference of the cells 0, which have these rows; the cells 1 are the same."""
+    for name, both in rows.items():
+        for run, mine in zip(twins, both, strict=True):
             pq.write_table(pa.Table.from_pylist(mine, schema=SCHEMAS[name]), run / f"{name}.parquet")
             vouch(run, [f"{name}.parquet"], more=True)
     with Difference(*twins) as difference:
-        assert str(difference.parting((0, 0))).startswith(said)
         assert difference.parting((1, 1)) is None
+        return str(difference.parting((0, 0)))
+
+
+@pytest.fixture
+def pair(twins: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """Copies of both, for a test that changes other tables than probes and exchanges."""
+    for run in twins:
+        shutil.copytree(run, tmp_path / run.name)
+    return tmp_path / "a", tmp_path / "b"
+
+
+FLOW = {"cell": 0, "flow": 0, "src": "h1", "dst": "h3", "start_ns": 0, "status": "running"}
+INFO = {"cell": 0, "flow": 0, "time_ns": 3_000_000}
+SAMPLE: dict[str, Any] = {"cell": 0, "interval_ns": 1_000_000}
+STATISTIC = {"cell": 0, "port": "s1>h1", "time_ns": 2_000_000}
+LAUNCH = {"cell": 0, "program": 0, "node": "h1", "start_ns": 0}
+FLOWS = ([FLOW | {"received_bytes": 5}], [FLOW | {"received_bytes": 6}])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            {"flows": FLOWS, "tcp_info": ([INFO | {"cwnd": 10}], [INFO | {"cwnd": 11}])},
+            "tcp_info at 3.000000 ms: flow 0: cwnd 10 / flow 0: cwnd 11",
+        ),
+        (
+            {"flows": FLOWS, "tcp_info": ([INFO], [INFO])},
+            "flows at 20.000000 ms: flow 0: received_bytes 5 / flow 0: received_bytes 6",
+        ),
+        (
+            # One ends, the other goes on.
+            {"flows": ([FLOW | {"end_ns": 9_000_000}], [FLOW])},
+            "flows at 9.000000 ms: flow 0: end_ns 9000000 / ",
+        ),
+        (
+            # All samples of one queue may be before those of the next, or in another order in the other run.
+            {
+                "queue_series": (
+                    [
+                        SAMPLE | {"port": port, "time_ns": time, "enqueued": time}
+                        for port in ("s1>h1", "s1>h2")
+                        for time in (1_000_000, 2_000_000)
+                    ],
+                    [
+                        SAMPLE | {"port": "s1>h2", "time_ns": 1_000_000, "enqueued": 7},
+                        SAMPLE | {"port": "s1>h1", "time_ns": 1_000_000, "enqueued": 1_000_000},
+                        SAMPLE | {"port": "s1>h1", "time_ns": 2_000_000, "enqueued": 8},
+                        SAMPLE | {"port": "s1>h2", "time_ns": 2_000_000, "enqueued": 2_000_000},
+                    ],
+                )
+            },
+            "queue_series at 1.000000 ms: port s1>h2: enqueued 1000000 / port s1>h2: enqueued 7",
+        ),
+        (
+            {"statistics": ([STATISTIC | {"statistic": "marks", "value": 1.0}], [STATISTIC | {"statistic": "marks"}])},
+            "statistics at 2.000000 ms: port s1>h1 statistic marks: value 1.0 / port s1>h1 statistic marks: ",
+        ),
+        (
+            {"programs": ([LAUNCH | {"end_ns": 4_000_000, "exit_status": 0}], [LAUNCH | {"end_ns": 5_000_000}])},
+            "programs at 4.000000 ms: node h1 program 0: end_ns 4000000, exit_status 0 / ",
+        ),
+        (
+            # What only one of them observes is no behaviour.
+            {"tcp_info": ([INFO], []), "flows": FLOWS},
+            "flows at 20.000000 ms: ",
+        ),
+    ],
+    ids=[
+        "flow-without-end",
+        "at-the-end",
+        "ended-in-one",
+        "order-of-queues",
+        "statistic",
+        "program",
+        "observed-in-one",
+    ],
+)
+def test_the_first_difference_is_that_of_lab_time(
+    pair: tuple[Path, Path], rows: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]], said: str
+) -> None:
+    names = ("queue_series", "flows", "probes", "exchanges")
+    none: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {name: ([], []) for name in names}
+    assert first_difference(pair, none | rows).startswith(said)
+
+
+def test_every_table_is_compared() -> None:
+    assert {*SAMPLES, *INTERVALS, *TOTALS} == {*SCHEMAS}
+    for name, key in (SAMPLES | INTERVALS | TOTALS).items():
+        assert {*key} <= {*SCHEMAS[name].names}
+
+
+def test_settings_that_differ_are_said_first(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    assert bench.campaign("a", "--profile", "quick")[0] == 0
+    assert bench.campaign("b", "--profile", "quick", "--set", "links.default.rate=2 Gbit/s")[0] == 0
+    status, text = bench.run("diff", "a", "b")
+    cell, setting, first, total = text.splitlines()
+    assert status == 1 and cell == "cell delay=5 us, seed=1, tcp=reno"
+    assert setting == "  links.default.rate: as in the lab file / 2 Gbit/s"
+    assert " ms: " in first and total == "2 cells in both, 2 of them did something else"
+    with (tmp_path / "lab" / "lab.yml").open("a") as file:
+        file.write("# A comment.\n")
+    (tmp_path / "tools" / "manifest.json").write_text('{"kernel_version": "another"}')
+    assert bench.campaign("c", "--profile", "quick")[0] == 0
+    status, text = bench.run("diff", "a", "c")
+    assert status == 0 and text.endswith("; 2 did the same with other settings or another toolchain\n")
+    with Difference(tmp_path / "a", tmp_path / "c") as difference:
+        lab, kernel = difference.inputs((0, 0))
+    assert lab.name == "lab file's sha256" and str(kernel) == "toolchain's kernel_version: fake / another"

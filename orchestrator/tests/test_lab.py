@@ -141,16 +141,34 @@ def test_every_sender_needs_a_controller() -> None:
     assert "workload[1].incast.transport: the sender `h2` has no controller, nor have 2 more" in message
 
 
-def test_what_rates_have_no_use_for_is_warned_of() -> None:
-    (unused,) = load(RATE.replace("transport: rate", "transport: rate, tcp: bbr")).warnings
-    assert unused.endswith("tcp: the transport `rate` has no congestion control of TCP: not used")
-    (unused,) = load(RATE.replace("transport: rate", "transport: rate, connect: before")).warnings
-    assert unused.endswith("connect: the transport `rate` has no handshake: not used")
+NO_USE_FOR_RATES = [
+    ("transport: rate", "transport: rate, tcp: bbr", "lab.yml:10:64: workload[0].flow.tcp: the transport `rate` has no congestion control of TCP: not used; expected a host's `controller`"),
+    ("transport: rate", "transport: rate, connect: before", "lab.yml:10:68: workload[0].flow.connect: the transport `rate` has no handshake: not used; expected no `connect`, or `transport: tcp`"),
+    ("rate: 1 Gbit/s", "bits: 4", "lab.yml:8:57: hosts.default.controller.bits: its flows ask switches for nothing: not used; expected a `signal` beside it, such as `max`"),
+    ("rate: 1 Gbit/s", "step: 3 Mbit/s", "lab.yml:8:57: hosts.default.controller.step: the controller `fixed` has no parameter `step`: not used; expected a controller that has it (`extent`, `reaction_point`)"),
+    ("controller: {name: fixed, rate: 1 Gbit/s}", "reflect: 1 %}\n  h1: {controller: {name: fixed}}\n  h2: {controller: {rate: 1 Gbit/s}", "lab.yml:10:27: hosts.h2.controller.rate: there is no controller: not used; expected a `name` beside it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), NO_USE_FOR_RATES, ids=[new for _, new, _ in NO_USE_FOR_RATES])
+def test_what_rates_have_no_use_for_is_refused(old: str, new: str, message: str) -> None:
+    assert messages(RATE.replace(old, new)) == [message]
+
+
+def test_a_signal_that_the_controller_does_not_go_by_is_warned_of() -> None:
     (unused,) = load(RATE.replace("rate: 1 Gbit/s", "signal: max")).warnings
     assert unused.endswith("controller.signal: the controller `fixed` goes by no signal: not used")
-    assert load(RATE.replace(", transport: rate", "")).warnings == [
-        "lab.yml:8:37: hosts.default.controller: no workload has `transport: rate`: not used",
-        "lab.yml:8:77: hosts.default.reflect: no workload has `transport: rate`: not used",
+
+
+def test_controllers_without_flows_that_use_them_are_refused() -> None:
+    text = "no workload has `transport: rate`: not used; expected that of one, or no such setting"
+    assert messages(RATE.replace(", transport: rate", "")) == [
+        f"lab.yml:8:37: hosts.default.controller: {text}",
+        f"lab.yml:8:77: hosts.default.reflect: {text}",
+    ]
+    assert load(RATE, {"workload[0].flow.transport": "tcp"}).warnings == [
+        f"lab.yml:8:37: hosts.default.controller: {text}",
+        f"lab.yml:8:77: hosts.default.reflect: {text}",
     ]
 
 
@@ -268,14 +286,35 @@ def test_a_list_of_delays_spreads_over_a_layer() -> None:
 
 
 def test_warnings() -> None:
-    warnings = load(GOOD.replace("scheme: ecn", "scheme: droptail")).warnings
+    warnings = load(GOOD, {"switches.default.scheme": "droptail"}).warnings
     assert warnings == [
-        "lab.yml:6:58: switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used"
+        "lab.yml:6:53: switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used;"
+        " expected a scheme that has it (`abq`, `ecn`, `stamp`)"
     ]
     warnings = load(GOOD.replace("20 packets", "200 packets")).warnings
     assert warnings == [
         "lab.yml:6:53: switches.default.threshold: `200 packets` is more than the buffer of `128 KB`: never reached"
     ]
+
+
+WITHOUT_EFFECT = [
+    ("scheme: ecn", "scheme: droptail", "lab.yml:6:58: switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used; expected a scheme that has it (`abq`, `ecn`, `stamp`)"),
+    ("scheme: ecn", "scheme: abq, above: droptail, ecn_threshold: 9 packets", "lab.yml:6:58: switches.default.ecn_threshold: is for the queue inside, whose scheme `droptail` has no such parameter: not used; expected another scheme inside"),
+    ("{scheme: ecn, buffer: 128 KB, threshold: 20 packets}", "{qdisc: pfifo limit 1000, buffer: 20 packets}", "lab.yml:6:46: switches.default.buffer: has no effect beside `qdisc: pfifo limit 1000` (lab.yml:6:20: switches.default.qdisc), whose words are all that the queue has; expected `pfifo limit ...` in these words, or a `scheme` instead of `qdisc`"),
+    ("  default: {scheme: ecn, buffer: 128 KB, threshold: 20 packets}", "  default: {qdisc: fq_codel}\n  s1: {target: 1 ms}", "lab.yml:7:16: switches.s1.target: has no effect beside `qdisc: fq_codel` (lab.yml:6:20: switches.default.qdisc), whose words are all that the queue has; expected what `tc` calls it, behind `fq_codel` in these words, or a `scheme` instead of `qdisc`"),
+    ("rto_min: 10 ms", "queue: {qdisc: fq, buffer: 9 packets}", "lab.yml:8:52: hosts.default.queue.buffer: has no effect beside `qdisc: fq` (lab.yml:8:40: hosts.default.queue.qdisc), whose words are all that the queue has; expected `fq limit ...` in these words, or a `scheme` instead of `qdisc`"),
+    ("rto_min: 10 ms", "queue: {threshold: 9 packets}", "lab.yml:8:44: hosts.default.queue.threshold: the scheme `droptail` has no parameter `threshold`: not used; expected a scheme that has it (`abq`, `ecn`, `stamp`)"),
+    ("delay: 5 us", "reordering: on", "lab.yml:4:42: links.default.reordering: all frames take the same time: not used; expected a `jitter` beside it"),
+    ("duration: ", "programs: [{on: h1, run: 'ask {bytes}', arguments: {bytes: 1, rate: 2}}]\nduration: ", "lab.yml:12:69: programs[0].arguments.rate: `run` has no `{rate}`: not used; expected it among the words of `run`"),
+    ("duration: ", "frr: {protocol: bgp}\nduration: ", "lab.yml:12:6: frr: has no effect: `routing` is `static`; expected `routing: frr`"),
+    ("duration: ", "events: [{at: 1 us, queue: s1>s2, set: {target: 1 ms}}]\nduration: ", "lab.yml:12:49: events[0].set.target: the scheme `ecn` has no parameter `target`: not used; expected a scheme that has it (`codel`, `dualpi2`, `rpm`)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WITHOUT_EFFECT, ids=[new for _, new, _ in WITHOUT_EFFECT])
+def test_settings_without_effect_are_refused(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    assert messages(GOOD.replace(old, new)) == [message]
 
 
 @pytest.mark.parametrize(
@@ -370,3 +409,52 @@ def test_any_value_in_any_field(text: str, overrides: dict[str, Any]) -> None:
         load(text, overrides)
     except LabError as error:
         assert error.messages
+
+
+def test_what_a_qdisc_replaces_is_no_setting_beside_it() -> None:
+    """The buffer of all switches holds where no queue is given by tc's words."""
+    text = GOOD.replace("  default: {scheme", "  s1: {qdisc: pfifo limit 1000}\n  default: {scheme")
+    assert load(text).warnings == []
+
+
+def test_a_pairing_without_effect_is_refused() -> None:
+    text = GOOD.replace("flow: {from: h1, to: h3", "flows: {from: h1..h3, to: h4, pairing: permutation")
+    assert messages(text) == [
+        "lab.yml:10:44: workload[0].flows.pairing: 3 senders and 1 receivers: expected as many of the one as of the"
+        " other, or `random`"
+    ]
+    text = GOOD.replace("flow: {from: h1, to: h3", "flows: {pairs: [[h1, h3]], pairing: random")
+    assert messages(text) == [
+        "lab.yml:10:41: workload[0].flows.pairing: `pairs` says who sends to whom: expected `from` and `to`"
+    ]
+
+
+def test_settings_of_nothing_are_refused() -> None:
+    text = "name: x\ntopology: {explicit: {nodes: {h1..h2: host}, links: [{ends: [h1, h2]}]}}\n"
+    text += "links: {default: {rate: 1 Gbit/s}}\nswitches: {default: {buffer: 9 packets}}\nduration: 1 s\n"
+    assert messages(text) == ["lab.yml:4:12: switches.default: the lab has no switch: expected no settings of one"]
+
+
+def test_an_override_that_nothing_reads_is_refused() -> None:
+    text = GOOD.replace("  default: {scheme", "  s*: {buffer: 64 KB}\n  default: {scheme")
+    assert load(text).warnings == []  # in a file, it is a fallback
+    assert messages(text, {"switches.default.buffer": "32 KB"}) == [
+        "lab.yml with switches.default.buffer=32 KB: switches.default.buffer: every switch that `default` names has a"
+        " more specific setting: not used; expected it there"
+    ]
+    (message,) = messages(GOOD, {"switches.default.target": "1 ms"})
+    assert "switches.default.target: the scheme `ecn` has no parameter `target`: not used" in message
+
+
+def test_a_mistake_of_the_files_own_is_not_hidden_by_an_override(tmp_path: Path) -> None:
+    (tmp_path / "lab.yml").write_text(GOOD.replace("scheme: ecn", "scheme: ecm"))
+    with pytest.raises(LabError) as error:
+        load_lab(tmp_path, {"switches.default.scheme": "ecn"})
+    assert error.value.messages == [
+        f"{tmp_path}/lab.yml:6:21: switches.default.scheme: no scheme is called `ecm`; did you mean `ecn`?"
+    ]
+
+
+def test_a_more_specific_override_makes_a_general_one_a_fallback() -> None:
+    overrides = {"switches.default": {"scheme": "droptail", "buffer": "64 KB"}, "switches.s*.buffer": "32 KB"}
+    assert load(GOOD, overrides).warnings == []

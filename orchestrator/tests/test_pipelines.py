@@ -17,13 +17,14 @@ from qbed.language.source import parse
 from qbed.language.units import Amount
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
+from qbed.p4.entry import Port
+from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
 from qbed.places import schemes_folder
 from qbed.plan.compile import compile_lab
 from qbed.plan.inspect import summary
 from qbed.plan.model import Pipeline, Plan
 from qbed.schemes.declaration import registry
-from qbed.schemes.programs import scheme_program
-from qbed.schemes.told import RUNNABLE, Port, default_parking, port_settings, switch_settings
+from qbed.schemes.programs import scheme_program, with_programs
 from qbed.substrates.containers.folder import topology
 from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
@@ -195,21 +196,14 @@ def test_frr_finds_what_does_not_lead_through_a_switch_in_p4(kind: str) -> None:
         assert len(given) == through
         sessions = node.files["/run/frr/bgpd.conf"].count("interface v6only")
         assert sessions == {"rack1": {"r": 2, "s": 2}, "spine1": {"r": 1, "s": 3}}[kind][name[0]]
-    warned = load(
-        FRR.replace("rack1: {program", "rack*: {program").replace("}}\nrouting", "}, spine*: {program: ecn}}\nrouting")
-    )
-    assert any("routing: all switches are in P4" in one for one in warned.warnings)
+    everywhere = FRR.replace("rack1: {program", "rack*: {program")
+    with pytest.raises(LabError, match=r"routing: all switches are in P4.*: not used; expected `static`"):
+        load(everywhere.replace("}}\nrouting", "}, spine*: {program: ecn}}\nrouting"))
 
 
 @pytest.mark.parametrize(
     ("overrides", "warning"),
     [
-        ({"switches.default.program": "stamp", "switches.default.kind": "linux"}, "switches.default.program: the switch runs no program in P4 (`kind: bmv2`): not used"),
-        ({"switches.default.parking": {"rate": "1 Gbit/s"}}, "switches.default.parking: the switch runs no program in P4"),
-        (
-            {"switches.default.kind": "bmv2", "switches.default.parking": {"rate": "1 Gbit/s"}},
-            "parking: the program of `ecn` has no use for a port without a link: not used",
-        ),
         ({"switches.default.program": "codel"}, "scheme: the switch runs the program `codel`: not used"),
         ({"switches.default.kind": "bmv2", "links.s1-s2.mtu": "9000 B"}, "have different MTUs, but a switch in P4 tells no sender"),
         (
@@ -221,6 +215,24 @@ def test_frr_finds_what_does_not_lead_through_a_switch_in_p4(kind: str) -> None:
 def test_warnings(overrides: dict[str, Any], warning: str) -> None:
     found = load(LAB, overrides).warnings
     assert any(warning in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error"),
+    [
+        ({"switches.default.program": "stamp", "switches.default.kind": "linux"}, "switches.default.program: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
+        ({"switches.default.parking": {"rate": "1 Gbit/s"}}, "switches.default.parking: the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"),
+        (
+            {"switches.default.kind": "bmv2", "switches.default.parking": {"rate": "1 Gbit/s"}},
+            "switches.default.parking: the program of `ecn` has no use for a port without a link: not used; expected none",
+        ),
+        ({"switches.default.program": "codel", "switches.default.scheme": "ecn"}, "switches.default.scheme: the switch runs the program `codel`: not used; expected `program` alone"),
+    ],
+)  # fmt: skip
+def test_settings_that_no_program_takes_are_refused(overrides: dict[str, Any], error: str) -> None:
+    with pytest.raises(LabError) as caught:
+        load(LAB, overrides)
+    assert any(message.endswith(f": {error}") for message in caught.value.messages), caught.value.messages
 
 
 def test_a_switch_in_p4_is_in_containers_on_the_labs_kernel_as_any_switch(tmp_path: Path) -> None:
@@ -392,15 +404,15 @@ def test_every_pair_is_reached_by_the_same_links_both_ways(topology: str) -> Non
     assert shifts <= {(0, 0), (1, 16)}
 
 
-@pytest.mark.parametrize("name", sorted(RUNNABLE))
+@pytest.mark.parametrize("name", with_programs())
 def test_what_a_scheme_says_is_what_its_program_takes(name: str) -> None:
     program, form = scheme_program(name), json.loads(scheme_program(name).text)
     widths = {
         (action["name"], one["name"]): one["bitwidth"] for action in form["actions"] for one in action["runtime_data"]
     }
     defaults = registry()[name].defaults()
-    parking = default_parking(name, [defaults], 10**12)
-    told = [*switch_settings(name, [defaults], parking), *port_settings(name, Port(510, 10**12, 9014), defaults)]
+    recirculation = recirculation_port(name, [defaults], 10**12)
+    told = [*switch_entries(name, [defaults], recirculation), *port_entries(name, Port(510, 10**12, 9014), defaults)]
     own = {t for t in program.tables if not t.startswith("tbl_")} - {"ipv4_routes", "ipv6_routes", "next_hops", "bins"}
     assert {entry.table for entry in told} == own
     for entry in told:
@@ -421,7 +433,7 @@ def test_stamps_full_buffer_is_the_kernels(buffer: tuple[int, Any], rate: int, f
     """stamp_vars_set of schemes/stamp/kernel/stamp_algorithm.h, and inverses by which the program divides exactly."""
     amount, known = Amount(*buffer), rate // 1_000_000 * 1_000_000
     values = registry()["stamp"].defaults() | {"buffer": amount}
-    (entry,) = port_settings("stamp", Port(0, rate, frame), values)
+    (entry,) = port_entries("stamp", Port(0, rate, frame), values)
     told = {name: int(value) for name, value in entry.arguments.items()}
     most = 2**32 - 1
     packets = amount.value if amount.unit == "packets" else max(1, amount.value // frame)
@@ -463,7 +475,7 @@ def stands_for(values: dict[str, Any], full: int, bits: int, length: int) -> int
 def test_unequal_bins_are_the_kernels(full: int, bits: int, fine: bool, middle: bool) -> None:
     values = registry()["stamp"].defaults()
     values |= {"buffer": Amount(full, "packets"), "exponent": 2, "fine_at_full": fine, "middle": middle}
-    told = [e for e in port_settings("stamp", Port(3, 10**9, 1514), values, {("packets", bits)}) if e.table == "bins"]
+    told = [e for e in port_entries("stamp", Port(3, 10**9, 1514), values, {("packets", bits)}) if e.table == "bins"]
     seen = []
     for entry in told:
         assert entry.key is not None and entry.priority == 1

@@ -30,6 +30,7 @@ def copy(tmp_path: Path) -> Path:
     assert ROOT is not None
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "p4", tmp_path / "tools")
+    (tmp_path / "orchestrator").symlink_to(ROOT / "orchestrator")
     shutil.copytree(ROOT / "p4", tmp_path / "p4")
     for folder in {path.parent for path in COMPILED}:
         shutil.copytree(ROOT / folder, tmp_path / folder)

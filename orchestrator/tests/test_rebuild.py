@@ -107,6 +107,39 @@ def test_the_same_content_at_another_time_is_no_change(scratch: Path) -> None:
     assert changed_sources() == []  # and the record has the new times
 
 
+@pytest.mark.parametrize("damage", ["cut", "empty", "flip", "no-text", "old"])
+def test_a_damaged_record_hides_no_change(scratch: Path, damage: str) -> None:
+    record = scratch.parent / "setup" / "sources"
+    whole = record.read_bytes()
+    place = whole.index(f" {ECN}\n".encode())
+    lines = whole[: whole.index(b"# sha256")]
+    damaged = {
+        "cut": whole[: place + 1],
+        "empty": b"",
+        "flip": whole[: place + 1] + b"t" + whole[place + 2 :],
+        "no-text": whole[: place + 1] + b"\xff" + whole[place + 2 :],
+        "old": lines,
+    }
+    (scratch / ECN).write_text("")
+    record.write_bytes(damaged[damage])
+    assert str(ECN) in changed_sources()
+
+
+def test_a_record_without_a_checksum_gets_one(scratch: Path) -> None:
+    record = scratch.parent / "setup" / "sources"
+    whole = record.read_bytes()
+    record.write_bytes(whole[: whole.index(b"# sha256")])
+    assert changed_sources() == [] and record.read_bytes() == whole
+
+
+def test_a_record_that_is_no_file_is_named(scratch: Path) -> None:
+    record = scratch.parent / "setup" / "sources"
+    record.unlink()
+    record.mkdir()
+    with pytest.raises(ToolchainError, match=r"sources cannot be read: it is a folder; run `make setup`$"):
+        changed_sources()
+
+
 def test_what_was_built_elsewhere_has_nothing_to_compare(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (scratch / ECN).write_text("")
     assert changed_sources() == [str(ECN)]

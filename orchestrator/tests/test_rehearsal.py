@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from campaigns import CAMPAIGN, LAB, fake_toolchain, write_lab
 
-from qbed.errors import QbedError
+from qbed.errors import LabError, QbedError
 from qbed.runs.experiment import Experiment, Wishes, prepare
 
 
@@ -104,5 +104,86 @@ axes:
 
 
 def test_a_set_that_changes_nothing_is_remarked_on(tmp_path: Path) -> None:
-    warnings = rehearsed(tmp_path, **{"switches.default.threshold": "5 packets"}).warnings
-    assert warnings == ["--set switches.default.threshold=5 packets changes nothing in the plan"]
+    warnings = rehearsed(tmp_path, **{"switches.default.buffer": "128 KB"}).warnings
+    assert warnings == ["--set switches.default.buffer=128 KB changes nothing in the plan"]
+
+
+def test_a_set_that_nothing_reads_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"switches\.default\.threshold: the scheme `droptail` has no parameter"):
+        rehearsed(tmp_path, **{"switches.default.threshold": "5 packets"})
+
+
+def test_a_buffer_beside_a_qdisc_is_no_axis(tmp_path: Path) -> None:
+    """The rows would say 20 packets where 1,000 ran."""
+    campaign = """\
+question: Which?
+axes:
+  aqm:
+    - {name: droptail, set: {switches.default: {scheme: droptail}}}
+    - {name: pfifo, set: {switches.default: {qdisc: pfifo limit 1000}}}
+  buffer: {field: switches.default.buffer, values: [20 packets, 1000 packets]}
+"""
+    text = "switches.default.buffer: has no effect beside `qdisc: pfifo limit 1000`"
+    messages = refusal(tmp_path, campaign).splitlines()
+    assert [f"with switches.default.buffer={n} packets: {text}" in one for one in messages for n in (20, 1000)] == [
+        True, False, False, True,
+    ]  # fmt: skip
+
+
+def test_a_value_that_has_no_effect_beside_an_alternative_is_refused(tmp_path: Path) -> None:
+    campaign = """\
+question: Which?
+axes:
+  aqm:
+    - {name: droptail, set: {}}
+    - {name: pfifo, set: {switches.s*: {qdisc: pfifo limit 1000}}}
+  delay: {field: links.default.delay, values: [5 us, 10 us]}
+  buffer: {field: switches.default.buffer, values: [20 packets, 1000 packets]}
+"""
+    assert refusal(tmp_path, campaign).endswith(
+        "campaign.yml:7:11: axes.buffer: `20 packets` and `1000 packets` give the same plan beside aqm=pfifo,"
+        " delay=5 us: nothing there takes them; expected alternatives (`name`, `set`) that set this field only where it"
+        " has an effect"
+    )
+
+
+def test_a_value_that_has_no_effect_beside_two_others_is_refused(tmp_path: Path) -> None:
+    """No value of one other axis alone takes the effect away."""
+    campaign = """\
+question: Which?
+axes:
+  first: [{name: a, set: {}}, {name: b, set: {switches.s1: {buffer: 9 packets}}}]
+  second: [{name: a, set: {}}, {name: b, set: {switches.s2: {buffer: 9 packets}}}]
+  buffer: {field: switches.default.buffer, values: [20 packets, 1000 packets]}
+"""
+    assert "give the same plan beside first=b, second=b" in refusal(tmp_path, campaign)
+
+
+def test_a_setting_that_no_cell_reads_is_refused_and_in_a_narrower_profile_remarked_on(
+    tmp_path: Path, toolchain: Path
+) -> None:
+    (toolchain / "modules" / "sch_ecn.ko").touch()
+    axes = "question: Which?\naxes:\n  scheme: {field: switches.default.scheme, values: [droptail, SCHEME]}\n"
+    profile = "profiles: {few: {axes: {scheme: [droptail]}}}\n"
+    campaign = axes + "set: {switches.default.threshold: 20 packets}\n" + profile
+    text = "switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used"
+    assert text in refusal(tmp_path, campaign.replace(", SCHEME", ""))
+    folder = write_lab(tmp_path / "lab", campaign.replace("SCHEME", "ecn"), LAB)
+    assert prepare(folder, Wishes()).warnings == []
+    (warning,) = prepare(folder, Wishes(profile="few")).warnings
+    assert text in warning
+
+
+def test_a_mistake_of_the_labs_file_is_not_hidden_by_an_axis(tmp_path: Path) -> None:
+    lab = LAB.replace("128 KB", "128 kilobytes")
+    campaign = "question: Which?\naxes: {switches.default.buffer: [20 packets, 1000 packets]}\n"
+    assert "lab.yml:6:39: switches.default.buffer: expected" in refusal(tmp_path, campaign, lab)
+
+
+def test_a_large_campaign_is_looked_at_in_part_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first value, each other one, pairs of them, and not all threes."""
+    axes = {"duration": "10 ms, 20 ms", "links.default.delay": "5 us, 10 us", "hosts.default.tcp": "cubic, reno"}
+    campaign = "question: Which?\naxes:\n" + "".join(f"  {name}: [{values}]\n" for name, values in axes.items())
+    monkeypatch.setattr("qbed.runs.effects.MOST_PLANS", 7)
+    (warning,) = rehearsed(tmp_path, campaign).warnings
+    assert warning.startswith("7 of the 8 combinations of the axes' values were compared")

@@ -17,6 +17,7 @@ from qbed.network.load import lab_from_source
 from qbed.places import schemes_folder
 from qbed.plan.compile import compile_lab
 from qbed.schemes.declaration import Scheme, load_scheme, registry
+from qbed.schemes.declaration import _registry as declared
 from qbed.schemes.generate import generated
 
 HOST_SIDE = {"host", "tests"}
@@ -253,13 +254,18 @@ def test_a_new_scheme_is_one_new_folder(tmp_path: Path, monkeypatch: pytest.Monk
         shutil.copytree(folder, tmp_path / folder.name)
     shutil.copytree(schemes_folder() / "droptail", tmp_path / "scratch")
     declaration = tmp_path / "scratch" / "scheme.yml"
-    declaration.write_text(declaration.read_text().replace("name: droptail", "name: scratch"))
+    text = declaration.read_text().replace("name: droptail", "name: scratch")
+    declaration.write_text(text)
     monkeypatch.setenv("QBED_SCHEMES", str(tmp_path))
-    text = (
+    lab = (
         "name: x\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s}}\nduration: 1 s\n"
         "switches: {default: {scheme: scratch, buffer: 64 KB}}\n"
     )
-    plan = compile_lab(lab_from_source(parse(text)))
+    with pytest.raises(QbedError, match=r"expected `default: true` in one scheme\.yml, found 2"):
+        compile_lab(lab_from_source(parse(lab)))
+    declaration.write_text(text.replace("default: true\n", ""))
+    declared.cache_clear()
+    plan = compile_lab(lab_from_source(parse(lab)))
     assert {queue.scheme for queue in plan.queues if queue.role == "switch"} == {"scratch"}
 
 

@@ -30,8 +30,8 @@ from qbed.service.client import files_of
 from qbed.service.guard import Rates
 from qbed.service.jobs import EVENTS, RUN, FullError, Jobs, parsed, say
 from qbed.service.settings import Settings, SettingsError
+from qbed.service.sse import latest
 from qbed.service.states import ENDED, RULES, TransitionError, after
-from qbed.service.stream import latest
 
 TOKEN = "a-token-of-many-letters"
 LAB = b"name: mine\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s, delay: 5 us}}\nduration: 1 ms\n"

@@ -21,7 +21,7 @@ from campaigns import LAB, Screen, fake_toolchain, wait_until, write_lab
 from influx import Server, between, free_port, served
 from synthetic import sample, write_out
 
-from qbed.live.courier import Address, Courier, Delivery, deliver, deliver_lab
+from qbed.live.exporter import Address, Delivery, Exporter, deliver, deliver_lab
 from qbed.live.points import EPOCH_NS, MOST_FLOWS, MOST_SERIES, STRETCH, TAGS
 from qbed.live.samples import Running
 from qbed.live.sinks import NotTakenError, SinkError
@@ -173,7 +173,7 @@ def test_trouble_that_passes_loses_nothing_and_is_said_if_it_does_not(
         assert said.left == 0 and in_influx(server, database) == in_parquet(run)
     with between(server.root, lambda number: trouble if number > 1 else None) as proxy:
         said = deliver(run, Influx(f"{proxy}/{database}"), 0.1)
-        assert said.left == 2 and said.why and "NOT DELIVERED: those of 2 cells" in said.said()
+        assert said.left == 2 and said.why and "NOT DELIVERED: those of 2 cells" in said.describe()
         if isinstance(trouble, int):
             assert f"answers {trouble}" in said.why
 
@@ -252,8 +252,8 @@ def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: P
             batches.append(body.decode())
             return super().give(body)
 
-    courier = Courier(other, Keeping(tmp_path / "file"), lambda: 0.0, machine=False)
-    courier.round()
+    exporter = Exporter(other, Keeping(tmp_path / "file"), lambda: 0.0, machine=False)
+    exporter.round()
     rows = [json.loads(line) for batch in batches for line in batch.splitlines()]
     mine = [row for row in rows if row.get("cell") == "0"]
     assert [row["t_us"] for row in mine if row["measurement"] == "queue"] == [1000, 2000, 3000]
@@ -261,7 +261,7 @@ def test_samples_of_a_cell_that_runs_leave_before_it_ends(run: Path, tmp_path: P
     shutil.rmtree(other / "cells/000000.tmp")
     kept.rename(other / "cells/000000")
     before = len(batches)
-    while courier.round():
+    while exporter.round():
         pass
     rows = [json.loads(line) for batch in batches[before:] for line in batch.splitlines()]
     series = [row for row in rows if row.get("cell") == "0" and row["measurement"] == "queue"]
@@ -329,7 +329,7 @@ def test_a_lab_that_is_up_sends_what_its_files_get_until_it_is_down(server: Serv
 
 def test_series_are_bounded(run: Path) -> None:
     from qbed.live.cells import Cells
-    from qbed.live.ledger import origin_of
+    from qbed.live.delivery_log import origin_of
 
     cells = Cells(run, origin_of(run))
     assert cells.fits(0, MOST_SERIES - MOST_FLOWS) and not cells.fits(0, MOST_SERIES - MOST_FLOWS + 1)
@@ -395,12 +395,12 @@ def test_cells_of_the_store_give_the_same_points(tmp_path: Path, monkeypatch: py
 
 
 def test_a_run_that_is_stopped_does_not_wait_for_its_sink(run: Path, tmp_path: Path) -> None:
-    from qbed.live.courier import couriers
+    from qbed.live.exporter import exporting
 
     shutil.copytree(run, tmp_path / "run")
     told: list[Delivery | str] = []
     nobody = Address("influx", f"http://127.0.0.1:{free_port()}/x")
-    with pytest.raises(KeyboardInterrupt), couriers(tmp_path / "run", [nobody], told.append):
+    with pytest.raises(KeyboardInterrupt), exporting(tmp_path / "run", [nobody], told.append):
         time.sleep(2)
         raise KeyboardInterrupt
     assert len(told) == 1 and (isinstance(told[0], str) or told[0].left == 2)
@@ -408,14 +408,14 @@ def test_a_run_that_is_stopped_does_not_wait_for_its_sink(run: Path, tmp_path: P
 
 def test_a_courier_leaves_the_cells_their_cores(run: Path, tmp_path: Path) -> None:
     """Where there are others; where there are none it has all of them, when nobody else wants them."""
-    from qbed.live.courier import couriers
+    from qbed.live.exporter import exporting
 
     shutil.copytree(run, tmp_path / "run")
     mine = os.sched_getaffinity(0)
     for cells_on, expected in (([min(mine)], mine - {min(mine)} or mine), (sorted(mine), mine)):
         sink = Address("ndjson", str(tmp_path / f"{len(cells_on)}.ndjson"))
-        with couriers(tmp_path / "run", [sink], lambda _: None, cells_on):
-            (process,) = [one for one in multiprocessing.active_children() if one.name == "qbed-courier"]
+        with exporting(tmp_path / "run", [sink], lambda _: None, cells_on):
+            (process,) = [one for one in multiprocessing.active_children() if one.name == "qbed-exporter"]
             assert process.pid is not None
             wait_until(lambda pid=process.pid: os.getpriority(os.PRIO_PROCESS, pid) == 19)
             wait_until(lambda pid=process.pid, cores=expected: os.sched_getaffinity(pid) == cores)

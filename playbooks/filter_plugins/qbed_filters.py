@@ -35,9 +35,9 @@ def unknown_variables(given: Iterable[str], playbooks: str | Path) -> list[str]:
     return messages
 
 
-def containerlab_version_of(said: str) -> str:
-    """The version in what `containerlab version` says; `0` if there is none in it."""
-    found = re.search(r"version: *(\d[\w.]*)", said)
+def containerlab_version_of(output: str) -> str:
+    """The version in the output of `containerlab version`; `0` if there is none."""
+    found = re.search(r"version: *(\d[\w.]*)", output)
     return found[1] if found else "0"
 
 

@@ -23,7 +23,7 @@ PAYLOADS = ("\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x9b31m", "\u202egnp.exe", "\r
 EVIL = "a" + "".join(PAYLOADS) + "[/x][bold]z"
 OWN = {
     *("terminal.py", "__main__.py", "substrates/virtual/keeper.py", "substrates/rebuild.py"),
-    *("service/ask.py", "service/jobs.py", "cli/look.py"),
+    *("service/query_worker.py", "service/jobs.py", "cli/look.py"),
 }
 """What may write: the terminal's module; before it is imported; the keeper's word to its parent, through a pipe; the
 set-up's output as it is; what a service's process for a query says to it, and its jobs' files of events; a capture's

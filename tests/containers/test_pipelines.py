@@ -151,7 +151,7 @@ def test_a_cell_whose_switch_loses_an_interface_ends_at_once_and_says_which(lab:
         said = run.stderr.read()
         assert run.wait(60) == 1, said
     # Whichever end of the link says it first.
-    assert " of the link h2-s1 has gone" in said and "Traceback" not in said, said
+    assert " of link h2-s1 was removed" in said and "Traceback" not in said, said
     assert left_of(NAME, tmp_path) == []
 
 

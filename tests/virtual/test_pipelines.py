@@ -291,6 +291,10 @@ def test_a_program_that_never_lets_go_of_a_packet_loses_it_by_name_and_the_lab_e
     (switch,) = table("switches")
     assert switch["sent_packets"] == 0 and dict(switch["drops"]) == {"too_many_rounds": switch["received_packets"]}
     assert switch["received_packets"] > 100
+    assert [text for text in row["warnings"] if "(too_many_rounds)" in text] == [
+        f"switch {switch['node']} dropped {switch['received_packets']} packets (too_many_rounds):"
+        " its program resubmits, recirculates or clones packets without end"
+    ]
 
 
 CONGESTION_POINT = """

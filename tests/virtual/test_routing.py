@@ -126,7 +126,7 @@ def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
 
     rows = (
         r"at \d+ ms .*",
-        r"router +peer +interface +leads to hosts",
+        r"router +peer +interface +reaches hosts",
         r"rack1 +spine2 +eth3 +0 of 2",
         r"rack2 +spine2 +eth3 +0 of 2",
         r"spine2 +rack1 +eth0 +0 of 2",
@@ -139,7 +139,7 @@ def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
     def break_bgp(plan: Plan) -> None:
         plan.nodes[plan.node_index("spine2")].programs[2].argv += ["--no-such-option"]
 
-    with pytest.raises(CellError, match=r"spine2: bgpd ended with status 1; out/spine2-bgpd\.log says last: "):
+    with pytest.raises(CellError, match=r"spine2: bgpd ended with status 1; out/spine2-bgpd\.log ends with: "):
         run_changed(tmp_path / "broken", break_bgp)
 
     def never_ready(plan: Plan) -> None:

@@ -1,83 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop: waits for the next deadline or event, and hands it to whom it concerns. One thread serves all nodes; it
-//! costs no virtual time, so what it does at an instant happens at that instant everywhere.
+//! The event loop: waits for the next deadline or event and dispatches it to the responsible module. One thread serves
+//! all nodes. Its work takes no virtual time, so all actions of one instant happen at that instant on every node.
 
 use crate::clock::timer::Timer;
-use crate::failure::{Failure, Of, Result};
-use crate::gate::{Event, Gate};
-use crate::lab::{changes, linkstate};
+use crate::control::gate::Gate;
+use crate::control::message::Event;
+use crate::failure::{Context, Failure, Result};
+use crate::lab::{changes, link_state};
 use crate::netlink::tap;
 use crate::observe::capture::Captures;
+use crate::observe::devices::Devices;
 use crate::observe::lateness::Lateness;
-use crate::observe::routelog::RouteLog;
+use crate::observe::route_log::RouteLog;
 use crate::observe::statistics::Statistics;
 use crate::observe::taps::TapStream;
 use crate::observe::windows::Windows;
 use crate::observe::{counters, forwarding};
-use crate::plan::Changed;
-use crate::programs::children::{Children, Notice};
-use crate::programs::launched::Launches;
-use crate::programs::resident::Programs;
+use crate::plan::ChangeKind;
+use crate::programs::children::{ChildEvent, Children};
+use crate::programs::daemons::Daemons;
+use crate::programs::launches::Launches;
 use crate::results::flows;
 use crate::transport::{self, Transport};
 use crate::world::token::{Part, Token, Topic};
-use crate::world::{World, READABLE, READABLE_STILL};
+use crate::world::{World, READABLE, READABLE_LEVEL};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use std::ops::RangeInclusive;
 
-const EVENTS_A_WAIT: usize = 256;
-/// Stands for the gate where the id of a program that ended is expected.
-pub const GATE: u64 = u64::MAX;
-/// Progress is told this often; each time takes four system calls, so a lab that runs for a moment only tells it less
-/// often: once for so much of its nodes' time.
+const EVENTS_PER_WAIT: usize = 256;
+/// Reserved program id: `run_until_exit(GATE_ID)` returns when the gate is readable.
+pub const GATE_ID: u64 = u64::MAX;
+/// Bounds for the number of progress events.
 const PROGRESS_STEPS: RangeInclusive<u64> = 10..=100;
+/// Node-nanoseconds per progress event: an event takes four system calls, so short labs send fewer.
 const PROGRESS_NODE_NS: u64 = 50_000_000;
 
 pub struct Engine<'a> {
     pub world: World<'a>,
     pub gate: Option<Gate>,
     pub children: Children,
-    /// Whether somebody plays with the lab.
+    /// Whether the host controls the lab (mode `lab`): failed programs then do not end it.
     pub interactive: bool,
     transports: Vec<Box<dyn Transport>>,
     captures: Captures,
-    programs: Programs,
+    daemons: Daemons,
     launches: Launches,
     routes: RouteLog,
-    /// None: the host's kernel has no taps.
+    /// None on the host's kernel, which has no taps.
     taps: Option<TapStream>,
     timer: Timer,
     lateness: Lateness,
     windows: Windows,
     statistics: Statistics,
-    /// By event of the plan.
+    devices: Devices,
+    /// By index in the plan's `events`.
     links: Topic,
-    /// By change of the plan.
+    /// By index in the plan's `changes`.
     changes: Topic,
     /// By step.
     progress: Topic,
-    /// Ends `run`; by number, since one that ended for another reason leaves its alarm behind.
+    /// Ends `run`. Numbered, because a `run` that ends for another reason leaves its alarm on the agenda.
     alarms: Topic,
     alarm: u32,
 }
 
 impl<'a> Engine<'a> {
     pub fn new(mut world: World<'a>, gate: Option<Gate>) -> Result<Self> {
-        let timer = Timer::new(world.clock.paper).of(|| "timer".into())?;
+        let timer = Timer::new(world.clock.scale).with_context(|| "timer".into())?;
         let token = world.topic(Part::Timer).only();
-        world.watch(&timer.descriptor, token, READABLE).of(|| "timer".into())?;
+        world.watch(&timer.descriptor, token, READABLE).with_context(|| "timer".into())?;
         let transports = transport::ALL.open(&mut world)?;
         let taps = TapStream::open(&mut world)?;
         let captures = Captures::open(&mut world)?;
         let children = Children::new(&mut world)?;
         let routes = RouteLog::open(&mut world)?;
-        let programs = Programs::schedule(&mut world);
+        let daemons = Daemons::schedule(&mut world);
         let windows = Windows::open(&mut world)?;
         let statistics = Statistics::open(&mut world)?;
-        // Some flows are sent ahead of the epoch; by then their way must be there.
-        let checked = world.topic(Part::Forwarding).only();
-        world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::AHEAD_NS), checked);
+        let devices = Devices::open(&mut world)?;
+        // Some connections are opened before the epoch; routing must have converged by then.
+        let check = world.topic(Part::Forwarding).only();
+        world.agenda.add(world.plan.epoch_ns.saturating_sub(transport::LEAD_TIME_NS), check);
         let (links, progress) = (world.topic(Part::Links), world.topic(Part::Progress));
         let changes = world.topic(Part::Changes);
         let alarms = world.topic(Part::Alarm);
@@ -89,7 +93,7 @@ impl<'a> Engine<'a> {
             interactive: false,
             transports,
             captures,
-            programs,
+            daemons,
             launches,
             routes,
             taps,
@@ -97,6 +101,7 @@ impl<'a> Engine<'a> {
             lateness: Lateness::default(),
             windows,
             statistics,
+            devices,
             links,
             changes,
             progress,
@@ -105,15 +110,41 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// From now on `run_until_exit(GATE)` ends when the host says something. A gate that is polled.
+    /// Starts reports of device counters and lateness of a lab that is up, one per second of real time.
+    pub fn report_devices(&mut self) {
+        self.devices.schedule(&mut self.world, 0);
+    }
+
+    /// Sends a report. A guest that is ready may still be late from its boot, so lateness before the first report is
+    /// discarded.
+    fn on_report(&mut self, number: u32) -> Result<()> {
+        if number == 0 {
+            self.lateness.reset()?;
+        }
+        self.send_devices()?;
+        self.devices.schedule(&mut self.world, number.saturating_add(1));
+        Ok(())
+    }
+
+    fn send_devices(&mut self) -> Result<()> {
+        if !self.world.placement.on_wall_clock() {
+            return Ok(());
+        }
+        let context = || "devices".to_owned();
+        let devices = serde_json::to_value(self.devices.read()?).with_context(context)?;
+        let late_ns = serde_json::to_value(self.lateness.read(&self.world)).with_context(context)?;
+        self.send(&Event::Devices { devices, late_ns })
+    }
+
+    /// Watches a non-blocking gate, so that `run_until_exit(GATE_ID)` returns when the host has sent something.
     pub fn watch_gate(&mut self) -> Result<()> {
         let gate = self.gate.as_ref().ok_or_else(|| Failure::new("mode lab: no gate"))?;
         let token = self.world.topic(Part::Gate).only();
-        // A read takes one piece only.
-        self.world.watch(gate, token, READABLE_STILL).of(|| "gate".into())
+        // Level-triggered: a read takes only one buffer.
+        self.world.watch(gate, token, READABLE_LEVEL).with_context(|| "gate".into())
     }
 
-    /// Starts the workloads; their times count from `base_ns` (CLOCK_MONOTONIC).
+    /// Schedules the workloads. `base_ns` (CLOCK_MONOTONIC) is their time 0.
     pub fn start_workloads(&mut self, base_ns: u64) {
         self.transports.iter_mut().for_each(|transport| transport.schedule(&mut self.world, base_ns));
         self.launches.schedule(&mut self.world, base_ns);
@@ -128,51 +159,51 @@ impl<'a> Engine<'a> {
         self.world.agenda.add(base_ns, self.progress.at(0));
     }
 
-    /// Lets time flow until `until_ns`. What is due at that very instant still happens, if it was planned before.
+    /// Runs until `until_ns`. Deadlines at that instant are still served if they were added before.
     pub fn run_until(&mut self, until_ns: u64) -> Result<()> {
         self.run_until_or_exit(until_ns, &[])
     }
 
-    /// The same, but no longer than until one of these children has ended, or waits as a shell for a command.
+    /// Runs until `until_ns`, or until one of the programs `ids` has ended or shows a shell prompt.
     pub fn run_until_or_exit(&mut self, until_ns: u64, ids: &[u64]) -> Result<()> {
         self.alarm = self.alarm.wrapping_add(1);
         self.world.agenda.add(until_ns, self.alarms.at(self.alarm));
         self.run(ids)
     }
 
-    /// Lets time flow until a child has ended.
+    /// Runs until a program has ended.
     pub fn run_until_exit(&mut self, id: u64) -> Result<()> {
         self.run(&[id])
     }
 
     fn run(&mut self, awaited: &[u64]) -> Result<()> {
-        let mut events = [EpollEvent::empty(); EVENTS_A_WAIT];
+        let mut events = [EpollEvent::empty(); EVENTS_PER_WAIT];
         loop {
-            // Only the timer makes something due; so the clock is not read after other events.
-            if self.timer.take_fired() && self.act()? {
+            // Deadlines become due only when the timer fires, so the clock is not read after other events.
+            if self.timer.take_fired() && self.run_due()? {
                 return Ok(());
             }
-            self.timer.arm(self.world.agenda.next_ns()).of(|| "timer".into())?;
+            self.timer.arm(self.world.agenda.next_ns()).with_context(|| "timer".into())?;
             let count = match self.world.epoll.wait(&mut events, EpollTimeout::NONE) {
                 Err(Errno::EINTR) => 0,
-                result => result.of(|| "epoll".into())?,
+                result => result.with_context(|| "epoll".into())?,
             };
-            self.world.clock.time_has_passed();
-            // All of them, whatever comes first: most are told only once.
-            let mut over = false;
+            self.world.clock.invalidate();
+            // All events are dispatched: most are edge-triggered and are not reported again.
+            let mut done = false;
             for event in &events[..count] {
-                over |= self.dispatch(event, awaited)?;
+                done |= self.dispatch(event, awaited)?;
             }
-            if over {
+            if done {
                 return Ok(());
             }
         }
     }
 
-    /// Does all that is due. True at an alarm.
-    fn act(&mut self) -> Result<bool> {
-        while let Some((due_ns, token)) = self.world.agenda.take_due(self.world.now_ns()) {
-            self.lateness.count(self.world.now_ns() - due_ns);
+    /// Serves all deadlines that are due. Returns true at the alarm of this `run`.
+    fn run_due(&mut self) -> Result<bool> {
+        while let Some((due_ns, token)) = self.world.agenda.pop_due(self.world.now_ns()) {
+            self.lateness.record(self.world.now_ns() - due_ns);
             match self.world.part(token) {
                 Part::Transport(number) => {
                     self.transports[number].on_timer(&mut self.world, token, due_ns)?;
@@ -185,22 +216,23 @@ impl<'a> Engine<'a> {
                     taps.map_or(Ok(()), |taps| taps.on_timer(&mut self.world, token, due_ns))?;
                 }
                 Part::Captures => self.captures.on_timer(&mut self.world)?,
-                Part::Progress => self.tell_progress(due_ns, token.index)?,
-                Part::Programs => self.programs.go_on(&mut self.world, token.index)?,
+                Part::Progress => self.report_progress(due_ns, token.index)?,
+                Part::Daemons => self.daemons.start_next(&mut self.world, token.index)?,
                 Part::LaunchStarts => {
                     let started = self.launches.start(&self.world, token.index);
-                    self.unless_played_with(started)?;
+                    self.unless_interactive(started)?;
                 }
                 Part::LaunchStops => self.launches.stop(&mut self.world, token.index),
                 Part::LaunchKills => self.launches.kill(token.index),
                 Part::Forwarding => {
-                    self.programs.check(&self.world)?;
+                    self.daemons.check(&self.world)?;
                     forwarding::check(&self.world)?;
                 }
                 Part::Links => self.set_link(token.index as usize)?,
-                Part::Changes => self.change(token.index as usize)?,
-                Part::Windows => self.note_received(due_ns)?,
+                Part::Changes => self.apply_change(token.index as usize)?,
+                Part::Windows => self.record_received(due_ns)?,
                 Part::Statistics => self.statistics.on_timer(&mut self.world, due_ns)?,
+                Part::Devices => self.on_report(token.index)?,
                 Part::Kills => self.children.kill(token.index as i32),
                 Part::Alarm if token.index == self.alarm => return Ok(true),
                 Part::Alarm => {}
@@ -212,7 +244,7 @@ impl<'a> Engine<'a> {
         Ok(false)
     }
 
-    /// Returns whether this is what is waited for.
+    /// Handles one event. Returns whether it ends the wait for `awaited`.
     fn dispatch(&mut self, event: &EpollEvent, awaited: &[u64]) -> Result<bool> {
         let token = Token::from(event.data());
         match self.world.part(token) {
@@ -220,51 +252,52 @@ impl<'a> Engine<'a> {
                 self.transports[number].on_ready(&mut self.world, token, event.events())?;
             }
             Part::Timer => self.timer.on_fired(),
-            Part::Taps => self.taps.as_mut().map_or(Ok(()), TapStream::take)?,
-            // Commands are taken between waits (serve).
-            Part::Gate => return Ok(awaited.contains(&GATE)),
+            Part::Taps => self.taps.as_mut().map_or(Ok(()), TapStream::drain)?,
+            // `serve` reads commands between waits.
+            Part::Gate => return Ok(awaited.contains(&GATE_ID)),
             Part::Pipes => {
                 if let Some(output) = self.children.read(token.index) {
-                    self.tell(&output.event())?;
+                    self.send(&output.event())?;
                     return Ok(self.children.at_prompt(token.index).is_some_and(|id| awaited.contains(&id)));
                 }
             }
-            Part::Routes => self.routes.take(&self.world, token.index)?,
+            Part::Routes => self.routes.drain(&self.world, token.index)?,
             Part::Children => return self.on_children(awaited),
             part => unreachable!("{part:?} watches nothing"),
         }
         Ok(false)
     }
 
-    /// Tells of the children that ended; returns whether one of them is waited for.
+    /// Reports the children that have ended. Returns whether one of them is in `awaited`.
     fn on_children(&mut self, awaited: &[u64]) -> Result<bool> {
         let time_ns = self.world.now_since_epoch();
-        let mut over = false;
-        for notice in self.children.reap()? {
-            match notice {
-                Notice::Exit { id, .. } => over |= awaited.contains(&id),
-                Notice::Other { pid, code } => self.on_unknown_child(pid, code)?,
-                Notice::Output(_) => {}
+        let mut done = false;
+        for child_event in self.children.reap()? {
+            match child_event {
+                ChildEvent::Exit { id, .. } => done |= awaited.contains(&id),
+                ChildEvent::OtherExit { pid, code } => self.on_other_exit(pid, code)?,
+                ChildEvent::Output(_) => {}
             }
-            if let Some(event) = notice.event(time_ns) {
-                self.tell(&event)?;
+            if let Some(event) = child_event.event(time_ns) {
+                self.send(&event)?;
             }
         }
-        Ok(over)
+        Ok(done)
     }
 
-    /// A program of the plan must not end before the lab does, one that is workload not with an error; only a lab that somebody plays with goes on without it.
-    fn on_unknown_child(&mut self, pid: i32, code: i32) -> Result<()> {
-        let ended = match self.launches.on_end(&self.world, pid, code) {
-            Some(ended) => ended,
-            None => self.programs.on_end(&self.world, pid, code).map_or(Ok(()), Err),
+    /// Handles the exit of a program of the plan. A daemon must run as long as the lab, and a launch must not fail;
+    /// only an interactive lab continues.
+    fn on_other_exit(&mut self, pid: i32, code: i32) -> Result<()> {
+        let result = match self.launches.on_exit(&self.world, pid, code) {
+            Some(result) => result,
+            None => self.daemons.on_exit(&self.world, pid, code).map_or(Ok(()), Err),
         };
-        self.unless_played_with(ended)
+        self.unless_interactive(result)
     }
 
-    fn unless_played_with(&self, result: Result<()>) -> Result<()> {
-        let played_with = self.interactive && self.world.now_ns() >= self.world.plan.epoch_ns;
-        if played_with {
+    /// Ignores an error after the epoch of an interactive lab.
+    fn unless_interactive(&self, result: Result<()>) -> Result<()> {
+        if self.interactive && self.world.now_ns() >= self.world.plan.epoch_ns {
             Ok(())
         } else {
             result
@@ -274,17 +307,16 @@ impl<'a> Engine<'a> {
     fn set_link(&mut self, event: usize) -> Result<()> {
         let event = &self.world.plan.events[event];
         let link = &self.world.plan.links[event.link];
-        for end in link.ends().into_iter().filter(|end| self.world.scope.has(end.node)) {
+        for end in link.ends().into_iter().filter(|end| self.world.placement.is_local(end.node)) {
             self.routes.link(&self.world, end.node, &link.name, event.state)?;
         }
-        linkstate::set(self.world.plan, self.world.scope, self.world.lab, event)
+        link_state::set(self.world.plan, self.world.placement, self.world.lab, event)
     }
 
-    fn change(&mut self, change: usize) -> Result<()> {
-        let what = &self.world.plan.changes[change].what;
-        changes::make(self.world.plan, self.world.scope, self.world.lab, what)?;
-        if let Changed::Node(change) = what {
-            // Whoever has no flow of this host's has nothing to do.
+    fn apply_change(&mut self, change: usize) -> Result<()> {
+        let kind = &self.world.plan.changes[change].kind;
+        changes::apply(self.world.plan, self.world.placement, self.world.lab, kind)?;
+        if let ChangeKind::Node(change) = kind {
             for transport in &mut self.transports {
                 transport.set_congestion_control(&self.world, change.node, &change.congestion_control)?;
             }
@@ -292,21 +324,21 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Where a window begins or ends.
-    fn note_received(&mut self, due_ns: u64) -> Result<()> {
+    /// Records the received bytes of all flows at a window bound.
+    fn record_received(&mut self, due_ns: u64) -> Result<()> {
         let at_ns = self.world.since_epoch(due_ns);
         let mut received = Vec::new();
         for transport in &mut self.transports {
-            received.extend(transport.received(&self.world, at_ns)?);
+            received.extend(transport.received_bytes(&self.world, at_ns)?);
         }
         self.windows.write(at_ns, received)
     }
 
-    fn tell_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {
+    fn report_progress(&mut self, due_ns: u64, step: u32) -> Result<()> {
         if step == 0 {
             self.lateness.reset()?;
         }
-        self.tell(&Event::Progress { time_ns: self.world.since_epoch(due_ns) })?;
+        self.send(&Event::Progress { time_ns: self.world.since_epoch(due_ns) })?;
         let duration_ns = self.world.plan.duration_ns;
         let steps = progress_steps(duration_ns, self.world.plan.nodes.len());
         if u64::from(step) < steps {
@@ -317,33 +349,35 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Has written what is sampled so far, for who follows it.
+    /// Flushes all samples to their files, for live readers.
     pub fn push(&mut self) -> Result<()> {
         if let Some(taps) = &mut self.taps {
             tap::Taps::find(self.world.plan)?.push()?;
-            taps.take()?;
+            taps.drain()?;
         }
         self.transports.iter_mut().try_for_each(|transport| transport.push())
     }
 
-    /// Tells what has changed with those who read terminals.
-    pub fn tell_moods(&mut self) -> Result<()> {
-        self.children.moods().iter().try_for_each(|mood| self.tell(mood))
+    /// Sends a `terminal` event for each change of a terminal's state.
+    pub fn send_terminal_states(&mut self) -> Result<()> {
+        self.children.changed_terminals().iter().try_for_each(|event| self.send(event))
     }
 
-    pub fn tell(&mut self, event: &Event) -> Result<()> {
+    /// Sends an event to the host, if there is a gate.
+    pub fn send(&mut self, event: &Event) -> Result<()> {
         self.gate.as_mut().map_or(Ok(()), |gate| gate.send(event))
     }
 
-    /// Writes all results of this instant. Returns its time.
+    /// Writes all results and returns the time of the end.
     pub fn finish(mut self) -> Result<i64> {
-        if !self.world.clock.is_true() {
-            return Err(Failure::new("the clock's page is not CLOCK_MONOTONIC"));
+        if !self.world.clock.page_is_consistent() {
+            return Err(Failure::new("the clock page differs from CLOCK_MONOTONIC"));
         }
         let end_ns = self.world.now_since_epoch();
-        // First the books: what closes flows below sends packets of its own, at this very instant.
+        // Counters first: closing the flows below sends further packets at this instant.
         counters::write(&self.world)?;
-        self.world.lab.namespaces.go_home()?;
+        self.send_devices()?;
+        self.world.lab.namespaces.enter_root()?;
         if let Some(taps) = self.taps {
             tap::Taps::find(self.world.plan)?.flush()?;
             taps.finish()?;
@@ -362,8 +396,8 @@ impl<'a> Engine<'a> {
 }
 
 fn progress_steps(duration_ns: u64, nodes: usize) -> u64 {
-    let (least, most) = PROGRESS_STEPS.into_inner();
-    (duration_ns.saturating_mul(nodes as u64) / PROGRESS_NODE_NS).clamp(least, most)
+    let (min, max) = PROGRESS_STEPS.into_inner();
+    (duration_ns.saturating_mul(nodes as u64) / PROGRESS_NODE_NS).clamp(min, max)
 }
 
 #[cfg(test)]
@@ -371,7 +405,7 @@ mod tests {
     use super::progress_steps;
 
     #[test]
-    fn progress_is_told_a_hundred_times_where_it_takes_long() {
+    fn long_labs_send_a_hundred_progress_events() {
         let (ms, hour) = (1_000_000, 3_600_000_000_000);
         assert_eq!(progress_steps(ms, 3), 10);
         assert_eq!(progress_steps(100 * ms, 6), 12);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's error: one sentence that names the plan's object and what went wrong with it.
+//! The agent's error type: one sentence with the object of the plan and the cause.
 
 use std::fmt;
 
-/// A failure that ends the lab. It goes to `done.json` and to the console as it is displayed.
+/// An error that ends the lab. Its text is written to `done.json` and to the console.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure(String);
 
@@ -21,13 +21,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Names the object to which an error belongs.
-pub trait Of<T> {
-    fn of(self, object: impl FnOnce() -> String) -> Result<T>;
+/// Adds the object that an error is about.
+pub trait Context<T> {
+    fn with_context(self, object: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: fmt::Display> Of<T> for std::result::Result<T, E> {
-    fn of(self, object: impl FnOnce() -> String) -> Result<T> {
+impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
+    fn with_context(self, object: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|cause| Failure(format!("{}: {cause}", object())))
     }
 }
@@ -37,9 +37,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_names_object_and_cause() {
+    fn a_failure_has_object_and_cause() {
         let error: std::result::Result<(), _> = Err("File exists");
-        let failure = error.of(|| "link h1-s1".into()).unwrap_err();
+        let failure = error.with_context(|| "link h1-s1".into()).unwrap_err();
         assert_eq!(failure.to_string(), "link h1-s1: File exists");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans as nobody writes them: whatever a plan says, it is carried out or refused by a sentence. The corpus is
-//! `tests/fuzz/corpus/plans`; `PROPTEST_CASES` says how many new ones (`make fuzz`: for hours).
+//! Fuzz tests of the plan parser: a mutated plan is either valid or rejected with an error text. The corpus is in
+//! `tests/fuzz/corpus/plans`; `PROPTEST_CASES` sets the number of new cases (`make fuzz` runs for hours).
 
 use crate::plan::workload::{Interarrival, Pattern};
 use crate::plan::Plan;
@@ -11,7 +11,7 @@ use proptest::sample::Index;
 use serde_json::{json, Value};
 use std::path::Path;
 
-/// More flows than a test has time for.
+/// Plans with more flows are parsed, but their schedule is not drawn.
 const FLOWS_MAX: u64 = 100_000;
 
 const TEXTS: &[&str] = &[
@@ -64,10 +64,10 @@ const TEXTS: &[&str] = &[
     "-1",
 ];
 const NUMBERS: &[f64] = &[0.5, -0.0, -1.0, 1.0, 1e-300, 1e300, 5e-324, 1.5e19];
-const WHOLE: &[u64] =
+const INTEGERS: &[u64] =
     &[0, 1, 2, 3, 4, 6, 127, 128, 255, 65_535, 65_536, 1 << 31, 1 << 32, 1 << 56, 1 << 62, u64::MAX];
 
-fn odd() -> impl Strategy<Value = Value> {
+fn unusual_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         prop::sample::select(vec![
             Value::Null,
@@ -79,7 +79,7 @@ fn odd() -> impl Strategy<Value = Value> {
         ]),
         prop::sample::select(TEXTS).prop_map(Value::from),
         prop::sample::select(NUMBERS).prop_map(Value::from),
-        prop::sample::select(WHOLE).prop_map(Value::from),
+        prop::sample::select(INTEGERS).prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         prop::sample::select(vec![
             json!({"exponential": 1e-9}),
@@ -95,18 +95,18 @@ fn odd() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// The JSON pointers of all places in a value.
-fn places(value: &Value, here: &str, found: &mut Vec<String>) {
-    found.push(here.to_owned());
+/// Collects the JSON pointers of all values within a value.
+fn pointers(value: &Value, prefix: &str, found: &mut Vec<String>) {
+    found.push(prefix.to_owned());
     match value {
         Value::Array(items) => {
             items
                 .iter()
                 .enumerate()
-                .for_each(|(index, item)| places(item, &format!("{here}/{index}"), found));
+                .for_each(|(index, item)| pointers(item, &format!("{prefix}/{index}"), found));
         }
         Value::Object(fields) => fields.iter().for_each(|(name, item)| {
-            places(item, &format!("{here}/{}", name.replace('~', "~0").replace('/', "~1")), found);
+            pointers(item, &format!("{prefix}/{}", name.replace('~', "~0").replace('/', "~1")), found);
         }),
         _ => {}
     }
@@ -116,15 +116,15 @@ fn places(value: &Value, here: &str, found: &mut Vec<String>) {
 enum Change {
     Replace(Value),
     Remove,
-    /// What is in a list, once more.
+    /// Appends the first item of a list again.
     Repeat,
-    /// What is elsewhere in the plan.
+    /// Copies another value of the plan.
     Exchange(Index),
 }
 
 fn change() -> impl Strategy<Value = (Index, Change)> {
     let kind = prop_oneof![
-        6 => odd().prop_map(Change::Replace),
+        6 => unusual_value().prop_map(Change::Replace),
         1 => Just(Change::Remove),
         1 => Just(Change::Repeat),
         2 => any::<Index>().prop_map(Change::Exchange),
@@ -134,7 +134,7 @@ fn change() -> impl Strategy<Value = (Index, Change)> {
 
 fn apply(plan: &mut Value, (place, change): &(Index, Change)) {
     let mut found = Vec::new();
-    places(plan, "", &mut found);
+    pointers(plan, "", &mut found);
     let path = place.get(&found).clone();
     let Some((parent, name)) = path.rsplit_once('/') else { return };
     match change {
@@ -152,24 +152,24 @@ fn apply(plan: &mut Value, (place, change): &(Index, Change)) {
     }
 }
 
-/// The example, with a workload of the transport `rate` and a program as well.
+/// The example plan with a workload of the transport `rate` and a launch.
 fn base() -> Value {
     let mut plan = example();
     plan["nodes"][0]["controller"] = json!({
         "name": "timely", "parameters": "0800010005000000", "signal": "max", "unit": "time", "bits": 4, "forward": true,
     });
     plan["nodes"][2]["reflect"] = json!(0.025);
-    let mut by_rate = plan["workloads"][0].clone();
-    by_rate["id"] = json!(2);
-    by_rate["transport"] = json!("rate");
-    by_rate["port"] = json!(6190);
-    by_rate["payload_bytes"] = json!(1384);
-    plan["workloads"].as_array_mut().unwrap().push(by_rate);
+    let mut rate_workload = plan["workloads"][0].clone();
+    rate_workload["id"] = json!(2);
+    rate_workload["transport"] = json!("rate");
+    rate_workload["port"] = json!(6190);
+    rate_workload["payload_bytes"] = json!(1384);
+    plan["workloads"].as_array_mut().unwrap().push(rate_workload);
     plan["launches"] = json!([launch()]);
     plan
 }
 
-/// Draws the schedule of a plan that was taken, if it is not too long for a test.
+/// Draws the schedule of a valid plan, unless it has too many flows for a test.
 fn draw(plan: &Plan) {
     let arrivals = plan.workloads.iter().map(|workload| match &workload.pattern {
         Pattern::Flows { .. } | Pattern::Exchanges { .. } => 0,
@@ -189,30 +189,30 @@ fn draw(plan: &Plan) {
 }
 
 #[test]
-fn what_is_mutated_is_a_plan() {
+fn the_base_plan_is_valid() {
     draw(&parse(&base()).unwrap());
 }
 
 #[test]
-fn the_corpus_is_carried_out_or_refused() {
+fn the_corpus_is_valid_or_rejected() {
     let corpus =
         Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../tests/fuzz/corpus/plans");
-    let mut carried_out = Vec::new();
+    let mut valid = Vec::new();
     for entry in std::fs::read_dir(corpus).unwrap() {
         let path = entry.unwrap().path();
         if let Ok(plan) = Plan::parse(&std::fs::read_to_string(&path).unwrap()) {
             draw(&plan);
-            carried_out.push(path.file_stem().unwrap().to_owned());
+            valid.push(path.file_stem().unwrap().to_owned());
         }
     }
-    assert_eq!(carried_out, ["star"]);
+    assert_eq!(valid, ["star"]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2_000), ..Default::default() })]
 
     #[test]
-    fn a_mutated_plan_is_carried_out_or_refused(changes in prop::collection::vec(change(), 1..5)) {
+    fn a_mutated_plan_is_valid_or_rejected(changes in prop::collection::vec(change(), 1..5)) {
         let mut plan = base();
         changes.iter().for_each(|change| apply(&mut plan, change));
         match parse(&plan) {
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_plan_is_carried_out_or_refused(place: Index, byte: u8, cut: Index, cuts: bool) {
+    fn a_damaged_plan_is_valid_or_rejected(place: Index, byte: u8, cut: Index, cuts: bool) {
         let mut text = base().to_string().into_bytes();
         let place = place.index(text.len());
         text[place] = byte;

@@ -1,61 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-//! PID 1 of a lab in virtual time (docs/formats.md §2): builds what `plan.json` describes, drives its workloads or
-//! serves its host, writes the results and powers off. Whatever fails, it says so in `done.json` and powers off.
+//! PID 1 of a lab in virtual time (docs/formats.md §2): builds the network of `plan.json`, runs its workloads or serves
+//! the host's commands, writes the results and powers off. If anything fails, it writes the error to `done.json` and
+//! powers off.
 //! In a container (docs/formats.md §5) it is the entry point, which starts such a guest for one node of the plan, or
-//! itself again on the host's kernel.
+//! a second process of the agent on the host's kernel.
 //!
-//! The rooms, each of which uses those before it only (a test in `testing` holds that):
+//! Modules, bottom up; each uses only those above it (tested in `testing`):
 //!
-//! | room | what |
+//! | module | content |
 //! |---|---|
-//! | `failure` | the one kind of error: a sentence that names the plan's object |
-//! | `socket` `clock` `machine` | system calls on sockets; paper time, deadlines, the timer; programs like `tc` |
-//! | `gate` `plan` | what comes from the host: commands, `plan.json` and `place.json`, read and checked |
-//! | `scope` | what of the plan is this agent's, on which kernel, by which clock |
-//! | `netlink` | what is asked of the kernel: links, addresses, routes, qdiscs, taps |
-//! | `pipeline` | switches in P4: programs compiled, loaded, told their entries |
-//! | `lab` | the lab is built; what stands in it for other agents' nodes |
-//! | `workload` `results` | flows are drawn from the seed; files of results |
-//! | `world` | what all parts below share; topics are handed out |
-//! | `transport` | flows cross the network: a file or folder and a line in `ALL` each |
+//! | `failure` | the error type: a sentence that names the object of the plan |
+//! | `socket` `clock` `subprocess` | system calls on sockets; lab time, deadlines, the timer; programs such as `tc` |
+//! | `control` `plan` | input from the host: commands; `plan.json` and `place.json`, parsed and checked |
+//! | `placement` | which nodes this agent runs, on which kernel and clock |
+//! | `netlink` | requests to the kernel: links, addresses, routes, qdiscs, taps |
+//! | `pipeline` | P4 switches: compiles and loads programs, writes table entries |
+//! | `lab` | builds the network, with stubs for the nodes of other agents |
+//! | `workload` `results` | draws flows from the seed; result files |
+//! | `world` | state that all modules below share; allocates event topics |
+//! | `transport` | carries flows: one file or folder and one line in `ALL` per transport |
 //! | `observe` `programs` | taps, captures, counters, routes; programs in the nodes |
-//! | `engine` | the loop |
-//! | `serve` | mode `lab`: somebody plays with it |
+//! | `engine` | the event loop |
+//! | `serve` | mode `lab`: executes the host's commands |
 //! | `container` | the entry point of a node's container |
 
 mod clock;
 mod container;
+mod control;
 mod engine;
 mod failure;
 #[cfg(test)]
 mod fuzz;
-mod gate;
 mod lab;
-mod machine;
 mod netlink;
 mod observe;
 mod pipeline;
+mod placement;
 mod plan;
 mod programs;
 mod results;
-mod scope;
 mod serve;
 mod socket;
+mod subprocess;
 #[cfg(test)]
 mod testing;
 mod transport;
 mod workload;
 mod world;
 
-use crate::clock::paper::Paper;
+use crate::clock::lab_clock::TimeScale;
+use crate::control::gate::Gate;
+use crate::control::message::Event;
 use crate::engine::Engine;
-use crate::failure::{Failure, Of, Result};
-use crate::gate::{Event, Gate};
-use crate::lab::{boot, names, Lab};
+use crate::failure::{Context, Failure, Result};
+use crate::lab::{boot, hosts_file, Lab};
+use crate::placement::Placement;
 use crate::plan::place::Place;
 use crate::plan::Plan;
 use crate::results::files::{self, Done};
-use crate::scope::Scope;
 use crate::world::World;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -90,11 +92,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Process 1 of a kernel of our own.
+/// Runs as process 1 of a guest.
 fn guest(mode: &str) -> ExitCode {
-    std::panic::set_hook(Box::new(|panic| conclude(&Done::Failed { error: format!("the agent: {panic}") })));
+    std::panic::set_hook(Box::new(|panic| shut_down(&Done::Failed { error: format!("the agent: {panic}") })));
     let done = done(run_guest(mode));
-    conclude(&done);
+    shut_down(&done);
     ExitCode::FAILURE
 }
 
@@ -105,14 +107,14 @@ fn done(result: Result<i64>) -> Done {
     }
 }
 
-/// Says how the lab ended and powers off.
-fn conclude(done: &Done) {
-    say(done);
+/// Reports the result and powers off.
+fn shut_down(done: &Done) {
+    report(done);
     let Err(error) = boot::power_off();
     eprintln!("qbed-agent: powering off: {error}");
 }
 
-fn say(done: &Done) {
+fn report(done: &Done) {
     if let Done::Failed { error } = done {
         eprintln!("qbed-agent: {error}");
     }
@@ -121,11 +123,11 @@ fn say(done: &Done) {
     }
 }
 
-/// A node on the host's kernel: the container's own namespace, interfaces and clock.
+/// Runs a node on the host's kernel, with the container's namespace, interfaces and clock.
 fn native(mode: &str, origin_ns: &str) -> ExitCode {
-    files::are_in(files::NODE);
+    files::set_folder(files::NODE);
     let done = done(run_native(mode, origin_ns));
-    say(&done);
+    report(&done);
     match done {
         Done::Complete { .. } => ExitCode::SUCCESS,
         Done::Failed { .. } => ExitCode::FAILURE,
@@ -142,62 +144,64 @@ fn mode(name: &str) -> Result<Mode> {
 
 fn run_guest(name: &str) -> Result<i64> {
     let mode = mode(name)?;
-    boot::mount_kernel(files::CELL)?;
+    boot::mount_filesystems(files::CELL)?;
     let (plan, place) = read_plan()?;
-    let scope = Scope::new(&plan, place.as_ref());
-    let gate = load_modules(&plan, &scope)?;
-    boot::refuse_modules()?;
+    let placement = Placement::new(&plan, place.as_ref());
+    let gate = load_modules(&plan, &placement)?;
+    boot::disable_module_loading()?;
     let programs: usize = plan.nodes.iter().map(|node| node.programs.len()).sum();
     boot::limit_tasks(programs + plan.launches.len())?;
-    let mut lent = boot::toolboxes()?;
+    let mut mounts = boot::toolboxes()?;
     if mode == Mode::Lab {
-        lent.extend(boot::seen()?);
+        mounts.extend(boot::visible_folders()?);
     }
-    boot::mount_scratch(&lent, mode == Mode::Lab)?;
-    if !scope.is_whole() {
-        boot::quiet_home()?;
+    boot::mount_scratch(&mounts, mode == Mode::Lab)?;
+    if !placement.is_complete() {
+        boot::disable_root_ipv6()?;
     }
     if mode == Mode::Lab || !plan.launches.is_empty() {
-        names::name_nodes(&plan, &scope)?;
+        hosts_file::write(&plan, &placement)?;
     }
-    // Never taken down: the kernel ends with it, and closing a thousand namespaces takes a while.
-    let lab = Box::leak(Box::new(Lab::build(&plan, &scope)?));
-    let mut world = World::new(&plan, &scope, lab, Paper::GUEST)?;
-    // A program could change the rate of CLOCK_MONOTONIC (adjtimex(2)), which the page does not follow.
-    let alone = mode == Mode::Cell && programs == 0 && plan.launches.is_empty();
-    if let Some(gate) = gate.as_ref().filter(|_| alone) {
-        world.clock.map(gate);
+    // Leaked: the kernel ends with this process, and closing a thousand namespaces takes time.
+    let lab = Box::leak(Box::new(Lab::build(&plan, &placement)?));
+    let mut world = World::new(&plan, &placement, lab, TimeScale::IDENTITY)?;
+    // Other processes may change the rate of CLOCK_MONOTONIC (adjtimex(2)), which the page does not follow.
+    let no_programs = mode == Mode::Cell && programs == 0 && plan.launches.is_empty();
+    if let Some(gate) = gate.as_ref().filter(|_| no_programs) {
+        world.clock.map_page(gate);
     }
     drive(mode, world, gate)
 }
 
-/// The supervisor's end of the gate.
-const NATIVE_GATE: &str = "QBED_GATE";
+/// Environment variable with the descriptor of the gate, set by the supervisor.
+const GATE_VARIABLE: &str = "QBED_GATE";
 
 fn run_native(name: &str, origin_ns: &str) -> Result<i64> {
     let mode = mode(name)?;
-    let here = || "native".to_owned();
-    let origin_ns = origin_ns.parse().of(here)?;
+    let context = || "native".to_owned();
+    let origin_ns = origin_ns.parse().with_context(context)?;
     let (plan, place) = read_plan()?;
     let place = place.ok_or_else(|| Failure::new("there is no place.json"))?;
-    let scope = Scope::new(&plan, Some(&place));
-    let descriptor: i32 = std::env::var(NATIVE_GATE).of(here)?.parse().of(here)?;
-    // SAFETY: the supervisor passes this descriptor for this use, and nothing else here has it.
+    let placement = Placement::new(&plan, Some(&place));
+    let descriptor: i32 =
+        std::env::var(GATE_VARIABLE).with_context(context)?.parse().with_context(context)?;
+    // SAFETY: the supervisor passes this descriptor for this use, and nothing else in this process owns it.
     let gate = Gate::from_descriptor(unsafe { OwnedFd::from_raw_fd(descriptor) })?;
     if mode == Mode::Lab || !plan.launches.is_empty() {
-        names::name_nodes(&plan, &scope)?;
+        hosts_file::write(&plan, &placement)?;
     }
-    let lab = Lab::join(&plan, &scope)?;
-    let paper = Paper { origin_ns, dilation: place.dilation };
-    drive(mode, World::new(&plan, &scope, &lab, paper)?, Some(gate))
+    let lab = Lab::join(&plan, &placement)?;
+    let scale = TimeScale { origin_ns, dilation: place.dilation };
+    drive(mode, World::new(&plan, &placement, &lab, scale)?, Some(gate))
 }
 
 fn read_plan() -> Result<(Plan, Option<Place>)> {
-    std::fs::create_dir_all(files::out("")).of(|| "out".into())?;
-    let text = std::fs::read_to_string(format!("{}/plan.json", files::folder())).of(|| "plan.json".into())?;
+    std::fs::create_dir_all(files::out_path("")).with_context(|| "out".into())?;
+    let text = std::fs::read_to_string(format!("{}/plan.json", files::folder()))
+        .with_context(|| "plan.json".into())?;
     let mut plan = Plan::parse(&text)?;
     if !lab::sysctls::has_ipv6() {
-        lab::sysctls::forget_ipv6(&mut plan);
+        lab::sysctls::drop_ipv6_switches(&mut plan);
     }
     transport::ALL.check(&plan)?;
     let place = Place::read(files::folder(), plan.nodes.len())?;
@@ -205,22 +209,22 @@ fn read_plan() -> Result<(Plan, Option<Place>)> {
 }
 
 fn drive(mode: Mode, world: World<'_>, gate: Option<Gate>) -> Result<i64> {
-    let (plan, wall_clock) = (world.plan, world.scope.on_wall_clock());
+    let (plan, wall_clock) = (world.plan, world.placement.on_wall_clock());
     let mut engine = Engine::new(world, gate)?;
     if engine.world.now_ns() >= plan.epoch_ns && !(wall_clock && mode == Mode::Lab) {
-        return Err(Failure::new(format!("lab {}: the epoch came before the lab was built", plan.lab)));
+        return Err(Failure::new(format!("lab {}: the epoch passed before the lab was built", plan.lab)));
     }
     let ready = Event::Ready { setup_nodes: plan.nodes.len() };
     match mode {
         Mode::Cell => {
-            engine.tell(&ready)?;
+            engine.send(&ready)?;
             engine.start_workloads(plan.epoch_ns);
             engine.run_until(plan.epoch_ns.saturating_add(plan.duration_ns))?;
         }
         Mode::Lab => {
             engine.interactive = true;
             engine.run_until(plan.epoch_ns)?;
-            engine.tell(&ready)?;
+            engine.send(&ready)?;
             if wall_clock {
                 serve::wall_clock::serve(&mut engine)?;
             } else {
@@ -231,8 +235,8 @@ fn drive(mode: Mode, world: World<'_>, gate: Option<Gate>) -> Result<i64> {
     engine.finish()
 }
 
-/// Loads the project's modules and the plan's. Without `qgate=FD` on the kernel's command line there is no gate.
-fn load_modules(plan: &Plan, scope: &Scope) -> Result<Option<Gate>> {
+/// Loads the project's modules and the plan's. Returns the gate if the kernel's command line has `qgate=FD`.
+fn load_modules(plan: &Plan, placement: &Placement) -> Result<Option<Gate>> {
     let folder = boot::module_folder()?;
     for name in ["qlink", "qtap"].into_iter().chain(plan.modules.iter().map(String::as_str)) {
         boot::load_module(&folder, name, "")?;
@@ -242,5 +246,5 @@ fn load_modules(plan: &Plan, scope: &Scope) -> Result<Option<Gate>> {
     };
     let parameters = format!("fd={} epoch={}", descriptor.to_string_lossy(), plan.epoch_ns);
     boot::load_module(&folder, "qgate", &parameters)?;
-    Gate::open(scope.on_wall_clock()).map(Some)
+    Gate::open(placement.on_wall_clock()).map(Some)
 }

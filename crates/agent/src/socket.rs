@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls on sockets that the standard library does not offer: the agent's unsafe code is here.
+//! Safe wrappers of socket system calls that the standard library does not offer.
 
 use std::fs::File;
 use std::io;
@@ -8,19 +8,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::LazyLock;
 
-/// Types that are plain bytes to the kernel, every value of which is valid.
-pub trait Plain: Copy {}
-impl Plain for i32 {}
-impl Plain for u32 {}
-impl Plain for libc::packet_mreq {}
-impl Plain for libc::tpacket_stats {}
+/// Plain old data: option values for which every bit pattern is valid.
+pub trait Pod: Copy {}
+impl Pod for i32 {}
+impl Pod for u32 {}
+impl Pod for libc::packet_mreq {}
+impl Pod for libc::tpacket_stats {}
+impl<T: Pod, const N: usize> Pod for [T; N] {}
 
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// None where the call would have to wait.
-fn ready<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+/// Maps EAGAIN to None.
+fn unless_blocking<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -28,9 +29,9 @@ fn ready<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// A socket of the calling thread's network namespace.
+/// Opens a socket in the thread's current network namespace.
 pub fn open(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes no pointers; the descriptor it returns is ours alone.
+    // SAFETY: the call takes no pointers; nothing else owns the returned descriptor.
     unsafe {
         let fd = checked(libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) as isize)?;
         Ok(OwnedFd::from_raw_fd(fd as i32))
@@ -49,7 +50,7 @@ fn set_bytes(
     checked(result as isize).map(drop)
 }
 
-pub fn set<T: Plain>(fd: &OwnedFd, level: i32, name: i32, value: T) -> io::Result<()> {
+pub fn set<T: Pod>(fd: &OwnedFd, level: i32, name: i32, value: T) -> io::Result<()> {
     set_bytes(fd, level, name, (&raw const value).cast(), size_of::<T>())
 }
 
@@ -57,11 +58,11 @@ pub fn set_text(fd: &OwnedFd, level: i32, name: i32, value: &str) -> io::Result<
     set_bytes(fd, level, name, value.as_ptr().cast(), value.len())
 }
 
-/// Reads an option; what an older kernel does not fill stays zero.
-pub fn get<T: Plain>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
+/// Reads an option. Bytes that an older kernel does not fill are zero.
+pub fn get<T: Pod>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes; a Plain type is valid whatever they are.
+    // SAFETY: the kernel writes at most `length` bytes; every bit pattern of a Pod type is valid.
     unsafe {
         let result = libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length);
         checked(result as isize)?;
@@ -96,7 +97,7 @@ pub fn pending_error(fd: &OwnedFd) -> Option<io::Error> {
     }
 }
 
-/// A socket address as the kernel lays it out.
+/// A socket address in the kernel's layout.
 #[derive(Clone, Copy)]
 #[repr(C)]
 union Address {
@@ -137,8 +138,8 @@ impl Address {
         }
     }
 
-    fn get(&self) -> SocketAddr {
-        // SAFETY: the family says which member the kernel filled; all members are plain integers.
+    fn to_socket_addr(self) -> SocketAddr {
+        // SAFETY: the kernel has filled the member that belongs to the family; all members are plain integers.
         unsafe {
             if i32::from(self.family) == libc::AF_INET6 {
                 let ip = Ipv6Addr::from(self.v6.sin6_addr.s6_addr);
@@ -169,7 +170,7 @@ pub fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
 /// Binds a packet socket to an interface.
 pub fn bind_link(fd: &OwnedFd, ifindex: u32) -> io::Result<()> {
     let mut raw = Address::zeroed();
-    // SAFETY: writing plain integers of one member, then passing the whole with its length.
+    // SAFETY: all members are plain integers; the call gets the length of the member that is set.
     let result = unsafe {
         raw.link.sll_family = libc::AF_PACKET as libc::sa_family_t;
         raw.link.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
@@ -179,7 +180,7 @@ pub fn bind_link(fd: &OwnedFd, ifindex: u32) -> io::Result<()> {
     checked(result as isize).map(drop)
 }
 
-/// Binds a netlink socket to an address of the kernel's choice: one without is told nothing.
+/// Binds a netlink socket to an address that the kernel chooses. Only bound sockets receive notifications.
 pub fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
     // SAFETY: plain integers, zero where the kernel chooses.
     let result = unsafe {
@@ -191,7 +192,48 @@ pub fn bind_netlink(fd: &OwnedFd) -> io::Result<()> {
     checked(result as isize).map(drop)
 }
 
-/// Starts to connect a non-blocking socket (or sets a datagram socket's peer).
+/// The interface index that a packet socket is bound to. None for other sockets, and for packet sockets that receive
+/// nothing.
+pub fn bound_interface(fd: &OwnedFd) -> io::Result<Option<u32>> {
+    if get::<i32>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)? != libc::AF_PACKET {
+        return Ok(None);
+    }
+    let mut raw = Address::zeroed();
+    let mut length = size_of::<Address>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `raw`; all members are plain integers.
+    unsafe {
+        let result = libc::getsockname(fd.as_raw_fd(), (&raw mut raw).cast(), &mut length);
+        checked(result as isize)?;
+        Ok((raw.link.sll_protocol != 0).then_some(raw.link.sll_ifindex as u32))
+    }
+}
+
+/// Number of packets that a socket has dropped because its receive buffer was full. SO_MEMINFO does not reset it.
+pub fn dropped_packets(fd: &OwnedFd) -> io::Result<u32> {
+    /// linux/sock_diag.h: SK_MEMINFO_DROPS, the last of SK_MEMINFO_VARS numbers.
+    const DROPS: usize = 8;
+    get::<[u32; DROPS + 1]>(fd, libc::SOL_SOCKET, libc::SO_MEMINFO).map(|numbers| numbers[DROPS])
+}
+
+/// Opens a pidfd, which refers to the same process even if its id is reused.
+pub fn open_process(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers; nothing else owns the returned descriptor.
+    unsafe {
+        let fd = checked(libc::syscall(libc::SYS_pidfd_open, pid, 0) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Duplicates a descriptor of another process.
+pub fn duplicate(process: &OwnedFd, descriptor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers; nothing else owns the returned descriptor.
+    unsafe {
+        let fd = checked(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) as isize)?;
+        Ok(OwnedFd::from_raw_fd(fd as i32))
+    }
+}
+
+/// Starts connecting a non-blocking socket, or sets the peer of a datagram socket.
 pub fn connect(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     let (raw, length) = Address::new(address);
     // SAFETY: as in `bind`.
@@ -208,7 +250,7 @@ pub fn local_port(fd: &OwnedFd) -> io::Result<u16> {
     // SAFETY: the kernel writes at most `length` bytes into `raw`.
     let result = unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut raw).cast(), &mut length) };
     checked(result as isize)?;
-    Ok(raw.get().port())
+    Ok(raw.to_socket_addr().port())
 }
 
 pub fn listen(fd: &OwnedFd, backlog: i32) -> io::Result<()> {
@@ -216,16 +258,16 @@ pub fn listen(fd: &OwnedFd, backlog: i32) -> io::Result<()> {
     checked(unsafe { libc::listen(fd.as_raw_fd(), backlog) } as isize).map(drop)
 }
 
-/// The next connection of a non-blocking listener, and its peer.
+/// Accepts the next connection of a non-blocking listener. Returns its socket and peer address.
 pub fn accept(fd: &OwnedFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
     let mut raw = Address::zeroed();
     let mut length = size_of::<Address>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `raw`; the descriptor is ours alone.
+    // SAFETY: the kernel writes at most `length` bytes into `raw`; nothing else owns the descriptor.
     unsafe {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let result = libc::accept4(fd.as_raw_fd(), (&raw mut raw).cast(), &mut length, flags);
-        let fd = ready(checked(result as isize))?;
-        Ok(fd.map(|fd| (OwnedFd::from_raw_fd(fd as i32), raw.get())))
+        let fd = unless_blocking(checked(result as isize))?;
+        Ok(fd.map(|fd| (OwnedFd::from_raw_fd(fd as i32), raw.to_socket_addr())))
     }
 }
 
@@ -239,7 +281,7 @@ pub fn send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     checked(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
 }
 
-/// A datagram to whoever is there.
+/// Sends a datagram to an address.
 pub fn send_to(fd: &OwnedFd, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
     let (raw, length) = Address::new(to);
     // SAFETY: the slice is live; `raw` lives through the call and has `length` bytes.
@@ -250,7 +292,7 @@ pub fn send_to(fd: &OwnedFd, bytes: &[u8], to: SocketAddr) -> io::Result<usize> 
     })
 }
 
-/// One whole datagram of a netlink socket; an error where it is larger than any is expected to be.
+/// Receives one datagram of a netlink socket. Fails if it is larger than 64 KiB.
 pub fn receive(fd: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 64 * 1024];
     // SAFETY: the kernel writes at most `bytes.len()` bytes.
@@ -258,28 +300,28 @@ pub fn receive(fd: &OwnedFd) -> io::Result<Vec<u8>> {
         unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_TRUNC) };
     let length = checked(received)?;
     if length > bytes.len() {
-        return Err(io::Error::other(format!("an answer of {length} bytes")));
+        return Err(io::Error::other(format!("a reply of {length} bytes")));
     }
     bytes.truncate(length);
     Ok(bytes)
 }
 
-/// The same where there may be none. ENOBUFS says that some were lost.
-pub fn receive_waiting(fd: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
+/// Receives one datagram of a netlink socket without blocking. ENOBUFS: notifications were lost.
+pub fn try_receive(fd: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; 64 * 1024];
     // SAFETY: the kernel writes at most `bytes.len()` bytes.
     let received = checked(unsafe {
         libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
     });
-    Ok(ready(received)?.map(|length| {
+    Ok(unless_blocking(received)?.map(|length| {
         bytes.truncate(length);
         bytes
     }))
 }
 
-/// Most bytes that one `send_pattern` offers to the kernel.
+/// Limit on the bytes of one `send_pattern`.
 pub const PATTERN_MAX: usize = 1 << 20;
-/// Of the guest's module qbulk (kernel/include/uapi/qbed/qbulk.h), where the plan has it.
+/// Device of the kernel module qbulk (kernel/include/uapi/qbed/qbulk.h). None if the plan does not load it.
 static BULK: LazyLock<Option<File>> = LazyLock::new(|| File::open("/dev/qbulk").ok());
 nix::ioctl_write_ptr!(qbulk_send, b'q', 1, BulkSend);
 
@@ -291,17 +333,19 @@ pub struct BulkSend {
     more: u32,
 }
 
-/// Offers `length` bytes (at most PATTERN_MAX) of payload; None where the buffer is full. `more` follows at once, so
-/// the kernel need not send a last, short segment yet. With qbulk nothing is copied.
+/// Sends up to `length` bytes (at most PATTERN_MAX) of payload and returns how many were accepted; None if the send
+/// buffer is full. `more`: more payload follows, so that the kernel holds back a short last segment. qbulk avoids the
+/// copy.
 pub fn send_pattern(fd: &OwnedFd, length: usize, more: bool) -> io::Result<Option<usize>> {
     let Some(bulk) = &*BULK else { return send_blocks(fd, length, more) };
-    let wish = BulkSend { socket: fd.as_raw_fd(), bytes: length.min(PATTERN_MAX) as u32, more: more.into() };
-    // SAFETY: the kernel reads `wish`.
-    let taken = unsafe { qbulk_send(bulk.as_raw_fd(), &raw const wish) };
-    ready(taken.map(|bytes| bytes as usize).map_err(io::Error::from))
+    let request =
+        BulkSend { socket: fd.as_raw_fd(), bytes: length.min(PATTERN_MAX) as u32, more: more.into() };
+    // SAFETY: the kernel reads `request`.
+    let accepted = unsafe { qbulk_send(bulk.as_raw_fd(), &raw const request) };
+    unless_blocking(accepted.map(|bytes| bytes as usize).map_err(io::Error::from))
 }
 
-/// What flows carry: the same small block again and again, so that it stays in the processor's first cache.
+/// Payload of flows: one small block repeated, so that it stays in the L1 cache.
 const BLOCK_LEN: usize = 16 * 1024;
 const BLOCKS_MAX: usize = PATTERN_MAX / BLOCK_LEN;
 static BLOCK: [u8; BLOCK_LEN] = [0x71; BLOCK_LEN];
@@ -313,89 +357,89 @@ fn send_blocks(fd: &OwnedFd, length: usize, more: bool) -> io::Result<Option<usi
     let count = length.clamp(1, PATTERN_MAX).div_ceil(BLOCK_LEN);
     blocks[count - 1].iov_len = length.min(PATTERN_MAX) - (count - 1) * BLOCK_LEN;
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
-    // SAFETY: the message points at `blocks`, and they at BLOCK, which the kernel only reads.
+    // SAFETY: the message points to `blocks`, which point to BLOCK; the kernel only reads them.
     unsafe {
         let mut message: libc::msghdr = MaybeUninit::zeroed().assume_init();
         message.msg_iov = blocks.as_mut_ptr();
         message.msg_iovlen = count;
-        ready(checked(libc::sendmsg(fd.as_raw_fd(), &message, flags)))
+        unless_blocking(checked(libc::sendmsg(fd.as_raw_fd(), &message, flags)))
     }
 }
 
-/// Takes what a TCP socket holds without copying it; None where there is nothing yet, 0 at the end of the stream.
+/// Discards all bytes that a TCP socket has received. Returns their number; None if there are none, 0 at the end of the
+/// stream.
 pub fn discard(fd: &OwnedFd) -> io::Result<Option<usize>> {
+    discard_up_to(fd, u64::MAX)
+}
+
+/// Discards at most `limit` received bytes of a TCP socket. Returns as `discard`.
+pub fn discard_up_to(fd: &OwnedFd, limit: u64) -> io::Result<Option<usize>> {
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+    let length = limit.min(1 << 30) as usize;
     // SAFETY: with MSG_TRUNC, TCP drops the bytes instead of writing them (tcp(7)).
-    ready(checked(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 1 << 30, flags) }))
+    unless_blocking(checked(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), length, flags) }))
 }
 
-/// The same, but of so many bytes at most.
-pub fn discard_at_most(fd: &OwnedFd, most: u64) -> io::Result<Option<usize>> {
-    let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
-    let length = most.min(1 << 30) as usize;
-    // SAFETY: as in `discard`.
-    ready(checked(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), length, flags) }))
-}
-
-/// Takes what a TCP socket holds, as far as it fits; None where there is nothing yet, 0 at the end of the stream.
-pub fn take(fd: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
-    // SAFETY: the slice is live, and the kernel writes no more than fits.
-    ready(checked(unsafe {
+/// Reads received bytes of a TCP socket. Returns their number; None if there are none, 0 at the end of the stream.
+pub fn read(fd: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the slice is live, and the kernel writes at most its length.
+    unless_blocking(checked(unsafe {
         libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT)
     }))
 }
 
-/// Offers bytes to a TCP socket; None where its buffer is full. `more` follows at once.
-pub fn offer(fd: &OwnedFd, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+/// Writes bytes to a TCP socket and returns how many were accepted; None if the send buffer is full. `more`: more bytes
+/// follow.
+pub fn write(fd: &OwnedFd, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the slice is live.
-    ready(checked(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) }))
+    unless_blocking(checked(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) }))
 }
 
-/// Bytes that a TCP socket holds in order, and that nobody has taken.
-pub fn waiting(fd: &OwnedFd) -> io::Result<u64> {
+/// Number of in-order bytes in a TCP socket's receive buffer.
+pub fn unread_bytes(fd: &OwnedFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one int (tcp(7), SIOCINQ).
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut bytes) } as isize)?;
     Ok(bytes.try_into().unwrap_or(0))
 }
 
-/// A datagram or frame that `Inbox` received.
+/// A datagram or frame of a `ReceiveBatch`.
 pub struct Datagram<'a> {
     pub bytes: &'a [u8],
-    /// Its length on the wire (`bytes` may have been cut).
+    /// Length before truncation to the snap length.
     pub length: usize,
     pub from: SocketAddr,
-    /// CLOCK_REALTIME at its arrival, if the socket asked for it (SO_TIMESTAMPNS).
+    /// CLOCK_REALTIME at arrival if the socket has SO_TIMESTAMPNS, else 0.
     pub time_ns: u64,
 }
 
 /// Buffers for `recvmmsg`.
-pub struct Inbox {
+pub struct ReceiveBatch {
     snaplen: usize,
     bytes: Vec<u8>,
     addresses: Vec<Address>,
-    /// Room for one SCM_TIMESTAMPNS message each.
+    /// Control buffers, each for one SCM_TIMESTAMPNS message.
     controls: Vec<[u64; 8]>,
 }
 
-const INBOX_LEN: usize = 128;
+const BATCH_LEN: usize = 128;
 
-impl Inbox {
+impl ReceiveBatch {
     pub fn new(snaplen: usize) -> Self {
         Self {
             snaplen,
-            bytes: vec![0; snaplen * INBOX_LEN],
-            addresses: vec![Address::zeroed(); INBOX_LEN],
-            controls: vec![[0; 8]; INBOX_LEN],
+            bytes: vec![0; snaplen * BATCH_LEN],
+            addresses: vec![Address::zeroed(); BATCH_LEN],
+            controls: vec![[0; 8]; BATCH_LEN],
         }
     }
 
-    /// Hands everything that waits in the socket to `each`.
+    /// Receives all datagrams in the socket and passes them to `each`.
     pub fn drain(&mut self, fd: &OwnedFd, mut each: impl FnMut(Datagram<'_>)) -> io::Result<()> {
         loop {
             let count = self.receive(fd, &mut each)?;
-            if count < INBOX_LEN {
+            if count < BATCH_LEN {
                 return Ok(());
             }
         }
@@ -406,8 +450,8 @@ impl Inbox {
         let mut vectors: Vec<libc::iovec> = chunks
             .map(|chunk| libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() })
             .collect();
-        // SAFETY: every header points at its own live buffers with their lengths; a zeroed header is valid.
-        let mut headers: Vec<libc::mmsghdr> = (0..INBOX_LEN)
+        // SAFETY: every header points to live buffers with their lengths; a zeroed header is valid.
+        let mut headers: Vec<libc::mmsghdr> = (0..BATCH_LEN)
             .map(|i| unsafe {
                 let mut header: libc::mmsghdr = MaybeUninit::zeroed().assume_init();
                 header.msg_hdr.msg_name = (&raw mut self.addresses[i]).cast();
@@ -420,19 +464,19 @@ impl Inbox {
             })
             .collect();
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: as above, and the kernel fills at most INBOX_LEN headers.
+        // SAFETY: as above, and the kernel fills at most BATCH_LEN headers.
         let result = unsafe {
-            let nobody_waits = std::ptr::null_mut();
-            libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), INBOX_LEN as u32, flags, nobody_waits)
+            let no_timeout = std::ptr::null_mut();
+            libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), BATCH_LEN as u32, flags, no_timeout)
         };
-        let count = ready(checked(result as isize))?.unwrap_or(0);
+        let count = unless_blocking(checked(result as isize))?.unwrap_or(0);
         for (i, header) in headers[..count].iter().enumerate() {
             let length = header.msg_len as usize;
             let start = i * self.snaplen;
             each(Datagram {
                 bytes: &self.bytes[start..start + length.min(self.snaplen)],
                 length,
-                from: self.addresses[i].get(),
+                from: self.addresses[i].to_socket_addr(),
                 time_ns: arrival_ns(&header.msg_hdr),
             });
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of docs/formats.md, as the starting point of tests.
+//! Fixtures for tests, based on the example plan of docs/formats.md; the test of the module order.
 
 use crate::failure::Result;
 use crate::plan::place::Place;
@@ -7,12 +7,12 @@ use crate::plan::Plan;
 use crate::transport;
 use serde_json::Value;
 
-/// The text of the first JSON example of the contract itself, so that contract and model cannot drift apart. Its
-/// third node, which the example leaves to the reader, is added.
+/// The first JSON example of docs/formats.md, so that documentation and model stay equal. The nodes s1 and h2, which
+/// the example omits, are added.
 pub fn example() -> Value {
-    let contract = include_str!("../../../docs/formats.md");
-    let after = contract.split("```json\n").nth(1).expect("formats.md begins with an example");
-    let text = after.split("```").next().expect("the example ends");
+    let formats = include_str!("../../../docs/formats.md");
+    let block = formats.split("```json\n").nth(1).expect("formats.md begins with an example");
+    let text = block.split("```").next().expect("the example ends");
     let mut plan: Value = serde_json::from_str(text).expect("the example is JSON");
     let mut switch = plan["nodes"][0].clone();
     switch["name"] = "s1".into();
@@ -27,7 +27,7 @@ pub fn example() -> Value {
     plan
 }
 
-/// A program as workload, for the plan's `launches`.
+/// An entry of the plan's `launches`.
 pub fn launch() -> Value {
     serde_json::json!({
         "program": 0, "label": "server", "node": 2, "argv": ["iperf3", "-s", "-1"], "environment": {"HOME": "/"},
@@ -52,7 +52,7 @@ pub fn parse(plan: &Value) -> Result<Plan> {
     transport::ALL.check(&plan).map(|()| plan)
 }
 
-/// A container's part of a plan.
+/// The `place.json` of a container.
 pub fn place(node: usize, host_kernel: &[usize], dilation: u32) -> Place {
     let place = serde_json::json!({
         "version": 1, "node": node, "host_kernel": host_kernel, "dilation": dilation, "start": "on go",
@@ -61,11 +61,11 @@ pub fn place(node: usize, host_kernel: &[usize], dilation: u32) -> Place {
     serde_json::from_value(place).expect("the place is valid")
 }
 
-/// Each room uses those before it and no other; of two on a line neither uses the other.
-const ROOMS: &[&[&str]] = &[
+/// Layers of modules. A module uses only modules of the layers before its own.
+const LAYERS: &[&[&str]] = &[
     &["failure"],
-    &["socket", "clock", "gate", "machine", "plan"],
-    &["scope"],
+    &["socket", "clock", "control", "subprocess", "plan"],
+    &["placement"],
     &["netlink", "pipeline"],
     &["lab", "workload"],
     &["results", "world"],
@@ -76,13 +76,16 @@ const ROOMS: &[&[&str]] = &[
 ];
 
 #[test]
-fn rooms_use_only_what_is_before_them() {
-    let level = |room: &str| {
-        ROOMS.iter().position(|line| line.contains(&room)).ok_or_else(|| format!("no room {room}"))
+fn modules_use_only_lower_layers() {
+    let layer = |module: &str| {
+        LAYERS
+            .iter()
+            .position(|layer| layer.contains(&module))
+            .ok_or_else(|| format!("no layer for {module}"))
     };
     let sources = std::path::Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("src");
     let mut folders = vec![sources.clone()];
-    let mut seen = 0;
+    let mut uses = 0;
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -90,20 +93,20 @@ fn rooms_use_only_what_is_before_them() {
                 folders.push(path);
                 continue;
             }
-            let room = path.strip_prefix(&sources).unwrap().iter().next().unwrap().to_str().unwrap();
-            let room = room.trim_end_matches(".rs");
-            if ["fuzz", "testing"].contains(&room) {
+            let module = path.strip_prefix(&sources).unwrap().iter().next().unwrap().to_str().unwrap();
+            let module = module.trim_end_matches(".rs");
+            if ["fuzz", "testing"].contains(&module) {
                 continue;
             }
             let text = std::fs::read_to_string(&path).unwrap();
-            // A room's tests may begin with the plan of the contract.
+            // Tests of any module may use the fixtures.
             for used in text.split("crate::").skip(1).filter(|rest| !rest.starts_with("testing")) {
                 let used = used.split(|letter: char| !letter.is_ascii_lowercase()).next().unwrap();
-                let in_order = used == room || level(used).unwrap() < level(room).unwrap();
-                assert!(in_order, "{}: {room} uses {used}", path.display());
-                seen += 1;
+                let in_order = used == module || layer(used).unwrap() < layer(module).unwrap();
+                assert!(in_order, "{}: {module} uses {used}", path.display());
+                uses += 1;
             }
         }
     }
-    assert!(seen > 100, "{seen}");
+    assert!(uses > 100, "{uses}");
 }

@@ -417,6 +417,9 @@ impl Program {
             Op::Select { select } => must(usize::from(select) < self.selects.len(), "no select", select),
             Op::Apply { table } => must(usize::from(table) < self.tables.len(), "no table", table),
             Op::Verify { condition, error } => self.registers_fit([condition, error]),
+            Op::MarkCopyToDrop { egress_spec, mcast_grp } => {
+                self.narrow(egress_spec).and_then(|()| mcast_grp.map_or(Ok(()), |field| self.narrow(field)))
+            }
             Op::Jump { .. } | Op::End | Op::Exit | Op::Reject { .. } | Op::MarkToDrop | Op::None => Ok(()),
             _ => self.header_op_fits(op),
         }

@@ -10,6 +10,39 @@ use crate::program::{
 };
 use crate::steps::{join, Runs, Step, Test};
 
+/// The byte and the bit of the area that say whether a header is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validity {
+    at: u32,
+    bit: u8,
+}
+
+impl Validity {
+    /// The validity of a field's header. None: metadata, or a field that the program does not name, which are always valid.
+    pub fn of_field(program: &Program, field: FieldId) -> Option<Validity> {
+        let header = program.headers.get(owner(program, field)?).filter(|header| !header.metadata)?;
+        let at = program.fields.get(usize::from(header.valid))?.at;
+        Some(Validity { at: at / 8, bit: valid_bit(at) })
+    }
+
+    #[inline(always)]
+    pub fn holds(self, area: &[u8]) -> bool {
+        area.get(self.at as usize).is_some_and(|byte| byte & self.bit != 0)
+    }
+}
+
+fn valid_bit(at: u32) -> u8 {
+    0x80 >> (at % 8)
+}
+
+/// The index of the header that a field belongs to.
+fn owner(program: &Program, field: FieldId) -> Option<usize> {
+    let has = |header: &crate::program::Header| {
+        (header.first_field..header.first_field.saturating_add(header.fields)).contains(&field)
+    };
+    program.headers.iter().position(has)
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     pub at: u32,
@@ -25,9 +58,9 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The byte and the bit that say whether it is valid; None: it always is.
-    fn validity(&self) -> Option<(u32, u8)> {
-        (!self.metadata).then_some((self.valid_at, self.valid_bit))
+    /// None: it is always valid.
+    fn validity(&self) -> Option<Validity> {
+        (!self.metadata).then_some(Validity { at: self.valid_at, bit: self.valid_bit })
     }
 }
 
@@ -95,17 +128,17 @@ pub(crate) struct Hash {
 
 #[derive(Debug, Clone)]
 pub(crate) enum HashPart {
-    /// Fields of a header that stand together, if its validity's byte and bit say so.
+    /// Fields of a header that stand together, if it is valid.
     Area {
         at: u32,
         width: u32,
-        valid: Option<(u32, u8)>,
+        valid: Option<Validity>,
     },
     Varbit {
         at: u32,
         width: Place,
         most: u32,
-        valid: (u32, u8),
+        valid: Validity,
     },
     Constant {
         value: Vec<u8>,
@@ -203,7 +236,7 @@ impl Code {
             metadata: Vec::new(),
         };
         code.headers = program.headers.iter().map(|header| code.header(header)).collect();
-        code.hashes = program.hashes.iter().map(|hash| code.hash(hash)).collect();
+        code.hashes = program.hashes.iter().map(|hash| code.hash(program, hash)).collect();
         let metadata = code.headers.iter().filter(|header| header.metadata);
         code.metadata = metadata.map(|header| (header.at, header.bytes)).collect();
         let stack = |stack: &crate::program::Stack| Stack {
@@ -246,7 +279,7 @@ impl Code {
             bytes: header.bytes,
             metadata: header.metadata,
             valid_at: valid.at / 8,
-            valid_bit: 0x80 >> (valid.at % 8),
+            valid_bit: valid_bit(valid.at),
             union_of: header.union_of,
             varbit,
             first_field: header.first_field,
@@ -278,11 +311,11 @@ impl Code {
         Select { keys, cases, default: select.default, short }
     }
 
-    fn hash(&self, hash: &crate::program::Hash) -> Hash {
+    fn hash(&self, program: &Program, hash: &crate::program::Hash) -> Hash {
         let (mut parts, mut payload) = (Vec::new(), false);
         for input in &hash.input {
             match input {
-                HashInput::Field(field) => self.hash_field(*field, &mut parts),
+                HashInput::Field(field) => self.hash_field(program, *field, &mut parts),
                 HashInput::Header(header) => self.hash_header(*header, &mut parts),
                 HashInput::Constant { value, width } => {
                     parts.push(HashPart::Constant { value: value.clone(), width: *width });
@@ -301,12 +334,9 @@ impl Code {
         Hash { kind: hash.kind, parts, payload, words }
     }
 
-    fn hash_field(&self, field: FieldId, parts: &mut Vec<HashPart>) {
-        let number = field;
+    fn hash_field(&self, program: &Program, field: FieldId, parts: &mut Vec<HashPart>) {
+        let owner = owner(program, field).and_then(|header| self.headers.get(header));
         let field = self.field(field);
-        let owner = self.headers.iter().find(|header| {
-            (header.first_field..header.first_field.saturating_add(header.fields)).contains(&number)
-        });
         let valid = owner.and_then(Header::validity);
         if let (Some(header), Some(valid)) = (owner, valid) {
             if let Some(varbit) = header.varbit.filter(|varbit| (header.at + varbit.at) * 8 == field.at) {

@@ -11,19 +11,18 @@ use crate::key::Refused;
 use crate::meter::Meter;
 use crate::packet::Unfit;
 use crate::program::{ActionCall, Match, TableId};
-use crate::state::Profile;
 use crate::table::{call, Call, Reaction, Table};
 
 /// Values in one answer.
-const AT_MOST: usize = 1 << 16;
+pub(crate) const AT_MOST: usize = 1 << 16;
 
-type Done = Result<Answer, Refused>;
+pub(crate) type Done = Result<Answer, Refused>;
 
-fn refuse<T>(refusal: Refusal, text: &str) -> Result<T, Refused> {
+pub(crate) fn refuse<T>(refusal: Refusal, text: &str) -> Result<T, Refused> {
     Err((refusal, text.into()))
 }
 
-fn missing<T>(what: &str, number: impl core::fmt::Display) -> Result<T, Refused> {
+pub(crate) fn missing<T>(what: &str, number: impl core::fmt::Display) -> Result<T, Refused> {
     Err((Refusal::NotFound, format!("there is no {what} {number}")))
 }
 
@@ -165,12 +164,10 @@ impl Engine {
                 refuse(Refusal::InvalidArgument, "its table goes by an action profile")
             }
             (Target::Member(member), Some(profile)) => {
-                self.profile(profile)?.members.get(member).map_or_else(|| missing("member", member), Ok)?;
-                Ok(Reaction::Member(*member))
+                self.member_fits(profile, table, *member).map(|()| Reaction::Member(*member))
             }
             (Target::Group(group), Some(profile)) => {
-                self.profile(profile)?.groups.get(group).map_or_else(|| missing("group", group), Ok)?;
-                Ok(Reaction::Group(*group))
+                self.group_fits(profile, table, *group).map(|()| Reaction::Group(*group))
             }
             (_, None) => refuse(Refusal::InvalidArgument, "its table has no action profile"),
         }
@@ -234,109 +231,6 @@ impl Engine {
         };
         self.table_mut(table)?.default = default;
         Ok(Answer::Done)
-    }
-
-    fn profile(&self, profile: u16) -> Result<&Profile, Refused> {
-        self.state.profiles.get(usize::from(profile)).map_or_else(|| missing("action profile", profile), Ok)
-    }
-
-    fn profile_mut(&mut self, profile: u16) -> Result<&mut Profile, Refused> {
-        self.state
-            .profiles
-            .get_mut(usize::from(profile))
-            .map_or_else(|| missing("action profile", profile), Ok)
-    }
-
-    fn tables_of(&self, profile: u16) -> impl Iterator<Item = (TableId, &Table)> + '_ {
-        let tables = (0..).zip(&self.state.tables);
-        tables.filter(move |(_, table)| table.profile == profile)
-    }
-
-    /// All tables of a profile must have the action.
-    fn member_call(&self, profile: u16, asked: &ActionCall) -> Result<Call, Refused> {
-        for (table, _) in self.tables_of(profile) {
-            self.call_in(table, asked)?;
-        }
-        call(&self.program, asked)
-    }
-
-    fn room(&self, profile: u16, used: usize, more: usize) -> Result<(), Refused> {
-        let most =
-            self.program.profiles.get(usize::from(profile)).map_or(0, |profile| profile.max_size as usize);
-        if used + more > most {
-            return Err((Refusal::ResourceExhausted, format!("the action profile is full: {most}")));
-        }
-        Ok(())
-    }
-
-    fn insert_member(&mut self, profile: u16, member: u32, asked: &ActionCall) -> Done {
-        let known = self.profile(profile)?;
-        if known.members.contains_key(&member) {
-            return refuse(Refusal::AlreadyExists, "a member of this number exists");
-        }
-        self.room(profile, known.members.len(), 1)?;
-        let call = self.member_call(profile, asked)?;
-        self.profile_mut(profile)?.asked.insert(member, asked.clone());
-        self.profile_mut(profile)?.members.insert(member, call);
-        Ok(Answer::Done)
-    }
-
-    fn modify_member(&mut self, profile: u16, member: u32, asked: &ActionCall) -> Done {
-        if !self.profile(profile)?.members.contains_key(&member) {
-            return missing("member", member);
-        }
-        let call = self.member_call(profile, asked)?;
-        self.profile_mut(profile)?.asked.insert(member, asked.clone());
-        self.profile_mut(profile)?.members.insert(member, call);
-        Ok(Answer::Done)
-    }
-
-    fn delete_member(&mut self, profile: u16, member: u32) -> Done {
-        let known = self.profile(profile)?;
-        if !known.members.contains_key(&member) {
-            return missing("member", member);
-        }
-        let in_group = known.groups.values().any(|members| members.contains(&member));
-        if in_group || self.tables_of(profile).any(|(_, table)| table.uses(&Target::Member(member))) {
-            return refuse(Refusal::FailedPrecondition, "the member is in use");
-        }
-        let known = self.profile_mut(profile)?;
-        known.asked.remove(&member);
-        known.members.remove(&member);
-        Ok(Answer::Done)
-    }
-
-    fn set_group(&mut self, profile: u16, group: u32, members: &[u32]) -> Done {
-        let known = self.profile(profile)?;
-        if let Some(member) = members.iter().find(|member| !known.members.contains_key(member)) {
-            return missing("member", member);
-        }
-        if known.selector.is_none() {
-            return refuse(Refusal::InvalidArgument, "its action profile has no selector");
-        }
-        if members.len() > AT_MOST || known.groups.len() >= AT_MOST && !known.groups.contains_key(&group) {
-            return refuse(Refusal::ResourceExhausted, "too many members or groups");
-        }
-        self.profile_mut(profile)?.groups.insert(group, members.to_vec());
-        Ok(Answer::Done)
-    }
-
-    fn delete_group(&mut self, profile: u16, group: u32) -> Done {
-        if !self.profile(profile)?.groups.contains_key(&group) {
-            return missing("group", group);
-        }
-        if self.tables_of(profile).any(|(_, table)| table.uses(&Target::Group(group))) {
-            return refuse(Refusal::FailedPrecondition, "the group is in use");
-        }
-        self.profile_mut(profile)?.groups.remove(&group);
-        Ok(Answer::Done)
-    }
-
-    fn profile_state(&self, profile: u16) -> Done {
-        let profile = self.profile(profile)?;
-        let members = profile.asked.iter().map(|(member, call)| (*member, call.clone())).collect();
-        let groups = profile.groups.iter().map(|(group, members)| (*group, members.clone())).collect();
-        Ok(Answer::Profile { members, groups })
     }
 
     fn read_register(&self, array: u16, from: u32, count: u32) -> Done {

@@ -85,6 +85,13 @@ impl<S: Shell> Run<'_, S> {
                 self.context.truncate = Some(self.context.truncate.map_or(bytes, |before| before.min(bytes)));
             }
             Op::MarkToDrop => self.mark_to_drop(self.reason),
+            Op::MarkCopyToDrop { egress_spec, mcast_grp } => {
+                self.store(egress_spec, DROP_PORT);
+                if let Some(mcast_grp) = mcast_grp {
+                    self.store(mcast_grp, 0);
+                }
+                self.context.dropper = Some(self.reason);
+            }
             Op::Assert { condition, message } if self.number(condition) == 0 => {
                 self.state.totals.asserts_failed = self.state.totals.asserts_failed.wrapping_add(1);
                 self.shell.failed(self.code.messages.get(usize::from(message)).map_or("", |text| text));
@@ -218,7 +225,7 @@ impl Bits<'_> {
 #[inline]
 fn words_of<'a>(part: &HashPart, area: &'a [u8]) -> Option<&'a [u8]> {
     let HashPart::Area { at, width, valid } = part else { return None };
-    if valid.is_some_and(|(at, bit)| area.get(at as usize).is_none_or(|byte| byte & bit == 0)) {
+    if valid.is_some_and(|valid| !valid.holds(area)) {
         return None;
     }
     let first = *at as usize / 8;
@@ -240,14 +247,12 @@ pub(crate) fn hash(code: &Code, number: u16, input: &Input, buffer: &mut Vec<u8>
     for part in &hash.parts {
         match part {
             HashPart::Area { at, width, valid } => {
-                if valid
-                    .is_none_or(|(at, bit)| input.area.get(at as usize).is_some_and(|byte| byte & bit != 0))
-                {
+                if valid.is_none_or(|valid| valid.holds(input.area)) {
                     bits.area(input.area, *at, *width);
                 }
             }
-            HashPart::Varbit { at, width, most, valid: (byte, bit) } => {
-                if input.area.get(*byte as usize).is_some_and(|byte| byte & bit != 0) {
+            HashPart::Varbit { at, width, most, valid } => {
+                if valid.holds(input.area) {
                     bits.area(input.area, *at, (width.load(input.area) as u32).min(*most));
                 }
             }

@@ -10,8 +10,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::bits::{peek, Place};
+use crate::code::Validity;
 use crate::control::Refusal;
-use crate::program::{Field, Key, Match, MatchKind, Program, Table};
+use crate::program::{Key, Match, MatchKind, Program, Table};
 
 /// The longest key.
 pub(crate) const KEY_WORDS: usize = 128;
@@ -25,6 +26,18 @@ struct Piece {
     mask: u64,
     word: u16,
     shift: u8,
+    /// A field of an invalid header is read as 0, as in BMv2 (`MatchKeyBuilder`).
+    valid: Option<Validity>,
+}
+
+impl Piece {
+    #[inline(always)]
+    fn load(&self, area: &[u8]) -> u64 {
+        if self.valid.is_some_and(|valid| !valid.holds(area)) {
+            return 0;
+        }
+        (self.place.load(area) & self.mask) << (self.shift & 63)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -95,14 +108,14 @@ impl Layout {
         }
         layout.words = words(end);
         for (key, at) in table.keys.iter().zip(at) {
-            if let Some(field) = program.fields.get(usize::from(key.field)) {
-                layout.add(key, field, at);
-            }
+            layout.add(program, key, at);
         }
         layout
     }
 
-    fn add(&mut self, key: &Key, field: &Field, at: usize) {
+    fn add(&mut self, program: &Program, key: &Key, at: usize) {
+        let Some(field) = program.fields.get(usize::from(key.field)) else { return };
+        let valid = Validity::of_field(program, key.field);
         let bytes = field.width.div_ceil(8) as usize;
         if key.kind == MatchKind::Range {
             self.ranges.push((at / 8, words(at + bytes) - 1));
@@ -115,12 +128,8 @@ impl Layout {
             let mask =
                 key.mask.as_ref().map_or(ones, |mask| peek(mask, u64::from(bit) - at as u64 * 8, stop - bit));
             let place = Place::of(field.at + bit - first, stop - bit);
-            self.pieces.push(Piece {
-                place,
-                mask,
-                word: (bit / 64) as u16,
-                shift: (63 - (stop - 1) % 64) as u8,
-            });
+            let shift = (63 - (stop - 1) % 64) as u8;
+            self.pieces.push(Piece { place, mask, word: (bit / 64) as u16, shift, valid });
             bit = stop;
         }
         let part = Part {
@@ -139,14 +148,14 @@ impl Layout {
     pub fn read(&self, area: &[u8], key: &mut [u64]) {
         if let [piece] = self.pieces.as_slice() {
             if let Some(first) = key.first_mut() {
-                *first = (piece.place.load(area) & piece.mask) << (piece.shift & 63);
+                *first = piece.load(area);
             }
             return;
         }
         key.fill(0);
         for piece in &self.pieces {
             if let Some(word) = key.get_mut(usize::from(piece.word)) {
-                *word |= (piece.place.load(area) & piece.mask) << (piece.shift & 63);
+                *word |= piece.load(area);
             }
         }
     }

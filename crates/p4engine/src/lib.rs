@@ -52,6 +52,7 @@ mod meter;
 mod model;
 mod number;
 pub mod packet;
+mod profiles;
 pub mod program;
 mod reach;
 mod run;

@@ -476,6 +476,12 @@ pub enum Op {
     },
     /// egress_spec becomes 511, mcast_grp 0.
     MarkToDrop,
+    /// `MarkToDrop` of a copy of the standard metadata, given by these fields: the packet is dropped if the program copies
+    /// them back.
+    MarkCopyToDrop {
+        egress_spec: FieldId,
+        mcast_grp: Option<FieldId>,
+    },
     Assert {
         condition: Reg,
         message: u16,

@@ -471,7 +471,7 @@ impl<'a, S: Shell> Run<'a, S> {
         let profile = state.profiles.get(usize::from(table.profile));
         let call: Option<&Call> = match reaction {
             Some(Reaction::Call(call)) => Some(call),
-            Some(Reaction::Member(member)) => profile.and_then(|profile| profile.members.get(member)),
+            Some(Reaction::Member(member)) => profile.and_then(|profile| profile.call(*member, table.place)),
             Some(Reaction::Group(group)) => profile.and_then(|profile| {
                 let choice = profile.selector.map_or(0, |hash| {
                     let rest = self.packet.get(self.context.parsed as usize..).unwrap_or(&[]);
@@ -479,7 +479,7 @@ impl<'a, S: Shell> Run<'a, S> {
                         externs::Input { area: &self.context.area, rest, registers: &state.registers };
                     externs::hash(self.code, hash, &input, &mut state.buffer, &mut state.turns)
                 });
-                profile.choose(*group, choice)
+                profile.choose(*group, choice, table.place)
             }),
             None => None,
         };

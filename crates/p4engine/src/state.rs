@@ -75,18 +75,32 @@ impl Meters {
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub selector: Option<u16>,
-    pub members: BTreeMap<u32, Call>,
-    /// The same as the control plane said them.
-    pub asked: BTreeMap<u32, ActionCall>,
+    pub members: BTreeMap<u32, Member>,
+    /// Members in ascending order, each as often as it weighs.
     pub groups: BTreeMap<u32, Vec<u32>>,
 }
 
+/// A member of an action profile.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// The call as the control plane gave it.
+    pub asked: ActionCall,
+    /// The call of each table of the profile (`Table::place`). None: the table does not have the action.
+    pub calls: Vec<Option<Call>>,
+}
+
 impl Profile {
-    /// A group's member, by a hash.
-    pub fn choose(&self, group: u32, hash: u64) -> Option<&Call> {
+    /// A member's call in the table of this place.
+    #[inline]
+    pub fn call(&self, member: u32, place: u16) -> Option<&Call> {
+        self.members.get(&member)?.calls.get(usize::from(place))?.as_ref()
+    }
+
+    /// The call of a group's member, by a hash.
+    pub fn choose(&self, group: u32, hash: u64, place: u16) -> Option<&Call> {
         let members = self.groups.get(&group)?;
         let index = hash.checked_rem(members.len() as u64)?;
-        self.members.get(members.get(index as usize)?)
+        self.call(*members.get(index as usize)?, place)
     }
 }
 
@@ -153,7 +167,9 @@ impl State {
         let mut drops = FIRST_ACTION;
         let mut tables = Vec::new();
         for table in &program.tables {
-            tables.push(Table::new(program, table, drops));
+            let profile = table.profile.unwrap_or(u16::MAX);
+            let place = tables.iter().filter(|other: &&Table| other.profile == profile).count() as u16;
+            tables.push(Table::new(program, table, drops, place));
             drops += table.actions.len() as u32;
         }
         let arguments = program.actions.iter().map(|action| {
@@ -162,7 +178,6 @@ impl State {
         let profiles = program.profiles.iter().map(|profile| Profile {
             selector: profile.selector,
             members: BTreeMap::new(),
-            asked: BTreeMap::new(),
             groups: BTreeMap::new(),
         });
         Ok(State {

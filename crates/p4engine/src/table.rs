@@ -109,6 +109,8 @@ pub(crate) struct Table {
     pub actions: Vec<ActionId>,
     next: Next,
     pub profile: u16,
+    /// Its index among the tables of its profile.
+    pub place: u16,
     pub counted: bool,
     pub timed: bool,
     /// A hit changes its slot.
@@ -121,7 +123,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub fn new(program: &Program, table: &crate::program::Table, drops: u32) -> Table {
+    pub fn new(program: &Program, table: &crate::program::Table, drops: u32, place: u16) -> Table {
         let layout = Layout::new(program, table);
         let has = |kinds: &[MatchKind]| table.keys.iter().any(|key| kinds.contains(&key.kind));
         let search = if has(&[MatchKind::Ternary, MatchKind::Range, MatchKind::Optional]) {
@@ -148,6 +150,7 @@ impl Table {
             actions: table.actions.clone(),
             next: table.next.clone(),
             profile: table.profile.unwrap_or(u16::MAX),
+            place,
             counted: table.counter.is_some(),
             timed: table.idle_timeout,
             watched: table.counter.is_some() || table.idle_timeout || table.meter.is_some(),
@@ -336,9 +339,14 @@ impl Table {
         self.order.values().filter_map(|number| self.state(*number))
     }
 
-    /// Whether an entry names it.
+    /// Whether an entry, or the default, names it.
     pub fn uses(&self, target: &Target) -> bool {
-        self.records.iter().flatten().any(|record| record.entry.target == *target)
+        let default = match (&self.default, target) {
+            (Some(Reaction::Member(one)), Target::Member(other)) => one == other,
+            (Some(Reaction::Group(one)), Target::Group(other)) => one == other,
+            _ => false,
+        };
+        default || self.records.iter().flatten().any(|record| record.entry.target == *target)
     }
 
     /// Entries that neither matched nor were told for as long as they may: their timers begin anew.

@@ -159,6 +159,120 @@ fn a_group_spreads_over_its_members_as_often_as_they_weigh() {
     assert_eq!((members, groups), (vec![(10, send(1)), (20, send(9))], vec![(5, vec![])]));
 }
 
+/// Two tables of one profile, each with its own copy of `send`; the second has `mark` besides. The first table's copy sends to
+/// its argument, the second one's writes it into the header.
+fn shared_profile() -> (Engine, ActionCall, ActionCall) {
+    let mut build = Build::new();
+    let standard = build.standard();
+    let (header, first) = build.header("h", &[8, 8]);
+    build.program.entry.parser = build.code(&[Op::Extract { header }, Op::End]);
+    let into = |field| [Op::Argument { to: 0, argument: 0 }, Op::Store { field, from: 0 }, Op::End];
+    let send = build.action("send", &[8], &into(standard.egress_spec.unwrap()));
+    let copy = build.action("send", &[8], &into(first + 1));
+    let mark = build.action("mark", &[8], &into(first + 1));
+    let hash = build.hash(HashKind::Identity, vec![HashInput::Field(first)]);
+    build.program.profiles.push(Profile { name: "p".into(), max_size: 9, selector: Some(hash) });
+    let key = [(first, MatchKind::Exact)];
+    let begin = build.here();
+    build.table("t", &key, &[send], begin + 1);
+    build.table("u", &key, &[copy, mark], begin + 2);
+    build.program.tables.iter_mut().for_each(|table| table.profile = Some(0));
+    build.program.entry.ingress = build.code(&[Op::Apply { table: 0 }, Op::Apply { table: 1 }, Op::End]);
+    build.program.entry.deparser = build.code(&[Op::Emit { header }, Op::End]);
+    let call = |action, argument| ActionCall { action, arguments: vec![vec![argument]] };
+    (Engine::load(build.program).unwrap(), call(send, 3), call(mark, 4))
+}
+
+fn entry_of(table: TableId, byte: u8, target: Target) -> Request {
+    let entry = Entry { matches: vec![Match::Exact(vec![byte])], priority: 0, target, idle_us: 0 };
+    Request::Insert { table, entry }
+}
+
+#[test]
+fn tables_that_share_a_profile_call_their_own_copies_of_its_actions() {
+    let (mut engine, send, _) = shared_profile();
+    let mut context = engine.context();
+    done(&mut engine, Request::InsertMember { profile: 0, member: 5, call: send.clone() });
+    done(&mut engine, Request::SetGroup { profile: 0, group: 1, members: vec![5] });
+    for (byte, target) in [(1, Target::Member(5)), (2, Target::Group(1))] {
+        (0..2).for_each(|table| done(&mut engine, entry_of(table, byte, target.clone())));
+        assert_eq!(port(&mut engine, &mut context, byte, 0), Some(3));
+        engine.egress(&mut context, &[byte, 0], &departure(3, 0), &mut Notes::default());
+        assert_eq!(context.headers(), [byte, 3], "the second table calls its own copy");
+    }
+    let Answer::Profile { members, .. } = engine.control(&Request::Profile { profile: 0 }) else { panic!() };
+    assert_eq!(members, [(5, send)], "read as it was written");
+}
+
+#[test]
+fn a_table_refuses_members_whose_action_it_does_not_have() {
+    let (mut engine, send, mark) = shared_profile();
+    let profile = 0;
+    let none = ActionCall { action: 9, arguments: vec![] };
+    assert_eq!(
+        refusal(&mut engine, Request::InsertMember { profile, member: 1, call: none }),
+        Refusal::InvalidArgument
+    );
+    done(&mut engine, Request::InsertMember { profile, member: 1, call: send.clone() });
+    done(&mut engine, Request::InsertMember { profile, member: 2, call: mark.clone() });
+    done(&mut engine, entry_of(1, 1, Target::Member(2)));
+    let Answer::Refused(Refusal::InvalidArgument, text) = engine.control(&entry_of(0, 1, Target::Member(2)))
+    else {
+        panic!()
+    };
+    assert_eq!(text, "member 2 calls mark, which table t does not have");
+    // In a group, and as a change of what an entry names already.
+    done(&mut engine, Request::SetGroup { profile, group: 1, members: vec![1, 2] });
+    assert_eq!(refusal(&mut engine, entry_of(0, 1, Target::Group(1))), Refusal::InvalidArgument);
+    done(&mut engine, Request::SetGroup { profile, group: 1, members: vec![1] });
+    done(&mut engine, entry_of(0, 1, Target::Group(1)));
+    let group = Request::SetGroup { profile, group: 1, members: vec![1, 2] };
+    assert_eq!(refusal(&mut engine, group), Refusal::InvalidArgument);
+    let change = Request::ModifyMember { profile, member: 1, call: mark.clone() };
+    assert_eq!(refusal(&mut engine, change), Refusal::InvalidArgument);
+    done(&mut engine, Request::ModifyMember { profile, member: 2, call: send });
+    done(&mut engine, entry_of(0, 2, Target::Member(2)));
+    assert_eq!(
+        refusal(&mut engine, Request::ModifyMember { profile, member: 2, call: mark }),
+        Refusal::InvalidArgument
+    );
+}
+
+/// `by_byte` with an action profile, whose groups choose by the same byte.
+fn by_byte_with_profile() -> (Engine, Context) {
+    by_byte(MatchKind::Exact, |build, first| {
+        let hash = build.hash(HashKind::Identity, vec![HashInput::Field(first)]);
+        build.program.profiles.push(Profile { name: "p".into(), max_size: 9, selector: Some(hash) });
+        build.program.tables[0].profile = Some(0);
+    })
+}
+
+#[test]
+fn a_member_that_a_default_names_stays() {
+    let (mut engine, _) = by_byte_with_profile();
+    done(&mut engine, Request::InsertMember { profile: 0, member: 5, call: send(1) });
+    done(&mut engine, Request::SetDefault { table: 0, target: Target::Member(5) });
+    let delete = Request::DeleteMember { profile: 0, member: 5 };
+    assert_eq!(refusal(&mut engine, delete.clone()), Refusal::FailedPrecondition);
+    done(&mut engine, Request::ResetDefault { table: 0 });
+    done(&mut engine, delete);
+}
+
+/// As in BMv2, so that both choose alike: a group is counted in ascending order of its members' numbers.
+#[test]
+fn a_group_has_its_members_in_ascending_order() {
+    let (mut engine, mut context) = by_byte_with_profile();
+    for member in [10, 30, 20] {
+        done(&mut engine, Request::InsertMember { profile: 0, member, call: send(member as u8) });
+    }
+    done(&mut engine, Request::SetGroup { profile: 0, group: 1, members: vec![30, 30, 10, 20] });
+    let ports = [0, 1, 2, 3, 4].map(|byte| {
+        done(&mut engine, exact(byte, Target::Group(1), 0));
+        port(&mut engine, &mut context, byte, 0).unwrap()
+    });
+    assert_eq!(ports, [10, 20, 30, 30, 10]);
+}
+
 #[test]
 fn of_the_programs_own_entries_the_lowest_priority_wins_and_they_stay() {
     let (mut engine, mut context) = by_byte(MatchKind::Ternary, |build, _| {

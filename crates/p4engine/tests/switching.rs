@@ -180,6 +180,32 @@ fn a_dropped_packet_is_cloned_but_not_recirculated() {
     assert_eq!(bench.totals().drops, [("marked in egress, outside of tables".to_string(), 1)]);
 }
 
+/// As p4c compiles a call of a function with an `inout` parameter: the metadata is copied, and copied back behind the call.
+#[test]
+fn a_marked_copy_of_the_metadata_drops_the_packet_when_it_is_copied_back() {
+    let mut bench = bench(
+        |build, _, [byte, ..], standard| {
+            let (_, marked) = build.metadata("copy", &[9, 7, 16]);
+            let mark = Op::MarkCopyToDrop { egress_spec: marked, mcast_grp: Some(marked + 2) };
+            let refuse = build.action("refuse", &[], &[mark, Op::End]);
+            let before = [set(marked, 3), set(marked + 2, 7)].concat();
+            let table = build.table("t", &[], &[refuse], build.here() + before.len() as Pc + 1);
+            let back =
+                [copy(standard.egress_spec.unwrap(), marked), copy(standard.mcast_grp.unwrap(), marked + 2)];
+            let end = build.here() + before.len() as Pc + 3 + back.concat().len() as Pc;
+            let choose = [Op::Load { to: 0, field: byte }, Op::JumpUnless { condition: 0, to: end }];
+            [before, vec![Op::Apply { table }], choose.to_vec(), back.concat()].concat()
+        },
+        |_, _, _| vec![],
+    );
+    let mut context = bench.engine.context();
+    let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.notes);
+    assert_eq!(decision.forward, Forward::Drop);
+    assert_eq!(bench.totals().drops, [("table t, action refuse".to_string(), 1)]);
+    let decision = bench.engine.ingress(&mut context, &[0; 6], &arrival(2, 6, 1), &mut bench.notes);
+    assert_eq!(decision.forward, Forward::Unicast { port: 0, priority: 0 });
+}
+
 #[test]
 fn egress_knows_its_queue_its_times_and_the_length_with_the_headers_that_came_and_went() {
     let mut bench = bench(

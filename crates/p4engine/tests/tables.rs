@@ -222,3 +222,79 @@ proptest! {
         prop_assert_eq!(entries, expected);
     }
 }
+
+/// The port to which an entry sends a packet whose header has the byte 7 and may be invalid when the table is applied.
+fn port_of(
+    valid: bool,
+    keys: impl Fn([FieldId; 3]) -> Vec<(FieldId, MatchKind)>,
+    entry: &[Match],
+) -> Option<u16> {
+    let mut build = Build::new();
+    let standard = build.standard();
+    let (header, first) = build.header("h", &[8, 70, 2]);
+    let (_, note) = build.metadata("m", &[8]);
+    let hidden = build.program.headers[usize::from(header)].valid;
+    build.program.entry.parser = build.code(&[
+        Op::Extract { header },
+        Op::Load { to: 0, field: first },
+        Op::Store { field: note, from: 0 },
+        Op::End,
+    ]);
+    let drop = build.action("drop", &[], &[Op::MarkToDrop, Op::End]);
+    let send = Op::StoreConstant { field: standard.egress_spec.unwrap(), value: 1 };
+    let send = build.action("send", &[], &[send, Op::End]);
+    let end = build.code(&[Op::End]);
+    let table = build.table("t", &keys([first, note, hidden]), &[drop, send], end);
+    let remove = if valid { Op::None } else { Op::RemoveHeader { header } };
+    build.program.entry.ingress = build.code(&[remove, Op::Apply { table }]);
+    let mut engine = Engine::load(build.program).unwrap();
+    let target = Target::Call(ActionCall { action: send, arguments: vec![] });
+    let priority =
+        u32::from(entry.iter().any(|one| matches!(one, Match::Ternary { .. } | Match::Range { .. })));
+    let entry = Entry { matches: entry.to_vec(), priority, target, idle_us: 0 };
+    assert_eq!(engine.control(&Request::Insert { table, entry }), Answer::Done);
+    let mut context = engine.context();
+    let packet = [7, 0, 0, 0, 0, 0, 0, 0, 0, 4];
+    match engine.ingress(&mut context, &packet, &arrival(0, 10, 0), &mut Notes::default()).forward {
+        Forward::Unicast { port, .. } => Some(port),
+        _ => None,
+    }
+}
+
+/// As in BMv2, which keeps what an invalid header held before, but matches zeros. Metadata and validities are matched as they
+/// are.
+#[test]
+fn a_key_in_an_invalid_header_is_0() {
+    let exact = |value| Match::Exact(vec![value]);
+    let ternary = |value| Match::Ternary { value: vec![value], mask: vec![0xff] };
+    let range = |value| Match::Range { low: vec![value], high: vec![value] };
+    let lpm = |value| Match::Lpm { value: vec![value], length: 8 };
+    let kinds: [(MatchKind, &dyn Fn(u8) -> Match); 4] = [
+        (MatchKind::Exact, &exact),
+        (MatchKind::Ternary, &ternary),
+        (MatchKind::Range, &range),
+        (MatchKind::Lpm, &lpm),
+    ];
+    for (kind, one) in kinds {
+        for (valid, seen) in [(true, 7), (false, 0)] {
+            let alone = |value| port_of(valid, |[first, ..]| vec![(first, kind)], &[one(value)]);
+            assert_eq!((alone(seen), alone(7 - seen)), (Some(1), None), "{kind:?}, valid: {valid}");
+            let exact_and = |value| {
+                let keys = |[first, note, hidden]: [FieldId; 3]| {
+                    vec![(note, MatchKind::Exact), (hidden, MatchKind::Exact), (first, kind)]
+                };
+                port_of(valid, keys, &[exact(7), exact(valid.into()), one(value)])
+            };
+            assert_eq!((exact_and(seen), exact_and(7 - seen)), (Some(1), None), "{kind:?}, valid: {valid}");
+        }
+    }
+    let wide = |valid, last| {
+        let keys =
+            |[first, note, _]: [FieldId; 3]| vec![(first + 1, MatchKind::Exact), (note, MatchKind::Exact)];
+        port_of(valid, keys, &[Match::Exact(vec![0, 0, 0, 0, 0, 0, 0, 0, last]), exact(7)])
+    };
+    assert_eq!(
+        [wide(true, 1), wide(true, 0), wide(false, 1), wide(false, 0)],
+        [Some(1), None, None, Some(1)]
+    );
+}

@@ -148,6 +148,18 @@ fn an_unknown_primitive_is_refused_by_name() {
 }
 
 #[test]
+fn what_is_no_standard_metadata_cannot_be_marked_to_drop() {
+    let text = MIX.split_whitespace().collect::<String>();
+    let marked = r#""op":"mark_to_drop","parameters":[{"type":"header","value":"standard_metadata"}]"#;
+    for (value, told) in [("ipv4", "argument 0: no field ipv4.egress_spec"), ("nothing", "no header nothing")]
+    {
+        let changed = text.replacen(marked, &marked.replace("standard_metadata", value), 1);
+        let message = load(changed.as_bytes()).unwrap_err().to_string();
+        assert!(message.contains("mark_to_drop: ") && message.contains(told), "{message}");
+    }
+}
+
+#[test]
 fn a_control_in_circles_is_refused() {
     let mut document = mix();
     let first = document["pipelines"][0]["init_table"].clone();

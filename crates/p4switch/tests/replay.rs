@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use qbed_p4engine::program::Program;
+use qbed_p4engine::control::{Answer, Entry, Request, Target};
+use qbed_p4engine::program::{ActionCall, Match, Program};
+use qbed_p4engine::Engine;
 use qbed_p4switch::load::{load, load_untidy};
 use qbed_p4switch::queueing;
 use qbed_p4switch::replay::{replay, replay_as, Report, Settings};
@@ -16,6 +18,8 @@ const MIX: &str = include_str!("programs/mix.json");
 const MIX_STF: &str = include_str!("programs/mix.stf");
 const ROUNDS: &str = include_str!("programs/rounds.json");
 const ROUNDS_STF: &str = include_str!("programs/rounds.stf");
+const COPIES: &str = include_str!("programs/copies.json");
+const COPIES_STF: &str = include_str!("programs/copies.stf");
 const QUEUES_STF: &str = include_str!("programs/queues.stf");
 
 fn program(json: &str) -> Program {
@@ -40,6 +44,34 @@ fn mix_does_what_its_file_says() {
 #[test]
 fn copies_wait_in_one_queue_and_rounds_end() {
     assert_eq!(failures(ROUNDS, ROUNDS_STF), [""; 0]);
+}
+
+/// p4c compiles a call of a function with an `inout standard_metadata_t` so: the metadata is copied, the function runs on the
+/// copy, which is copied back. BMv2's `mark_to_drop` marks the copy.
+#[test]
+fn a_packet_is_dropped_when_a_copy_of_its_metadata_is_marked() {
+    let mut document: Value = serde_json::from_str(ROUNDS).unwrap();
+    document["headers"].as_array_mut().unwrap().push(json!({
+        "name": "copy", "id": 9, "header_type": "standard_metadata", "metadata": true, "pi_omit": true
+    }));
+    let assign = |to: &str, from: &str| {
+        let field = |header: &str| json!({"type": "field", "value": [header, "egress_spec"]});
+        json!({"op": "assign", "parameters": [field(to), field(from)]})
+    };
+    let mut marks = 0;
+    for action in document["actions"].as_array_mut().unwrap() {
+        let primitives = action["primitives"].as_array_mut().unwrap();
+        let Some(mark) = primitives.iter().position(|one| one["op"] == "mark_to_drop") else { continue };
+        primitives[mark]["parameters"][0]["value"] = json!("copy");
+        primitives.insert(mark, assign("copy", "standard_metadata"));
+        primitives.insert(mark + 2, assign("standard_metadata", "copy"));
+        marks += 1;
+    }
+    assert_eq!(marks, 1);
+    let text =
+        "packet 0 07 00 ff ff ff ff aa\npacket 0 00 00 ff ff ff ff aa\nexpect 1 00 00 00 00 00 00 aa $\n";
+    assert_eq!(failures(ROUNDS, text), [""; 0]);
+    assert_eq!(failures(&document.to_string(), text), [""; 0]);
 }
 
 /// Puts a field of 0 bits in front of each field of each header, and one wherever a value may be read or written.
@@ -96,6 +128,33 @@ fn fields_of_no_bits_change_no_packet() {
     let report = run(&with_empty_fields(MIX), MIX_STF);
     assert_eq!(report.failures, [""; 0]);
     assert_eq!((report.packets_in, report.packets_out), (15, 18));
+}
+
+#[test]
+fn copies_that_p4c_makes_do_what_their_file_says() {
+    assert_eq!(failures(COPIES, COPIES_STF), [""; 0]);
+}
+
+#[test]
+fn tables_that_share_a_selector_take_the_same_members() {
+    let program = program(COPIES);
+    let table =
+        |name: &str| program.tables.iter().position(|table| table.name.ends_with(name)).unwrap() as u16;
+    let tables = [table("first"), table("second")];
+    let action = program.tables[usize::from(tables[0])].actions[0];
+    let mut engine = Engine::load(program).unwrap();
+    let call = ActionCall { action, arguments: vec![vec![0, 9]] };
+    let mut requests = vec![
+        Request::InsertMember { profile: 0, member: 1, call },
+        Request::SetGroup { profile: 0, group: 1, members: vec![1] },
+    ];
+    requests.extend(tables.map(|table| {
+        let matches = vec![Match::Exact(vec![2])];
+        Request::Insert { table, entry: Entry { matches, priority: 0, target: Target::Group(1), idle_us: 0 } }
+    }));
+    for request in requests {
+        assert_eq!(engine.control(&request), Answer::Done, "{request:?}");
+    }
 }
 
 fn with_bmv2_queues(json: &str, text: &str, bmv2: queueing::Settings) -> Report {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One FIFO whose buffer is in bytes or packets, under the kernel's own CoDel
- * (RFC 8289, <net/codel_impl.h>): what qcodel and rpm share. Its clock has a
- * resolution of 1024 ns, so targets and intervals are rounded down to that.
+ * A FIFO under the kernel's CoDel (RFC 8289, <net/codel_impl.h>), with a buffer
+ * in bytes or packets. The qdiscs qcodel and rpm share it. CoDel's clock has a
+ * resolution of 1024 ns: targets and intervals are rounded down to it.
  */
 #ifndef _QBED_CODEL_FIFO_H
 #define _QBED_CODEL_FIFO_H
@@ -24,11 +24,11 @@ struct codel_fifo_params {
 
 struct codel_fifo_vars {
 	struct codel_vars codel;
-	int head_dsfield;	/* of the packet that was dequeued last, before CoDel saw it */
+	int head_dsfield;	/* of the last packet dequeued, before CoDel changed it */
 };
 
 struct codel_fifo_stats {
-	struct codel_stats codel;	/* of one dequeue, but for maxpacket */
+	struct codel_stats codel;	/* per dequeue, except maxpacket */
 	u64 dropped;		/* by CoDel */
 	u64 overlimit;		/* packets that did not fit */
 };
@@ -72,7 +72,7 @@ static void codel_fifo_drop(struct sk_buff *skb, void *context)
 	qdisc_qstats_drop(context);
 }
 
-/* @marked: CoDel has signalled by the packet that is returned: it never marks another. */
+/* @marked: set if CoDel marked the returned packet; it marks no other packet. */
 static struct sk_buff *codel_fifo_dequeue(struct Qdisc *sch, bool *marked)
 {
 	struct codel_fifo *fifo = qdisc_priv(sch);
@@ -100,14 +100,17 @@ static inline u64 codel_fifo_to_ns(codel_time_t time)
 	return (u64)time << CODEL_SHIFT;
 }
 
-/* What a time is to CoDel: codel_time_t is compared as s32, and intervals are multiplied by 16, so up to 100 s. */
+/*
+ * A time as CoDel represents it. codel_time_t is compared as s32 and intervals
+ * are multiplied by 16, so the maximum is 100 s.
+ */
 static inline u64 codel_fifo_rounded_ns(u64 ns)
 {
 	return codel_fifo_to_ns(ns >> CODEL_SHIFT);
 }
 
-/* Under sch_tree_lock(), as the next one. */
-static void codel_fifo_set_law(struct Qdisc *sch, u64 target_ns, u64 interval_ns, bool ecn, u32 mtu)
+/* Called under sch_tree_lock(). */
+static void codel_fifo_set_params(struct Qdisc *sch, u64 target_ns, u64 interval_ns, bool ecn, u32 mtu)
 {
 	struct codel_fifo *fifo = qdisc_priv(sch);
 	struct codel_params *params = &fifo->params.codel;
@@ -119,7 +122,10 @@ static void codel_fifo_set_law(struct Qdisc *sch, u64 target_ns, u64 interval_ns
 	params->mtu = mtu;
 }
 
-/* What has no room any more is dropped, from the head. */
+/*
+ * Packets that exceed the new limits are dropped from the head. Called under
+ * sch_tree_lock().
+ */
 static void codel_fifo_set_limits(struct Qdisc *sch, u32 limit_bytes, u32 limit_packets)
 {
 	struct codel_fifo *fifo = qdisc_priv(sch);
@@ -132,7 +138,7 @@ static void codel_fifo_set_limits(struct Qdisc *sch, u32 limit_bytes, u32 limit_
 		struct sk_buff *skb = codel_fifo_head(&fifo->vars.codel, sch);
 
 		if (!skb)
-			break;		/* the rest is on its way out: segments of a burst */
+			break;		/* the rest are segments of a burst, already dequeued */
 		dropped_packets++;
 		dropped_bytes += qdisc_pkt_len(skb);
 		fifo->stats.overlimit++;

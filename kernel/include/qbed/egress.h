@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a link device lets others do between its root qdisc and its wire: a
- * switch that changes packets after their queue (qp4) hangs itself in there,
- * and who watches the queue (qtap) sees what became of them.
+ * Hooks of a link device between its root qdisc and its wire. A P4 switch (qp4)
+ * changes packets there after their queue; the queue tap (qtap) observes the
+ * result.
  */
 #ifndef _QBED_EGRESS_H
 #define _QBED_EGRESS_H
@@ -14,26 +14,35 @@
 #include <qbed/qlink.h>
 
 struct qbed_egress {
-	/* Takes a packet that left the queue; returns what goes onto the wire, or NULL. */
+	/*
+	 * Called for each packet that left the queue. Consumes it and returns the packet to
+	 * transmit, or NULL.
+	 */
 	struct sk_buff *(*egress)(struct qbed_egress *egress, struct sk_buff *skb);
 };
 
-struct qbed_watch {
-	/* A packet goes onto the wire as the egress left it. */
-	void (*left)(struct qbed_watch *watch, struct sk_buff *skb);
-	/* The egress drops a packet that has just left the queue. */
-	void (*dropped)(struct qbed_watch *watch, struct sk_buff *skb);
-	/* A packet leaves the queue soon: fetch what that takes, and in the second step what the first one's tells of. */
-	void (*soon)(struct qbed_watch *watch, bool second);
+struct qbed_observer {
+	/* The egress hook returned a packet for transmission. */
+	void (*sent)(struct qbed_observer *observer, struct sk_buff *skb);
+	/* The egress hook drops a packet that just left the queue. */
+	void (*dropped)(struct qbed_observer *observer, struct sk_buff *skb);
+	/*
+	 * Prefetch what the next dequeue accesses; in the second step, the lines to which those
+	 * of the first step point.
+	 */
+	void (*prefetch_dequeue)(struct qbed_observer *observer, bool second);
 };
 
-/* The beginning of a link device's private data. Changed under RTNL, with bottom halves off. */
+/*
+ * First member of a link device's private data. Changed under RTNL with bottom
+ * halves disabled.
+ */
 struct qbed_link {
 	struct qbed_egress *egress;	/* NULL: none */
-	struct qbed_watch *watch;	/* NULL: none */
+	struct qbed_observer *observer;	/* NULL: none */
 };
 
-/* NULL: not such a device */
+/* Returns NULL if @dev is not a qlink. */
 static inline struct qbed_link *qbed_link(struct net_device *dev)
 {
 	if (!dev->rtnl_link_ops || strcmp(dev->rtnl_link_ops->kind, QLINK_KIND))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What schemes' qdiscs share. */
+/* Helpers for the qdiscs of the schemes. */
 #ifndef _QBED_QDISC_H
 #define _QBED_QDISC_H
 
@@ -11,7 +11,7 @@
 #include <net/pkt_sched.h>
 #include <net/sch_generic.h>
 
-/* A module that is one qdisc, and nothing else. */
+/* Module boilerplate for a module that contains one qdisc. */
 #define module_qdisc(ops)					\
 static int __init ops##_register(void)				\
 {								\
@@ -25,8 +25,8 @@ static void __exit ops##_unregister(void)			\
 module_exit(ops##_unregister)
 
 /*
- * Of a qdisc that is one FIFO, under sch_tree_lock(): what has no room any more
- * is dropped, from the head. Returns how many packets.
+ * Drops packets that exceed the limits from the head of a FIFO qdisc. Called
+ * under sch_tree_lock(). Returns the number of dropped packets.
  */
 static inline unsigned int qdisc_fifo_trim(struct Qdisc *sch, u32 limit_bytes, u32 limit_packets)
 {
@@ -37,7 +37,7 @@ static inline unsigned int qdisc_fifo_trim(struct Qdisc *sch, u32 limit_bytes, u
 		struct sk_buff *skb = qdisc_dequeue_head(sch);
 
 		if (!skb)
-			break;		/* the rest is on its way out: segments of a burst */
+			break;		/* the rest are segments of a burst, already dequeued */
 		dropped_packets++;
 		dropped_bytes += qdisc_pkt_len(skb);
 		rtnl_qdisc_drop(skb, sch);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a switch and a host do to the congestion header (qbed/signal.h), without
- * a kernel: is it one, fold a queue's part into it, keep the checksum right.
- * docs/wire-format.md has the rules, tests/wire/vectors.json the examples.
+ * Operations of switches and hosts on the congestion header (qbed/signal.h),
+ * without kernel dependencies: validation, accumulation of a queue's value, and
+ * the checksum update. docs/wire-format.md has the rules,
+ * tests/wire/vectors.json the test vectors.
  */
 #ifndef _QBED_SIGNAL_HEADER_H
 #define _QBED_SIGNAL_HEADER_H
@@ -12,14 +13,14 @@
 
 _Static_assert(sizeof(struct qsignal_header) == QSIGNAL_HEADER_BYTES, "the header has holes");
 
-#define QSIGNAL_MOST_BITS 32
+#define QSIGNAL_MAX_BITS 32
 
-/* A signal: 128 bits without a sign. */
+/* A signal: an unsigned 128-bit integer. */
 struct qsignal_value {
 	u64 high, low;
 };
 
-static const struct qsignal_value qsignal_most = { U64_MAX, U64_MAX };
+static const struct qsignal_value qsignal_max = { U64_MAX, U64_MAX };
 
 static inline struct qsignal_value qsignal_get(const __be64 signal[2])
 {
@@ -37,14 +38,14 @@ static inline bool qsignal_less(struct qsignal_value a, struct qsignal_value b)
 	return a.high < b.high || (a.high == b.high && a.low < b.low);
 }
 
-/* What has no room in 128 bits is the largest number that has. */
+/* Saturates at 2^128 - 1. */
 static inline struct qsignal_value qsignal_sum(struct qsignal_value a, struct qsignal_value b)
 {
 	struct qsignal_value sum = { a.high + b.high, a.low + b.low };
 	bool carry = sum.low < a.low;
 
 	if (sum.high < a.high || (carry && sum.high == U64_MAX))
-		return qsignal_most;
+		return qsignal_max;
 	sum.high += carry;
 	return sum;
 }
@@ -56,15 +57,19 @@ static inline struct qsignal_value qsignal_square(u64 value)
 	return (struct qsignal_value) { square >> 64, square };
 }
 
-/* What arrived is a header that a switch may add to, whichever the type. */
+/* Result of validating a received header, whatever its type. */
 enum qsignal_form {
 	QSIGNAL_WELL_FORMED,
 	QSIGNAL_TOO_SHORT,	/* for its version */
 	QSIGNAL_UNKNOWN_VERSION,
-	QSIGNAL_MALFORMED,	/* a number that has no meaning: as if it were not there */
+	QSIGNAL_MALFORMED,	/* a field is out of range; the header is ignored */
 };
 
-/* Of @payload_bytes in the UDP datagram, @header has as many as fit into it; others are not looked at. */
+/*
+ * Validates the header of a UDP datagram with @payload_bytes of payload. Only
+ * the first min(@payload_bytes, QSIGNAL_HEADER_BYTES) bytes of @header are
+ * read.
+ */
 static inline enum qsignal_form qsignal_form(const struct qsignal_header *header, u64 payload_bytes)
 {
 	if (payload_bytes == 0)
@@ -77,12 +82,15 @@ static inline enum qsignal_form qsignal_form(const struct qsignal_header *header
 	    header->kind > QSIGNAL_IND || header->unit > QSIGNAL_NS)
 		return QSIGNAL_MALFORMED;
 	if (header->kind != QSIGNAL_NONE &&
-	    (header->bits < 1 || header->bits > QSIGNAL_MOST_BITS))
+	    (header->bits < 1 || header->bits > QSIGNAL_MAX_BITS))
 		return QSIGNAL_MALFORMED;
 	return QSIGNAL_WELL_FORMED;
 }
 
-/* One more queue: @value is its part, of IND whether it is above the threshold (0 or 1). */
+/*
+ * Accumulates the value of one queue. For IND, @value is 1 if the queue exceeds
+ * its threshold, else 0.
+ */
 static inline void qsignal_fold(struct qsignal_header *header, u64 value)
 {
 	struct qsignal_value signal = qsignal_get(header->signal);
@@ -109,9 +117,9 @@ static inline void qsignal_fold(struct qsignal_header *header, u64 value)
 }
 
 /*
- * The UDP checksum after the header has changed, as RFC 1624 has it: of what
- * differs alone. Both are as on the wire: the sum is the same in any byte order.
- * 0 says that there is none, and stays; a sum that is 0 is sent as 0xffff.
+ * Incremental update of the UDP checksum (RFC 1624) for a changed header. Both
+ * checksums are in network representation: the sum is independent of byte
+ * order. 0 means no checksum and is kept; a computed 0 becomes 0xffff.
  */
 static inline u16 qsignal_checksum(u16 check, const struct qsignal_header *before,
 				   const struct qsignal_header *after)

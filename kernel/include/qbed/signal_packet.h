@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The congestion header in a packet that a switch has in its hands: found, and written back. */
+/* Find the congestion header in a packet and write it back. */
 #ifndef _QBED_SIGNAL_PACKET_H
 #define _QBED_SIGNAL_PACKET_H
 
@@ -15,13 +15,13 @@
 #include <qbed/signal_header.h>
 
 struct qsignal_packet {
-	struct qsignal_header header;	/* a copy: in the packet it may be anywhere */
-	u32 network_at;			/* counted from skb->data, as the next */
-	u32 udp_at;
+	struct qsignal_header header;	/* a copy: the header in the packet may be non-linear */
+	u32 network_offset;			/* both offsets are relative to skb->data */
+	u32 udp_offset;
 	bool ipv6;
 };
 
-/* Both set where the UDP header begins and the IP packet ends. */
+/* Sets @begin to the offset of the UDP header and @end to the end of the IP packet. */
 static inline bool qsignal_find_ipv4(const struct sk_buff *skb, u32 offset, u32 *begin, u32 *end)
 {
 	struct iphdr buffer;
@@ -55,42 +55,47 @@ static inline bool qsignal_find_ipv6(const struct sk_buff *skb, u32 offset, u32 
 }
 
 /*
- * Is @skb, whose network header must be set, of the congestion header's port?
- * Then @form says whether it has one.
+ * Returns true if @skb is a UDP datagram on QSIGNAL_PORT, and sets @form to the
+ * result of validating its header. The network header must be set.
  */
 static inline bool qsignal_packet_parse(const struct sk_buff *skb, struct qsignal_packet *packet,
 					enum qsignal_form *form)
 {
-	__be16 protocol = skb_protocol(skb, true);	/* behind VLAN tags, as the network header is */
+	__be16 protocol = skb_protocol(skb, true);	/* skips VLAN tags, as the network header
+							 * does
+							 */
 	struct udphdr buffer;
 	const struct udphdr *udp;
 	u32 bytes, end;
 
-	packet->network_at = skb_network_offset(skb);
+	packet->network_offset = skb_network_offset(skb);
 	packet->ipv6 = protocol == htons(ETH_P_IPV6);
 	if (packet->ipv6) {
-		if (!qsignal_find_ipv6(skb, packet->network_at, &packet->udp_at, &end))
+		if (!qsignal_find_ipv6(skb, packet->network_offset, &packet->udp_offset, &end))
 			return false;
 	} else if (protocol != htons(ETH_P_IP) ||
-		   !qsignal_find_ipv4(skb, packet->network_at, &packet->udp_at, &end)) {
+		   !qsignal_find_ipv4(skb, packet->network_offset, &packet->udp_offset, &end)) {
 		return false;
 	}
-	udp = skb_header_pointer(skb, packet->udp_at, sizeof(buffer), &buffer);
+	udp = skb_header_pointer(skb, packet->udp_offset, sizeof(buffer), &buffer);
 	if (!udp || (udp->source != htons(QSIGNAL_PORT) && udp->dest != htons(QSIGNAL_PORT)))
 		return false;
 	bytes = ntohs(udp->len);
-	if (bytes < sizeof(*udp) || packet->udp_at + bytes > end || end > skb->len ||
+	if (bytes < sizeof(*udp) || packet->udp_offset + bytes > end || end > skb->len ||
 	    skb_is_gso(skb))
 		return false;
 	bytes -= sizeof(*udp);
-	if (skb_copy_bits(skb, packet->udp_at + sizeof(*udp), &packet->header,
+	if (skb_copy_bits(skb, packet->udp_offset + sizeof(*udp), &packet->header,
 			  min_t(u32, bytes, sizeof(packet->header))))
 		return false;
 	*form = qsignal_form(&packet->header, bytes);
 	return true;
 }
 
-/* The header that a switch may change is in @packet; others are counted for why they are none. */
+/*
+ * Returns true if @skb has a valid header, which is copied to @packet. Invalid
+ * headers are counted by reason.
+ */
 static inline bool qsignal_packet_find(const struct sk_buff *skb, struct qsignal_packet *packet,
 				       u64 *unknown_version, u64 *too_short, u64 *malformed)
 {
@@ -115,22 +120,23 @@ static inline bool qsignal_packet_find(const struct sk_buff *skb, struct qsignal
 }
 
 /*
- * @header takes the place of the one just parsed from @skb, and the checksums
- * stay right; a clone gets data of its own first. False: no memory for that.
+ * Replaces the header just parsed from @skb by @header and updates the
+ * checksums. The data of a clone is copied first. Returns false if there is no
+ * memory for the copy.
  */
 static inline bool qsignal_packet_write(struct sk_buff *skb, struct qsignal_packet *packet,
 					const struct qsignal_header *header)
 {
-	u32 at = packet->udp_at + sizeof(struct udphdr);
+	u32 at = packet->udp_offset + sizeof(struct udphdr);
 	struct udphdr *udp;
 
 	if (skb_ensure_writable(skb, at + sizeof(*header)))
 		return false;
-	udp = (struct udphdr *)(skb->data + packet->udp_at);
+	udp = (struct udphdr *)(skb->data + packet->udp_offset);
 	if (skb->ip_summed == CHECKSUM_PARTIAL) {
-		/* only the pseudo header is in it yet */
+		/* the checksum covers only the pseudo header so far */
 	} else if (udp->check) {
-		/* what the device summed over all of it stays as it was, too */
+		/* the device's sum over the whole packet is unchanged as well */
 		udp->check = (__force __sum16)qsignal_checksum((__force u16)udp->check,
 							       &packet->header, header);
 	} else if (skb->ip_summed == CHECKSUM_COMPLETE) {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * The TCP segment in a packet, for schemes that read acknowledgements or write
- * into them.
- */
+/* Parse the TCP segment in a packet, for schemes that read or modify acknowledgements. */
 #ifndef _QBED_TCP_SEGMENT_H
 #define _QBED_TCP_SEGMENT_H
 
@@ -14,9 +11,9 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 
-/* A 5-tuple, without holes, so that it can be hashed and compared as bytes. */
+/* A 5-tuple without padding, so that it can be hashed and compared as bytes. */
 struct tcp_flow {
-	__be32 source[4];	/* an IPv4 address is the first word, the others are 0 */
+	__be32 source[4];	/* an IPv4 address is in the first word, the others are 0 */
 	__be32 destination[4];
 	__be16 source_port;
 	__be16 destination_port;
@@ -25,11 +22,11 @@ struct tcp_flow {
 
 struct tcp_segment {
 	struct tcp_flow flow;
-	struct tcphdr *th;	/* linear, with its options; until the packet's data moves */
+	struct tcphdr *th;	/* linear, including options; valid until the packet's data moves */
 	u32 payload_bytes;
 };
 
-/* The same connection as its other end sees it: source and destination swapped. */
+/* The flow of the opposite direction: source and destination swapped. */
 static inline struct tcp_flow tcp_flow_reversed(const struct tcp_flow *flow)
 {
 	struct tcp_flow reversed = {
@@ -43,7 +40,10 @@ static inline struct tcp_flow tcp_flow_reversed(const struct tcp_flow *flow)
 	return reversed;
 }
 
-/* Both set where the TCP header begins and the packet ends, counted from skb->data. */
+/*
+ * Sets @begin to the offset of the TCP header and @end to the end of the
+ * packet, relative to skb->data.
+ */
 static inline bool tcp_segment_find_ipv4(struct sk_buff *skb, struct tcp_flow *flow,
 					 u32 *begin, u32 *end)
 {
@@ -60,7 +60,7 @@ static inline bool tcp_segment_find_ipv4(struct sk_buff *skb, struct tcp_flow *f
 	flow->source[0] = ip->saddr;
 	flow->destination[0] = ip->daddr;
 	*begin = offset + ip->ihl * 4;
-	/* 0: a super-packet whose length the field cannot hold */
+	/* 0: a GSO packet longer than the field's maximum */
 	*end = ip->tot_len ? offset + ntohs(ip->tot_len) : skb->len;
 	return true;
 }
@@ -93,8 +93,9 @@ static inline bool tcp_segment_find_ipv6(struct sk_buff *skb, struct tcp_flow *f
 }
 
 /*
- * The unfragmented TCP segment in @skb, whose network header must be set.
- * False: there is none. Pointers into the packet are stale afterwards.
+ * Parses the unfragmented TCP segment in @skb, whose network header must be
+ * set. Returns false if there is none. Pointers into the packet are invalid
+ * afterwards.
  */
 static inline bool tcp_segment_parse(struct sk_buff *skb, struct tcp_segment *segment)
 {
@@ -128,7 +129,7 @@ static inline bool tcp_segment_parse(struct sk_buff *skb, struct tcp_segment *se
 	return true;
 }
 
-/* Acknowledges, and does nothing else. */
+/* ACK without payload, SYN, FIN and RST. */
 static inline bool tcp_segment_is_pure_ack(const struct tcp_segment *segment)
 {
 	const struct tcphdr *th = segment->th;
@@ -137,8 +138,9 @@ static inline bool tcp_segment_is_pure_ack(const struct tcp_segment *segment)
 }
 
 /*
- * Set ECN-Echo in a segment just parsed from @skb; a clone gets data of its own
- * first. False: it was set already, or there is no memory for a copy.
+ * Sets ECN-Echo in a segment just parsed from @skb. The data of a clone is
+ * copied first. Returns false if ECE was set already or there is no memory for
+ * the copy.
  */
 static inline bool tcp_segment_set_ece(struct sk_buff *skb, struct tcp_segment *segment)
 {
@@ -158,8 +160,9 @@ static inline bool tcp_segment_set_ece(struct sk_buff *skb, struct tcp_segment *
 }
 
 /*
- * Advertise at most @window, as the field has it, in a segment just parsed from
- * @skb, as above. False: it was no more before, or there is no memory for a copy.
+ * Limits the window field of a segment just parsed from @skb to @window, in the
+ * field's unit. The data of a clone is copied first. Returns false if the
+ * window is not larger or there is no memory for the copy.
  */
 static inline bool tcp_segment_limit_window(struct sk_buff *skb, struct tcp_segment *segment,
 					    u16 window)

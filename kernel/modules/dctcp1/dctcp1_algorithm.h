@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * DCTCP's window (RFC 8257, section 3.3) as the simulators of the first papers have
- * it: alpha begins at 0, and the window may fall to one segment. There a window
- * is counted in bytes and whole segments of it are sent, so what a cut takes off
- * counts to a part of a segment: two segments cut by a thirty-second send one.
+ * DCTCP's window (RFC 8257, section 3.3) as in the simulators of the first
+ * papers: alpha starts at 0, and the window may fall to one segment. There a
+ * window is counted in bytes but sent in whole segments, so a reduction by part
+ * of a segment takes effect: after two segments are reduced by 1/32, one
+ * segment is sent.
  */
 #ifndef _DCTCP1_ALGORITHM_H
 #define _DCTCP1_ALGORITHM_H
 
 #include <qbed/types.h>
 
-#define DCTCP1_ALPHA_ONE (1u << 20)	/* an alpha of 1 */
-#define DCTCP1_SEGMENT 1024u		/* parts of a segment */
+#define DCTCP1_ALPHA_ONE (1u << 20)	/* alpha = 1 */
+#define DCTCP1_CWND_ONE 1024u		/* fixed-point 1 of a window in segments */
 #define DCTCP1_G_SHIFT 4		/* g = 1/16 */
-#define DCTCP1_LEAST 1u			/* segments that a mark leaves */
-#define DCTCP1_LEAST_AFTER_LOSS 2u	/* segments that a loss leaves: RFC 5681, (4) */
+#define DCTCP1_MIN_CWND 1u			/* minimum window after a mark, in segments */
+#define DCTCP1_MIN_CWND_AFTER_LOSS 2u	/* minimum window after a loss: RFC 5681, (4) */
 
 struct dctcp1_vars {
-	u32 alpha;		/* of DCTCP1_ALPHA_ONE */
+	u32 alpha;		/* in 1 / DCTCP1_ALPHA_ONE */
 	u32 acked_bytes;	/* in this round */
-	u32 marked_bytes;	/* of these */
-	u32 rest;		/* what the window is above whole segments, of DCTCP1_SEGMENT */
+	u32 marked_bytes;	/* marked part of acked_bytes */
+	u32 fraction;		/* fraction of a segment of the window, in 1 / DCTCP1_CWND_ONE */
 };
 
 static inline void dctcp1_on_ack(struct dctcp1_vars *vars, u32 bytes, bool marked)
@@ -47,20 +48,20 @@ static inline void dctcp1_on_round(struct dctcp1_vars *vars)
 /* "cwnd = cwnd * (1 - DCTCP.Alpha / 2)", in whole segments. */
 static inline u32 dctcp1_cut(struct dctcp1_vars *vars, u32 segments)
 {
-	u64 window = (u64)segments * DCTCP1_SEGMENT + vars->rest;
+	u64 window = (u64)segments * DCTCP1_CWND_ONE + vars->fraction;
 
 	window -= (window * vars->alpha) / (2 * DCTCP1_ALPHA_ONE);
-	if (window < DCTCP1_LEAST * DCTCP1_SEGMENT)
-		window = DCTCP1_LEAST * DCTCP1_SEGMENT;
-	vars->rest = window % DCTCP1_SEGMENT;
-	return window / DCTCP1_SEGMENT;
+	if (window < DCTCP1_MIN_CWND * DCTCP1_CWND_ONE)
+		window = DCTCP1_MIN_CWND * DCTCP1_CWND_ONE;
+	vars->fraction = window % DCTCP1_CWND_ONE;
+	return window / DCTCP1_CWND_ONE;
 }
 
 /* After a loss, "as prescribed by conventional TCP" (RFC 8257, section 3.5). */
 static inline u32 dctcp1_halve(struct dctcp1_vars *vars, u32 segments)
 {
-	vars->rest = 0;
-	return segments / 2 > DCTCP1_LEAST_AFTER_LOSS ? segments / 2 : DCTCP1_LEAST_AFTER_LOSS;
+	vars->fraction = 0;
+	return segments / 2 > DCTCP1_MIN_CWND_AFTER_LOSS ? segments / 2 : DCTCP1_MIN_CWND_AFTER_LOSS;
 }
 
 #endif /* _DCTCP1_ALGORITHM_H */

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dctcp1: DCTCP whose window may fall to one segment and whose alpha begins at 0.
- * The rule: dctcp1_algorithm.h. Its receivers acknowledge each segment at once: a
- * sender with a window of one segment waits for nothing else.
+ * dctcp1: DCTCP whose window may fall to one segment and whose alpha starts at
+ * 0. The algorithm: dctcp1_algorithm.h. Its receivers acknowledge each segment
+ * immediately, since a sender with a window of one segment would wait for a
+ * delayed ACK.
  *
- * dctcp_ect1: the same, as L4S tells its packets (RFC 9331, section 4.1): with
- * ECT(1) from the established connection on. The kernel gives ECT(0), and before 7.0
- * knows nothing else, so the codepoint is another only while a segment becomes
- * a packet.
+ * dctcp_ect1: the same with ECT(1) on established connections, the L4S
+ * codepoint (RFC 9331, section 4.1). The kernel sends ECT(0), and supports only
+ * that before 7.0, so the codepoint is changed only while a segment is built
+ * into a packet.
  */
 #include <linux/module.h>
 
@@ -16,17 +17,17 @@
 
 #include "dctcp1_algorithm.h"
 
-#ifndef TCP_ECN_OK	/* kernels that know AccECN, too */
+#ifndef TCP_ECN_OK	/* kernels with AccECN */
 #define TCP_ECN_OK TCP_ECN_MODE_ANY
 #endif
 
 struct dctcp1 {
 	struct dctcp1_vars vars;
-	u32 una;		/* acknowledged and counted up to here */
-	u32 round_end;		/* an acknowledgement from here on ends the round */
+	u32 una;		/* snd_una up to which ACKs are counted */
+	u32 round_end;		/* an ACK from here on ends the round */
 };
 
-/* Of a connection whose other end has no ECN. */
+/* Fallback for connections that did not negotiate ECN. */
 static struct tcp_congestion_ops dctcp1_without_ecn __read_mostly = {
 	.ssthresh = tcp_reno_ssthresh,
 	.cong_avoid = tcp_reno_cong_avoid,
@@ -62,7 +63,7 @@ static void dctcp1_in_ack_event(struct sock *sk, u32 flags)
 	}
 }
 
-/* Asked once in a round trip with marks, and where a loss is found. */
+/* Called once per round trip with marks, and when a loss is detected. */
 static u32 dctcp1_ssthresh(struct sock *sk)
 {
 	struct dctcp1 *ca = inet_csk_ca(sk);
@@ -70,7 +71,7 @@ static u32 dctcp1_ssthresh(struct sock *sk)
 	return dctcp1_cut(&ca->vars, tcp_snd_cwnd(tcp_sk(sk)));
 }
 
-/* A loss has been found, and dctcp1_ssthresh() asked: here it is known why. */
+/* Called after dctcp1_ssthresh() if the cause is a loss. */
 static void dctcp1_on_loss(struct sock *sk)
 {
 	struct dctcp1 *ca = inet_csk_ca(sk);
@@ -84,8 +85,8 @@ static void dctcp1_set_state(struct sock *sk, u8 state)
 		dctcp1_on_loss(sk);
 }
 
-/* The acknowledgement that leaves next, at once, echoes this segment's mark and no other. */
-static void dctcp1_on_data(struct sock *sk, bool marked)
+/* The next ACK is sent immediately and echoes the mark of this segment only. */
+static void dctcp1_echo_mark(struct sock *sk, bool marked)
 {
 	if (marked)
 		tcp_sk(sk)->ecn_flags |= TCP_ECN_DEMAND_CWR;
@@ -99,7 +100,7 @@ static void dctcp1_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 	switch (event) {
 	case CA_EVENT_ECN_IS_CE:
 	case CA_EVENT_ECN_NO_CE:
-		dctcp1_on_data(sk, event == CA_EVENT_ECN_IS_CE);
+		dctcp1_echo_mark(sk, event == CA_EVENT_ECN_IS_CE);
 		break;
 	case CA_EVENT_LOSS:
 		dctcp1_on_loss(sk);
@@ -109,10 +110,10 @@ static void dctcp1_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 	}
 }
 
-/* What sends a connection's segments: IPv4, IPv6, and IPv4 by a socket of IPv6. */
+/* Transmit functions by address family: IPv4, IPv6, and IPv4 on an IPv6 socket. */
 enum dctcp1_path { DCTCP1_IPV4, DCTCP1_IPV6, DCTCP1_MAPPED, DCTCP1_PATHS };
-static const struct inet_connection_sock_af_ops *dctcp1_plain[DCTCP1_PATHS];
-static struct inet_connection_sock_af_ops dctcp1_ect1_path[DCTCP1_PATHS];
+static const struct inet_connection_sock_af_ops *dctcp1_original_ops[DCTCP1_PATHS];
+static struct inet_connection_sock_af_ops dctcp1_ect1_ops[DCTCP1_PATHS];
 
 static enum dctcp1_path dctcp1_path(const struct sock *sk)
 {
@@ -127,42 +128,42 @@ static int dctcp1_xmit(struct sock *sk, struct sk_buff *skb, struct flowi *flow)
 {
 	enum dctcp1_path path = dctcp1_path(sk);
 	u8 *dsfield = &inet_sk(sk)->tos;
-	u8 own;
+	u8 tos;
 	int err;
 
 #if IS_ENABLED(CONFIG_IPV6)
 	if (path == DCTCP1_IPV6)
 		dsfield = &inet6_sk(sk)->tclass;
 #endif
-	own = *dsfield;
-	if ((own & INET_ECN_MASK) == INET_ECN_ECT_0)
-		*dsfield = (own & ~INET_ECN_MASK) | INET_ECN_ECT_1;
-	err = dctcp1_plain[path]->queue_xmit(sk, skb, flow);
-	*dsfield = own;
+	tos = *dsfield;
+	if ((tos & INET_ECN_MASK) == INET_ECN_ECT_0)
+		*dsfield = (tos & ~INET_ECN_MASK) | INET_ECN_ECT_1;
+	err = dctcp1_original_ops[path]->queue_xmit(sk, skb, flow);
+	*dsfield = tos;
 	return err;
 }
 
 static void dctcp1_init_ect1(struct sock *sk)
 {
-	const struct inet_connection_sock_af_ops *plain = inet_csk(sk)->icsk_af_ops;
+	const struct inet_connection_sock_af_ops *original = inet_csk(sk)->icsk_af_ops;
 	enum dctcp1_path path = dctcp1_path(sk);
 
 	dctcp1_init(sk);
-	if (inet_csk(sk)->icsk_ca_ops == &dctcp1_without_ecn || plain->queue_xmit == dctcp1_xmit)
+	if (inet_csk(sk)->icsk_ca_ops == &dctcp1_without_ecn || original->queue_xmit == dctcp1_xmit)
 		return;
-	if (!dctcp1_plain[path]) {
-		dctcp1_ect1_path[path] = *plain;
-		dctcp1_ect1_path[path].queue_xmit = dctcp1_xmit;
-		/* whoever finds it finds the copy whole */
-		smp_store_release(&dctcp1_plain[path], plain);
+	if (!dctcp1_original_ops[path]) {
+		dctcp1_ect1_ops[path] = *original;
+		dctcp1_ect1_ops[path].queue_xmit = dctcp1_xmit;
+		/* publish the pointer after the copy is complete */
+		smp_store_release(&dctcp1_original_ops[path], original);
 	}
-	inet_csk(sk)->icsk_af_ops = &dctcp1_ect1_path[path];
+	inet_csk(sk)->icsk_af_ops = &dctcp1_ect1_ops[path];
 }
 
 static void dctcp1_release_ect1(struct sock *sk)
 {
 	if (inet_csk(sk)->icsk_af_ops->queue_xmit == dctcp1_xmit)
-		inet_csk(sk)->icsk_af_ops = dctcp1_plain[dctcp1_path(sk)];
+		inet_csk(sk)->icsk_af_ops = dctcp1_original_ops[dctcp1_path(sk)];
 }
 
 static struct tcp_congestion_ops dctcp1 __read_mostly = {

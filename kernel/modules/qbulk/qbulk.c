@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Payload that is the same byte again and again: /dev/qbulk gives it to TCP
- * sockets without copying it anywhere.
+ * /dev/qbulk: constant payload for TCP sockets, sent without copying.
  *
- * A flow's sender offers as much as its socket takes, and nobody looks at it.
- * Copied, a thousand flows of 1 MB are 1 GB that the host has to clear, and
- * that then lies between the processor and what it works with. Here every
- * packet's payload is one page. TCP does with QBULK_SEND what it does with a
- * sendmsg() of as many bytes, but that a packet's payload may lie in two pieces
- * where it lay in one, so that a receiver's queue joins fewer packets into one,
- * and that what is not sent yet lies in fewer packets.
+ * A sender offers as much data as its socket accepts, and no receiver reads it.
+ * If it were copied, a thousand flows of 1 MB would occupy 1 GB that the host
+ * has to clear and that evicts useful data from the CPU caches. Here the
+ * payload of every packet is one shared page. TCP behaves as with a sendmsg()
+ * of the same size, except that the payload of a packet may consist of two
+ * fragments instead of one, so that a receive queue coalesces fewer packets,
+ * and that unsent data is kept in fewer packets.
  */
 #include <linux/bvec.h>
 #include <linux/errno.h>
@@ -28,17 +27,18 @@
 
 #include <uapi/qbed/qbulk.h>
 
-/* Of 1448 bytes 23 KB; 44 segments brought no more. */
+/* 23 KB with segments of 1448 bytes; 44 segments were not faster. */
 #define QBULK_SEGMENTS 16u
 
 static struct page *qbulk_page;
 static struct bio_vec qbulk_pages[QBULK_MOST / PAGE_SIZE];
 
 /*
- * To a device without offloads TCP makes a packet of each segment as it takes
- * the payload, and of a thousand senders each has gone from the cache until it
- * is sent. In larger ones, segments are cut off as they are sent. The goal is
- * as tcp_xmit_size_goal() leaves it; gso_max_segs still says what is sent at once.
+ * For a device without offloads, TCP builds one packet per segment when it
+ * accepts the payload, and with a thousand senders these packets are out of the
+ * CPU cache when they are sent. Larger packets are segmented when they are
+ * sent. The size is the one of tcp_xmit_size_goal(); gso_max_segs still limits
+ * what is sent at once.
  */
 static void qbulk_join_unsent(struct sock *sk)
 {
@@ -70,21 +70,21 @@ static long qbulk_ioctl(struct file *file, unsigned int command, unsigned long a
 {
 	struct msghdr message = { .msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_SPLICE_PAGES |
 					       MSG_NO_SHARED_FRAGS };
-	struct qbulk_send wish;
+	struct qbulk_send request;
 	struct socket *socket;
 	int err;
 
 	if (command != QBULK_SEND)
 		return -ENOTTY;
-	if (copy_from_user(&wish, (void __user *)arg, sizeof(wish)))
+	if (copy_from_user(&request, (void __user *)arg, sizeof(request)))
 		return -EFAULT;
-	socket = sockfd_lookup(wish.socket, &err);
+	socket = sockfd_lookup(request.socket, &err);
 	if (!socket)
 		return err;
-	if (wish.more)
+	if (request.more)
 		message.msg_flags |= MSG_MORE;
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, qbulk_pages, ARRAY_SIZE(qbulk_pages),
-		      min_t(u32, wish.bytes, QBULK_MOST));
+		      min_t(u32, request.bytes, QBULK_MOST));
 	err = qbulk_send(socket, &message);
 	sockfd_put(socket);
 	return err;
@@ -120,7 +120,7 @@ static int __init qbulk_init(void)
 	return err;
 }
 
-/* Packets that are on their way keep the page. */
+/* Packets in flight hold references to the page. */
 static void __exit qbulk_exit(void)
 {
 	misc_deregister(&qbulk_device);
@@ -129,5 +129,5 @@ static void __exit qbulk_exit(void)
 
 module_init(qbulk_init);
 module_exit(qbulk_exit);
-MODULE_DESCRIPTION("Payload that nobody reads, without copies");
+MODULE_DESCRIPTION("Constant TCP payload without copies");
 MODULE_LICENSE("GPL");

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The gate between a lab and its host: /dev/qgate over one host descriptor.
+ * The gate between a lab and its host: /dev/qgate on a host file descriptor.
  *
- * A write reaches the host at once. A read waits in the host, with the whole
- * kernel: virtual time stands still until the host has answered. So a lab can
- * be asked, from the wall clock, without any virtual time passing unasked.
+ * A write is sent to the host immediately. A blocking read waits in the host,
+ * with the whole kernel: virtual time stands still until the host replies. So a
+ * lab can be controlled from the wall clock without virtual time passing in
+ * between.
  *
- * A kernel whose time follows the wall clock cannot wait like that: it opens the
- * gate with O_NONBLOCK, and then polls it.
+ * A kernel whose time follows the wall clock cannot block like that: it opens
+ * the gate with O_NONBLOCK and polls it.
  *
- * Mapped, it is the kernel's clock: a page whose first word is CLOCK_MONOTONIC in
- * ns, read without a system call. A clock that follows the wall is not mapped.
+ * The device can be mapped: a page whose first word is CLOCK_MONOTONIC in ns,
+ * read without a system call. A clock that follows wall time cannot be mapped.
  *
- * The descriptor is inherited and named on the kernel's command line (qgate=FD):
- * a guest cannot choose another.
+ * The descriptor is inherited and named on the kernel's command line
+ * (qgate=FD), so a guest cannot choose another one.
  */
 #include <linux/errno.h>
 #include <linux/fs.h>
@@ -43,9 +44,9 @@ MODULE_PARM_DESC(fd, "host file descriptor of a stream socket (qgate= of the ker
 static DEFINE_MUTEX(qgate_lock);
 static char *qgate_buffer;
 
-/* Of a gate that is polled: -1, or its interrupt */
+/* Interrupt of a gate opened with O_NONBLOCK, else -1 */
 static int qgate_irq = -1;
-/* The host may have said something since a read last found nothing. */
+/* Data may be available since the last read that found none. */
 static bool qgate_readable;
 static DECLARE_WAIT_QUEUE_HEAD(qgate_wait);
 
@@ -89,14 +90,14 @@ static __poll_t qgate_poll(struct file *file, poll_table *wait)
 	       (READ_ONCE(qgate_readable) ? EPOLLIN | EPOLLRDNORM : 0);
 }
 
-static ssize_t qgate_read(struct file *file, char __user *to, size_t count,
+static ssize_t qgate_read(struct file *file, char __user *buffer, size_t count,
 			  loff_t *pos)
 {
 	int n;
 
 	count = min_t(size_t, count, QGATE_CHUNK);
 	mutex_lock(&qgate_lock);
-	/* First the flag: what comes after the read sets it again. */
+	/* Clear the flag first: data that arrives after the read sets it again. */
 	if (qgate_irq >= 0)
 		WRITE_ONCE(qgate_readable, false);
 	do {
@@ -104,25 +105,25 @@ static ssize_t qgate_read(struct file *file, char __user *to, size_t count,
 	} while (n == -EINTR);
 	if (n > 0)
 		WRITE_ONCE(qgate_readable, true);
-	if (n > 0 && copy_to_user(to, qgate_buffer, n))
+	if (n > 0 && copy_to_user(buffer, qgate_buffer, n))
 		n = -EFAULT;
 	mutex_unlock(&qgate_lock);
 	return n;
 }
 
-static ssize_t qgate_write(struct file *file, const char __user *from,
+static ssize_t qgate_write(struct file *file, const char __user *buffer,
 			   size_t count, loff_t *pos)
 {
 	int n = 0, sent = 0;
 
 	count = min_t(size_t, count, QGATE_CHUNK);
 	mutex_lock(&qgate_lock);
-	if (copy_from_user(qgate_buffer, from, count))
+	if (copy_from_user(qgate_buffer, buffer, count))
 		n = -EFAULT;
 	while (n >= 0 && sent < count) {
 		n = os_write_file(qgate_fd, qgate_buffer + sent, count - sent);
 		if (n == -EAGAIN) {
-			/* The host is slow to take it. */
+			/* The host's socket buffer is full. */
 			schedule_timeout_uninterruptible(1);
 			n = 0;
 		}
@@ -179,13 +180,13 @@ static int __init qgate_init(void)
 		kfree(qgate_buffer);
 		return err;
 	}
-	qgate_hear_console();
+	qgate_console_register();
 	return 0;
 }
 
 static void __exit qgate_exit(void)
 {
-	qgate_leave_console();
+	qgate_console_unregister();
 	misc_deregister(&qgate_device);
 	kfree(qgate_buffer);
 }

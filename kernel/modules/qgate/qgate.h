@@ -2,7 +2,7 @@
 #ifndef _QGATE_H
 #define _QGATE_H
 
-void qgate_hear_console(void);
-void qgate_leave_console(void);
+void qgate_console_register(void);
+void qgate_console_unregister(void);
 
 #endif /* _QGATE_H */

@@ -3,23 +3,23 @@
  * qlink: a point-to-point Ethernet link with an exact rate and delay, in the
  * virtual time of a User-Mode Linux kernel (time-travel=inf-cpu).
  *
- * A frame's way:
- *   ndo_start_xmit    the transmitter takes one frame and stops its queue, so
- *                     all that waits, waits in the root qdisc
+ * Life of a frame:
+ *   ndo_start_xmit    the transmitter takes one frame and stops its queue:
+ *                     further frames are queued in the root qdisc
  *   serialization end bits / rate later: the frame is on the wire, its socket
  *                     is released, the next frame is taken from the qdisc
  *   delivery          the propagation delay later: the other end receives it
  *
  * The frame keeps its socket until serialization ends, as with a NIC whose tx
- * completion comes when the frame has left: TCP small queues and the socket's
- * send buffer then count what waits in this host, and nothing on the wire.
+ * completion follows transmission: TCP small queues and the socket's send buffer
+ * count frames queued in this host, and not frames on the wire.
  *
  * All links share one agenda of deadlines on one time-travel event. Frames on the
- * wire are kept by their arrivals, so a transmitter has at most two deadlines there.
+ * wire are sorted by arrival, so a transmitter has at most two deadlines there.
  * The event fires in hard interrupt context; the work is done in a tasklet,
- * where the stack may be entered, and from which the clock goes on to the next
- * deadline where the machine would only be idle before it. There is one CPU:
- * disabled bottom halves are all the locking that is needed.
+ * which may call the stack. The tasklet advances the clock to the next deadline
+ * if the machine would be idle until then. There is one CPU: disabling bottom
+ * halves is sufficient locking.
  */
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
@@ -47,7 +47,7 @@
 #include "qlink_agenda.h"
 #include "qlink_end.h"
 #include "qlink_fetch.h"
-#include "qlink_way.h"
+#include "qlink_route.h"
 
 #if IS_ENABLED(CONFIG_SMP)
 #error "qlink relies on the single CPU of time-travel mode"
@@ -57,8 +57,8 @@
 #define QLINK_MAX_DELAY_NS (3600ull * NSEC_PER_SEC)
 
 /*
- * Of a frame on the wire, in skb->cb, and of the one behind it: whoever serves a
- * frame has its lines in the cache, but not those of the next.
+ * A frame on the wire and the one behind it, in skb->cb. The next frame's times
+ * are stored here because its own cache lines are cold.
  */
 struct qlink_flight {
 	u64 next_arrival_ns;
@@ -72,40 +72,40 @@ struct qlink_clock {
 	u64 next_sequence;
 	struct time_travel_event event;
 	u64 armed_ns;
-	bool running;			/* the tasklet is; it arms at its end */
+	bool running;			/* the tasklet runs; it arms the event at its end */
 	struct tasklet_struct tasklet;
-	u32 ends;			/* devices with room in the agenda */
+	u32 ends;			/* devices with reserved space in the agenda */
 };
 
 static struct qlink_clock qlink_clock;
 
 static unsigned long long late_ns;
 module_param(late_ns, ullong, 0444);
-MODULE_PARM_DESC(late_ns, "the most that any deadline was run late; not 0 means inexact");
+MODULE_PARM_DESC(late_ns, "maximum delay of a deadline, in ns; not 0 means inexact");
 
 static bool leap = true;
 module_param(leap, bool, 0644);
-MODULE_PARM_DESC(leap, "go on to a next deadline at once where nothing else happens before");
+MODULE_PARM_DESC(leap, "advance to the next deadline without idling if no other event is due before");
 
 static unsigned long leaps;
 module_param(leaps, ulong, 0444);
-MODULE_PARM_DESC(leaps, "deadlines before which the machine was not idle");
+MODULE_PARM_DESC(leaps, "deadlines reached without idling");
 
 static bool hints = true;
 module_param(hints, bool, 0644);
-MODULE_PARM_DESC(hints, "a packet takes the route that the last one to its address took");
+MODULE_PARM_DESC(hints, "reuse the route of the last packet to the same address");
 
 static unsigned long hinted;
 module_param(hinted, ulong, 0444);
-MODULE_PARM_DESC(hinted, "packets whose route was known as they arrived");
+MODULE_PARM_DESC(hinted, "packets forwarded with a cached route");
 
 static unsigned int warm_ends = 100;
 module_param(warm_ends, uint, 0644);
-MODULE_PARM_DESC(warm_ends, "ends of links with which all is in the cache; with more it is fetched ahead");
+MODULE_PARM_DESC(warm_ends, "number of link ends above which cache lines are prefetched");
 
 static unsigned long fetches;
 module_param(fetches, ulong, 0444);
-MODULE_PARM_DESC(fetches, "deadlines before which others' needs were fetched");
+MODULE_PARM_DESC(fetches, "deadlines with prefetching");
 
 static struct rtnl_link_ops qlink_link_ops;
 
@@ -128,7 +128,7 @@ static void qlink_clock_arm(struct qlink_clock *clock, u64 now_ns)
 	}
 	if (!top)
 		return;
-	/* With many links the next one is cold: fetch it while the clock idles. */
+	/* With many links the next end is cold: prefetch it while the clock idles. */
 	prefetch((void *)(top->owner & QLINK_OWNER_MASK));
 	clock->armed_ns = top->time_ns;
 	time_travel_add_event_rel(&clock->event,
@@ -151,7 +151,7 @@ static void qlink_clock_event(struct time_travel_event *event)
 	tasklet_hi_schedule(&qlink_clock.tasklet);
 }
 
-/* Room for the two deadlines of one more end. */
+/* Reserves space for the two deadlines of one more end. */
 static int qlink_clock_reserve(struct qlink_clock *clock)
 {
 	struct qlink_deadline *entries;
@@ -183,11 +183,11 @@ static void qlink_start_frame(struct qlink_end *end, struct sk_buff *skb, u64 no
 	u64 end_ns = qlink_wire_send(&end->wire, now_ns, skb->len);
 
 	end->serializing = skb;
-	/* Forwarded, and not queued: the stack is still at it. */
-	if (qlink_entering && !skb->sk)
-		qlink_learn(qlink_entering, end, skb);
+	/* A forwarded frame that was not queued: still inside the receive path. */
+	if (qlink_rx_end && !skb->sk)
+		qlink_route_learn(qlink_rx_end, end, skb);
 	else if (skb->sk && clock->ends > warm_ends)
-		qlink_learn_home(end, skb);
+		qlink_local_hop_learn(end, skb);
 	end->stats.sent++;
 	end->stats.sent_bytes += skb->len;
 	qlink_agenda_push(&clock->agenda,
@@ -199,8 +199,8 @@ static void qlink_start_frame(struct qlink_end *end, struct sk_buff *skb, u64 no
 
 static void qlink_deliver(struct qlink_end *end, struct sk_buff *skb);
 
-/* No transmitter and no wire: the frame is at the other end. */
-static void qlink_pass(struct qlink_end *end, struct sk_buff *skb)
+/* QLINK_RATE_NONE: deliver the frame at once. */
+static void qlink_send_direct(struct qlink_end *end, struct sk_buff *skb)
 {
 	end->stats.sent++;
 	end->stats.sent_bytes += skb->len;
@@ -208,7 +208,7 @@ static void qlink_pass(struct qlink_end *end, struct sk_buff *skb)
 	qlink_deliver(end, skb);
 }
 
-/* Off the queue: what of it goes onto the wire, or NULL. */
+/* Applies the egress hook to a dequeued packet. Returns the packet to transmit, or NULL. */
 static struct sk_buff *qlink_egress(const struct qlink_end *end, struct sk_buff *skb)
 {
 	const struct qbed_link *link = &end->link;
@@ -216,8 +216,8 @@ static struct sk_buff *qlink_egress(const struct qlink_end *end, struct sk_buff 
 	if (likely(!link->egress))
 		return skb;
 	skb = link->egress->egress(link->egress, skb);
-	if (skb && link->watch)
-		link->watch->left(link->watch, skb);
+	if (skb && link->observer)
+		link->observer->sent(link->observer, skb);
 	return skb;
 }
 
@@ -230,7 +230,7 @@ static netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev)
 		return NETDEV_TX_OK;
 	skb_tx_timestamp(skb);
 	if (end->wire.params.rate_bps == QLINK_RATE_NONE) {
-		qlink_pass(end, skb);
+		qlink_send_direct(end, skb);
 		return NETDEV_TX_OK;
 	}
 	netif_stop_queue(dev);
@@ -238,7 +238,7 @@ static netdev_tx_t qlink_xmit(struct sk_buff *skb, struct net_device *dev)
 	return NETDEV_TX_OK;
 }
 
-/* Put segments that did not fit back, as the core does when a device is busy. */
+/* Requeues further segments, as the core does when a device is busy. */
 static void qlink_requeue(struct Qdisc *q, struct sk_buff *skb)
 {
 	while (skb) {
@@ -253,7 +253,7 @@ static void qlink_requeue(struct Qdisc *q, struct sk_buff *skb)
 	}
 }
 
-/* Newer kernels free what a dequeue dropped only when the qdisc is let go. */
+/* Newer kernels free packets dropped at dequeue in qdisc_run_end(). */
 static void qlink_qdisc_release(struct Qdisc *q)
 {
 #ifdef TCQ_F_DEQUEUE_DROPS
@@ -264,10 +264,10 @@ static void qlink_qdisc_release(struct Qdisc *q)
 }
 
 /*
- * The transmitter is free: take the next frame from the qdisc, in this very
- * step. By way of netif_wake_queue() it would be taken in a later softirq,
- * after other deadlines of the same instant, whose packets might then find a
- * queue full that has just got room.
+ * The transmitter is idle: dequeue the next frame immediately. With
+ * netif_wake_queue() it would be dequeued in a later softirq, after other
+ * deadlines of the same instant, and their packets could be dropped by a full
+ * queue although space is available.
  */
 static void qlink_next_frame(struct qlink_end *end, u64 now_ns)
 {
@@ -304,7 +304,7 @@ static void qlink_next_frame(struct qlink_end *end, u64 now_ns)
 		skb = validate_xmit_skb_list(skb, dev, &again);
 		if (likely(skb))
 			skb = qlink_egress(end, skb);
-	} while (unlikely(!skb)); /* dropped: the next one */
+	} while (unlikely(!skb)); /* dropped: take the next one */
 	if (skb) {
 		netif_tx_stop_queue(txq);
 		if (unlikely(skb->next)) {
@@ -327,7 +327,7 @@ static bool qlink_is_lost(const struct qlink_end *end)
 	return unlikely(end->loss) && get_random_u32() < end->loss;
 }
 
-/* When a frame arrives that has left the transmitter at @now_ns. */
+/* Arrival time of a frame whose transmission ended at @now_ns. */
 static u64 qlink_arrival_ns(struct qlink_end *end, u64 now_ns)
 {
 	u64 arrival_ns = now_ns + end->delay_ns;
@@ -336,12 +336,12 @@ static u64 qlink_arrival_ns(struct qlink_end *end, u64 now_ns)
 		arrival_ns += mul_u64_u32_shr(end->jitter_ns, get_random_u32(), 32);
 	if (unlikely(end->reordering))
 		return arrival_ns;
-	/* A delay made shorter must not let frames overtake. */
+	/* A reduced delay must not reorder frames. */
 	end->last_arrival_ns = max(arrival_ns, end->last_arrival_ns);
 	return end->last_arrival_ns;
 }
 
-static void qlink_expect_arrival(struct qlink_end *end)
+static void qlink_push_arrival(struct qlink_end *end)
 {
 	const struct qlink_flight *first = qlink_flight(end->flight_head);
 
@@ -350,47 +350,47 @@ static void qlink_expect_arrival(struct qlink_end *end)
 					 first->sequence));
 }
 
-/* @next arrives after @skb, and before all others that do. */
-static void qlink_follow(struct sk_buff *skb, struct sk_buff *next)
+/* Links @next behind @skb. */
+static void qlink_flight_link(struct sk_buff *skb, struct sk_buff *next)
 {
 	skb->next = next;
 	qlink_flight(skb)->next_arrival_ns = qlink_flight(next)->arrival_ns;
 	qlink_flight(skb)->next_sequence = qlink_flight(next)->sequence;
 }
 
-/* A frame is on the wire: behind all that arrive before it. */
-static void qlink_fly(struct qlink_end *end, struct sk_buff *skb)
+/* Inserts a frame into the list of frames on the wire, ordered by arrival. */
+static void qlink_flight_insert(struct qlink_end *end, struct sk_buff *skb)
 {
 	u64 arrival_ns = qlink_flight(skb)->arrival_ns;
 	struct sk_buff *before = end->flight_head;
 
 	if (before && unlikely(arrival_ns < end->tail_arrival_ns)) {
 		if (arrival_ns < qlink_flight(before)->arrival_ns) {
-			qlink_follow(skb, before);
+			qlink_flight_link(skb, before);
 			end->flight_head = skb;
 			qlink_agenda_remove(&qlink_clock.agenda,
 					    (unsigned long)end | QLINK_ARRIVED, ~0ul);
-			qlink_expect_arrival(end);
+			qlink_push_arrival(end);
 			return;
 		}
 		while (qlink_flight(before)->next_arrival_ns <= arrival_ns)
 			before = before->next;
-		qlink_follow(skb, before->next);
-		qlink_follow(before, skb);
+		qlink_flight_link(skb, before->next);
+		qlink_flight_link(before, skb);
 		return;
 	}
 	skb->next = NULL;
 	if (before)
-		qlink_follow(end->flight_tail, skb);
+		qlink_flight_link(end->flight_tail, skb);
 	else
 		end->flight_head = skb;
 	end->flight_tail = skb;
 	end->tail_arrival_ns = arrival_ns;
 	if (!before)
-		qlink_expect_arrival(end);
+		qlink_push_arrival(end);
 }
 
-/* The top of the agenda says that @end's frame has left the transmitter. */
+/* Deadline: the transmission of @end's frame is complete. */
 static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 {
 	struct qlink_clock *clock = &qlink_clock;
@@ -398,7 +398,7 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 	struct qlink_flight *flight = qlink_flight(skb);
 	bool lost = qlink_is_lost(end);
 
-	/* First settle agenda and wire: what follows may start another frame. */
+	/* Update agenda and wire first: the calls below may start another frame. */
 	end->serializing = NULL;
 	qlink_agenda_pop(&clock->agenda);
 	if (lost) {
@@ -406,7 +406,7 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 	} else {
 		flight->arrival_ns = qlink_arrival_ns(end, now_ns);
 		flight->sequence = clock->next_sequence++;
-		qlink_fly(end, skb);
+		qlink_flight_insert(end, skb);
 	}
 
 	skb_orphan(skb);
@@ -416,10 +416,10 @@ static void qlink_serialized(struct qlink_end *end, u64 now_ns)
 }
 
 /*
- * No wire of ours damages a byte, so nobody needs the checksum that a socket
- * left to its device: it stays to be made (CHECKSUM_PARTIAL) until somebody looks
- * at the frame, or changes it. Those who change it know that; those who look are
- * captures, on this device or on one that takes its frames over.
+ * The wire does not corrupt data, so a checksum left to the device
+ * (CHECKSUM_PARTIAL) is not computed until it is needed: when the frame is
+ * modified, which its users handle, or captured, on this device or on one that
+ * takes over its frames.
  */
 static netdev_features_t qlink_features_check(struct sk_buff *skb, struct net_device *dev,
 					      netdev_features_t features)
@@ -429,33 +429,33 @@ static netdev_features_t qlink_features_check(struct sk_buff *skb, struct net_de
 	return vlan_features_check(skb, features);
 }
 
-static bool qlink_is_looked_at(struct net_device *dev)
+static bool qlink_needs_checksum(struct net_device *dev)
 {
 	return dev_nit_active(dev) || !list_empty(&dev->ptype_specific) ||
 	       rcu_access_pointer(dev->rx_handler) || netif_is_l3_slave(dev);
 }
 
-/* Nobody has a say in what becomes of a frame but routing. */
-static bool qlink_only_routes(struct net_device *dev)
+/* True if nothing but routing decides how a received frame is forwarded. */
+static bool qlink_may_hint(struct net_device *dev)
 {
 	return hints && !rcu_access_pointer(dev->rx_handler) && !netif_is_l3_slave(dev) &&
 	       !rcu_access_pointer(dev->tcx_ingress) &&
 	       !rcu_access_pointer(dev_net(dev)->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
 }
 
-/* Only what a wire carries may arrive: the bytes. */
+/* Receives a frame as from a wire: only its bytes, no metadata of the sender. */
 static void qlink_receive(struct sk_buff *skb, struct net_device *dev)
 {
 	struct rtable *route = NULL;
 
-	if (skb->ip_summed == CHECKSUM_PARTIAL && unlikely(qlink_is_looked_at(dev)))
+	if (skb->ip_summed == CHECKSUM_PARTIAL && unlikely(qlink_needs_checksum(dev)))
 		skb_checksum_help(skb);
 	skb_scrub_packet(skb, true);
 	skb_clear_hash(skb);
 	skb->priority = 0;
 	skb_set_queue_mapping(skb, 0);
-	if (qlink_only_routes(dev))
-		route = qlink_route(netdev_priv(dev), skb);
+	if (qlink_may_hint(dev))
+		route = qlink_route_lookup(netdev_priv(dev), skb);
 	skb->protocol = eth_type_trans(skb, dev);
 	if (route && skb->pkt_type == PACKET_HOST) {
 		skb_dst_set_noref(skb, &route->dst);
@@ -464,7 +464,7 @@ static void qlink_receive(struct sk_buff *skb, struct net_device *dev)
 	netif_receive_skb(skb);
 }
 
-/* A frame of @end is at the other one, if there is still one. */
+/* Delivers a frame to the peer of @end, if it still exists and is up. */
 static void qlink_deliver(struct qlink_end *end, struct sk_buff *skb)
 {
 	struct qlink_end *peer = end->peer;
@@ -476,12 +476,12 @@ static void qlink_deliver(struct qlink_end *end, struct sk_buff *skb)
 	}
 	end->stats.delivered++;
 	end->stats.delivered_bytes += skb->len;
-	qlink_entering = peer;
+	qlink_rx_end = peer;
 	qlink_receive(skb, peer->dev);
-	qlink_entering = NULL;
+	qlink_rx_end = NULL;
 }
 
-/* The top of the agenda says that @end's first frame in flight has arrived. */
+/* Deadline: @end's first frame in flight arrives. */
 static void qlink_arrived(struct qlink_end *end)
 {
 	struct qlink_clock *clock = &qlink_clock;
@@ -518,7 +518,10 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 			leaps++;
 			now_ns = at_ns;
 		}
-		/* Only a clock that follows the wall can be late; the wire is not. */
+		/*
+		 * Only a clock that follows wall time can be late; the times on the wire stay
+		 * exact.
+		 */
 		if (unlikely(now_ns - at_ns > late_ns))
 			late_ns = now_ns - at_ns;
 		if (clock->ends > warm_ends) {
@@ -537,7 +540,7 @@ static void qlink_clock_run(struct tasklet_struct *tasklet)
 
 /* The device */
 
-/* Take back what is in the transmitter and on the wire. */
+/* Drops the frames in the transmitter and on the wire. */
 static void qlink_purge(struct qlink_end *end)
 {
 	struct sk_buff *skb;
@@ -575,7 +578,7 @@ static int qlink_init(struct net_device *dev)
 static void qlink_uninit(struct net_device *dev)
 {
 	qlink_purge(netdev_priv(dev));
-	qlink_forget(netdev_priv(dev));
+	qlink_routes_free(netdev_priv(dev));
 	qlink_clock.ends--;
 	qlink_generation++;
 }
@@ -584,19 +587,19 @@ static int qlink_open(struct net_device *dev)
 {
 	struct qlink_end *end = netdev_priv(dev);
 
-	/* A frame begun before the device was closed still holds the wire. */
+	/* A frame whose transmission began before the device was closed still occupies the wire. */
 	if (!end->serializing)
 		netif_start_queue(dev);
 	return 0;
 }
 
-/* It may be opened again in another name space, where what was learnt is wrong. */
+/* Cached routes are invalid if the device is opened again in another network namespace. */
 static int qlink_stop(struct net_device *dev)
 {
 	struct qlink_end *end = netdev_priv(dev);
 
 	local_bh_disable();
-	qlink_forget(end);
+	qlink_routes_free(end);
 	if (end->peer)
 		end->peer->bucket = NULL;
 	local_bh_enable();
@@ -667,23 +670,23 @@ static void qlink_setup(struct net_device *dev)
 	dev->min_mtu = ETH_MIN_MTU;
 	dev->max_mtu = ETH_MAX_MTU;
 	/*
-	 * Scattered pages and checksums cost a link nothing (those of what sits
-	 * on top of it are left to software, for captures there). Sockets are
-	 * told not to build super-packets, unless IFLA_GSO_MAX_SEGS says
-	 * otherwise: then the core cuts each as it leaves the qdisc, and all of
-	 * it is the frame being sent (gso_skb) until its last segment is.
+	 * Scatter/gather and checksum offload are free on this link (checksums of upper devices
+	 * are left to software, for captures there). gso_max_segs is 1, so sockets do not build
+	 * GSO packets unless IFLA_GSO_MAX_SEGS is set: then the core segments each as it leaves
+	 * the qdisc, and all of its segments belong to the frame in transmission (gso_skb)
+	 * until the last one is sent.
 	 */
 	dev->vlan_features = NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HIGHDMA;
 	dev->hw_features |= NETIF_F_SG | NETIF_F_FRAGLIST | NETIF_F_HW_CSUM;
 	dev->features |= dev->vlan_features | NETIF_F_HW_CSUM;
 	dev->gso_max_segs = 1;
-	/* The carrier is on from creation; without linkwatch nobody else says so. */
+	/* The carrier is always on; linkwatch would not set this. */
 	dev->operstate = IF_OPER_UP;
 }
 
 /* rtnetlink */
 
-/* NLA_POLICY_MAX has its bound in 16 bits with a sign */
+/* NLA_POLICY_MAX stores its bound in a signed 16-bit integer. */
 static const struct netlink_range_validation qlink_overhead_range = {
 	.max = QLINK_MAX_OVERHEAD_BYTES,
 };
@@ -760,7 +763,7 @@ static struct qlink_params qlink_get_params(const struct qlink_end *end)
 	};
 }
 
-/* The frame being serialized goes on at the new rate. */
+/* The frame in transmission continues at the new rate. */
 static void qlink_set_wire(struct qlink_end *end, struct qlink_wire_params params)
 {
 	struct qlink_clock *clock = &qlink_clock;
@@ -773,7 +776,7 @@ static void qlink_set_wire(struct qlink_end *end, struct qlink_wire_params param
 	qlink_agenda_remove(&clock->agenda, (unsigned long)end | QLINK_SERIALIZED, ~0ul);
 	qlink_agenda_push(&clock->agenda,
 			  qlink_deadline(end, QLINK_SERIALIZED,
-					 qlink_wire_turn(&end->wire, now_ns, params),
+					 qlink_wire_change(&end->wire, now_ns, params),
 					 clock->next_sequence++));
 	if (!clock->running)
 		qlink_clock_arm(clock, now_ns);
@@ -793,9 +796,9 @@ static void qlink_set_params(struct qlink_end *end, const struct qlink_params *p
 }
 
 /*
- * The device of the other end, which @nested describes. It holds a reference to
- * its namespace, which the caller puts when it is registered, or not.
- * @src_net: where it is made, unless its attributes name a namespace
+ * Creates the peer device that @nested describes. It holds a reference to its
+ * namespace, which the caller releases after registering it. @src_net:
+ * namespace of the device unless its attributes name another
  */
 static struct net_device *qlink_new_peer(struct net *src_net, struct nlattr *nested,
 					 struct netlink_ext_ack *extack)
@@ -808,7 +811,7 @@ static struct net_device *qlink_new_peer(struct net *src_net, struct nlattr *nes
 	int err;
 
 	if (nla_len(nested) < sizeof(struct ifinfomsg)) {
-		NL_SET_ERR_MSG_ATTR(extack, nested, "IFLA_QLINK_PEER begins with an ifinfomsg");
+		NL_SET_ERR_MSG_ATTR(extack, nested, "IFLA_QLINK_PEER must begin with an ifinfomsg");
 		return ERR_PTR(-EINVAL);
 	}
 	err = rtnl_nla_parse_ifinfomsg(tb, nested, extack);

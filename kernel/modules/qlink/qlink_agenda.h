@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is due when: the next few deadlines in their order, all later ones in a
- * heap. The order is the heap's; but who is next but three can be seen, and what
- * he will need be fetched while others are served.
+ * Pending deadlines: the next QLINK_NEAR in a sorted ring, all later ones in a
+ * heap. The order is that of the heap, but the ring also allows looking ahead,
+ * to prefetch what the following deadlines access.
  */
 #ifndef _QLINK_AGENDA_H
 #define _QLINK_AGENDA_H
@@ -12,10 +12,10 @@
 #define QLINK_NEAR 16u		/* a power of two */
 
 struct qlink_agenda {
-	struct qlink_deadline near[QLINK_NEAR];	/* a ring, from near_first on */
+	struct qlink_deadline near[QLINK_NEAR];	/* a ring that starts at near_first */
 	u32 near_first;
 	u32 near_used;
-	struct qlink_heap later;		/* none before any of near[] */
+	struct qlink_heap later;		/* none is before any of near[] */
 };
 
 static inline struct qlink_deadline *
@@ -24,7 +24,7 @@ qlink_agenda_slot(struct qlink_agenda *agenda, u32 place)
 	return &agenda->near[(agenda->near_first + place) % QLINK_NEAR];
 }
 
-/* The deadline that has @place others before it; NULL: none, or nobody knows. */
+/* The deadline at position @place, or NULL if the ring does not hold it. */
 static inline const struct qlink_deadline *
 qlink_agenda_at(struct qlink_agenda *agenda, u32 place)
 {
@@ -82,7 +82,7 @@ static inline void qlink_agenda_pop(struct qlink_agenda *agenda)
 	qlink_agenda_refill(agenda);
 }
 
-/* Forget every deadline of @owner (compared under @mask). O(n): for what is rare. */
+/* Removes all deadlines of @owner (compared under @mask). O(n), not for the hot path. */
 static inline void qlink_agenda_remove(struct qlink_agenda *agenda,
 				       unsigned long owner, unsigned long mask)
 {

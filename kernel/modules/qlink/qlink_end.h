@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One end of a link, and what it waits for. */
+/* One end of a link. */
 #ifndef _QLINK_END_H
 #define _QLINK_END_H
 
@@ -7,7 +7,7 @@
 
 #include "qlink_wire.h"
 
-/* What a deadline means: the low bit of its owner pointer. */
+/* Type of a deadline: the low bit of its owner pointer. */
 enum qlink_deadline_kind {
 	QLINK_SERIALIZED = 0,
 	QLINK_ARRIVED = 1,
@@ -17,10 +17,10 @@ enum qlink_deadline_kind {
 
 struct qlink_params {
 	struct qlink_wire_params wire;
-	u64 delay_ns;		/* of propagation */
+	u64 delay_ns;		/* propagation delay */
 	u32 loss;		/* probability x 2^32 */
-	u64 jitter_ns;		/* the most that a frame takes longer */
-	bool reordering;	/* a frame that takes less long overtakes */
+	u64 jitter_ns;		/* maximum random addition to the delay */
+	bool reordering;	/* jitter may reorder frames */
 };
 
 struct qlink_stats {
@@ -28,49 +28,49 @@ struct qlink_stats {
 	u64 sent_bytes;
 	u64 delivered;		/* frames handed to the other end's stack */
 	u64 delivered_bytes;
-	u64 lost;		/* frames lost by the model or a closed peer */
+	u64 lost;		/* frames dropped by the loss model or because the peer is down */
 };
 
-/* What finding a neighbour takes: lines to fetch, not to look into. */
+/* Cache lines of a neighbour lookup: prefetched, never dereferenced. */
 struct qlink_hop {
-	const void *list;		/* where its list begins */
-	const void *before[2];		/* who is listed before it */
+	const void *list;		/* head of the hash bucket */
+	const void *before[2];		/* preceding entries of the bucket */
 	const void *neighbour;
 };
 
-/* How packets to an address are forwarded. */
-struct qlink_way {
-	__be32 to;
-	u32 generation;			/* of the machine's links: out is still there */
-	int genid;			/* of the node's routes, when this was learnt */
+/* Cached forwarding decision for a destination address. */
+struct qlink_route {
+	__be32 daddr;
+	u32 generation;			/* qlink_generation: `out` still exists if it is unchanged */
+	int genid;			/* rt_genid_ipv4() when this was cached */
 	struct qlink_end *out;
-	struct rtable *route;		/* held; NULL: more than the address decides */
+	struct rtable *rt;		/* with a reference; NULL: not determined by the address alone */
 	struct qlink_hop hop;
-	const void *lookup[5];		/* without a route: lines that finding it takes */
+	const void *lookup[5];		/* without rt: cache lines of the FIB lookup */
 } ____cacheline_aligned;
 
-#define QLINK_WAYS 16u			/* by address */
+#define QLINK_ROUTES 16u		/* slots, by address */
 
 /* One end: its transmitter and the wire towards the other end. */
 struct qlink_end {
-	struct qbed_link link;		/* first: others find it there */
+	struct qbed_link link;		/* must be first */
 	struct net_device *dev;
 	struct qlink_end *peer;		/* NULL once the link is being deleted */
 	struct qlink_wire wire;
 	struct sk_buff *serializing;
 	struct sk_buff *flight_head;	/* on the wire, first to arrive first */
 	struct sk_buff *flight_tail;
-	u64 tail_arrival_ns;		/* of flight_tail, if there is one */
+	u64 tail_arrival_ns;		/* of flight_tail, if not NULL */
 	u64 last_arrival_ns;
 	u64 delay_ns;
 	u32 loss;
 	bool reordering;
 	u64 jitter_ns;
 	struct qlink_stats stats;
-	struct inet_ehash_bucket *bucket;	/* of the frame that arrives next */
-	struct qlink_way *ways;		/* of what arrived here; NULL: none was forwarded */
-	struct qlink_hop home;		/* to whom the node's own packets go from here */
-	int home_genid;
+	struct inet_ehash_bucket *bucket;	/* socket of the next frame to arrive */
+	struct qlink_route *routes;		/* of frames received here; NULL: none was forwarded */
+	struct qlink_hop local_hop;		/* neighbour of locally generated packets */
+	int local_hop_genid;
 };
 
 #endif /* _QLINK_END_H */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fetching ahead. Among a thousand nodes a frame finds nothing in the cache: what
- * it needs at its next stop, some thirty lines, has last been used a thousand
- * deadlines ago, and each of them is waited for. But the agenda tells who comes
- * next: while others are served, what a deadline needs is fetched in steps, each
- * of which follows the pointers that the one before has fetched.
+ * Prefetching. With a thousand nodes all cache lines that a frame needs at its
+ * next stop, some thirty, were last used a thousand deadlines ago. Since the
+ * agenda lists the following deadlines, their cache lines are prefetched while
+ * others are processed, in steps that follow the pointers fetched by the
+ * previous step.
  *
- * Nothing is changed here and nothing is waited for; whatever is read belongs to
- * a frame or a device that cannot go before its deadline, or is under RCU.
- * Which way a packet will go, the last one to its address has told (qlink_way.h).
+ * Nothing is modified here. Everything that is read belongs to a frame or a
+ * device that exists until its deadline, or is protected by RCU. The output
+ * port of a packet is that of the last packet to its address (qlink_route.h).
  */
 #ifndef _QLINK_FETCH_H
 #define _QLINK_FETCH_H
@@ -21,7 +21,7 @@
 
 #include "qlink_agenda.h"
 #include "qlink_end.h"
-#include "qlink_way.h"
+#include "qlink_route.h"
 
 #define QLINK_FETCH_STEPS 11u
 
@@ -57,14 +57,14 @@ static void qlink_prefetch_hop(const struct qlink_hop *hop)
 	qlink_prefetch(hop->neighbour, sizeof(struct neighbour));
 }
 
-static void qlink_prefetch_route(const struct dst_entry *dst)
+static void qlink_prefetch_dst(const struct dst_entry *dst)
 {
 	qlink_prefetch(dst, sizeof(struct rtable));
 }
 
 /*
- * Of the tree of what is unacknowledged the ways to its first and its last packet:
- * from the root down, and from those packets up.
+ * Prefetches the paths to the first and the last packet in the tree of
+ * unacknowledged packets: from the root down and from these packets up.
  */
 static void qlink_fetch_unacknowledged(const struct sock *sk, unsigned int depth)
 {
@@ -88,31 +88,31 @@ static void qlink_fetch_unacknowledged(const struct sock *sk, unsigned int depth
 	prefetchw(newest);
 }
 
-/* A socket is about to send. */
+/* Prefetches for a socket that is about to send. */
 static void qlink_fetch_sender(const struct sock *sk, unsigned int depth)
 {
 	if (!depth) {
 		qlink_prefetch_skb((const struct sk_buff *)sk->sk_write_queue.next);
-		qlink_prefetch_route(rcu_access_pointer(sk->sk_dst_cache));
+		qlink_prefetch_dst(rcu_access_pointer(sk->sk_dst_cache));
 	}
 	qlink_fetch_unacknowledged(sk, depth);
 }
 
-/* A frame leaves the transmitter, and the qdisc gives the next one. */
+/* A frame leaves the transmitter and the next one is dequeued. */
 
 static inline struct Qdisc *qlink_qdisc(const struct qlink_end *end)
 {
 	return rcu_dereference(end->dev->_tx->qdisc);
 }
 
-static void qlink_fetch_watch(struct qlink_end *end, bool second)
+static void qlink_fetch_observer(struct qlink_end *end, bool second)
 {
-	if (end->link.watch)
-		end->link.watch->soon(end->link.watch, second);
+	if (end->link.observer)
+		end->link.observer->prefetch_dequeue(end->link.observer, second);
 }
 
-/* Whose socket waits for it to leave: it sends more (TCP small queues). */
-static const struct sock *qlink_waits(const struct sk_buff *skb)
+/* Returns the socket throttled by TCP small queues until @skb is sent, or NULL. */
+static const struct sock *qlink_throttled_sock(const struct sk_buff *skb)
 {
 	const struct sock *sk = skb->sk;
 
@@ -128,10 +128,10 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 	struct Qdisc *q;
 
 	if (step >= 3) {
-		sk = qlink_waits(end->serializing);
+		sk = qlink_throttled_sock(end->serializing);
 		if (sk && step == 3) {
 			qlink_prefetch(sk, sizeof(struct tcp_sock));
-			qlink_prefetch_hop(&end->home);
+			qlink_prefetch_hop(&end->local_hop);
 		} else if (sk) {
 			qlink_fetch_sender(sk, step - 4);
 		}
@@ -141,12 +141,12 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 	case 1:
 		qlink_prefetch_skb(end->serializing);
 		qlink_prefetch_dev(end->dev);
-		prefetch(end->link.watch);
+		prefetch(end->link.observer);
 		prefetchw(end->flight_tail);
 		break;
 	case 2:
 		qlink_prefetch(end->dev->_tx, 192);
-		qlink_fetch_watch(end, false);
+		qlink_fetch_observer(end, false);
 		if (end->serializing->sk)
 			qlink_prefetch(end->serializing->sk, sizeof(struct sock));
 		break;
@@ -157,7 +157,7 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 		q = qlink_qdisc(end);
 		if (q->q.head)
 			qlink_prefetch_skb(q->q.head);
-		qlink_fetch_watch(end, true);
+		qlink_fetch_observer(end, true);
 		break;
 	case 5:
 		q = qlink_qdisc(end);
@@ -172,7 +172,7 @@ static void qlink_fetch_leaving(struct qlink_end *end, unsigned int step)
 
 /* A frame arrives. */
 
-/* Where the frame's connection is listed, if it is one of IPv4's TCP. */
+/* Hash bucket of the frame's connection, or NULL if it is not TCP. */
 static struct inet_ehash_bucket *qlink_bucket(const struct iphdr *ip, struct net *net)
 {
 	const struct tcphdr *tcp = (const struct tcphdr *)(ip + 1);
@@ -184,7 +184,7 @@ static struct inet_ehash_bucket *qlink_bucket(const struct iphdr *ip, struct net
 					      ip->saddr, tcp->source));
 }
 
-/* The first connection of a bucket, which nearly always is the only one. */
+/* The first connection of a bucket, nearly always the only one. */
 static struct sock *qlink_socket(const struct inet_ehash_bucket *bucket)
 {
 	struct hlist_nulls_node *node;
@@ -197,34 +197,34 @@ static struct sock *qlink_socket(const struct inet_ehash_bucket *bucket)
 	return hlist_nulls_entry(node, struct sock, sk_nulls_node);
 }
 
-static void qlink_fetch_way(struct qlink_way *way, unsigned int step)
+static void qlink_fetch_route(struct qlink_route *cached, unsigned int step)
 {
-	struct qlink_end *out = way->out;
+	struct qlink_end *out = cached->out;
 	unsigned int i;
 
-	if (way->generation != qlink_generation || !out)
+	if (cached->generation != qlink_generation || !out)
 		return;
 	switch (step) {
 	case 4:
 		qlink_prefetch(out, 320);
-		if (way->route)
-			qlink_prefetch_route(&way->route->dst);
+		if (cached->rt)
+			qlink_prefetch_dst(&cached->rt->dst);
 		else
-			for (i = 0; i < ARRAY_SIZE(way->lookup); i++)
-				qlink_prefetch(way->lookup[i], 128);
+			for (i = 0; i < ARRAY_SIZE(cached->lookup); i++)
+				qlink_prefetch(cached->lookup[i], 128);
 		break;
 	case 5:
 		qlink_prefetch_dev(out->dev);
-		qlink_prefetch_hop(&way->hop);
-		prefetch(out->link.watch);
+		qlink_prefetch_hop(&cached->hop);
+		prefetch(out->link.observer);
 		break;
 	case 6:
 		qlink_prefetch(out->dev->_tx, 192);
-		qlink_fetch_watch(out, false);
+		qlink_fetch_observer(out, false);
 		break;
 	case 7:
 		qlink_prefetch(qlink_qdisc(out), sizeof(struct Qdisc));
-		qlink_fetch_watch(out, true);
+		qlink_fetch_observer(out, true);
 		break;
 	}
 }
@@ -241,14 +241,14 @@ static void qlink_fetch_socket(struct sock *sk, const struct sk_buff *skb, unsig
 		return;
 	if (step == 5) {
 		prefetchw(sk->sk_receive_queue.prev);
-		qlink_prefetch_route(rcu_access_pointer(sk->sk_rx_dst));
+		qlink_prefetch_dst(rcu_access_pointer(sk->sk_rx_dst));
 	}
 	if (step == 6 && rcu_access_pointer(sk->sk_rx_dst))
 		prefetch(&rcu_access_pointer(sk->sk_rx_dst)->dev->nd_net);
 	qlink_fetch_sender(sk, step - 5);
 }
 
-/* What every packet of IPv4 takes of the device that it comes from, and of its node. */
+/* Prefetches the per-device and per-namespace data that every IPv4 packet uses. */
 static void qlink_prefetch_node(const struct net_device *dev, struct net *net)
 {
 	const struct in_device *in_dev = rcu_access_pointer(dev->ip_ptr);
@@ -267,7 +267,7 @@ static void qlink_prefetch_node(const struct net_device *dev, struct net *net)
 	prefetch(&net->nf.hooks_ipv4[NF_INET_PRE_ROUTING]);
 }
 
-static void qlink_prefetch_node_further(struct net *net)
+static void qlink_prefetch_node_indirect(struct net *net)
 {
 	const struct ipstats_mib *mib = raw_cpu_ptr(net->mib.ip_statistics);
 
@@ -305,25 +305,25 @@ static void qlink_fetch_arriving(struct qlink_end *end, unsigned int step)
 		prefetch(virt_to_page(skb->head));
 		ip = qlink_ip(skb);
 		end->bucket = NULL;
-		if (ip && peer->ways) {
-			qlink_prefetch(qlink_way(peer, ip->daddr), sizeof(struct qlink_way));
+		if (ip && peer->routes) {
+			qlink_prefetch(qlink_route_slot(peer, ip->daddr), sizeof(struct qlink_route));
 		} else if (ip) {
 			end->bucket = qlink_bucket(ip, dev_net(peer->dev));
 			prefetch(end->bucket);
-			qlink_prefetch_hop(&peer->home);
+			qlink_prefetch_hop(&peer->local_hop);
 		}
 		return;
 	case 4:
-		qlink_prefetch_node_further(dev_net(peer->dev));
+		qlink_prefetch_node_indirect(dev_net(peer->dev));
 		break;
 	}
 	sk = qlink_socket(end->bucket);
 	if (sk) {
 		qlink_fetch_socket(sk, skb, step);
-	} else if (peer->ways) {
+	} else if (peer->routes) {
 		ip = qlink_ip(skb);
-		if (ip && qlink_way(peer, ip->daddr)->to == ip->daddr)
-			qlink_fetch_way(qlink_way(peer, ip->daddr), step);
+		if (ip && qlink_route_slot(peer, ip->daddr)->daddr == ip->daddr)
+			qlink_fetch_route(qlink_route_slot(peer, ip->daddr), step);
 	}
 }
 

@@ -2,11 +2,11 @@
 /*
  * A min-heap of deadlines, ordered by (time, sequence).
  *
- * The sequence number is drawn when a deadline comes into being, so deadlines
- * of the same nanosecond run in the order of their creation, on every run.
+ * The sequence number is assigned when a deadline is created, so deadlines of
+ * the same nanosecond run in the order of their creation, in every run.
  *
- * Four children a node: half the levels of a binary heap, and the children of
- * a node share two cache lines; that counts at a thousand links.
+ * A node has four children: half the levels of a binary heap, and the children
+ * of a node share two cache lines, which matters with a thousand links.
  */
 #ifndef _QLINK_HEAP_H
 #define _QLINK_HEAP_H
@@ -27,7 +27,7 @@ struct qlink_heap {
 	u32 capacity;		/* of entries[]; the caller keeps used below it */
 };
 
-/* One number: who is first is told without a branch, which no processor foretells. */
+/* A single integer, so that comparisons need no unpredictable branch. */
 static inline unsigned __int128 qlink_deadline_key(const struct qlink_deadline *deadline)
 {
 	return (unsigned __int128)deadline->time_ns << 64 | deadline->sequence;
@@ -59,8 +59,8 @@ static inline void qlink_heap_sift_up(struct qlink_heap *heap, u32 hole,
 	heap->entries[hole] = entry;
 }
 
-/* From @from on are the children of all candidates of a level: some of them are next. */
-static inline void qlink_heap_fetch(const struct qlink_heap *heap, u32 from)
+/* Prefetches the children of all candidates of a level, which start at @from. */
+static inline void qlink_heap_prefetch(const struct qlink_heap *heap, u32 from)
 {
 	u32 to = from + QLINK_HEAP_ARITY * QLINK_HEAP_ARITY;
 	const char *line;
@@ -85,7 +85,7 @@ static inline void qlink_heap_sift_down(struct qlink_heap *heap, u32 hole,
 		if (last > heap->used)
 			last = heap->used;
 		else
-			qlink_heap_fetch(heap, child * QLINK_HEAP_ARITY + 1);
+			qlink_heap_prefetch(heap, child * QLINK_HEAP_ARITY + 1);
 		while (++child < last)
 			first = qlink_deadline_before(&heap->entries[child],
 						      &heap->entries[first]) ?
@@ -112,7 +112,7 @@ static inline void qlink_heap_pop(struct qlink_heap *heap)
 		qlink_heap_sift_down(heap, 0, entry);
 }
 
-/* Forget every deadline of @owner (compared under @mask). O(n): teardown only. */
+/* Removes all deadlines of @owner (compared under @mask). O(n): teardown only. */
 static inline void qlink_heap_remove(struct qlink_heap *heap,
 				     unsigned long owner, unsigned long mask)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The engine (crates/p4engine) as C sees it: crates/p4kernel/src/lib.rs is the
- * other side of each line. One CPU: a pipeline is entered with bottom halves
- * off, or not at all known to others yet.
+ * C interface of the engine (crates/p4engine); crates/p4kernel/src/lib.rs has
+ * its Rust side. There is one CPU: a pipeline is entered only with bottom
+ * halves disabled, or before it is published.
  */
 #ifndef _QP4_CORE_H
 #define _QP4_CORE_H
 
 #include <linux/types.h>
 
-struct qp4_engine;		/* a program that is loaded: its tables, registers, ... */
+struct qp4_engine;		/* a loaded program: tables, registers, ... */
 struct qp4_context;		/* a packet's headers and metadata between ingress and egress */
 
 /* v1model's instance_type */
@@ -36,9 +36,9 @@ enum qp4_forward {
 };
 
 struct qp4_decision {
-	u32 truncate_bytes;		/* U32_MAX: whole */
-	u16 session;			/* of `clone` */
-	u16 to;				/* a port or a group */
+	u32 truncate_bytes;		/* U32_MAX: no truncation */
+	u16 session;			/* clone session, if `clone` */
+	u16 to;				/* port or multicast group */
 	u8 forward;
 	u8 priority;
 	bool clone;
@@ -54,9 +54,9 @@ struct qp4_departure {
 };
 
 struct qp4_emission {
-	const u8 *headers;		/* the context's, until it is used again */
+	const u8 *headers;		/* owned by the context, valid until its next use */
 	u32 headers_bytes;
-	u32 replaced;			/* bytes of the packet's front that they replace */
+	u32 replaced;			/* number of leading bytes of the packet that they replace */
 	u32 truncate_bytes;
 	u16 session;
 	bool clone;
@@ -69,29 +69,29 @@ struct qp4_replica {
 	u16 instance;
 };
 
-/* The engine's, in its memory, to be given back by qp4_bytes_free. */
+/* Memory allocated by the engine, to be freed by qp4_bytes_free(). */
 struct qp4_bytes {
 	u8 *data;
 	size_t length;
 	size_t capacity;
 };
 
-/* NULL: refused, and why. @owner comes back with digests and messages. */
+/* Returns NULL and sets @error if the image is refused. @owner is passed to qp4_event(). */
 struct qp4_engine *qp4_engine_load(const u8 *image, size_t length, void *owner,
-				   struct qp4_bytes *why);
+				   struct qp4_bytes *error);
 void qp4_engine_free(struct qp4_engine *engine);
-/* Bytes of a packet's front that the program may look at; U32_MAX: all of it. */
+/* Number of leading bytes of a packet that the program may access; U32_MAX: all. */
 u32 qp4_engine_reach(const struct qp4_engine *engine);
 struct qp4_context *qp4_context_new(const struct qp4_engine *engine);
 void qp4_context_free(struct qp4_context *context);
-u32 qp4_context_parsed(const struct qp4_context *context);	/* bytes of its packet */
+u32 qp4_context_parsed(const struct qp4_context *context);	/* number of parsed bytes */
 void qp4_bytes_free(struct qp4_bytes *bytes);
 
-/* @from: the context with which the packet asked to come again; NULL: it comes for the first time */
+/* @from: context that resubmitted or recirculated the packet; NULL: received */
 void qp4_engine_ingress(struct qp4_engine *engine, struct qp4_context *context, const u8 *packet,
 			size_t length, const struct qp4_arrival *arrival,
 			const struct qp4_context *from, struct qp4_decision *decision);
-/* @from: the context with which a packet asked at ingress for its clone */
+/* @from: context that requested the clone at ingress */
 void qp4_engine_parse_clone(struct qp4_engine *engine, struct qp4_context *context,
 			    const u8 *packet, size_t length, const struct qp4_arrival *arrival,
 			    const struct qp4_context *from);
@@ -100,32 +100,35 @@ void qp4_engine_egress(struct qp4_engine *engine, struct qp4_context *context, c
 		       struct qp4_emission *emission);
 void qp4_context_copy(const struct qp4_engine *engine, const struct qp4_context *from,
 		      struct qp4_context *to, u8 instance, u16 rid);
-/* As the very same packet. */
+/* Copies a context unchanged, for a duplicate of its packet. */
 void qp4_context_duplicate(const struct qp4_context *from, struct qp4_context *to);
 
-/* The @index'th copy of a multicast group's, a clone session's packet; false: there is none. */
+/*
+ * The @index'th replica of a multicast group or a clone session. Returns false
+ * if there is none.
+ */
 bool qp4_engine_group(const struct qp4_engine *engine, u16 group, u32 index,
 		      struct qp4_replica *replica);
 bool qp4_engine_session(const struct qp4_engine *engine, u16 session, u32 index,
 			struct qp4_replica *replica, u32 *truncate_bytes);
 
-/* False: not a request. */
+/* Returns false if @request is malformed. */
 bool qp4_engine_control(struct qp4_engine *engine, const u8 *request, size_t length,
 			struct qp4_bytes *answer);
 
-/* What the engine asks of this module: memory.c, device.c */
+/* Functions that the engine imports: memory.c, events.c */
 void *qp4_allocate(size_t size, size_t align);
 void qp4_deallocate(void *memory);
 void __noreturn qp4_panicked(const char *message, size_t length);
 u32 qp4_random_u32(void);
 void qp4_event(void *owner, u32 kind, u32 id, const u8 *bytes, size_t length);
 
-/* What compilers have libraries for: division */
+/* 128-bit division helpers (no libgcc in the kernel) */
 __int128_t __divti3(__int128_t value, __int128_t divisor);
 __int128_t __modti3(__int128_t value, __int128_t divisor);
 __uint128_t __udivti3(__uint128_t value, __uint128_t divisor);
 __uint128_t __umodti3(__uint128_t value, __uint128_t divisor);
-/* and the end of a panic that unwinds: parts of Rust's own libraries name it, nothing here comes to it */
+/* Referenced by Rust's core library, never called: panics do not unwind. */
 void __noreturn _Unwind_Resume(void);
 
 #endif /* _QP4_CORE_H */

@@ -13,19 +13,19 @@
 
 #include "qp4.h"
 
-/* One that asks. */
-struct qp4_asker {
+/* An open file of /dev/qp4. */
+struct qp4_file {
 	struct net *net;
 	struct qp4_switch *sw;
 	struct mutex lock;
-	u8 *answer;
+	u8 *reply;
 	size_t length;
-	size_t read;		/* of the answer, so far */
+	size_t offset;		/* bytes of the reply already read */
 };
 
-/* Answers */
+/* Replies */
 
-static int qp4_answer(struct qp4_asker *asker, int err, const void *bytes, size_t length)
+static int qp4_reply(struct qp4_file *client, int err, const void *bytes, size_t length)
 {
 	struct qp4_answer *answer = kvmalloc(sizeof(*answer) + length, GFP_KERNEL);
 
@@ -33,22 +33,22 @@ static int qp4_answer(struct qp4_asker *asker, int err, const void *bytes, size_
 		return -ENOMEM;
 	*answer = (struct qp4_answer) { .error = -err };
 	memcpy(answer + 1, bytes, length);
-	asker->answer = (u8 *)answer;
-	asker->length = sizeof(*answer) + length;
-	asker->read = 0;
+	client->reply = (u8 *)answer;
+	client->length = sizeof(*answer) + length;
+	client->offset = 0;
 	return 0;
 }
 
-static int qp4_refuse(struct qp4_asker *asker, int err, const char *why)
+static int qp4_reply_error(struct qp4_file *client, int err, const char *message)
 {
-	why = why ?: "";
-	return qp4_answer(asker, err, why, strlen(why));
+	message = message ?: "";
+	return qp4_reply(client, err, message, strlen(message));
 }
 
-/* Gives @bytes back. */
-static int qp4_answer_bytes(struct qp4_asker *asker, int err, struct qp4_bytes *bytes)
+/* Frees @bytes. */
+static int qp4_reply_bytes(struct qp4_file *client, int err, struct qp4_bytes *bytes)
 {
-	int failed = qp4_answer(asker, err, bytes->data, bytes->length);
+	int failed = qp4_reply(client, err, bytes->data, bytes->length);
 
 	qp4_bytes_free(bytes);
 	return failed;
@@ -56,7 +56,7 @@ static int qp4_answer_bytes(struct qp4_asker *asker, int err, struct qp4_bytes *
 
 /* Requests */
 
-static int qp4_do_events(struct qp4_asker *asker, u32 most)
+static int qp4_do_events(struct qp4_file *client, u32 max)
 {
 	struct sk_buff_head taken;
 	struct sk_buff *skb;
@@ -65,13 +65,13 @@ static int qp4_do_events(struct qp4_asker *asker, u32 most)
 	int err;
 
 	__skb_queue_head_init(&taken);
-	while (most-- && (skb = qp4_event_take(asker->sw))) {
+	while (max-- && (skb = qp4_event_take(client->sw))) {
 		length += skb->len;
 		__skb_queue_tail(&taken, skb);
 	}
 	bytes = kvmalloc(length + 1, GFP_KERNEL);
 	if (!bytes) {
-		asker->sw->counters.events_lost += skb_queue_len(&taken);
+		client->sw->counters.events_lost += skb_queue_len(&taken);
 		__skb_queue_purge(&taken);
 		return -ENOMEM;
 	}
@@ -81,64 +81,64 @@ static int qp4_do_events(struct qp4_asker *asker, u32 most)
 		end += skb->len;
 		consume_skb(skb);
 	}
-	err = qp4_answer(asker, 0, bytes, length);
+	err = qp4_reply(client, 0, bytes, length);
 	kvfree(bytes);
 	return err;
 }
 
-static int qp4_do_load(struct qp4_asker *asker, const u8 *bytes, size_t length)
+static int qp4_do_load(struct qp4_file *client, const u8 *bytes, size_t length)
 {
-	struct qp4_bytes why = {};
-	int err = qp4_load(asker->sw, bytes, length, &why);
+	struct qp4_bytes error = {};
+	int err = qp4_load(client->sw, bytes, length, &error);
 
-	return qp4_answer_bytes(asker, err, &why);
+	return qp4_reply_bytes(client, err, &error);
 }
 
-static int qp4_do_attach(struct qp4_asker *asker, u32 number, const u8 *bytes, size_t length)
+static int qp4_do_attach(struct qp4_file *client, u32 number, const u8 *bytes, size_t length)
 {
-	const char *why = NULL;
+	const char *error = NULL;
 	char name[IFNAMSIZ];
 	int err;
 
 	if (number >= QP4_DROP_PORT)
-		return qp4_refuse(asker, -ERANGE, "ports are 0 to 510");
+		return qp4_reply_error(client, -ERANGE, "expected a port from 0 to 510");
 	if (!length || length >= sizeof(name) || memchr(bytes, 0, length))
-		return qp4_refuse(asker, -EINVAL, "expected the name of an interface");
+		return qp4_reply_error(client, -EINVAL, "expected the name of an interface");
 	memcpy(name, bytes, length);
 	name[length] = 0;
-	err = qp4_attach(asker->sw, number, name, &why);
-	return qp4_refuse(asker, err, why);
+	err = qp4_attach(client->sw, number, name, &error);
+	return qp4_reply_error(client, err, error);
 }
 
-static int qp4_do_detach(struct qp4_asker *asker, u32 number)
+static int qp4_do_detach(struct qp4_file *client, u32 number)
 {
-	int err = number < QP4_MOST_PORTS ? qp4_detach(asker->sw, number) : -ENOENT;
+	int err = number < QP4_MOST_PORTS ? qp4_detach(client->sw, number) : -ENOENT;
 
-	return qp4_refuse(asker, err, err ? "no such port" : NULL);
+	return qp4_reply_error(client, err, err ? "no such port" : NULL);
 }
 
-static int qp4_do_cpu_port(struct qp4_asker *asker, u32 number)
+static int qp4_do_cpu_port(struct qp4_file *client, u32 number)
 {
-	const char *why = NULL;
+	const char *error = NULL;
 	int err;
 
 	if (number > QP4_DROP_PORT)
-		return qp4_refuse(asker, -ERANGE, "ports are 0 to 510, and 511 is none");
-	err = qp4_set_cpu_port(asker->sw, number, &why);
-	return qp4_refuse(asker, err, why);
+		return qp4_reply_error(client, -ERANGE, "expected a port from 0 to 510, or 511 for none");
+	err = qp4_set_cpu_port(client->sw, number, &error);
+	return qp4_reply_error(client, err, error);
 }
 
-static int qp4_do_packet_out(struct qp4_asker *asker, const u8 *bytes, size_t length)
+static int qp4_do_packet_out(struct qp4_file *client, const u8 *bytes, size_t length)
 {
-	struct qp4_switch *sw = asker->sw;
+	struct qp4_switch *sw = client->sw;
 	struct sk_buff *skb;
 
 	if (sw->cpu_port == QP4_NO_PORT)
-		return qp4_refuse(asker, -ENOENT, "the switch has no CPU port");
+		return qp4_reply_error(client, -ENOENT, "the switch has no CPU port");
 	if (!sw->pipeline)
-		return qp4_refuse(asker, -ENOENT, "no program is loaded");
+		return qp4_reply_error(client, -ENOENT, "no program is loaded");
 	if (!length || length > QP4_MOST_PACKET)
-		return qp4_refuse(asker, -EMSGSIZE, "a packet has 1 to 65535 bytes");
+		return qp4_reply_error(client, -EMSGSIZE, "a packet has 1 to 65535 bytes");
 	skb = alloc_skb(NET_SKB_PAD + length, GFP_KERNEL);
 	if (!skb)
 		return -ENOMEM;
@@ -150,55 +150,55 @@ static int qp4_do_packet_out(struct qp4_asker *asker, const u8 *bytes, size_t le
 	qp4_ingress(sw, skb, sw->cpu_port, QP4_NORMAL, NULL);
 	rcu_read_unlock();
 	local_bh_enable();
-	return qp4_answer(asker, 0, NULL, 0);
+	return qp4_reply(client, 0, NULL, 0);
 }
 
-static int qp4_do_control(struct qp4_asker *asker, const u8 *bytes, size_t length)
+static int qp4_do_control(struct qp4_file *client, const u8 *bytes, size_t length)
 {
-	struct qp4_switch *sw = asker->sw;
+	struct qp4_switch *sw = client->sw;
 	struct qp4_bytes answer = {};
 	bool known;
 
 	if (!sw->pipeline)
-		return qp4_refuse(asker, -ENOENT, "no program is loaded");
+		return qp4_reply_error(client, -ENOENT, "no program is loaded");
 	qp4_reserve();
 	local_bh_disable();
 	known = qp4_engine_control(sw->pipeline->engine, bytes, length, &answer);
 	local_bh_enable();
 	if (!known)
-		return qp4_refuse(asker, -EINVAL, "not a request to a program");
-	return qp4_answer_bytes(asker, 0, &answer);
+		return qp4_reply_error(client, -EINVAL, "not a request to a program");
+	return qp4_reply_bytes(client, 0, &answer);
 }
 
-/* Under the switch's lock */
-static int qp4_do(struct qp4_asker *asker, const struct qp4_request *request, size_t length)
+/* Called under the switch's lock. */
+static int qp4_execute(struct qp4_file *client, const struct qp4_request *request, size_t length)
 {
 	const u8 *bytes = (const u8 *)(request + 1);
 
 	switch (request->command) {
 	case QP4_LOAD:
-		return qp4_do_load(asker, bytes, length);
+		return qp4_do_load(client, bytes, length);
 	case QP4_ATTACH:
-		return qp4_do_attach(asker, request->value, bytes, length);
+		return qp4_do_attach(client, request->value, bytes, length);
 	case QP4_DETACH:
-		return qp4_do_detach(asker, request->value);
+		return qp4_do_detach(client, request->value);
 	case QP4_CONTROL:
-		return qp4_do_control(asker, bytes, length);
+		return qp4_do_control(client, bytes, length);
 	case QP4_COUNTERS:
-		return qp4_answer(asker, 0, &asker->sw->counters, sizeof(asker->sw->counters));
+		return qp4_reply(client, 0, &client->sw->counters, sizeof(client->sw->counters));
 	case QP4_EVENTS:
-		return qp4_do_events(asker, request->value);
+		return qp4_do_events(client, request->value);
 	case QP4_CPU_PORT:
-		return qp4_do_cpu_port(asker, request->value);
+		return qp4_do_cpu_port(client, request->value);
 	case QP4_PACKET_OUT:
-		return qp4_do_packet_out(asker, bytes, length);
+		return qp4_do_packet_out(client, bytes, length);
 	}
-	return qp4_refuse(asker, -EOPNOTSUPP, "no such command");
+	return qp4_reply_error(client, -EOPNOTSUPP, "no such command");
 }
 
 static ssize_t qp4_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
 {
-	struct qp4_asker *asker = file->private_data;
+	struct qp4_file *client = file->private_data;
 	struct qp4_request *request;
 	int err;
 
@@ -211,71 +211,71 @@ static ssize_t qp4_write(struct file *file, const char __user *from, size_t coun
 		kvfree(request);
 		return -EFAULT;
 	}
-	mutex_lock(&asker->lock);
-	kvfree(asker->answer);
-	asker->answer = NULL;
-	asker->length = 0;
-	asker->read = 0;
-	mutex_lock(&asker->sw->lock);
-	err = qp4_do(asker, request, count - sizeof(*request));
-	mutex_unlock(&asker->sw->lock);
-	mutex_unlock(&asker->lock);
+	mutex_lock(&client->lock);
+	kvfree(client->reply);
+	client->reply = NULL;
+	client->length = 0;
+	client->offset = 0;
+	mutex_lock(&client->sw->lock);
+	err = qp4_execute(client, request, count - sizeof(*request));
+	mutex_unlock(&client->sw->lock);
+	mutex_unlock(&client->lock);
 	kvfree(request);
 	return err ?: count;
 }
 
 static ssize_t qp4_read(struct file *file, char __user *to, size_t count, loff_t *pos)
 {
-	struct qp4_asker *asker = file->private_data;
+	struct qp4_file *client = file->private_data;
 
-	mutex_lock(&asker->lock);
-	count = min(count, asker->length - asker->read);
-	if (copy_to_user(to, asker->answer + asker->read, count))
+	mutex_lock(&client->lock);
+	count = min(count, client->length - client->offset);
+	if (copy_to_user(to, client->reply + client->offset, count))
 		count = -EFAULT;
 	else
-		asker->read += count;
-	mutex_unlock(&asker->lock);
+		client->offset += count;
+	mutex_unlock(&client->lock);
 	return count;
 }
 
-/* Readable: there are events to ask for. */
+/* The file is readable if there are events for QP4_EVENTS. */
 static __poll_t qp4_poll(struct file *file, poll_table *wait)
 {
-	struct qp4_asker *asker = file->private_data;
+	struct qp4_file *client = file->private_data;
 
-	poll_wait(file, &asker->sw->events_wait, wait);
+	poll_wait(file, &client->sw->events_wait, wait);
 	return EPOLLOUT | EPOLLWRNORM |
-	       (qp4_events_wait(asker->sw) ? EPOLLIN | EPOLLRDNORM : 0);
+	       (qp4_has_events(client->sw) ? EPOLLIN | EPOLLRDNORM : 0);
 }
 
 static int qp4_open(struct inode *inode, struct file *file)
 {
 	struct net *net = current->nsproxy->net_ns;
-	struct qp4_asker *asker;
+	struct qp4_file *client;
 
 	if (!ns_capable(net->user_ns, CAP_NET_ADMIN))
 		return -EPERM;
-	asker = kzalloc(sizeof(*asker), GFP_KERNEL);
-	if (!asker)
+	client = kzalloc(sizeof(*client), GFP_KERNEL);
+	if (!client)
 		return -ENOMEM;
-	asker->sw = qp4_switch_of(net);
-	if (!asker->sw) {
-		kfree(asker);
+	client->sw = qp4_switch_of(net);
+	if (!client->sw) {
+		kfree(client);
 		return -ENOMEM;
 	}
-	asker->net = get_net(net);
-	mutex_init(&asker->lock);
-	file->private_data = asker;
+	client->net = get_net(net);
+	mutex_init(&client->lock);
+	file->private_data = client;
 	return 0;
 }
 
 static int qp4_release(struct inode *inode, struct file *file)
 {
-	struct qp4_asker *asker = file->private_data;
+	struct qp4_file *client = file->private_data;
 
-	put_net(asker->net);
-	kvfree(asker->answer);
-	kfree(asker);
+	put_net(client->net);
+	kvfree(client->reply);
+	kfree(client);
 	return 0;
 }
 

@@ -6,12 +6,13 @@
 #include "qp4.h"
 
 /*
- * A head that nobody else reads, with room in front; the payload stays shared.
- * A packet that keeps its size gets another head where Linux's router gives it
- * one (skb_cow()); one that comes by again and again and grows gives up the room
- * behind its head, or that would double each time. False: no memory.
+ * Makes the linear head writable, with @room bytes of headroom; payload pages
+ * stay shared. A packet that keeps its size is reallocated where Linux's IP
+ * forwarding does it (skb_cow()). A packet that grows with each recirculation
+ * gives up its tailroom, which would otherwise double each time. Returns false
+ * if there is no memory.
  */
-static bool qp4_own_head(struct sk_buff *skb, u32 room)
+static bool qp4_make_head_writable(struct sk_buff *skb, u32 room)
 {
 	u32 headroom = skb_headroom(skb);
 
@@ -21,8 +22,11 @@ static bool qp4_own_head(struct sk_buff *skb, u32 room)
 	return likely(!skb_cloned(skb)) || !pskb_expand_head(skb, 0, 0, GFP_ATOMIC);
 }
 
-/* The program's headers take the place of the packet's front. False: no memory. */
-static bool qp4_replace(struct sk_buff *skb, const struct qp4_node *node,
+/*
+ * Replaces the leading bytes of the packet by the program's headers. Returns
+ * false if there is no memory.
+ */
+static bool qp4_replace(struct sk_buff *skb, const struct qp4_metadata *meta,
 			const struct qp4_emission *emission)
 {
 	u32 replaced = min(emission->replaced, skb->len);
@@ -31,7 +35,7 @@ static bool qp4_replace(struct sk_buff *skb, const struct qp4_node *node,
 	if (length != replaced || length > skb_headlen(skb) ||
 	    memcmp(skb->data, emission->headers, length)) {
 		if (!pskb_may_pull(skb, replaced) ||
-		    !qp4_own_head(skb, length > replaced ? length - replaced : 0))
+		    !qp4_make_head_writable(skb, length > replaced ? length - replaced : 0))
 			return false;
 		if (length > replaced)
 			skb_push(skb, length - replaced);
@@ -39,109 +43,122 @@ static bool qp4_replace(struct sk_buff *skb, const struct qp4_node *node,
 			skb_pull(skb, replaced - length);
 		memcpy(skb->data, emission->headers, length);
 	}
-	return qp4_truncate(skb, min(emission->truncate_bytes, node->truncate_bytes));
+	return qp4_truncate(skb, min(emission->truncate_bytes, meta->truncate_bytes));
 }
 
-/* The packet as it was in the queue, with what the program has made of its headers, to a clone session. */
-static void qp4_clone_egress(struct qp4_switch *sw, const struct qp4_node *node,
+/* Clones the packet as it was queued, with the program's metadata, to a clone session. */
+static void qp4_clone_egress(struct qp4_switch *sw, const struct qp4_metadata *meta,
 			     struct sk_buff *skb, u16 session)
 {
-	struct qp4_engine *engine = node->pipeline->engine;
+	struct qp4_engine *engine = meta->pipeline->engine;
 	struct qp4_replica replica;
-	struct qp4_node *copied;
+	struct qp4_metadata *copied;
 	struct sk_buff *copy;
 	u32 truncate_bytes, i;
 
 	for (i = 0; qp4_engine_session(engine, session, i, &replica, &truncate_bytes); i++) {
-		copy = qp4_clone_one(sw, skb, node, &replica, QP4_EGRESS_CLONE, truncate_bytes,
+		copy = qp4_clone_one(sw, skb, meta, &replica, QP4_EGRESS_CLONE, truncate_bytes,
 				     &copied);
 		if (copy)
-			qp4_later(sw, copy, copied,
-				  (struct qp4_way) { .port = replica.port, .clone = true });
+			qp4_defer(sw, copy, copied,
+				  (struct qp4_deferred_cb) { .port = replica.port, .clone = true });
 	}
 }
 
-/* To ingress. Takes packet and node; NULL, as the frame to be sent. */
+/*
+ * Sends the packet back to ingress. Consumes the packet and its metadata;
+ * returns NULL, as no frame is to be transmitted.
+ */
 static struct sk_buff *qp4_recirculate(struct qp4_switch *sw, struct sk_buff *skb,
-				       struct qp4_node *node)
+				       struct qp4_metadata *meta)
 {
 	if (qp4_round(sw)) {
-		qp4_later(sw, skb, node, (struct qp4_way) { .port = node->ingress_port });
+		qp4_defer(sw, skb, meta, (struct qp4_deferred_cb) { .port = meta->ingress_port });
 	} else {
-		qp4_node_free(node);
+		qp4_metadata_free(meta);
 		qp4_drop(skb, &sw->counters.too_many_rounds);
 	}
 	return NULL;
 }
 
-/* By the program: who watches the queue, if there was one, takes it for a drop of the queue's. */
-static void qp4_drop_behind(struct sk_buff *skb, struct net_device *dev)
+/*
+ * Drops a packet by the program's decision. The observer of the queue counts it
+ * as dropped by the queue.
+ */
+static void qp4_egress_drop(struct sk_buff *skb, struct net_device *dev)
 {
 	const struct qbed_link *link = dev ? qbed_link(dev) : NULL;
 
-	if (link && link->watch)
-		link->watch->dropped(link->watch, skb);
+	if (link && link->observer)
+		link->observer->dropped(link->observer, skb);
 	kfree_skb(skb);
 }
 
-/* What the program wants with a packet that left the queue of @dev, or by the CPU port (NULL). Takes packet and node. */
-static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node,
+/*
+ * Executes the program's egress decision for a packet dequeued from @dev, or
+ * sent to the CPU port (NULL). Consumes the packet and its metadata; returns
+ * the packet to transmit or NULL.
+ */
+static struct sk_buff *qp4_emit(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta,
 				const struct qp4_emission *emission, struct net_device *dev)
 {
-	u64 *trouble = NULL;
+	u64 *drop_counter = NULL;
 
 	if (unlikely(emission->clone))
-		qp4_clone_egress(sw, node, skb, emission->session);
+		qp4_clone_egress(sw, meta, skb, emission->session);
 	if (emission->drop) {
-		qp4_node_free(node);
-		qp4_drop_behind(skb, dev);
+		qp4_metadata_free(meta);
+		qp4_egress_drop(skb, dev);
 		return NULL;
 	}
-	if (unlikely(!qp4_replace(skb, node, emission)))
-		trouble = &sw->counters.no_memory;
+	if (unlikely(!qp4_replace(skb, meta, emission)))
+		drop_counter = &sw->counters.no_memory;
 	else if (unlikely(emission->recirculate))
-		return qp4_recirculate(sw, skb, node);
-	qp4_node_free(node);
-	if (unlikely(trouble)) {
-		qp4_drop(skb, trouble);
+		return qp4_recirculate(sw, skb, meta);
+	qp4_metadata_free(meta);
+	if (unlikely(drop_counter)) {
+		qp4_drop(skb, drop_counter);
 		return NULL;
 	}
 	return skb;
 }
 
-/* What was cut off before the queue is there again. False: no memory. */
-static bool qp4_join(struct sk_buff *skb, struct qp4_node *node)
+/* Appends the bytes truncated before the queue. Returns false if there is no memory. */
+static bool qp4_restore_tail(struct sk_buff *skb, struct qp4_metadata *meta)
 {
-	u32 bytes = node->behind_bytes;
+	u32 bytes = meta->tail_bytes;
 
 	if (skb_linearize(skb) || pskb_expand_head(skb, 0, bytes, GFP_ATOMIC))
 		return false;
-	skb_put_data(skb, node->behind, bytes);
-	kfree(node->behind);
-	node->behind = NULL;
+	skb_put_data(skb, meta->tail, bytes);
+	kfree(meta->tail);
+	meta->tail = NULL;
 	return true;
 }
 
 static struct sk_buff *qp4_run_egress(struct qp4_switch *sw, struct sk_buff *skb,
-				      struct qp4_node *node,
+				      struct qp4_metadata *meta,
 				      const struct qp4_departure *departure,
 				      struct net_device *dev)
 {
 	struct qp4_emission emission;
 
-	if (unlikely(node->behind) && !qp4_join(skb, node)) {
-		qp4_node_free(node);
+	if (unlikely(meta->tail) && !qp4_restore_tail(skb, meta)) {
+		qp4_metadata_free(meta);
 		qp4_drop(skb, &sw->counters.no_memory);
 		return NULL;
 	}
-	/* a program that looks at payload has the packet in one piece; others look at none of it */
-	qp4_engine_egress(node->pipeline->engine, node->context, skb->data, skb_headlen(skb),
+	/* the packet is linear if the program accesses payload */
+	qp4_engine_egress(meta->pipeline->engine, meta->context, skb->data, skb_headlen(skb),
 			  departure, &emission);
-	return qp4_emit(sw, skb, node, &emission, dev);
+	return qp4_emit(sw, skb, meta, &emission, dev);
 }
 
-/* By the CPU port, which has no queue, to whoever asks. Takes packet and node. */
-void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node)
+/*
+ * Runs egress for a packet to the CPU port, which has no queue, and queues it
+ * as an event. Consumes the packet and its metadata.
+ */
+void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta)
 {
 	u64 now_us = qp4_now_us();
 	struct qp4_departure departure = {
@@ -151,7 +168,7 @@ void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *
 	};
 
 	sw->counters.packets_in++;
-	skb = qp4_run_egress(sw, skb, node, &departure, NULL);
+	skb = qp4_run_egress(sw, skb, meta, &departure, NULL);
 	if (skb)
 		qp4_packet_in(sw, skb);
 }
@@ -159,22 +176,22 @@ void qp4_leave_cpu(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *
 struct sk_buff *qp4_egress(struct qbed_egress *egress, struct sk_buff *skb)
 {
 	struct qp4_port *port = container_of(egress, struct qp4_port, egress);
-	struct qp4_node *node = qp4_node_take(skb);
+	struct qp4_metadata *meta = qp4_metadata_take(skb);
 	struct qp4_departure departure;
 
-	if (unlikely(!node)) {
+	if (unlikely(!meta)) {
 		port->sw->counters.foreign++;
 		kfree_skb_list(skb);
 		return NULL;
 	}
 	departure = (struct qp4_departure) {
 		.now_us = qp4_now_us(),
-		.enqueued_us = node->enqueued_us,
-		.enqueued_depth = node->enqueued_depth,
+		.enqueued_us = meta->enqueued_us,
+		.enqueued_depth = meta->enqueued_depth,
 		.dequeued_depth = qp4_depth(port->dev),
 		.port = port->number,
 	};
-	skb = qp4_run_egress(port->sw, skb, node, &departure, port->dev);
+	skb = qp4_run_egress(port->sw, skb, meta, &departure, port->dev);
 	if (unlikely(!skb))
 		return NULL;
 	if (unlikely(skb->len < ETH_HLEN)) {

@@ -7,13 +7,13 @@
 #include "qp4.h"
 
 /*
- * As much of a packet as the program may look at. Its payload stays where it is
- * (skb frags), as in Linux's router, so that what receivers reckon in memory is
- * the same behind both.
+ * The leading bytes of a packet that the program may access. Payload stays in
+ * page fragments, as in Linux's IP forwarding, so that receivers account the
+ * same memory (skb->truesize) with both.
  */
 static struct qp4_front qp4_front(const struct qp4_pipeline *pipeline, const struct sk_buff *skb)
 {
-	static u8 copied[QP4_MOST_FRONT];
+	static u8 copied[QP4_MAX_FRONT];
 	u32 length = min(pipeline->reach, skb->len);
 
 	if (likely(skb_headlen(skb) >= length))
@@ -22,18 +22,21 @@ static struct qp4_front qp4_front(const struct qp4_pipeline *pipeline, const str
 	return (struct qp4_front) { copied, length };
 }
 
-/* A copy to each port of a group: @node's, as @instance. Takes neither packet nor node. */
-static void qp4_multicast(struct qp4_switch *sw, struct sk_buff *skb, const struct qp4_node *node,
+/*
+ * Sends a copy to each port of a multicast group. Does not consume the packet
+ * or its metadata.
+ */
+static void qp4_multicast(struct qp4_switch *sw, struct sk_buff *skb, const struct qp4_metadata *meta,
 			  u16 group)
 {
 	struct qp4_replica replica;
-	struct qp4_node *copied;
+	struct qp4_metadata *copied;
 	struct sk_buff *copy;
 	u32 i;
 
-	for (i = 0; qp4_engine_group(node->pipeline->engine, group, i, &replica); i++) {
+	for (i = 0; qp4_engine_group(meta->pipeline->engine, group, i, &replica); i++) {
 		copy = skb_clone(skb, GFP_ATOMIC);
-		copied = copy ? qp4_node_copy(node, QP4_REPLICATED, replica.instance) : NULL;
+		copied = copy ? qp4_metadata_copy(meta, QP4_REPLICATED, replica.instance) : NULL;
 		if (!copied) {
 			qp4_drop(copy, &sw->counters.no_memory);
 			continue;
@@ -44,8 +47,8 @@ static void qp4_multicast(struct qp4_switch *sw, struct sk_buff *skb, const stru
 		sw->counters.no_group++;
 }
 
-/* The packet as it came, to the ports of a clone session, for their egress. */
-static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_node *from,
+/* Clones the received packet to the ports of a clone session, for their egress. */
+static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_metadata *from,
 			      struct sk_buff *skb, u16 session)
 {
 	struct qp4_arrival arrival = {
@@ -55,108 +58,118 @@ static void qp4_clone_ingress(struct qp4_switch *sw, const struct qp4_node *from
 		.instance = QP4_INGRESS_CLONE,
 	};
 	struct qp4_engine *engine = from->pipeline->engine;
-	struct qp4_node *node = qp4_node_new(from->pipeline, from->ingress_port), *copied;
+	struct qp4_metadata *meta = qp4_metadata_new(from->pipeline, from->ingress_port), *copied;
 	struct qp4_front front = qp4_front(from->pipeline, skb);
 	struct qp4_replica replica;
 	struct sk_buff *copy;
 	u32 truncate_bytes, i;
 
-	if (!node) {
+	if (!meta) {
 		sw->counters.no_memory++;
 		return;
 	}
-	qp4_engine_parse_clone(engine, node->context, front.bytes, front.length, &arrival,
+	qp4_engine_parse_clone(engine, meta->context, front.bytes, front.length, &arrival,
 			       from->context);
 	for (i = 0; qp4_engine_session(engine, session, i, &replica, &truncate_bytes); i++) {
-		copy = qp4_clone_one(sw, skb, node, &replica, QP4_INGRESS_CLONE, truncate_bytes,
+		copy = qp4_clone_one(sw, skb, meta, &replica, QP4_INGRESS_CLONE, truncate_bytes,
 				     &copied);
 		if (copy)
 			qp4_enqueue(sw, copy, copied, replica.port, 0);
 	}
-	qp4_node_free(node);
+	qp4_metadata_free(meta);
 }
 
-/* @again: the node with which the packet asked to come again, or NULL. Takes it. */
-static void qp4_decide(struct qp4_switch *sw, struct qp4_node *node, struct sk_buff *skb,
-		       u8 instance, struct qp4_node *again, struct qp4_decision *decision)
+/*
+ * Runs the program's ingress. @previous: metadata of the packet that was
+ * resubmitted or recirculated, or NULL; consumed.
+ */
+static void qp4_decide(struct qp4_switch *sw, struct qp4_metadata *meta, struct sk_buff *skb,
+		       u8 instance, struct qp4_metadata *previous, struct qp4_decision *decision)
 {
 	struct qp4_arrival arrival = {
 		.now_us = qp4_now_us(),
 		.length = skb->len,
-		.port = node->ingress_port,
+		.port = meta->ingress_port,
 		.instance = instance,
 	};
-	/* what another program kept means nothing to this one */
-	bool known = again && again->pipeline == node->pipeline;
-	struct qp4_front front = qp4_front(node->pipeline, skb);
+	/* metadata of another program is ignored */
+	bool known = previous && previous->pipeline == meta->pipeline;
+	struct qp4_front front = qp4_front(meta->pipeline, skb);
 
-	qp4_engine_ingress(node->pipeline->engine, node->context, front.bytes, front.length,
-			   &arrival, known ? again->context : NULL, decision);
-	if (again)
-		qp4_node_free(again);
+	qp4_engine_ingress(meta->pipeline->engine, meta->context, front.bytes, front.length,
+			   &arrival, known ? previous->context : NULL, decision);
+	if (previous)
+		qp4_metadata_free(previous);
 	if (unlikely(decision->clone))
-		qp4_clone_ingress(sw, node, skb, decision->session);
+		qp4_clone_ingress(sw, meta, skb, decision->session);
 }
 
-/* For a packet in front of the program that runs; NULL: there is none, or no memory. */
-static struct qp4_node *qp4_begin(struct qp4_switch *sw, struct sk_buff *skb, u16 port)
+/*
+ * Allocates metadata for a packet that enters the current program. Returns NULL
+ * if there is no program or no memory.
+ */
+static struct qp4_metadata *qp4_begin(struct qp4_switch *sw, struct sk_buff *skb, u16 port)
 {
 	struct qp4_pipeline *pipeline = sw->pipeline;
 
 	if (unlikely(!pipeline || (pipeline->reach == U32_MAX && skb_linearize(skb))))
 		return NULL;
-	return qp4_node_new(pipeline, port);
+	return qp4_metadata_new(pipeline, port);
 }
 
-/* Takes the packet (from its Ethernet header on) and @again. */
+/*
+ * Processes a packet that starts with its Ethernet header. Consumes the packet
+ * and @previous.
+ */
 void qp4_ingress(struct qp4_switch *sw, struct sk_buff *skb, u16 port, u8 instance,
-		 struct qp4_node *again)
+		 struct qp4_metadata *previous)
 {
 	struct qp4_decision decision;
-	struct qp4_node *node;
-	u64 *trouble = NULL;
+	struct qp4_metadata *meta;
+	u64 *drop_counter = NULL;
 
 	for (;;) {
-		node = qp4_begin(sw, skb, port);
-		if (unlikely(!node)) {
-			trouble = sw->pipeline ? &sw->counters.no_memory : &sw->counters.no_program;
+		meta = qp4_begin(sw, skb, port);
+		if (unlikely(!meta)) {
+			drop_counter = sw->pipeline ? &sw->counters.no_memory : &sw->counters.no_program;
 			break;
 		}
-		qp4_decide(sw, node, skb, instance, again, &decision);
-		again = NULL;
+		qp4_decide(sw, meta, skb, instance, previous, &decision);
+		previous = NULL;
 		if (likely(!decision.resubmit))
 			break;
-		again = node;
+		previous = meta;
 		instance = QP4_RESUBMITTED;
 		if (!qp4_round(sw)) {
-			trouble = &sw->counters.too_many_rounds;
+			drop_counter = &sw->counters.too_many_rounds;
 			break;
 		}
 	}
-	if (unlikely(trouble)) {
-		if (again)
-			qp4_node_free(again);
-		qp4_drop(skb, trouble);
+	if (unlikely(drop_counter)) {
+		if (previous)
+			qp4_metadata_free(previous);
+		qp4_drop(skb, drop_counter);
 		return;
 	}
-	if (unlikely(!qp4_truncate_queued(skb, node, decision.truncate_bytes))) {
-		qp4_node_free(node);
+	if (unlikely(!qp4_truncate_queued(skb, meta, decision.truncate_bytes))) {
+		qp4_metadata_free(meta);
 		qp4_drop(skb, &sw->counters.no_memory);
 		return;
 	}
 	if (likely(decision.forward == QP4_UNICAST)) {
-		qp4_enqueue(sw, skb, node, decision.to, decision.priority);
+		qp4_enqueue(sw, skb, meta, decision.to, decision.priority);
 		return;
 	}
 	if (decision.forward == QP4_MULTICAST)
-		qp4_multicast(sw, skb, node, decision.to);
-	qp4_node_free(node);
+		qp4_multicast(sw, skb, meta, decision.to);
+	qp4_metadata_free(meta);
 	kfree_skb(skb);
 }
 
 /*
- * The packet as a wire has it: with its tag, and with its checksum, which a
- * program may look at or make anew. NULL: no memory.
+ * Restores the packet as it was on the wire: with its VLAN tag, and with its
+ * checksum, which a program may read or update. Returns NULL if there is no
+ * memory.
  */
 static struct sk_buff *qp4_from_wire(struct sk_buff *skb)
 {
@@ -184,7 +197,7 @@ static void qp4_receive_one(struct qp4_port *port, struct sk_buff *skb)
 		port->sw->counters.no_memory++;
 }
 
-/* What a device received as one for many packets, which no wire has carried */
+/* Segments a GSO packet, which never is on a wire. */
 static void qp4_receive_segments(struct qp4_port *port, struct sk_buff *skb)
 {
 	struct sk_buff *segment, *next, *segments;

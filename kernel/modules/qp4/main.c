@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * qp4: a network namespace as a P4 switch, as include/uapi/qbed/qp4.h says.
+ * qp4: a network namespace as a P4 switch (include/uapi/qbed/qp4.h).
  *
- *   device.c     what is asked of it
+ *   device.c     requests and replies of /dev/qp4
  *   ingress.c    from a port through the program's ingress
- *   queue.c      from there into a port's queue
+ *   queue.c      from ingress into a port's queue
  *   egress.c     between queue and wire, the program's egress
- *   node.c       what goes with a packet through the queue
- *   events.c     what it tells whoever asks
- *   memory.c     what the engine needs of a kernel
+ *   metadata.c   metadata of queued packets
+ *   events.c     events of the program, packets to the CPU port
+ *   memory.c     functions that the engine imports
  *   core.o       the engine, Rust: core.h
  *
- * A switch comes into being when its namespace is asked for one, and lives as
- * long as that. A port's device that goes leaves its number free.
+ * A switch is created when /dev/qp4 is first opened in its namespace, and exists
+ * as long as the namespace. When a port's device is removed, the port is free.
  */
 #include <linux/module.h>
 #include <linux/rtnetlink.h>
@@ -24,22 +24,22 @@
 static unsigned int qp4_net_id;
 
 struct qp4_net {
-	struct qp4_switch *sw;		/* NULL: nobody asked for one */
+	struct qp4_switch *sw;		/* NULL: not created yet */
 };
 
 /* Programs */
 
-/* Packets let go of a program with bottom halves off, too; its memory waits for no one. */
+/* Also called with bottom halves disabled: freeing the engine's memory does not sleep. */
 void qp4_pipeline_put(struct qp4_pipeline *pipeline)
 {
 	if (!refcount_dec_and_test(&pipeline->references))
 		return;
-	qp4_nodes_free(pipeline);
+	qp4_metadata_free_cached(pipeline);
 	qp4_engine_free(pipeline->engine);
 	kfree(pipeline);
 }
 
-static void qp4_run(struct qp4_switch *sw, struct qp4_pipeline *pipeline)
+static void qp4_swap_pipeline(struct qp4_switch *sw, struct qp4_pipeline *pipeline)
 {
 	local_bh_disable();
 	swap(sw->pipeline, pipeline);
@@ -48,30 +48,31 @@ static void qp4_run(struct qp4_switch *sw, struct qp4_pipeline *pipeline)
 	local_bh_enable();
 }
 
-int qp4_load(struct qp4_switch *sw, const u8 *image, size_t length, struct qp4_bytes *why)
+int qp4_load(struct qp4_switch *sw, const u8 *image, size_t length, struct qp4_bytes *error)
 {
 	struct qp4_pipeline *pipeline = kzalloc(sizeof(*pipeline), GFP_KERNEL);
 
 	if (!pipeline)
 		return -ENOMEM;
 	refcount_set(&pipeline->references, 1);
-	pipeline->engine = qp4_engine_load(image, length, sw, why);
+	pipeline->engine = qp4_engine_load(image, length, sw, error);
 	if (!pipeline->engine) {
 		kfree(pipeline);
 		return -EINVAL;
 	}
 	pipeline->reach = qp4_engine_reach(pipeline->engine);
-	if (pipeline->reach > QP4_MOST_FRONT)
+	if (pipeline->reach > QP4_MAX_FRONT)
 		pipeline->reach = U32_MAX;
-	qp4_run(sw, pipeline);
+	qp4_swap_pipeline(sw, pipeline);
 	return 0;
 }
 
 /* Ports */
 
 /*
- * Under RTNL. What waits in its queue is dropped with the queue; without the port
- * it leaves as it is, and by its program if there is a port again.
+ * Called under RTNL. Queued packets are dropped if the queue is destroyed;
+ * otherwise they are sent without egress processing, or by the program if the
+ * port is attached again.
  */
 static void qp4_port_free(struct qp4_port *port)
 {
@@ -104,7 +105,7 @@ static int qp4_port_new(struct qp4_switch *sw, u16 number, struct net_device *de
 		return err;
 	}
 	netdev_hold(dev, &port->dev_tracker, GFP_KERNEL);
-	netif_keep_dst(dev);		/* a node goes through the queue as its packet's route */
+	netif_keep_dst(dev);		/* the metadata is the dst of queued packets */
 	dev_set_promiscuity(dev, 1);
 	local_bh_disable();
 	link->egress = &port->egress;
@@ -113,7 +114,7 @@ static int qp4_port_new(struct qp4_switch *sw, u16 number, struct net_device *de
 	return 0;
 }
 
-int qp4_attach(struct qp4_switch *sw, u16 number, const char *name, const char **why)
+int qp4_attach(struct qp4_switch *sw, u16 number, const char *name, const char **error)
 {
 	struct net_device *dev;
 	int err = -EINVAL;
@@ -121,16 +122,16 @@ int qp4_attach(struct qp4_switch *sw, u16 number, const char *name, const char *
 	rtnl_lock();
 	dev = __dev_get_by_name(sw->net, name);
 	if (!dev) {
-		*why = "no such interface";
+		*error = "no such interface";
 		err = -ENODEV;
 	} else if (!qbed_link(dev)) {
-		*why = "the interface is no qlink";
+		*error = "the interface is not a qlink";
 	} else if (sw->ports[number] || number == sw->cpu_port) {
-		*why = sw->ports[number] ? "the port has an interface" : "the port is the CPU's";
+		*error = sw->ports[number] ? "the port has an interface" : "the port is the CPU port";
 		err = -EEXIST;
 	} else {
 		err = qp4_port_new(sw, number, dev);
-		*why = err == -EBUSY ? "the interface belongs to a switch or a bridge" : NULL;
+		*error = err == -EBUSY ? "the interface belongs to a switch or a bridge" : NULL;
 	}
 	rtnl_unlock();
 	return err;
@@ -152,13 +153,13 @@ int qp4_detach(struct qp4_switch *sw, u16 number)
 	return err;
 }
 
-int qp4_set_cpu_port(struct qp4_switch *sw, u32 number, const char **why)
+int qp4_set_cpu_port(struct qp4_switch *sw, u32 number, const char **error)
 {
 	int err = 0;
 
 	rtnl_lock();
 	if (number != QP4_DROP_PORT && sw->ports[number]) {
-		*why = "the port has an interface";
+		*error = "the port has an interface";
 		err = -EEXIST;
 	} else {
 		sw->cpu_port = number == QP4_DROP_PORT ? QP4_NO_PORT : number;
@@ -190,16 +191,16 @@ static struct qp4_switch *qp4_switch_new(struct net *net)
 		return NULL;
 	sw->net = net;
 	mutex_init(&sw->lock);
-	__skb_queue_head_init(&sw->again);
+	__skb_queue_head_init(&sw->deferred);
 	sw->cpu_port = QP4_NO_PORT;
 	skb_queue_head_init(&sw->events);
 	skb_queue_head_init(&sw->packets_in);
 	init_waitqueue_head(&sw->events_wait);
-	tasklet_setup(&sw->tasklet, qp4_again);
+	tasklet_setup(&sw->tasklet, qp4_run_deferred);
 	return sw;
 }
 
-/* NULL: no memory */
+/* Creates the switch on first use. Returns NULL if there is no memory. */
 struct qp4_switch *qp4_switch_of(const struct net *net)
 {
 	static DEFINE_MUTEX(lock);
@@ -212,7 +213,7 @@ struct qp4_switch *qp4_switch_of(const struct net *net)
 	return qnet->sw;
 }
 
-/* After the namespace's devices have gone, and with them the ports. */
+/* Called after the namespace's devices, and with them the ports, were removed. */
 static void __net_exit qp4_net_exit(struct net *net)
 {
 	struct qp4_net *qnet = net_generic(net, qp4_net_id);
@@ -221,7 +222,7 @@ static void __net_exit qp4_net_exit(struct net *net)
 
 	if (!sw)
 		return;
-	rtnl_lock();			/* the module may go before the devices */
+	rtnl_lock();			/* the module may be removed before the devices */
 	for (i = 0; i < QP4_MOST_PORTS; i++) {
 		if (sw->ports[i])
 			qp4_port_free(sw->ports[i]);
@@ -229,7 +230,7 @@ static void __net_exit qp4_net_exit(struct net *net)
 	rtnl_unlock();
 	tasklet_kill(&sw->tasklet);
 	qp4_purge(sw);
-	qp4_run(sw, NULL);
+	qp4_swap_pipeline(sw, NULL);
 	skb_queue_purge(&sw->events);
 	skb_queue_purge(&sw->packets_in);
 	kfree(sw);
@@ -245,12 +246,12 @@ static int __init qp4_init(void)
 {
 	int err;
 
-	err = qp4_node_init();
+	err = qp4_metadata_init();
 	if (err)
 		return err;
 	err = register_pernet_subsys(&qp4_net_operations);
 	if (err)
-		goto node;
+		goto metadata;
 	err = register_netdevice_notifier(&qp4_netdevice_notifier);
 	if (err)
 		goto pernet;
@@ -263,8 +264,8 @@ notifier:
 	unregister_netdevice_notifier(&qp4_netdevice_notifier);
 pernet:
 	unregister_pernet_subsys(&qp4_net_operations);
-node:
-	qp4_node_exit();
+metadata:
+	qp4_metadata_exit();
 	return err;
 }
 
@@ -273,7 +274,7 @@ static void __exit qp4_exit(void)
 	qp4_device_exit();
 	unregister_netdevice_notifier(&qp4_netdevice_notifier);
 	unregister_pernet_subsys(&qp4_net_operations);
-	qp4_node_exit();
+	qp4_metadata_exit();
 	qp4_memory_exit();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the engine needs of a kernel: memory, division, chance, an end. */
+/* Functions that the engine imports: memory, division, random numbers, panic. */
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -11,12 +11,12 @@
 #include "qp4_divide.h"
 
 /*
- * A request changes tables with bottom halves off, where no large memory can be
- * had. A table that grows asks for about twice what it has: so much is put by
- * beforehand.
+ * A control request changes tables with bottom halves disabled, where large
+ * allocations fail. A growing table allocates about twice its size, so spare
+ * blocks of this size are allocated in advance.
  */
 #define QP4_SPARES 4
-#define QP4_SPARE_FROM (256u << 10)
+#define QP4_SPARE_MIN (256u << 10)
 
 struct qp4_spare {
 	void *memory;
@@ -25,27 +25,27 @@ struct qp4_spare {
 
 static unsigned int fail_after;
 module_param(fail_after, uint, 0600);
-MODULE_PARM_DESC(fail_after, "for tests: the engine gets no memory when it asks for this time from now on; 0: it does");
+MODULE_PARM_DESC(fail_after, "for tests: fail the engine's Nth memory allocation from now on; 0: none");
 
 static struct qp4_spare qp4_spares[QP4_SPARES];
-static size_t qp4_largest;		/* that was ever asked for */
+static size_t qp4_largest;		/* largest allocation so far */
 
-/* In process context: so that what follows with bottom halves off has its memory. */
+/* Allocates the spare blocks. Called in process context, before bottom halves are disabled. */
 void qp4_reserve(void)
 {
-	size_t wanted = 2 * qp4_largest;
+	size_t size = 2 * qp4_largest;
 	u32 i;
 
-	if (wanted < QP4_SPARE_FROM)
+	if (size < QP4_SPARE_MIN)
 		return;
 	for (i = 0; i < QP4_SPARES; i++) {
 		struct qp4_spare *spare = &qp4_spares[i];
-		struct qp4_spare larger = { .size = wanted };
-		bool small = !spare->memory || spare->size < wanted;
+		struct qp4_spare larger = { .size = size };
+		bool small = !spare->memory || spare->size < size;
 
 		if (!small)
 			continue;
-		larger.memory = kvmalloc(wanted, GFP_KERNEL | __GFP_NOWARN);
+		larger.memory = kvmalloc(size, GFP_KERNEL | __GFP_NOWARN);
 		if (!larger.memory)
 			return;
 		local_bh_disable();
@@ -76,12 +76,15 @@ void *qp4_allocate(size_t size, size_t align)
 
 	if (unlikely(fail_after) && !--fail_after)
 		return NULL;
-	/* Slabs of a power of two are aligned to it, and what is larger to pages. */
+	/* Power-of-two slabs are aligned to their size, larger ones to pages. */
 	if (align > ARCH_KMALLOC_MINALIGN && size < PAGE_SIZE)
 		size = roundup_pow_of_two(max(size, align));
 	qp4_largest = max(qp4_largest, size);
 	if (!in_interrupt()) {
-		/* A program that wants most of the guest's memory is refused, before the guest kills others for it. */
+		/*
+		 * Refuse a program that needs most of the guest's memory, instead of invoking
+		 * the OOM killer.
+		 */
 		if (size >> PAGE_SHIFT > si_mem_available() / 2)
 			return NULL;
 		return kvmalloc(size, GFP_KERNEL | __GFP_NOWARN);
@@ -103,7 +106,7 @@ void qp4_memory_exit(void)
 		kvfree(qp4_spares[i].memory);
 }
 
-/* A fault of the engine's: what the lab would measure from here on would be worth nothing. */
+/* A bug in the engine: panic, since later measurements would be invalid. */
 void qp4_panicked(const char *message, size_t length)
 {
 	panic("P4: %.*s", (int)min_t(size_t, length, 900), message);
@@ -111,7 +114,7 @@ void qp4_panicked(const char *message, size_t length)
 
 void _Unwind_Resume(void)
 {
-	panic("P4: a panic that unwinds");
+	panic("P4: unwinding is not supported");
 }
 
 u32 qp4_random_u32(void)
@@ -121,30 +124,30 @@ u32 qp4_random_u32(void)
 
 __int128_t __divti3(__int128_t value, __int128_t divisor)
 {
-	__int128_t rest;
+	__int128_t remainder;
 
-	return qp4_divide_signed(value, divisor, &rest);
+	return qp4_divide_signed(value, divisor, &remainder);
 }
 
 __int128_t __modti3(__int128_t value, __int128_t divisor)
 {
-	__int128_t rest;
+	__int128_t remainder;
 
-	qp4_divide_signed(value, divisor, &rest);
-	return rest;
+	qp4_divide_signed(value, divisor, &remainder);
+	return remainder;
 }
 
 __uint128_t __udivti3(__uint128_t value, __uint128_t divisor)
 {
-	__uint128_t rest;
+	__uint128_t remainder;
 
-	return qp4_divide(value, divisor, &rest);
+	return qp4_divide(value, divisor, &remainder);
 }
 
 __uint128_t __umodti3(__uint128_t value, __uint128_t divisor)
 {
-	__uint128_t rest;
+	__uint128_t remainder;
 
-	qp4_divide(value, divisor, &rest);
-	return rest;
+	qp4_divide(value, divisor, &remainder);
+	return remainder;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Division of 128 bits, which compilers take from a library that the kernel
- * does not have. Digit by digit: P4 programs that divide at all do it seldom.
+ * 128-bit division, which libgcc provides in user space. Bitwise long division,
+ * since P4 programs rarely divide.
  */
 #ifndef _QP4_DIVIDE_H
 #define _QP4_DIVIDE_H
@@ -15,14 +15,14 @@ static inline u32 qp4_width(__uint128_t value)
 	return high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
 }
 
-/* @divisor is not 0: the engine looks, and its panic is another one. */
-static inline __uint128_t qp4_divide(__uint128_t value, __uint128_t divisor, __uint128_t *rest)
+/* @divisor must not be 0: the engine checks it. */
+static inline __uint128_t qp4_divide(__uint128_t value, __uint128_t divisor, __uint128_t *remainder)
 {
 	__uint128_t quotient = 0;
 	u32 shift;
 
 	if (value >> 64 == 0 && divisor >> 64 == 0) {
-		*rest = (u64)value % (u64)divisor;
+		*remainder = (u64)value % (u64)divisor;
 		return (u64)value / (u64)divisor;
 	}
 	if (value >= divisor) {
@@ -33,19 +33,19 @@ static inline __uint128_t qp4_divide(__uint128_t value, __uint128_t divisor, __u
 			}
 		}
 	}
-	*rest = value;
+	*remainder = value;
 	return quotient;
 }
 
-/* Towards zero; the rest has the value's sign. */
-static inline __int128_t qp4_divide_signed(__int128_t value, __int128_t divisor, __int128_t *rest)
+/* Truncates towards zero; the remainder has the sign of @value. */
+static inline __int128_t qp4_divide_signed(__int128_t value, __int128_t divisor, __int128_t *remainder)
 {
-	__uint128_t left = value < 0 ? -(__uint128_t)value : (__uint128_t)value;
-	__uint128_t right = divisor < 0 ? -(__uint128_t)divisor : (__uint128_t)divisor;
-	__uint128_t quotient, remainder;
+	__uint128_t dividend = value < 0 ? -(__uint128_t)value : (__uint128_t)value;
+	__uint128_t magnitude = divisor < 0 ? -(__uint128_t)divisor : (__uint128_t)divisor;
+	__uint128_t quotient, rest;
 
-	quotient = qp4_divide(left, right, &remainder);
-	*rest = (__int128_t)(value < 0 ? -remainder : remainder);
+	quotient = qp4_divide(dividend, magnitude, &rest);
+	*remainder = (__int128_t)(value < 0 ? -rest : rest);
 	return (__int128_t)((value < 0) != (divisor < 0) ? -quotient : quotient);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* From the program into a port's queue, in the end; and what bounds the way there. */
+/* From the program's ingress into a port's queue, and limits on recirculation. */
 #include <linux/etherdevice.h>
 #include <linux/ktime.h>
 #include <linux/slab.h>
@@ -14,16 +14,16 @@
 #endif
 
 /*
- * Rounds of a switch within one microsecond: resubmitted, recirculated and
- * cloned packets. More come of a program that never ends, for which the lab
- * would wait for ever.
+ * Maximum number of resubmitted, recirculated and cloned packets of a switch
+ * within one microsecond. More indicate an endless loop in the program, which
+ * would stop virtual time.
  */
-#define QP4_MOST_ROUNDS 4096u
+#define QP4_MAX_ROUNDS 4096u
 
-static struct qp4_way *qp4_way(struct sk_buff *skb)
+static struct qp4_deferred_cb *qp4_deferred_cb(struct sk_buff *skb)
 {
-	BUILD_BUG_ON(sizeof(struct qp4_way) > sizeof(skb->cb));
-	return (struct qp4_way *)skb->cb;
+	BUILD_BUG_ON(sizeof(struct qp4_deferred_cb) > sizeof(skb->cb));
+	return (struct qp4_deferred_cb *)skb->cb;
 }
 
 u64 qp4_now_us(void)
@@ -45,41 +45,45 @@ bool qp4_round(struct qp4_switch *sw)
 		sw->rounds_us = now_us;
 		sw->rounds = 0;
 	}
-	if (sw->rounds >= QP4_MOST_ROUNDS)
+	if (sw->rounds >= QP4_MAX_ROUNDS)
 		return false;
 	sw->rounds++;
 	return true;
 }
 
-/* False: no memory */
+/* Returns false if there is no memory. */
 bool qp4_truncate(struct sk_buff *skb, u32 bytes)
 {
 	return likely(bytes >= skb->len) || !pskb_trim(skb, bytes);
 }
 
 /*
- * In a queue the packet is no longer than it may be on the wire; what may have
- * to come behind shorter headers goes with its node. False: no memory
+ * Truncates a packet to its maximum length on the wire before it is queued.
+ * Truncated bytes that egress may need behind shorter headers are kept in the
+ * metadata. Returns false if there is no memory.
  */
-bool qp4_truncate_queued(struct sk_buff *skb, struct qp4_node *node, u32 bytes)
+bool qp4_truncate_queued(struct sk_buff *skb, struct qp4_metadata *meta, u32 bytes)
 {
-	u32 behind;
+	u32 tail;
 
-	bytes = max_t(u32, bytes, ETH_HLEN);	/* what is shorter leaves no port */
+	bytes = max_t(u32, bytes, ETH_HLEN);	/* shorter frames are not transmitted */
 	if (likely(bytes >= skb->len))
 		return true;
-	behind = min(skb->len - bytes, qp4_context_parsed(node->context));
-	if (behind) {
-		node->behind = kmalloc(behind, GFP_ATOMIC);
-		if (!node->behind)
+	tail = min(skb->len - bytes, qp4_context_parsed(meta->context));
+	if (tail) {
+		meta->tail = kmalloc(tail, GFP_ATOMIC);
+		if (!meta->tail)
 			return false;
-		node->behind_bytes = behind;
-		skb_copy_bits(skb, bytes, node->behind, behind);
+		meta->tail_bytes = tail;
+		skb_copy_bits(skb, bytes, meta->tail, tail);
 	}
 	return qp4_truncate(skb, bytes);
 }
 
-/* Packets that wait; segments that the core put back are part of the frame being sent. */
+/*
+ * Queue length in packets, without requeued segments: these are part of the
+ * frame in transmission.
+ */
 u32 qp4_depth(const struct net_device *dev)
 {
 	const struct Qdisc *q = rcu_dereference_bh(netdev_get_tx_queue(dev, 0)->qdisc);
@@ -87,19 +91,19 @@ u32 qp4_depth(const struct net_device *dev)
 	return qdisc_qlen_sum(q) - skb_queue_len(&q->gso_skb);
 }
 
-/* Takes packet and node. */
-void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node,
+/* Consumes the packet and its metadata. */
+void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta,
 			u16 number, u8 priority)
 {
 	struct qp4_port *port = number < QP4_MOST_PORTS ? sw->ports[number] : NULL;
 	int err;
 
 	if (unlikely(number == sw->cpu_port)) {
-		qp4_leave_cpu(sw, skb, node);
+		qp4_leave_cpu(sw, skb, meta);
 		return;
 	}
 	if (!port || !netif_running(port->dev)) {
-		qp4_node_free(node);
+		qp4_metadata_free(meta);
 		qp4_drop(skb, &sw->counters.no_port);
 		return;
 	}
@@ -109,19 +113,22 @@ void qp4_enqueue(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *no
 	skb_reset_mac_header(skb);
 	skb_set_network_header(skb, min_t(u32, ETH_HLEN, skb->len));
 	skb->protocol = skb->len >= ETH_HLEN ? eth_hdr(skb)->h_proto : 0;
-	node->enqueued_us = qp4_now_us();
-	node->enqueued_depth = qp4_depth(port->dev);
+	meta->enqueued_us = qp4_now_us();
+	meta->enqueued_depth = qp4_depth(port->dev);
 	skb_dst_drop(skb);
-	skb_dst_set(skb, &node->dst);
+	skb_dst_set(skb, &meta->dst);
 	err = dev_queue_xmit(skb);
 	if (unlikely(net_xmit_eval(err)))
 		sw->counters.refused++;
 }
 
-/* The @index'th copy of a packet for a clone session, NULL if there is none, or no memory for it. */
+/*
+ * Clones a packet for a clone session and copies its metadata. Returns NULL if
+ * the limit is exceeded or there is no memory.
+ */
 struct sk_buff *qp4_clone_one(struct qp4_switch *sw, struct sk_buff *skb,
-			      const struct qp4_node *node, const struct qp4_replica *replica,
-			      u8 instance, u32 truncate_bytes, struct qp4_node **copied)
+			      const struct qp4_metadata *meta, const struct qp4_replica *replica,
+			      u8 instance, u32 truncate_bytes, struct qp4_metadata **copied)
 {
 	struct sk_buff *copy;
 
@@ -130,7 +137,7 @@ struct sk_buff *qp4_clone_one(struct qp4_switch *sw, struct sk_buff *skb,
 		return NULL;
 	}
 	copy = skb_clone(skb, GFP_ATOMIC);
-	*copied = copy ? qp4_node_copy(node, instance, replica->instance) : NULL;
+	*copied = copy ? qp4_metadata_copy(meta, instance, replica->instance) : NULL;
 	if (!*copied) {
 		qp4_drop(copy, &sw->counters.no_memory);
 		return NULL;
@@ -139,48 +146,47 @@ struct sk_buff *qp4_clone_one(struct qp4_switch *sw, struct sk_buff *skb,
 		return copy;
 	(*copied)->truncate_bytes = truncate_bytes;
 	if (!qp4_truncate_queued(copy, *copied, truncate_bytes)) {
-		qp4_node_free(*copied);
+		qp4_metadata_free(*copied);
 		qp4_drop(copy, &sw->counters.no_memory);
 		return NULL;
 	}
 	return copy;
 }
 
-/* Takes packet and node. */
-void qp4_later(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_node *node,
-	       struct qp4_way way)
+/* Queues the packet and its metadata for the tasklet. Consumes both. */
+void qp4_defer(struct qp4_switch *sw, struct sk_buff *skb, struct qp4_metadata *meta,
+	       struct qp4_deferred_cb cb)
 {
 	skb_dst_drop(skb);
 	skb_orphan(skb);
-	skb_dst_set(skb, &node->dst);
-	*qp4_way(skb) = way;
-	__skb_queue_tail(&sw->again, skb);
+	skb_dst_set(skb, &meta->dst);
+	*qp4_deferred_cb(skb) = cb;
+	__skb_queue_tail(&sw->deferred, skb);
 	tasklet_hi_schedule(&sw->tasklet);
 }
 
-
-void qp4_again(struct tasklet_struct *tasklet)
+void qp4_run_deferred(struct tasklet_struct *tasklet)
 {
 	struct qp4_switch *sw = container_of(tasklet, struct qp4_switch, tasklet);
-	struct qp4_node *node;
+	struct qp4_metadata *meta;
 	struct sk_buff *skb;
 
 	rcu_read_lock();
-	while ((skb = __skb_dequeue(&sw->again))) {
-		struct qp4_way way = *qp4_way(skb);
+	while ((skb = __skb_dequeue(&sw->deferred))) {
+		struct qp4_deferred_cb cb = *qp4_deferred_cb(skb);
 
-		node = qp4_node_take(skb);
-		if (way.clone)
-			qp4_enqueue(sw, skb, node, way.port, 0);
+		meta = qp4_metadata_take(skb);
+		if (cb.clone)
+			qp4_enqueue(sw, skb, meta, cb.port, 0);
 		else
-			qp4_ingress(sw, skb, way.port, QP4_RECIRCULATED, node);
+			qp4_ingress(sw, skb, cb.port, QP4_RECIRCULATED, meta);
 	}
 	rcu_read_unlock();
 }
 
-/* When nothing comes any more. */
+/* Called when no more packets can arrive. */
 void qp4_purge(struct qp4_switch *sw)
 {
-	__skb_queue_purge(&sw->again);
+	__skb_queue_purge(&sw->deferred);
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * qrate: reliable flows over UDP, paced by a rate controller, as
- * include/uapi/qbed/qrate.h and signal.h say.
+ * qrate: reliable flows over UDP, paced by a rate controller. The interfaces are
+ * include/uapi/qbed/qrate.h and signal.h.
  *
- *   netlink.c    what is asked of it, and what it tells
- *   sender.c     pacing, acknowledgements, loss and repair
+ *   netlink.c    generic netlink requests, replies and notifications
+ *   sender.c     pacing, acknowledgements, loss detection and retransmission
  *   receiver.c   acknowledgements and QCN's reflection point
  *   path.c       sockets, routes, packets
- *   qrate_*.h    arithmetic without a kernel, tested in user space
+ *   qrate_*.h    arithmetic without kernel dependencies, tested in user space
  *
- * Senders and receivers live as long as their network namespace: what is known
- * of them can be asked for after they have ended.
+ * Senders and receivers exist as long as their network namespace: their state can
+ * be read after they have ended.
  */
 #include <linux/module.h>
 #include <net/netns/generic.h>
@@ -38,7 +38,10 @@ static int __net_init qrate_net_init(struct net *net)
 	return 0;
 }
 
-/* Once this, and then a grace period, is through, nothing is sent, and nothing but senders' sockets receives. */
+/*
+ * After this function and a grace period nothing is sent, and only the senders'
+ * sockets receive.
+ */
 static void __net_exit qrate_net_pre_exit(struct net *net)
 {
 	struct qrate_net *qnet = qrate_net(net);

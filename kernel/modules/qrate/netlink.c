@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Generic netlink: include/uapi/qbed/qrate.h. Requests come one at a time (genl_lock). */
+/* Generic netlink: include/uapi/qbed/qrate.h. Requests are serialized by genl_lock. */
 #include <linux/in.h>
 #include <linux/limits.h>
 #include <linux/slab.h>
@@ -11,11 +11,14 @@
 #include "qrate.h"
 #include "qrate_controllers.h"
 
-/* NLA_POLICY_MAX has its bound in 16 bits with a sign. Not const: policies of Linux 6.1 point to what they could change. */
+/*
+ * NLA_POLICY_MAX stores its bound in a signed 16-bit integer. Not const:
+ * policies of Linux 6.1 point to non-const ranges.
+ */
 static struct netlink_range_validation qrate_port_range = { .min = 1, .max = U16_MAX };
 static struct netlink_range_validation qrate_payload_range = {
 	.min = 1,
-	.max = QRATE_MOST_PAYLOAD,
+	.max = QRATE_MAX_PAYLOAD,
 };
 static struct netlink_range_validation qrate_size_range = { .min = 1, .max = 1ull << 62 };
 static struct netlink_range_validation qrate_time_range = { .max = S64_MAX };
@@ -51,7 +54,7 @@ static const struct nla_policy qrate_stop_policy[] = {
 	[QRATE_A_FLOW] = { .type = NLA_U32 },
 };
 
-static int qrate_needs(struct genl_info *info, const u8 *attributes, u32 count)
+static int qrate_require(struct genl_info *info, const u8 *attributes, u32 count)
 {
 	u32 i;
 
@@ -71,7 +74,7 @@ static int qrate_do_listen(struct sk_buff *skb, struct genl_info *info)
 	u32 probability = reflect ? nla_get_u32(reflect) : 0;
 	int err;
 
-	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	err = qrate_require(info, needed, ARRAY_SIZE(needed));
 	if (err)
 		return err;
 	return qrate_listen(qrate_net(genl_info_net(info)),
@@ -79,9 +82,9 @@ static int qrate_do_listen(struct sk_buff *skb, struct genl_info *info)
 			    reflect ? &probability : NULL, info->extack);
 }
 
-/* A flow begins */
+/* Starting a flow */
 
-static const struct qrate_controller *qrate_controller_named(const struct nlattr *name)
+static const struct qrate_controller *qrate_controller_find(const struct nlattr *name)
 {
 	u32 i;
 
@@ -107,12 +110,12 @@ static int qrate_get_address(const struct nlattr *attribute, sa_family_t family,
 
 	if (nla_len(attribute) != length) {
 		NL_SET_ERR_MSG_ATTR(extack, attribute,
-				    "both addresses have 4 bytes, or both have 16");
+				    "expected two addresses of 4 or of 16 bytes");
 		return -EINVAL;
 	}
 	memcpy(address, nla_data(attribute), length);
 	if (!qrate_is_unicast(family, address)) {
-		NL_SET_ERR_MSG_ATTR(extack, attribute, "expected the address of one host");
+		NL_SET_ERR_MSG_ATTR(extack, attribute, "expected a unicast address");
 		return -EADDRNOTAVAIL;
 	}
 	return 0;
@@ -133,14 +136,14 @@ static int qrate_get_path(struct qrate_path *path, const struct genl_info *info)
 				 info->extack);
 }
 
-static u8 qrate_get_u8(const struct genl_info *info, int attribute, u8 otherwise)
+static u8 qrate_get_u8(const struct genl_info *info, int attribute, u8 fallback)
 {
-	return info->attrs[attribute] ? nla_get_u8(info->attrs[attribute]) : otherwise;
+	return info->attrs[attribute] ? nla_get_u8(info->attrs[attribute]) : fallback;
 }
 
-static u64 qrate_get_u64(const struct genl_info *info, int attribute, u64 otherwise)
+static u64 qrate_get_u64(const struct genl_info *info, int attribute, u64 fallback)
 {
-	return info->attrs[attribute] ? nla_get_u64(info->attrs[attribute]) : otherwise;
+	return info->attrs[attribute] ? nla_get_u64(info->attrs[attribute]) : fallback;
 }
 
 static struct qrate_sender_params qrate_get_params(const struct genl_info *info)
@@ -169,10 +172,10 @@ static int qrate_do_new(struct sk_buff *skb, struct genl_info *info)
 	struct qrate_sender *sender;
 	int err;
 
-	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	err = qrate_require(info, needed, ARRAY_SIZE(needed));
 	if (err)
 		return err;
-	controller = qrate_controller_named(info->attrs[QRATE_A_CONTROLLER]);
+	controller = qrate_controller_find(info->attrs[QRATE_A_CONTROLLER]);
 	if (!controller) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[QRATE_A_CONTROLLER],
 				    "no such controller");
@@ -198,21 +201,21 @@ static int qrate_do_stop(struct sk_buff *skb, struct genl_info *info)
 	struct qrate_sender *sender;
 	int err;
 
-	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	err = qrate_require(info, needed, ARRAY_SIZE(needed));
 	if (err)
 		return err;
 	sender = xa_load(&qrate_net(genl_info_net(info))->senders,
 			 nla_get_u32(info->attrs[QRATE_A_FLOW]));
 	if (!sender) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[QRATE_A_FLOW],
-				    "no such flow is sent from here");
+				    "no such sender in this namespace");
 		return -ENOENT;
 	}
 	qrate_sender_stop(sender);
 	return 0;
 }
 
-/* What is known */
+/* Replies */
 
 static int qrate_put_address(struct sk_buff *skb, int attribute, const struct qrate_path *path,
 			     const union qrate_address *address)
@@ -222,17 +225,17 @@ static int qrate_put_address(struct sk_buff *skb, int attribute, const struct qr
 		       address);
 }
 
-/* Always from the sender's point of view */
-static int qrate_put_path(struct sk_buff *skb, const struct qrate_path *path, bool back)
+/* Addresses and ports from the sender's point of view. @reverse: @path is the receiver's. */
+static int qrate_put_path(struct sk_buff *skb, const struct qrate_path *path, bool reverse)
 {
 	return qrate_put_address(skb, QRATE_A_SOURCE, path,
-				 back ? &path->destination : &path->source) ?:
+				 reverse ? &path->destination : &path->source) ?:
 	       qrate_put_address(skb, QRATE_A_DESTINATION, path,
-				 back ? &path->source : &path->destination) ?:
+				 reverse ? &path->source : &path->destination) ?:
 	       nla_put_u16(skb, QRATE_A_SOURCE_PORT,
-			   ntohs(back ? path->destination_port : path->source_port)) ?:
+			   ntohs(reverse ? path->destination_port : path->source_port)) ?:
 	       nla_put_u16(skb, QRATE_A_DESTINATION_PORT,
-			   ntohs(back ? path->source_port : path->destination_port));
+			   ntohs(reverse ? path->source_port : path->destination_port));
 }
 
 static int qrate_put_u64(struct sk_buff *skb, int attribute, u64 value)
@@ -248,7 +251,7 @@ static int qrate_put_sender(struct sk_buff *skb, struct qrate_sender *sender)
 
 	return qrate_put_u64(skb, QRATE_A_RATE, rate_bps) ?:
 	       qrate_put_u64(skb, QRATE_A_RTT, sender->rtt.last_ns) ?:
-	       qrate_put_u64(skb, QRATE_A_RTT_LEAST, sender->rtt.least_ns) ?:
+	       qrate_put_u64(skb, QRATE_A_RTT_LEAST, sender->rtt.min_ns) ?:
 	       qrate_put_u64(skb, QRATE_A_LAST_SIGNAL, stats->last_signal) ?:
 	       qrate_put_u64(skb, QRATE_A_FEEDBACKS, stats->feedbacks) ?:
 	       qrate_put_u64(skb, QRATE_A_SENT_BYTES, stats->sent_bytes) ?:
@@ -310,8 +313,8 @@ static int qrate_put_record(struct sk_buff *skb, u32 portid, u32 seq, int flags,
 	return 0;
 }
 
-/* What is sent from here, or else what was received here */
-static struct qrate_record *qrate_record_of(struct qrate_net *qnet, u32 flow)
+/* Finds the sender of a flow, or else a receiver. */
+static struct qrate_record *qrate_record_find(struct qrate_net *qnet, u32 flow)
 {
 	struct qrate_sender *sender = xa_load(&qnet->senders, flow);
 	struct qrate_record *record;
@@ -330,27 +333,27 @@ static int qrate_do_get(struct sk_buff *skb, struct genl_info *info)
 {
 	static const u8 needed[] = { QRATE_A_FLOW };
 	struct qrate_record *record;
-	struct sk_buff *answer;
+	struct sk_buff *reply;
 	int err;
 
-	err = qrate_needs(info, needed, ARRAY_SIZE(needed));
+	err = qrate_require(info, needed, ARRAY_SIZE(needed));
 	if (err)
 		return err;
-	record = qrate_record_of(qrate_net(genl_info_net(info)),
+	record = qrate_record_find(qrate_net(genl_info_net(info)),
 				 nla_get_u32(info->attrs[QRATE_A_FLOW]));
 	if (!record) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[QRATE_A_FLOW], "no such flow");
 		return -ENOENT;
 	}
-	answer = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
-	if (!answer)
+	reply = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (!reply)
 		return -ENOMEM;
-	err = qrate_put_record(answer, info->snd_portid, info->snd_seq, 0, record);
+	err = qrate_put_record(reply, info->snd_portid, info->snd_seq, 0, record);
 	if (err) {
-		nlmsg_free(answer);
+		nlmsg_free(reply);
 		return err;
 	}
-	return genlmsg_reply(answer, info);
+	return genlmsg_reply(reply, info);
 }
 
 static struct nlattr **qrate_dump_attributes(struct netlink_callback *cb)
@@ -362,7 +365,7 @@ static struct nlattr **qrate_dump_attributes(struct netlink_callback *cb)
 #endif
 }
 
-/* args[0]: the next record's number */
+/* args[0]: id of the next record */
 static int qrate_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct qrate_net *qnet = qrate_net(sock_net(skb->sk));
@@ -381,7 +384,7 @@ static int qrate_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	return skb->len;
 }
 
-void qrate_tell_ended(struct net *net, u32 flow)
+void qrate_notify_ended(struct net *net, u32 flow)
 {
 	struct sk_buff *skb;
 	void *message;

@@ -16,7 +16,10 @@
 
 #include "qrate.h"
 
-/* All payload is zeros, and the same ones: it is neither filled, copied nor summed. */
+/*
+ * All packets share these pages of zeros as payload: it is neither written,
+ * copied nor checksummed.
+ */
 #define QRATE_PAYLOAD_ORDER get_order(65536)
 
 static struct page *qrate_payload;
@@ -29,7 +32,7 @@ int qrate_payload_init(void)
 
 void qrate_payload_exit(void)
 {
-	put_page(qrate_payload);	/* packets on their way may still have it */
+	put_page(qrate_payload);	/* packets in flight may hold references */
 }
 
 static int qrate_socket_bind(struct socket *socket, const union qrate_address *address, __be16 port)
@@ -49,8 +52,8 @@ static int qrate_socket_bind(struct socket *socket, const union qrate_address *a
 }
 
 /*
- * A UDP socket that hands what it receives to @receive, as a tunnel's does.
- * @address: NULL: any of this namespace
+ * Opens a UDP socket whose datagrams are passed to @receive (encap_rcv).
+ * @address: NULL: any address of the namespace
  */
 struct socket *qrate_socket_open(struct net *net, sa_family_t family,
 				 const union qrate_address *address, __be16 port,
@@ -74,7 +77,7 @@ struct socket *qrate_socket_open(struct net *net, sa_family_t family,
 	return socket;
 }
 
-/* Who is inside @receive may stay until a grace period is over. */
+/* RCU: calls of @receive may run until the grace period ends. */
 void qrate_socket_close(struct socket *socket)
 {
 	if (!socket)
@@ -117,7 +120,7 @@ static u32 qrate_route_cookie(const struct qrate_path *path, const struct dst_en
 	return path->family == AF_INET6 ? rt6_get_cookie((const struct rt6_info *)dst) : 0;
 }
 
-/* The route, good for as long as the caller stays under RCU. */
+/* Returns the route, valid as long as the caller holds the RCU read lock. */
 struct dst_entry *qrate_path_route(struct qrate_path *path)
 {
 	struct dst_entry *dst = rcu_dereference(path->dst);
@@ -139,7 +142,7 @@ void qrate_path_release(struct qrate_path *path)
 
 /* Packets */
 
-/* Bytes of a packet besides its payload */
+/* Length of a packet without its payload. */
 u32 qrate_path_overhead(const struct qrate_path *path)
 {
 	return (path->family == AF_INET ? sizeof(struct iphdr) : sizeof(struct ipv6hdr)) +
@@ -156,7 +159,7 @@ static void qrate_push_v4(struct qrate_path *path, struct sk_buff *skb, struct d
 	*ip = (struct iphdr) {
 		.version = 4,
 		.ihl = sizeof(*ip) / 4,
-		.frag_off = htons(IP_DF),	/* so it needs no identification: RFC 6864, 4.1 */
+		.frag_off = htons(IP_DF),	/* no identification needed */
 		.ttl = ip4_dst_hoplimit(dst),
 		.protocol = IPPROTO_UDP,
 		.saddr = path->source.v4,
@@ -184,7 +187,7 @@ static void qrate_push_v6(struct qrate_path *path, struct sk_buff *skb, struct d
 	ip6_local_out(path->net, NULL, skb);
 }
 
-/* Of header and payload; the latter, being zeros, adds nothing. */
+/* Checksum of headers and payload. The payload is zeros and contributes nothing. */
 static __sum16 qrate_checksum(const struct qrate_path *path, const struct udphdr *udp, u32 length)
 {
 	__wsum sum = csum_partial(udp, sizeof(*udp) + sizeof(struct qsignal_header), 0);
@@ -199,7 +202,10 @@ static __sum16 qrate_checksum(const struct qrate_path *path, const struct udphdr
 	return check ?: CSUM_MANGLED_0;
 }
 
-/* One packet, with so many bytes of @payload. What the stack refuses is lost, as on the way. */
+/*
+ * Sends one packet with @payload bytes of payload. A packet that the stack
+ * refuses is treated as lost.
+ */
 void qrate_path_send(struct qrate_path *path, const struct qsignal_header *header, u32 payload)
 {
 	u32 length = sizeof(struct udphdr) + sizeof(*header) + payload;
@@ -242,10 +248,11 @@ void qrate_path_send(struct qrate_path *path, const struct qsignal_header *heade
 }
 
 /*
- * The congestion header of a packet whose data begins with UDP's, which are then
- * its payload; false: it has none that we know (docs/wire-format.md).
+ * Pulls UDP and congestion header of a packet whose data begins with UDP's, and
+ * copies the latter to @header. Returns false if the packet has no valid header
+ * (docs/wire-format.md).
  */
-bool qrate_pull(struct sk_buff *skb, struct qsignal_header *header)
+bool qrate_pull_header(struct sk_buff *skb, struct qsignal_header *header)
 {
 	u32 length = skb->len - sizeof(struct udphdr);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parts of the module share. */
+/* Internal interfaces of the module. */
 #ifndef _QRATE_H
 #define _QRATE_H
 
@@ -25,17 +25,20 @@
 #include "qrate_pace.h"
 #include "qrate_rtt.h"
 
-#define QRATE_MOST_PAYLOAD (65535u - 20 - 8 - QSIGNAL_HEADER_BYTES)
+#define QRATE_MAX_PAYLOAD (65535u - 20 - 8 - QSIGNAL_HEADER_BYTES)
 
-/* Packets between the oldest that is not done with and the newest: what a sender remembers. */
-#define QRATE_MOST_PACKETS 65536u
+/*
+ * Maximum number of packets that a sender tracks, from the oldest
+ * unacknowledged to the newest.
+ */
+#define QRATE_MAX_PACKETS 65536u
 
 union qrate_address {
 	__be32 v4;
 	struct in6_addr v6;
 };
 
-/* From here to another socket, with its route. */
+/* Path to a remote socket, with its cached route. */
 struct qrate_path {
 	struct net *net;
 	sa_family_t family;
@@ -44,7 +47,7 @@ struct qrate_path {
 	union qrate_address source;
 	union qrate_address destination;
 	struct dst_entry __rcu *dst;
-	u32 cookie;		/* says whether dst still holds */
+	u32 cookie;		/* for dst_check() */
 };
 
 enum qrate_role {
@@ -52,24 +55,24 @@ enum qrate_role {
 	QRATE_RECEIVER = 1,
 };
 
-/* What a dump walks over: the beginning of each sender and receiver. */
+/* First member of each sender and receiver: what a dump iterates over. */
 struct qrate_record {
 	enum qrate_role role;
-	u32 id;			/* in qrate_net.records */
+	u32 id;			/* index in qrate_net.records */
 	u32 flow;
 	u64 start_ns;
 	u64 end_ns;		/* sender: 0 until it has ended */
 };
 
 struct qrate_sender_params {
-	u64 size;		/* bytes of payload; U64_MAX: until it is stopped */
-	u64 stop_ns;		/* no new data from then on; U64_MAX: no such time */
-	u32 payload;		/* bytes a packet */
-	u32 overhead;		/* bytes of a packet's headers, from IP on */
+	u64 size;		/* bytes of payload; U64_MAX: unlimited */
+	u64 stop_ns;		/* no new data after this time; U64_MAX: unlimited */
+	u32 payload;		/* bytes per packet */
+	u32 overhead;		/* bytes of headers per packet, from IP on */
 	u8 kind;
 	u8 unit;
 	u8 bits;
-	bool forward;		/* the controller sees the forward path's signal alone */
+	bool forward;		/* the controller gets the signal of the forward path only */
 };
 
 struct qrate_sender_stats {
@@ -85,21 +88,21 @@ struct qrate_sender_stats {
 struct qrate_sender {
 	struct qrate_record record;
 	struct qrate_path path;
-	struct socket *socket;		/* NULL: closed, a while after the end */
-	struct list_head ended;		/* in qrate_net.ended until then */
+	struct socket *socket;		/* closed and NULL some time after the end */
+	struct list_head ended;		/* in qrate_net.ended until the socket is closed */
 	struct rcu_head rcu;
 	struct qrate_sender_params params;
 	const struct rate_controller *controller;
 	void *controller_params;
 	void *controller_state;
 
-	spinlock_t lock;	/* of what follows */
-	struct hrtimer timer;	/* for the next departure or the probe's time */
-	u64 armed_ns;		/* for when; U64_MAX: it is not running */
-	u64 probed_ns;		/* the last timeout */
-	u64 next_offset;	/* of the next new payload */
-	bool ready;		/* there is something to send, and room */
-	bool stopped;		/* no more new payload */
+	spinlock_t lock;	/* protects the members below */
+	struct hrtimer timer;	/* next transmission or probe timeout */
+	u64 armed_ns;		/* expiry of the timer; U64_MAX: not armed */
+	u64 probed_ns;		/* time of the last timeout */
+	u64 next_offset;	/* offset of the next new payload */
+	bool ready;		/* there is data to send, and space to track it */
+	bool stopped;		/* no new payload is sent */
 	bool dead;
 	struct qrate_pace pace;
 	struct qrate_flight flight;
@@ -107,7 +110,7 @@ struct qrate_sender {
 	struct qrate_sender_stats stats;
 };
 
-/* A port on which flows are received. */
+/* A UDP port that receives flows. */
 struct qrate_listener {
 	struct qrate_net *qnet;
 	struct list_head list;
@@ -126,28 +129,28 @@ struct qrate_receiver {
 	struct qrate_path path;		/* back to the sender */
 	struct qrate_listener *listener;
 	struct hlist_node node;
-	struct rcu_head rcu;		/* other namespaces' receivers are in the same lists */
+	struct rcu_head rcu;		/* the hash table is shared by all namespaces */
 
-	spinlock_t lock;		/* of what follows */
-	struct qrate_numbers numbers;
+	spinlock_t lock;		/* protects the members below */
+	struct qrate_window window;
 	struct qrate_coverage coverage;
-	u64 size;			/* once the last byte has arrived; else U64_MAX */
+	u64 size;			/* known once the last byte was received; else U64_MAX */
 	struct qrate_receiver_stats stats;
 };
 
-/* Of a network namespace */
+/* State of a network namespace. */
 struct qrate_net {
 	struct net *net;
-	struct xarray records;		/* by id, in the order of their start */
+	struct xarray records;		/* by id, in order of start */
 	struct xarray senders;		/* by flow; under genl_lock */
 	struct list_head listeners;	/* under genl_lock */
 	u32 receivers;
-	struct list_head ended;		/* senders with a socket that is not needed any more */
+	struct list_head ended;		/* ended senders whose socket is still open */
 	spinlock_t ended_lock;
 	struct delayed_work reap;
 };
 
-#define QRATE_RUNNING XA_MARK_1		/* of records: senders that have not ended */
+#define QRATE_RUNNING XA_MARK_1		/* mark in records: senders that have not ended */
 
 /* main.c */
 struct qrate_net *qrate_net(const struct net *net);
@@ -161,7 +164,7 @@ struct dst_entry *qrate_path_route(struct qrate_path *path);
 u32 qrate_path_overhead(const struct qrate_path *path);
 void qrate_path_send(struct qrate_path *path, const struct qsignal_header *header, u32 payload);
 void qrate_path_release(struct qrate_path *path);
-bool qrate_pull(struct sk_buff *skb, struct qsignal_header *header);
+bool qrate_pull_header(struct sk_buff *skb, struct qsignal_header *header);
 int qrate_payload_init(void);
 void qrate_payload_exit(void);
 
@@ -183,6 +186,6 @@ void qrate_receiver_free(struct qrate_receiver *receiver);
 
 /* netlink.c */
 extern struct genl_family qrate_family;
-void qrate_tell_ended(struct net *net, u32 flow);
+void qrate_notify_ended(struct net *net, u32 flow);
 
 #endif /* _QRATE_H */

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a receiver knows of a flow: which packets, and which bytes, have arrived. */
+/* State of a receiver: which packets and which bytes were received. */
 #ifndef _QRATE_ARRIVALS_H
 #define _QRATE_ARRIVALS_H
 
 #include <qbed/types.h>
 
-/* The last packet number and the 64 before it */
-struct qrate_numbers {
+/* The largest packet number received and a bitmap of the 64 before it. */
+struct qrate_window {
 	u64 last;
-	u64 window;		/* bit i: last - 1 - i has arrived */
+	u64 bitmap;		/* bit i: packet last - 1 - i was received */
 	bool any;
 };
 
-/* Returns the window of @number: bit i: @number - 1 - i has arrived. */
-static inline u64 qrate_numbers_add(struct qrate_numbers *numbers, u64 number)
+/* Records packet @number. Returns its bitmap: bit i: packet @number - 1 - i was received. */
+static inline u64 qrate_window_add(struct qrate_window *window, u64 number)
 {
 	u64 back;
 
-	if (!numbers->any || number > numbers->last) {
-		u64 ahead = number - numbers->last;
+	if (!window->any || number > window->last) {
+		u64 ahead = number - window->last;
 
-		if (!numbers->any || ahead > 64)
-			numbers->window = 0;
+		if (!window->any || ahead > 64)
+			window->bitmap = 0;
 		else
-			numbers->window = (ahead < 64 ? numbers->window << ahead : 0) |
+			window->bitmap = (ahead < 64 ? window->bitmap << ahead : 0) |
 					  1ull << (ahead - 1);
-		numbers->any = true;
-		numbers->last = number;
-		return numbers->window;
+		window->any = true;
+		window->last = number;
+		return window->bitmap;
 	}
-	back = numbers->last - number;
+	back = window->last - number;
 	if (back && back <= 64)
-		numbers->window |= 1ull << (back - 1);
-	return back < 64 ? numbers->window >> back : 0;
+		window->bitmap |= 1ull << (back - 1);
+	return back < 64 ? window->bitmap >> back : 0;
 }
 
 struct qrate_interval {
@@ -40,12 +40,12 @@ struct qrate_interval {
 	u64 end;
 };
 
-/* The bytes that have arrived: intervals that do not touch each other, in order */
+/* The received bytes as disjoint, non-adjacent intervals in ascending order. */
 struct qrate_coverage {
 	struct qrate_interval *intervals;
 	u32 capacity;
 	u32 used;
-	u64 bytes;		/* in all of them */
+	u64 bytes;		/* sum of their lengths */
 };
 
 /* The first interval that ends at @offset or later. */
@@ -69,28 +69,31 @@ static inline bool qrate_coverage_is_full(const struct qrate_coverage *coverage)
 	return coverage->used == coverage->capacity;
 }
 
-/* Bytes from @begin to before @end arrive. Returns how many are new. There is room for one more interval. */
+/*
+ * Adds the bytes from @begin up to but without @end. Returns the number of new
+ * bytes. There must be space for one more interval.
+ */
 static inline u64 qrate_coverage_add(struct qrate_coverage *coverage, u64 begin, u64 end)
 {
-	u32 at = qrate_coverage_find(coverage, begin), beyond = at;
-	struct qrate_interval *into = &coverage->intervals[at];
+	u32 first = qrate_coverage_find(coverage, begin), last = first;
+	struct qrate_interval *into = &coverage->intervals[first];
 	u64 before = 0, added;
 
-	while (beyond < coverage->used && coverage->intervals[beyond].begin <= end) {
-		before += coverage->intervals[beyond].end - coverage->intervals[beyond].begin;
-		beyond++;
+	while (last < coverage->used && coverage->intervals[last].begin <= end) {
+		before += coverage->intervals[last].end - coverage->intervals[last].begin;
+		last++;
 	}
-	if (beyond > at) {
+	if (last > first) {
 		if (into->begin < begin)
 			begin = into->begin;
-		if (coverage->intervals[beyond - 1].end > end)
-			end = coverage->intervals[beyond - 1].end;
+		if (coverage->intervals[last - 1].end > end)
+			end = coverage->intervals[last - 1].end;
 	}
-	/* one takes the place of those from at to beyond */
-	if (beyond != at + 1)
-		memmove(into + 1, &coverage->intervals[beyond],
-			(coverage->used - beyond) * sizeof(*into));
-	coverage->used = coverage->used + 1 - (beyond - at);
+	/* one interval replaces those from first up to but without last */
+	if (last != first + 1)
+		memmove(into + 1, &coverage->intervals[last],
+			(coverage->used - last) * sizeof(*into));
+	coverage->used = coverage->used + 1 - (last - first);
 	*into = (struct qrate_interval) { begin, end };
 	added = end - begin - before;
 	coverage->bytes += added;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A sender's packets by their numbers, first to next:
+ * A sender's packets, indexed by packet number from first to next:
  *
- *   first         the oldest that is neither acknowledged nor sent anew
- *   lost_below    up to here, what is not acknowledged is lost and waits, oldest
- *                 first, to be sent anew (under a new number)
- *   next          from lost_below up to here, what is not acknowledged is in flight
+ *   first         the oldest packet neither acknowledged nor retransmitted
+ *   lost_below    unacknowledged packets below are lost and are retransmitted,
+ *                 oldest first, under new numbers
+ *   next          unacknowledged packets from lost_below up to next are in flight
  *
- * Losses are found oldest first, so that this border is all there is to know.
+ * Losses are detected oldest first, so one boundary is sufficient.
  */
 #ifndef _QRATE_FLIGHT_H
 #define _QRATE_FLIGHT_H
@@ -18,9 +18,9 @@
 #define QRATE_PACKET_THRESHOLD 3
 
 struct qrate_packet {
-	u64 offset;		/* of its payload in the flow */
+	u64 offset;		/* of the payload in the flow */
 	u64 sent_ns;
-	u32 length;		/* of its payload */
+	u32 length;		/* of the payload */
 	bool acked;
 };
 
@@ -48,7 +48,7 @@ static inline bool qrate_flight_is_empty(const struct qrate_flight *flight)
 	return flight->next == flight->first;
 }
 
-/* Move into @packets, which are more; returns those from before. */
+/* Moves the ring into the larger array @packets. Returns the old array. */
 static inline struct qrate_packet *qrate_flight_grow(struct qrate_flight *flight,
 						     struct qrate_packet *packets, u32 capacity)
 {
@@ -62,7 +62,7 @@ static inline struct qrate_packet *qrate_flight_grow(struct qrate_flight *flight
 	return before.packets;
 }
 
-/* Returns the packet's number. There is room. */
+/* Adds a packet. Returns its number. The ring must not be full. */
 static inline u64 qrate_flight_send(struct qrate_flight *flight, u64 offset, u32 length, u64 now_ns)
 {
 	*qrate_flight_at(flight, flight->next) = (struct qrate_packet) {
@@ -74,8 +74,8 @@ static inline u64 qrate_flight_send(struct qrate_flight *flight, u64 offset, u32
 	return flight->next++;
 }
 
-/* What is done with leaves. */
-static inline void qrate_flight_settle(struct qrate_flight *flight)
+/* Removes acknowledged packets from the start of the ring. */
+static inline void qrate_flight_advance(struct qrate_flight *flight)
 {
 	while (flight->first < flight->next && qrate_flight_at(flight, flight->first)->acked)
 		flight->first++;
@@ -83,7 +83,10 @@ static inline void qrate_flight_settle(struct qrate_flight *flight)
 		flight->lost_below = flight->first;
 }
 
-/* Acknowledged: returns the packet, or NULL if nothing is new in that. */
+/*
+ * Marks a packet acknowledged. Returns it, or NULL if it was acknowledged
+ * before or is unknown.
+ */
 static inline struct qrate_packet *qrate_flight_ack(struct qrate_flight *flight, u64 number)
 {
 	struct qrate_packet *packet;
@@ -99,7 +102,10 @@ static inline struct qrate_packet *qrate_flight_ack(struct qrate_flight *flight,
 	return packet;
 }
 
-/* Bit i of @window: packet @number - 1 - i has arrived, too. Returns how many bytes of payload are new in that. */
+/*
+ * Marks packets acknowledged by the bitmap of an acknowledgement: bit i: packet
+ * @number - 1 - i. Returns the newly acknowledged bytes of payload.
+ */
 static inline u64 qrate_flight_ack_window(struct qrate_flight *flight, u64 number, u64 window)
 {
 	const struct qrate_packet *packet;
@@ -113,7 +119,7 @@ static inline u64 qrate_flight_ack_window(struct qrate_flight *flight, u64 numbe
 	return bytes;
 }
 
-/* The oldest in flight, or NULL. */
+/* Returns the oldest packet in flight, or NULL. */
 static inline struct qrate_packet *qrate_flight_oldest(struct qrate_flight *flight)
 {
 	while (flight->lost_below < flight->next) {
@@ -126,8 +132,8 @@ static inline struct qrate_packet *qrate_flight_oldest(struct qrate_flight *flig
 	return NULL;
 }
 
-/* The oldest in flight is taken for lost. */
-static inline void qrate_flight_lose(struct qrate_flight *flight)
+/* Declares the oldest packet in flight lost. */
+static inline void qrate_flight_mark_lost(struct qrate_flight *flight)
 {
 	struct qrate_packet *packet = qrate_flight_oldest(flight);
 
@@ -138,9 +144,9 @@ static inline void qrate_flight_lose(struct qrate_flight *flight)
 }
 
 /*
- * What the acknowledgement of @number, the last one, says about earlier ones:
- * lost if QRATE_PACKET_THRESHOLD or more before it (RFC 9002, 6.1.1), or sent at
- * @before_ns or earlier (6.1.2). Returns how many were lost.
+ * Detects losses after the acknowledgement of @number: an earlier packet is
+ * lost if QRATE_PACKET_THRESHOLD or more before it (RFC 9002, 6.1.1), or sent
+ * at @before_ns or earlier (6.1.2). Returns the number of lost packets.
  */
 static inline u32 qrate_flight_detect(struct qrate_flight *flight, u64 number, u64 before_ns)
 {
@@ -151,16 +157,16 @@ static inline u32 qrate_flight_detect(struct qrate_flight *flight, u64 number, u
 		if (number - flight->lost_below < QRATE_PACKET_THRESHOLD &&
 		    packet->sent_ns > before_ns)
 			break;
-		qrate_flight_lose(flight);
+		qrate_flight_mark_lost(flight);
 		lost++;
 	}
 	return lost;
 }
 
-/* What waits to be sent anew, oldest first, or NULL. */
-static inline struct qrate_packet *qrate_flight_lost(struct qrate_flight *flight)
+/* Returns the oldest lost packet to retransmit, or NULL. */
+static inline struct qrate_packet *qrate_flight_first_lost(struct qrate_flight *flight)
 {
-	qrate_flight_settle(flight);
+	qrate_flight_advance(flight);
 	return flight->first < flight->lost_below ? qrate_flight_at(flight, flight->first) : NULL;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The receiver's side: it counts what arrives, acknowledges every data packet,
- * and is QCN's reflection point.
+ * Receiver side: it accounts received data, acknowledges every data packet, and
+ * is QCN's reflection point.
  *
- * A flow is known by its sender's address, port and number. What arrives and
- * cannot be kept account of, for want of memory or because the flow has more
- * than QRATE_MOST_INTERVALS holes, is not acknowledged: it is sent anew.
+ * A flow is identified by the sender's address, port and flow id. Data that
+ * cannot be accounted, for lack of memory or because the flow has more than
+ * QRATE_MAX_INTERVALS holes, is not acknowledged and therefore retransmitted.
  */
 #include <linux/hashtable.h>
 #include <linux/ip.h>
@@ -21,18 +21,18 @@
 #include "qrate.h"
 
 #define QRATE_FIRST_INTERVALS 4
-#define QRATE_MOST_INTERVALS 4096
+#define QRATE_MAX_INTERVALS 4096
 
-/* Of a namespace: whoever sends may choose flow numbers. */
-#define QRATE_MOST_RECEIVERS (1u << 20)
+/* Limit per namespace, since senders choose the flow ids. */
+#define QRATE_MAX_RECEIVERS (1u << 20)
 
-/* An end of data: more would wrap. */
-#define QRATE_MOST_OFFSET (1ull << 62)
+/* Maximum offset, to avoid overflow. */
+#define QRATE_MAX_OFFSET (1ull << 62)
 
 static DEFINE_HASHTABLE(qrate_receivers, 12);
 static DEFINE_SPINLOCK(qrate_receivers_lock);
 
-/* Finding */
+/* Lookup */
 
 static u32 qrate_hash(const struct qrate_listener *listener, const struct qrate_path *path,
 		      u32 flow)
@@ -42,7 +42,7 @@ static u32 qrate_hash(const struct qrate_listener *listener, const struct qrate_
 						      ipv6_addr_hash(&path->destination.v6), 0);
 }
 
-static bool qrate_is_same(const struct qrate_path *a, const struct qrate_path *b)
+static bool qrate_path_equal(const struct qrate_path *a, const struct qrate_path *b)
 {
 	return a->destination_port == b->destination_port && a->family == b->family &&
 	       (a->family == AF_INET ? a->destination.v4 == b->destination.v4 :
@@ -56,14 +56,14 @@ static struct qrate_receiver *qrate_find(const struct qrate_listener *listener,
 
 	hash_for_each_possible_rcu(qrate_receivers, receiver, node, hash) {
 		if (receiver->record.flow == flow && receiver->listener == listener &&
-		    qrate_is_same(&receiver->path, path))
+		    qrate_path_equal(&receiver->path, path))
 			return receiver;
 	}
 	return NULL;
 }
 
-/* The way back to who sent @skb. */
-static struct qrate_path qrate_way_back(const struct qrate_listener *listener,
+/* Returns the path back to the sender of @skb. */
+static struct qrate_path qrate_reverse_path(const struct qrate_listener *listener,
 					const struct sk_buff *skb)
 {
 	struct qrate_path path = {
@@ -110,14 +110,14 @@ static struct qrate_receiver *qrate_receiver_alloc(struct qrate_listener *listen
 	return receiver;
 }
 
-/* A flow that is new here; under the lock of them all */
+/* Creates the receiver of a new flow. Called under qrate_receivers_lock. */
 static struct qrate_receiver *qrate_receiver_new(struct qrate_listener *listener,
 						 const struct qrate_path *path, u32 flow, u32 hash)
 {
 	struct qrate_net *qnet = listener->qnet;
 	struct qrate_receiver *receiver;
 
-	if (qnet->receivers >= QRATE_MOST_RECEIVERS)
+	if (qnet->receivers >= QRATE_MAX_RECEIVERS)
 		return NULL;
 	receiver = qrate_receiver_alloc(listener, path, flow);
 	if (!receiver)
@@ -133,10 +133,10 @@ static struct qrate_receiver *qrate_receiver_new(struct qrate_listener *listener
 	return receiver;
 }
 
-static struct qrate_receiver *qrate_receiver_of(struct qrate_listener *listener,
+static struct qrate_receiver *qrate_receiver_get(struct qrate_listener *listener,
 						const struct sk_buff *skb, u32 flow)
 {
-	struct qrate_path path = qrate_way_back(listener, skb);
+	struct qrate_path path = qrate_reverse_path(listener, skb);
 	u32 hash = qrate_hash(listener, &path, flow);
 	struct qrate_receiver *receiver = qrate_find(listener, &path, flow, hash);
 
@@ -158,7 +158,7 @@ static bool qrate_coverage_has_room(struct qrate_coverage *coverage)
 
 	if (likely(!qrate_coverage_is_full(coverage)))
 		return true;
-	if (capacity > QRATE_MOST_INTERVALS)
+	if (capacity > QRATE_MAX_INTERVALS)
 		return false;
 	intervals = krealloc_array(coverage->intervals, capacity, sizeof(*intervals),
 				   GFP_ATOMIC | __GFP_NOWARN);
@@ -169,32 +169,35 @@ static bool qrate_coverage_has_room(struct qrate_coverage *coverage)
 	return true;
 }
 
-/* Keep account of a data packet, and say so in the acknowledgement; false: it cannot be. */
-static bool qrate_arrive(struct qrate_receiver *receiver, const struct qsignal_header *data,
+/*
+ * Accounts a data packet and fills in the acknowledgement. Returns false if it
+ * cannot be accounted.
+ */
+static bool qrate_receive_data(struct qrate_receiver *receiver, const struct qsignal_header *data,
 			 u32 length, u64 now_ns, struct qsignal_header *ack)
 {
 	u64 begin = be64_to_cpu(data->offset);
-	bool kept;
+	bool accounted;
 
-	if (!length || begin > QRATE_MOST_OFFSET)
+	if (!length || begin > QRATE_MAX_OFFSET)
 		return false;
 	spin_lock_bh(&receiver->lock);
-	kept = qrate_coverage_has_room(&receiver->coverage);
-	if (likely(kept)) {
+	accounted = qrate_coverage_has_room(&receiver->coverage);
+	if (likely(accounted)) {
 		receiver->stats.packets++;
 		if (qrate_coverage_add(&receiver->coverage, begin, begin + length))
 			receiver->record.end_ns = now_ns;
 		if (data->flags & QSIGNAL_LAST)
 			receiver->size = begin + length;
-		ack->window = cpu_to_be64(qrate_numbers_add(&receiver->numbers,
+		ack->window = cpu_to_be64(qrate_window_add(&receiver->window,
 							    be64_to_cpu(data->sequence)));
 		ack->offset = cpu_to_be64(receiver->coverage.bytes);
 	}
 	spin_unlock_bh(&receiver->lock);
-	return kept;
+	return accounted;
 }
 
-static struct qsignal_header qrate_answer(const struct qsignal_header *data, u8 type, u64 now_ns)
+static struct qsignal_header qrate_reply_header(const struct qsignal_header *data, u8 type, u64 now_ns)
 {
 	return (struct qsignal_header) {
 		.version = QSIGNAL_VERSION,
@@ -206,10 +209,10 @@ static struct qsignal_header qrate_answer(const struct qsignal_header *data, u8 
 	};
 }
 
-/* The signal as it came is echoed, and goes on from there on the way back. */
-static struct qsignal_header qrate_ack_of(const struct qsignal_header *data, u64 now_ns)
+/* The received signal is echoed, and accumulates further on the reverse path. */
+static struct qsignal_header qrate_ack_header(const struct qsignal_header *data, u64 now_ns)
 {
-	struct qsignal_header ack = qrate_answer(data, QSIGNAL_ACK, now_ns);
+	struct qsignal_header ack = qrate_reply_header(data, QSIGNAL_ACK, now_ns);
 
 	ack.kind = data->kind;
 	ack.unit = data->unit;
@@ -222,16 +225,16 @@ static struct qsignal_header qrate_ack_of(const struct qsignal_header *data, u64
 }
 
 /*
- * QCN's reflection point. The slides have the probability grow with |Fb| and
- * name no function: it is the one by which they have a switch sample, from 1 %
- * to 25 %. Fb = 0 is reflected with P0, whether or not a switch on the path
- * knows QCN: it is 0 unless somebody asked for it.
+ * QCN's reflection point. The slides specify that the probability grows with
+ * |Fb| but no function. This uses the function that they specify for sampling
+ * in switches, from 1 % to 25 %. Fb = 0 is reflected with probability P0,
+ * whether or not a switch on the path supports QCN; P0 is 0 by default.
  */
 static bool qrate_is_reflected(const struct qrate_listener *listener,
 			       const struct qsignal_header *data)
 {
 	u32 magnitude = ntohs(data->feedback);
-	u32 most = (1u << clamp_t(u8, data->feedback_bits, 1, 16)) - 1;
+	u32 max = (1u << clamp_t(u8, data->feedback_bits, 1, 16)) - 1;
 	u32 percent = U32_MAX / 100;
 
 	if (data->flags & QSIGNAL_REFLECTED)
@@ -241,14 +244,14 @@ static bool qrate_is_reflected(const struct qrate_listener *listener,
 
 		return reflect && get_random_u32() < reflect;
 	}
-	magnitude = min(magnitude, most);
-	return get_random_u32() < percent + (u32)div_u64(24ull * percent * magnitude, most);
+	magnitude = min(magnitude, max);
+	return get_random_u32() < percent + (u32)div_u64(24ull * percent * magnitude, max);
 }
 
 static void qrate_reflect(struct qrate_receiver *receiver, const struct qsignal_header *data,
 			  u64 now_ns)
 {
-	struct qsignal_header feedback = qrate_answer(data, QSIGNAL_FEEDBACK, now_ns);
+	struct qsignal_header feedback = qrate_reply_header(data, QSIGNAL_FEEDBACK, now_ns);
 
 	feedback.feedback = data->feedback;
 	feedback.feedback_bits = data->feedback_bits;
@@ -262,10 +265,10 @@ static void qrate_data(struct qrate_listener *listener, struct sk_buff *skb,
 		       const struct qsignal_header *data)
 {
 	u64 now_ns = ktime_get_ns();
-	struct qsignal_header ack = qrate_ack_of(data, now_ns);
-	struct qrate_receiver *receiver = qrate_receiver_of(listener, skb, ntohl(data->flow));
+	struct qsignal_header ack = qrate_ack_header(data, now_ns);
+	struct qrate_receiver *receiver = qrate_receiver_get(listener, skb, ntohl(data->flow));
 
-	if (!receiver || !qrate_arrive(receiver, data, skb->len, now_ns, &ack))
+	if (!receiver || !qrate_receive_data(receiver, data, skb->len, now_ns, &ack))
 		return;
 	qrate_path_send(&receiver->path, &ack, 0);
 	if (qrate_is_reflected(listener, data))
@@ -277,15 +280,15 @@ static int qrate_listener_receive(struct sock *sk, struct sk_buff *skb)
 	struct qrate_listener *listener = rcu_dereference_sk_user_data(sk);
 	struct qsignal_header header;
 
-	if (likely(listener && qrate_pull(skb, &header) && header.type == QSIGNAL_DATA))
+	if (likely(listener && qrate_pull_header(skb, &header) && header.type == QSIGNAL_DATA))
 		qrate_data(listener, skb, &header);
 	consume_skb(skb);
 	return 0;
 }
 
-/* Life */
+/* Lifetime */
 
-static struct qrate_listener *qrate_listener_of(struct qrate_net *qnet, __be16 port)
+static struct qrate_listener *qrate_listener_find(struct qrate_net *qnet, __be16 port)
 {
 	struct qrate_listener *listener;
 
@@ -306,7 +309,7 @@ static int qrate_listener_open(struct qrate_listener *listener)
 		socket = qrate_socket_open(listener->qnet->net, families[i], NULL, listener->port,
 					   qrate_listener_receive, listener);
 		if (families[i] == AF_INET6 && PTR_ERR(socket) == -EAFNOSUPPORT)
-			continue;	/* a kernel without IPv6 hears nobody there */
+			continue;	/* the kernel has no IPv6 */
 		if (IS_ERR(socket))
 			return PTR_ERR(socket);
 		listener->sockets[i] = socket;
@@ -314,11 +317,11 @@ static int qrate_listener_open(struct qrate_listener *listener)
 	return 0;
 }
 
-/* @reflect: P0; NULL: it is left as it is */
+/* @reflect: P0; NULL: unchanged */
 int qrate_listen(struct qrate_net *qnet, __be16 port, const u32 *reflect,
 		 struct netlink_ext_ack *extack)
 {
-	struct qrate_listener *listener = qrate_listener_of(qnet, port);
+	struct qrate_listener *listener = qrate_listener_find(qnet, port);
 	int err;
 
 	if (!listener) {
@@ -329,7 +332,7 @@ int qrate_listen(struct qrate_net *qnet, __be16 port, const u32 *reflect,
 		listener->port = port;
 		err = qrate_listener_open(listener);
 		if (err) {
-			NL_SET_ERR_MSG(extack, "the port cannot be bound to");
+			NL_SET_ERR_MSG(extack, "cannot bind to the port");
 			qrate_listener_close(listener);
 			synchronize_net();
 			kfree(listener);
@@ -350,7 +353,7 @@ void qrate_listener_close(struct qrate_listener *listener)
 		qrate_socket_close(listener->sockets[i]);
 }
 
-/* Nobody has it any more. */
+/* Called when there are no users left. */
 void qrate_receiver_free(struct qrate_receiver *receiver)
 {
 	spin_lock_bh(&qrate_receivers_lock);

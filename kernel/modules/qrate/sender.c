@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sender's side of a flow.
+ * Sender side of a flow.
  *
- * A packet leaves when the one before it has had its time at the rate that the
- * controller gives: payload that was lost first, new one then. A sender always
- * has something to send until it ends, so it is never idle in between. It
- * remembers at most QRATE_MOST_PACKETS packets; then it waits.
+ * The pacing interval of each packet follows from the controller's rate. Lost
+ * payload is sent before new payload. A sender has data to send until it ends,
+ * so it is never idle in between. It tracks at most QRATE_MAX_PACKETS packets;
+ * then it waits.
  *
- * Every data packet is acknowledged. One is lost by what the acknowledgement of
- * a later one says (RFC 9002, 6.1), or, if no such comes, when the oldest in
- * flight has waited for a probe timeout (6.2): then that one is taken for lost,
- * sent anew, and the next timeout is twice as long until something is
- * acknowledged. That an acknowledgement was lost is seen in the next one's window.
- * A flow's packets keep their size: when the path's MTU falls below it, all are lost.
+ * Every data packet is acknowledged. A packet is declared lost by the
+ * acknowledgement of a later one (RFC 9002, 6.1), or, without one, by a probe
+ * timeout (6.2): then the oldest packet in flight is retransmitted, and the
+ * timeout doubles until the next acknowledgement. A lost acknowledgement is
+ * covered by the bitmap of the next one. The packets of a flow keep their size:
+ * if the path MTU falls below it, all are lost.
  *
  * The lock is not held while a packet is sent: on links without a rate the
- * other end may answer before the call returns.
+ * reply may arrive before the call returns.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -27,30 +27,30 @@
 #include <net/sock.h>
 
 #include "qrate.h"
-#include "qrate_root.h"
+#include "qrate_sqrt.h"
 
 #define QRATE_FIRST_CAPACITY 16
 
-/* Packets that leave in one go when the timer was late. */
+/* Maximum number of packets per run of a late timer. */
 #define QRATE_BURST 64
 
-/* A wait beyond this is looked at again when the rate may have changed. */
+/* A longer wait is recomputed when the rate may have changed. */
 #define QRATE_LONG_WAIT_NS NSEC_PER_MSEC
 
 /*
- * How long, at least, a sender that has ended hears what is still on its way:
- * without a socket, its host would answer by ICMP.
+ * Minimum time that an ended sender keeps its socket: without it, the host
+ * would send ICMP errors for packets still in flight.
  */
 #define QRATE_LINGER_NS (NSEC_PER_SEC / 2)
 #define QRATE_REAP_JIFFIES (HZ / 2)
 
 static ulong probe_first_us = 100000;
 module_param(probe_first_us, ulong, 0644);
-MODULE_PARM_DESC(probe_first_us, "probe timeout of a flow whose round-trip time is not known yet");
+MODULE_PARM_DESC(probe_first_us, "probe timeout before the first RTT sample, in us");
 
 static ulong probe_least_us = 10000;
 module_param(probe_least_us, ulong, 0644);
-MODULE_PARM_DESC(probe_least_us, "least probe timeout");
+MODULE_PARM_DESC(probe_least_us, "minimum probe timeout, in us");
 
 static u64 qrate_parameter_ns(ulong us)
 {
@@ -61,7 +61,7 @@ static u64 qrate_timeout_ns(const struct qrate_sender *sender)
 {
 	struct qrate_rtt_params params = {
 		.first_ns = qrate_parameter_ns(READ_ONCE(probe_first_us)),
-		.least_ns = qrate_parameter_ns(READ_ONCE(probe_least_us)),
+		.min_ns = qrate_parameter_ns(READ_ONCE(probe_least_us)),
 	};
 
 	return qrate_rtt_timeout_ns(&sender->rtt, params);
@@ -72,7 +72,7 @@ static u64 qrate_rate(const struct qrate_sender *sender)
 	return sender->controller->rate(sender->controller_state, sender->controller_params);
 }
 
-/* What there is to send */
+/* Data to send */
 
 static bool qrate_has_new(const struct qrate_sender *sender)
 {
@@ -84,7 +84,7 @@ static bool qrate_has_ended(const struct qrate_sender *sender)
 	return !qrate_has_new(sender) && qrate_flight_is_empty(&sender->flight);
 }
 
-/* Room for one more packet; the ring grows up to QRATE_MOST_PACKETS, if there is memory. */
+/* Returns true if one more packet can be tracked. The ring grows up to QRATE_MAX_PACKETS. */
 static bool qrate_has_room(struct qrate_sender *sender)
 {
 	struct qrate_flight *flight = &sender->flight;
@@ -93,7 +93,7 @@ static bool qrate_has_room(struct qrate_sender *sender)
 
 	if (likely(!qrate_flight_is_full(flight)))
 		return true;
-	if (capacity > QRATE_MOST_PACKETS)
+	if (capacity > QRATE_MAX_PACKETS)
 		return false;
 	packets = kmalloc_array(capacity, sizeof(*packets), GFP_ATOMIC | __GFP_NOWARN);
 	if (!packets)
@@ -102,15 +102,18 @@ static bool qrate_has_room(struct qrate_sender *sender)
 	return true;
 }
 
-/* The next payload: what was lost, or new. false: there is none, or no room. */
-static bool qrate_choose(struct qrate_sender *sender, u64 *offset, u32 *length)
+/*
+ * Selects the next payload: lost or new. Returns false if there is none, or no
+ * space to track it.
+ */
+static bool qrate_next_payload(struct qrate_sender *sender, u64 *offset, u32 *length)
 {
-	const struct qrate_packet *lost = qrate_flight_lost(&sender->flight);
+	const struct qrate_packet *lost = qrate_flight_first_lost(&sender->flight);
 
 	if (unlikely(lost)) {
 		*offset = lost->offset;
 		*length = lost->length;
-		sender->flight.first++;	/* which makes the room */
+		sender->flight.first++;	/* frees an entry */
 		return true;
 	}
 	if (!qrate_has_new(sender) || !qrate_has_room(sender))
@@ -122,12 +125,12 @@ static bool qrate_choose(struct qrate_sender *sender, u64 *offset, u32 *length)
 }
 
 /*
- * Whether there is something to send, and room. For want of that it did not
- * send: such a time is not made good.
+ * Returns true if there is data to send and space to track it. Time during
+ * which this was false is not made up for.
  */
 static bool qrate_is_ready(struct qrate_sender *sender, u64 now_ns)
 {
-	bool ready = qrate_flight_lost(&sender->flight) ||
+	bool ready = qrate_flight_first_lost(&sender->flight) ||
 		     (qrate_has_new(sender) && qrate_has_room(sender));
 
 	if (ready && !sender->ready)
@@ -136,7 +139,7 @@ static bool qrate_is_ready(struct qrate_sender *sender, u64 now_ns)
 	return ready;
 }
 
-/* When the oldest in flight has waited for too long */
+/* Time of the probe timeout of the oldest packet in flight. */
 static u64 qrate_probe_ns(struct qrate_sender *sender)
 {
 	const struct qrate_packet *oldest = qrate_flight_oldest(&sender->flight);
@@ -145,7 +148,7 @@ static u64 qrate_probe_ns(struct qrate_sender *sender)
 			U64_MAX;
 }
 
-/* The timer for what comes next. One that is too early does no harm. */
+/* Arms the timer for the next event. An early expiry is harmless. */
 static void qrate_arm(struct qrate_sender *sender, u64 now_ns)
 {
 	u64 next_ns = qrate_probe_ns(sender);
@@ -162,7 +165,7 @@ static void qrate_arm(struct qrate_sender *sender, u64 now_ns)
 
 /* Sending */
 
-static void qrate_lost(struct qrate_sender *sender, u32 packets, u64 now_ns)
+static void qrate_report_losses(struct qrate_sender *sender, u32 packets, u64 now_ns)
 {
 	sender->stats.lost_packets += packets;
 	while (packets-- && sender->controller->on_loss)
@@ -170,17 +173,17 @@ static void qrate_lost(struct qrate_sender *sender, u32 packets, u64 now_ns)
 					    now_ns);
 }
 
-/* RFC 9002, 6.2: nothing was acknowledged for too long. */
+/* Probe timeout: RFC 9002, 6.2. */
 static void qrate_probe(struct qrate_sender *sender, u64 now_ns)
 {
 	if (likely(qrate_probe_ns(sender) > now_ns))
 		return;
 	sender->probed_ns = now_ns;
 	sender->stats.timeouts++;
-	if (sender->rtt.backoff < QRATE_MOST_BACKOFF)
+	if (sender->rtt.backoff < QRATE_MAX_BACKOFF)
 		sender->rtt.backoff++;
-	qrate_flight_lose(&sender->flight);
-	qrate_lost(sender, 1, now_ns);
+	qrate_flight_mark_lost(&sender->flight);
+	qrate_report_losses(sender, 1, now_ns);
 }
 
 static bool qrate_is_last(const struct qrate_sender *sender, u64 end)
@@ -188,8 +191,11 @@ static bool qrate_is_last(const struct qrate_sender *sender, u64 end)
 	return end == sender->params.size || (sender->stopped && end == sender->next_offset);
 }
 
-/* The packet that leaves at @now_ns, if one does: its header, and the length of its payload. */
-static bool qrate_depart(struct qrate_sender *sender, u64 now_ns, struct qsignal_header *header,
+/*
+ * Prepares the packet to send at @now_ns: its header and the length of its
+ * payload. Returns false if none is due.
+ */
+static bool qrate_next_packet(struct qrate_sender *sender, u64 now_ns, struct qsignal_header *header,
 			 u32 *length)
 {
 	const struct qrate_sender_params *params = &sender->params;
@@ -198,7 +204,7 @@ static bool qrate_depart(struct qrate_sender *sender, u64 now_ns, struct qsignal
 
 	if (sender->dead || !qrate_is_ready(sender, now_ns) || sender->pace.next_ns > now_ns)
 		return false;
-	if (!qrate_choose(sender, &offset, length))
+	if (!qrate_next_payload(sender, &offset, length))
 		return false;
 	number = qrate_flight_send(&sender->flight, offset, *length, now_ns);
 	bytes = params->overhead + *length;
@@ -223,8 +229,11 @@ static bool qrate_depart(struct qrate_sender *sender, u64 now_ns, struct qsignal
 	return true;
 }
 
-/* Under the lock; the caller tells once it has let it go. */
-static bool qrate_end(struct qrate_sender *sender, u64 now_ns)
+/*
+ * Called under the lock; if it returns true, the caller calls qrate_finish()
+ * after releasing it.
+ */
+static bool qrate_check_end(struct qrate_sender *sender, u64 now_ns)
 {
 	if (likely(!qrate_has_ended(sender)) || sender->record.end_ns || sender->dead)
 		return false;
@@ -234,7 +243,7 @@ static bool qrate_end(struct qrate_sender *sender, u64 now_ns)
 	return true;
 }
 
-static void qrate_tell(struct qrate_sender *sender, bool ended)
+static void qrate_finish(struct qrate_sender *sender, bool ended)
 {
 	struct qrate_net *qnet = qrate_net(sender->path.net);
 
@@ -247,11 +256,11 @@ static void qrate_tell(struct qrate_sender *sender, bool ended)
 	list_add_tail(&sender->ended, &qnet->ended);
 	spin_unlock_bh(&qnet->ended_lock);
 	schedule_delayed_work(&qnet->reap, QRATE_REAP_JIFFIES);
-	qrate_tell_ended(qnet->net, sender->record.flow);
+	qrate_notify_ended(qnet->net, sender->record.flow);
 }
 
-/* A sender that has ended and whose socket lingered for long enough, or NULL. */
-static struct qrate_sender *qrate_lingered(struct qrate_net *qnet)
+/* Removes a sender from the list whose socket lingered long enough, or returns NULL. */
+static struct qrate_sender *qrate_pop_lingered(struct qrate_net *qnet)
 {
 	struct qrate_sender *sender;
 
@@ -265,13 +274,13 @@ static struct qrate_sender *qrate_lingered(struct qrate_net *qnet)
 	return sender;
 }
 
-/* Most of a flow's memory is its socket; what is known of the flow stays. */
+/* Closes the sockets of ended senders, which are most of a flow's memory. The state stays. */
 void qrate_reap(struct work_struct *work)
 {
 	struct qrate_net *qnet = container_of(to_delayed_work(work), struct qrate_net, reap);
 	struct qrate_sender *sender;
 
-	while ((sender = qrate_lingered(qnet))) {
+	while ((sender = qrate_pop_lingered(qnet))) {
 		qrate_socket_close(sender->socket);
 		sender->socket = NULL;
 	}
@@ -279,7 +288,7 @@ void qrate_reap(struct work_struct *work)
 		schedule_delayed_work(&qnet->reap, QRATE_REAP_JIFFIES);
 }
 
-/* Send what is due, and see to the next. */
+/* Sends the packets that are due and arms the timer. */
 static void qrate_run(struct qrate_sender *sender, bool from_timer)
 {
 	struct qsignal_header header;
@@ -296,15 +305,15 @@ static void qrate_run(struct qrate_sender *sender, bool from_timer)
 		}
 		if (now_ns >= sender->params.stop_ns)
 			sender->stopped = true;
-		due = sent < QRATE_BURST && qrate_depart(sender, now_ns, &header, &length);
-		ended = !due && qrate_end(sender, now_ns);
+		due = sent < QRATE_BURST && qrate_next_packet(sender, now_ns, &header, &length);
+		ended = !due && qrate_check_end(sender, now_ns);
 		if (!due)
 			qrate_arm(sender, now_ns);
 		spin_unlock_bh(&sender->lock);
 		if (due)
 			qrate_path_send(&sender->path, &header, length);
 	}
-	qrate_tell(sender, ended);
+	qrate_finish(sender, ended);
 }
 
 static enum hrtimer_restart qrate_timer(struct hrtimer *timer)
@@ -315,7 +324,7 @@ static enum hrtimer_restart qrate_timer(struct hrtimer *timer)
 
 /* Receiving */
 
-/* What the controller sees of the signal; false: no switch has added to it. */
+/* Extracts the signal for the controller. Returns false if no switch added to it. */
 static bool qrate_signal(const struct qrate_sender *sender, const struct qsignal_header *header,
 			 u64 *signal)
 {
@@ -323,14 +332,14 @@ static bool qrate_signal(const struct qrate_sender *sender, const struct qsignal
 								  header->signal);
 
 	if (sender->params.kind == QSIGNAL_SUM_SQU)
-		*signal = qrate_root(value.high, value.low);
+		*signal = qrate_sqrt(value.high, value.low);
 	else
 		*signal = value.high ? U64_MAX : value.low;
 	return sender->params.kind != QSIGNAL_NONE &&
 	       (sender->params.forward ? header->echo_hops : header->hops);
 }
 
-static void qrate_tell_controller(struct qrate_sender *sender, const struct qsignal_header *header,
+static void qrate_controller_ack(struct qrate_sender *sender, const struct qsignal_header *header,
 				  u32 length, u64 now_ns)
 {
 	struct rate_ack ack = {
@@ -360,15 +369,15 @@ static void qrate_ack(struct qrate_sender *sender, const struct qsignal_header *
 		sender->rtt.backoff = 0;
 		sender->stats.acked_bytes += packet->length;
 		qrate_rtt_sample(&sender->rtt, now_ns - packet->sent_ns);
-		qrate_tell_controller(sender, header, packet->length, now_ns);
+		qrate_controller_ack(sender, header, packet->length, now_ns);
 	}
 	if (number < flight->first || number >= flight->next)
 		return;
 	sender->stats.acked_bytes +=
 		qrate_flight_ack_window(flight, number, be64_to_cpu(header->window));
 	threshold_ns = min(now_ns, qrate_rtt_threshold_ns(&sender->rtt));
-	qrate_lost(sender, qrate_flight_detect(flight, number, now_ns - threshold_ns), now_ns);
-	qrate_flight_settle(flight);
+	qrate_report_losses(sender, qrate_flight_detect(flight, number, now_ns - threshold_ns), now_ns);
+	qrate_flight_advance(flight);
 }
 
 static void qrate_feedback(struct qrate_sender *sender, const struct qsignal_header *header,
@@ -378,17 +387,17 @@ static void qrate_feedback(struct qrate_sender *sender, const struct qsignal_hea
 	struct rate_feedback feedback = {
 		.now_ns = now_ns,
 		.magnitude = ntohs(header->feedback),
-		.most = (1u << bits) - 1,
+		.max = (1u << bits) - 1,
 	};
 
-	feedback.magnitude = min(feedback.magnitude, feedback.most);
+	feedback.magnitude = min(feedback.magnitude, feedback.max);
 	sender->stats.feedbacks++;
 	if (sender->controller->on_feedback)
 		sender->controller->on_feedback(sender->controller_state,
 						sender->controller_params, &feedback);
 }
 
-/* Feedback may come from a switch; acknowledgements only from who receives. */
+/* Feedback may come from a switch; acknowledgements only from the receiver. */
 static bool qrate_is_from_receiver(const struct qrate_sender *sender, const struct sk_buff *skb)
 {
 	const struct qrate_path *path = &sender->path;
@@ -400,7 +409,7 @@ static bool qrate_is_from_receiver(const struct qrate_sender *sender, const stru
 		ipv6_addr_equal(&ipv6_hdr(skb)->saddr, &path->destination.v6);
 }
 
-static void qrate_answered(struct qrate_sender *sender, const struct qsignal_header *header)
+static void qrate_sender_input(struct qrate_sender *sender, const struct qsignal_header *header)
 {
 	bool ended;
 	u64 now_ns;
@@ -412,11 +421,11 @@ static void qrate_answered(struct qrate_sender *sender, const struct qsignal_hea
 	else
 		qrate_feedback(sender, header, now_ns);
 	if (unlikely(sender->pace.next_ns > now_ns + QRATE_LONG_WAIT_NS))
-		qrate_pace_hasten(&sender->pace, now_ns, qrate_rate(sender));
-	ended = qrate_end(sender, now_ns);
+		qrate_pace_speed_up(&sender->pace, now_ns, qrate_rate(sender));
+	ended = qrate_check_end(sender, now_ns);
 	qrate_arm(sender, now_ns);
 	spin_unlock_bh(&sender->lock);
-	qrate_tell(sender, ended);
+	qrate_finish(sender, ended);
 }
 
 static int qrate_sender_receive(struct sock *sk, struct sk_buff *skb)
@@ -424,18 +433,18 @@ static int qrate_sender_receive(struct sock *sk, struct sk_buff *skb)
 	struct qrate_sender *sender = rcu_dereference_sk_user_data(sk);
 	struct qsignal_header header;
 
-	if (likely(sender && qrate_pull(skb, &header) &&
+	if (likely(sender && qrate_pull_header(skb, &header) &&
 		   ntohl(header.flow) == sender->record.flow) &&
 	    ((header.type == QSIGNAL_ACK && qrate_is_from_receiver(sender, skb)) ||
 	     header.type == QSIGNAL_FEEDBACK))
-		qrate_answered(sender, &header);
+		qrate_sender_input(sender, &header);
 	consume_skb(skb);
 	return 0;
 }
 
-/* Life */
+/* Lifetime */
 
-/* Without route, socket and flow number. */
+/* Allocates a sender without route, socket and flow id. */
 struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
 				      const struct rate_controller *controller)
 {
@@ -466,8 +475,8 @@ struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
 	return NULL;
 }
 
-/* What fits into the path's MTU, unless it was chosen. */
-static int qrate_fit(struct qrate_sender *sender, struct netlink_ext_ack *extack)
+/* Checks the requested payload size against the path MTU, or derives it. */
+static int qrate_set_payload(struct qrate_sender *sender, struct netlink_ext_ack *extack)
 {
 	struct qrate_sender_params *params = &sender->params;
 	struct dst_entry *dst;
@@ -510,14 +519,14 @@ static int qrate_register(struct qrate_net *qnet, struct qrate_sender *sender)
 	return 0;
 }
 
-/* From now on it is @qnet's, unless there is an error. */
+/* Registers and starts a sender. On success @qnet owns it. */
 int qrate_sender_start(struct qrate_net *qnet, struct qrate_sender *sender,
 		       struct netlink_ext_ack *extack)
 {
 	const struct qrate_path *path = &sender->path;
 	int err;
 
-	err = qrate_fit(sender, extack);
+	err = qrate_set_payload(sender, extack);
 	if (err)
 		return err;
 	sender->socket = qrate_socket_open(qnet->net, path->family, &path->source,
@@ -525,15 +534,15 @@ int qrate_sender_start(struct qrate_net *qnet, struct qrate_sender *sender,
 	if (IS_ERR(sender->socket)) {
 		err = PTR_ERR(sender->socket);
 		sender->socket = NULL;
-		NL_SET_ERR_MSG(extack, "source address and port cannot be bound to");
+		NL_SET_ERR_MSG(extack, "cannot bind to the source address and port");
 		return err;
 	}
 	err = qrate_register(qnet, sender);
 	if (err) {
-		NL_SET_ERR_MSG(extack, "there is a sender of this flow");
+		NL_SET_ERR_MSG(extack, "a sender of this flow exists");
 		return err == -EBUSY ? -EEXIST : err;
 	}
-	local_bh_disable();	/* so that the first packet leaves at this very time */
+	local_bh_disable();	/* send the first packet at this instant */
 	sender->record.start_ns = ktime_get_ns();
 	sender->pace.next_ns = sender->record.start_ns;
 	if (sender->controller->start)
@@ -550,12 +559,12 @@ void qrate_sender_stop(struct qrate_sender *sender)
 
 	spin_lock_bh(&sender->lock);
 	sender->stopped = true;
-	ended = qrate_end(sender, ktime_get_ns());
+	ended = qrate_check_end(sender, ktime_get_ns());
 	spin_unlock_bh(&sender->lock);
-	qrate_tell(sender, ended);
+	qrate_finish(sender, ended);
 }
 
-/* Nothing is sent any more. */
+/* Stops transmission permanently. */
 void qrate_sender_halt(struct qrate_sender *sender)
 {
 	spin_lock_bh(&sender->lock);
@@ -575,7 +584,7 @@ static void qrate_sender_free_rcu(struct rcu_head *rcu)
 	kfree(sender);
 }
 
-/* It was halted, or has not started; a packet may just be arriving. */
+/* The sender was halted or never started. Packets may still be arriving. */
 void qrate_sender_free(struct qrate_sender *sender)
 {
 	qrate_socket_close(sender->socket);

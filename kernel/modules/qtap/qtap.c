@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * qtap: watches the root qdisc of a device, whatever its kind, at no cost in
- * virtual time: exact occupancy, counts, and on demand how long packets waited,
- * or every packet.
+ * qtap: records exact occupancy and packet counts of a device's root qdisc of
+ * any kind, and on request sojourn times or every packet. It takes no virtual
+ * time.
  *
- * The qdisc's enqueue and dequeue pointers are replaced by ours, and its ops
- * by a copy inside the tap: so the tap is found from the qdisc in one step,
- * and learns of reset, change and destruction. A qdisc that is replaced is
- * followed. Packets dropped in silence (by an AQM at dequeue) show as the
- * difference between the queue's length before and after the call.
+ * The qdisc's enqueue and dequeue pointers are replaced, and its ops by a copy
+ * inside struct qtap: the tap is found from the qdisc with container_of(), and
+ * intercepts reset, change and destroy. If the qdisc is replaced, the tap hooks
+ * its successor. Packets that the qdisc drops without a call (an AQM at
+ * dequeue) are detected as the difference between the queue's length before and
+ * after the call.
  */
 #include <linux/module.h>
 #include <linux/netdevice.h>
@@ -26,7 +27,7 @@
 
 #include <qbed/egress.h>
 #include <qbed/qtap.h>
-#include <qbed/queue_note.h>
+#include <qbed/tap_skb_cb.h>
 
 #include "qtap_headers.h"
 #include "qtap_occupancy.h"
@@ -55,27 +56,27 @@ struct qtap_totals {
 };
 
 struct qtap {
-	/* of the hooked qdisc */
+	/* the hooked qdisc */
 	struct Qdisc *sch;	/* NULL: none */
 	int (*enqueue)(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free);
 	struct sk_buff *(*dequeue)(struct Qdisc *sch);
 
 	spinlock_t lock;	/* the root lock does not cover lockless qdiscs */
-	int owner;		/* CPU inside the qdisc: netem enters itself */
+	int owner;		/* CPU inside the qdisc: netem enqueues into itself */
 	u64 now_ns;		/* of the operation */
 	struct qtap_params params;
 	struct qtap_occupancy occupancy;
 	struct qtap_totals totals;
-	struct qtap_sojourn *sojourn;	/* NULL: nobody asks */
-	struct qtap_waiting waiting;
+	struct qtap_sojourn *sojourn;	/* NULL: not requested */
+	struct qtap_packets packets;
 
-	struct qbed_link *link;		/* of the device; NULL: it is no qlink */
-	struct qbed_watch watch;	/* of what the link's egress makes of packets */
-	u64 left;			/* the number of the packet that left last */
+	struct qbed_link *link;		/* NULL: the device is not a qlink */
+	struct qbed_observer observer;	/* of the link's egress hook */
+	u64 last_packet;		/* number of the last dequeued packet */
 
 	const struct Qdisc_ops *original_ops;
-	struct Qdisc_ops ops;	/* the copy in place; leads from a qdisc to its tap */
-	bool bypass;		/* the qdisc's own TCQ_F_CAN_BYPASS */
+	struct Qdisc_ops ops;	/* the copy in use; container_of() of it is the tap */
+	bool bypass;		/* the qdisc's original TCQ_F_CAN_BYPASS */
 	struct net_device *dev;	/* NULL: unregistered */
 	netdevice_tracker dev_tracker;
 	struct list_head list;
@@ -85,43 +86,43 @@ static LIST_HEAD(qtap_list);	/* under RTNL */
 
 static u32 qtap_cookie(const struct qtap *tap)
 {
-	return (QTAP_COOKIE ^ tap->params.id) & (BIT(QUEUE_NOTE_COOKIE_BITS) - 1);
+	return (QTAP_COOKIE ^ tap->params.id) & (BIT(TAP_CB_COOKIE_BITS) - 1);
 }
 
-static void qtap_note(const struct qtap *tap, struct sk_buff *skb)
+static void qtap_cb_write(const struct qtap *tap, struct sk_buff *skb)
 {
-	*queue_note(skb) = (struct queue_note) {
-		.entered_ns = tap->now_ns,
+	*tap_skb_cb(skb) = (struct tap_skb_cb) {
+		.enqueue_ns = tap->now_ns,
 		.tos = qtap_tos(skb),
 		.cookie = qtap_cookie(tap),
 	};
 }
 
-static bool qtap_has_entered(const struct qtap *tap, struct sk_buff *skb)
+static bool qtap_cb_is_valid(const struct qtap *tap, struct sk_buff *skb)
 {
-	return queue_note(skb)->cookie == qtap_cookie(tap);
+	return tap_skb_cb(skb)->cookie == qtap_cookie(tap);
 }
 
-/* That entered here. */
 static bool qtap_is_marked(const struct qtap *tap, struct sk_buff *skb)
 {
-	return qtap_has_entered(tap, skb) &&
-	       (queue_note(skb)->tos & INET_ECN_MASK) != INET_ECN_CE &&
+	return qtap_cb_is_valid(tap, skb) &&
+	       (tap_skb_cb(skb)->tos & INET_ECN_MASK) != INET_ECN_CE &&
 	       qtap_ecn(skb) == INET_ECN_CE;
 }
 
 /*
- * What the qdisc has just signalled by a packet that entered here:
- * QTAP_OP_MARK, QTAP_OP_SIGNAL or 0. Behind the queue of a P4 switch its program
- * writes the packet anew: qtap_left() sees what it has marked.
+ * Signal that the qdisc sent with a tracked packet: QTAP_OP_MARK,
+ * QTAP_OP_SIGNAL or 0. If the link has an egress hook (a P4 switch), the
+ * program rewrites the packet behind the queue and qtap_egress_sent() detects
+ * its marks.
  */
 static u8 qtap_signal(const struct qtap *tap, struct sk_buff *skb)
 {
-	if (!qtap_has_entered(tap, skb))
+	if (!qtap_cb_is_valid(tap, skb))
 		return 0;
 	if (likely(!tap->link || !tap->link->egress) && qtap_is_marked(tap, skb))
 		return QTAP_OP_MARK;
-	return queue_note(skb)->signalled ? QTAP_OP_SIGNAL : 0;
+	return tap_skb_cb(skb)->signalled ? QTAP_OP_SIGNAL : 0;
 }
 
 /* The clock */
@@ -140,7 +141,7 @@ static u64 qtap_now(void)
 static void qtap_clock_set(void)
 {
 #if IS_ENABLED(CONFIG_UML_TIME_TRAVEL_SUPPORT)
-	/* with bottom halves off, reading the clock does not move it */
+	/* with bottom halves disabled, reading the clock does not advance it */
 	local_bh_disable();
 	qtap_clock_offset_ns = ktime_get_ns() - time_travel_now();
 	local_bh_enable();
@@ -194,7 +195,7 @@ static void qtap_sojourn_sample_emit(const struct qtap *tap, u64 end_ns)
 		};
 		BUILD_BUG_ON(sizeof(sample) != 64);
 		qtap_stream_write(&qtap_stream, &sample, sizeof(sample), NULL, 0);
-		qtap_sojourn_open(class);
+		qtap_sojourn_open_interval(class);
 	}
 }
 
@@ -227,7 +228,7 @@ static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 s
 	qtap_stream_write(&qtap_stream, &sample, sizeof(sample), NULL, 0);
 }
 
-/* @max: the integral whose maxima are told. */
+/* @max: the integral that provides the maxima. */
 static void qtap_summary_emit(const struct qtap *tap, u16 type,
 			      const struct qtap_integral *max)
 {
@@ -320,7 +321,7 @@ struct qtap_length {
 	u32 bytes;
 };
 
-static bool qtap_watches_packets(const struct qtap *tap)
+static bool qtap_records_events(const struct qtap *tap)
 {
 	return unlikely(tap->params.flags & QTAP_FLAG_EVENTS);
 }
@@ -348,7 +349,7 @@ static void qtap_event_drop(const struct qtap *tap, struct qtap_packet *packet,
 	qtap_packet_release(packet);
 }
 
-/* Drops that left no trace but a difference of counters. */
+/* Drops known only from a difference of counters. */
 static void qtap_event_drop_unknown(const struct qtap *tap, s32 packets, s64 bytes,
 				    struct qtap_length *queue)
 {
@@ -363,15 +364,18 @@ static void qtap_event_drop_unknown(const struct qtap *tap, s32 packets, s64 byt
 	}
 }
 
-/* What vanished in this operation, first. @queue: before; @dropped: in all. */
-static void qtap_events_vanished(struct qtap *tap, struct sk_buff *returned,
+/*
+ * Emits drop events for packets that this operation freed silently. @queue:
+ * length before; @dropped: total number of drops.
+ */
+static void qtap_events_silent_drops(struct qtap *tap, struct sk_buff *returned,
 				 struct qtap_length dropped, struct qtap_length *queue)
 {
 	struct qtap_packet *packet, *next;
 	s64 bytes = dropped.bytes;
 	s32 packets = dropped.packets;
 
-	list_for_each_entry_safe(packet, next, &tap->waiting.gone, list) {
+	list_for_each_entry_safe(packet, next, &tap->packets.freed, list) {
 		if (packets <= 0 || packet->skb == returned)
 			continue;
 		packets--;
@@ -381,8 +385,11 @@ static void qtap_events_vanished(struct qtap *tap, struct sk_buff *returned,
 	qtap_event_drop_unknown(tap, packets, bytes, queue);
 }
 
-/* What was put on a list of packets to be freed later, from @first before @end. */
-static void qtap_events_listed(struct qtap *tap, struct sk_buff *first,
+/*
+ * Emits drop events for packets on a list to be freed later, from @first up to
+ * but without @end.
+ */
+static void qtap_events_to_free(struct qtap *tap, struct sk_buff *first,
 			       const struct sk_buff *end, struct qtap_length *dropped,
 			       struct qtap_length *queue)
 {
@@ -399,7 +406,7 @@ static void qtap_events_listed(struct qtap *tap, struct sk_buff *first,
 	}
 }
 
-/* Newer kernels collect what a dequeue drops here, to free it without the lock. */
+/* Newer kernels collect packets dropped at dequeue here, to free them without the lock. */
 static struct sk_buff *qtap_dequeue_drops(const struct Qdisc *sch)
 {
 #ifdef TCQ_F_DEQUEUE_DROPS
@@ -418,8 +425,8 @@ static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, u8 signal
 	struct qtap_packet *packet;
 	struct qtap_event *event;
 
-	qtap_events_listed(tap, qtap_dequeue_drops(tap->sch), drops_before, &dropped, &queue);
-	qtap_events_vanished(tap, skb, dropped, &queue);
+	qtap_events_to_free(tap, qtap_dequeue_drops(tap->sch), drops_before, &dropped, &queue);
+	qtap_events_silent_drops(tap, skb, dropped, &queue);
 	if (!skb)
 		return;
 	packet = qtap_packet_find(skb);
@@ -429,7 +436,7 @@ static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, u8 signal
 		qtap_describe(skb, event);
 	}
 	event->ecn = qtap_ecn(skb);
-	tap->left = event->packet;
+	tap->last_packet = event->packet;
 	if (signal)
 		qtap_event_emit(tap, event, signal, queue);
 	queue = (struct qtap_length) { tap->occupancy.packets, tap->occupancy.bytes };
@@ -439,8 +446,9 @@ static void qtap_events_dequeue(struct qtap *tap, struct sk_buff *skb, u8 signal
 }
 
 /*
- * @entered: the packet that was offered, or NULL for want of memory. It may be
- * among the dropped: on the list of what the caller is to free, or gone.
+ * @entered: the offered packet, or NULL if there was no memory to track it. It
+ * may be one of the dropped packets: on the list to be freed by the caller, or
+ * already freed.
  */
 static void qtap_events_enqueue(struct qtap *tap, struct sk_buff *skb,
 				struct qtap_packet *entered, struct sk_buff *to_free,
@@ -453,7 +461,7 @@ static void qtap_events_enqueue(struct qtap *tap, struct sk_buff *skb,
 
 	for (free = to_free; free != to_free_before; free = free->next)
 		refused |= free == skb;
-	if (entered && entered->gone && dropped.packets)
+	if (entered && entered->freed && dropped.packets)
 		refused = true;
 	queue.packets++;
 	if (entered) {
@@ -463,22 +471,22 @@ static void qtap_events_enqueue(struct qtap *tap, struct sk_buff *skb,
 			qtap_event_emit(tap, &entered->event, QTAP_OP_ENQUEUE, queue);
 		}
 	}
-	qtap_events_listed(tap, to_free, to_free_before, &dropped, &queue);
-	qtap_events_vanished(tap, NULL, dropped, &queue);
+	qtap_events_to_free(tap, to_free, to_free_before, &dropped, &queue);
+	qtap_events_silent_drops(tap, NULL, dropped, &queue);
 }
 
 /* Accounting */
 
-static struct qtap_length qtap_tracked(const struct qtap *tap)
+static struct qtap_length qtap_tracked_length(const struct qtap *tap)
 {
 	return (struct qtap_length) { tap->occupancy.packets, tap->occupancy.bytes };
 }
 
 /*
- * What waits in the qdisc. Segments that the core put back (gso_skb) were
- * dequeued before: they are part of the frame being sent.
+ * Length of the qdisc, without segments that the core requeued (gso_skb): these
+ * were dequeued before and are part of the frame in transmission.
  */
-static struct qtap_length qtap_measure(struct Qdisc *sch)
+static struct qtap_length qtap_qdisc_length(struct Qdisc *sch)
 {
 	struct qtap_length length = { sch->q.qlen, sch->qstats.backlog };
 	struct sk_buff *skb;
@@ -499,14 +507,14 @@ static void qtap_set_length(struct qtap *tap, struct qtap_length length)
 }
 
 /*
- * Settle the books: @in packets entered, @out left, @after are there. What is
- * missing was dropped; a surplus was made inside (duplicates, segments).
- * Returns what was dropped.
+ * Updates the counters: @in was enqueued, @out dequeued, @after is the new
+ * length. Missing packets were dropped; surplus packets were created inside the
+ * qdisc (duplicates, segments). Returns the drops.
  */
-static struct qtap_length qtap_settle(struct qtap *tap, struct qtap_length in,
+static struct qtap_length qtap_account(struct qtap *tap, struct qtap_length in,
 				      struct qtap_length out, struct qtap_length after)
 {
-	struct qtap_length before = qtap_tracked(tap);
+	struct qtap_length before = qtap_tracked_length(tap);
 	s64 packets = (s64)before.packets + in.packets - out.packets - after.packets;
 	s64 bytes = (s64)before.bytes + in.bytes - out.bytes - after.bytes;
 	struct qtap_totals *totals = &tap->totals;
@@ -533,19 +541,19 @@ static struct qtap_length qtap_settle(struct qtap *tap, struct qtap_length in,
 	return dropped;
 }
 
-/* The end of the observation: packets are no longer watched. */
+/* Returns true after the end of the observation, when packets are no longer tracked. */
 static bool qtap_closed(struct qtap *tap)
 {
 	if (likely(tap->occupancy.phase != QTAP_CLOSED))
 		return false;
-	if (!list_empty(&tap->waiting.waiting))
-		qtap_waiting_release(&tap->waiting);
+	if (!list_empty(&tap->packets.queued))
+		qtap_packets_release(&tap->packets);
 	return true;
 }
 
-/* In the place of the qdisc */
+/* Replacements of the qdisc's operations */
 
-static struct qtap *qtap_of(const struct Qdisc *sch)
+static struct qtap *qtap_from_qdisc(const struct Qdisc *sch)
 {
 	return container_of(sch->ops, struct qtap, ops);
 }
@@ -566,13 +574,13 @@ static void qtap_leave(struct qtap *tap)
 
 static int qtap_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
-	struct qtap *tap = qtap_of(sch);
+	struct qtap *tap = qtap_from_qdisc(sch);
 	struct qtap_length in, dropped, before, after;
 	const struct sk_buff *to_free_before = *to_free;
 	struct qtap_packet *packet = NULL;
 	int result;
 
-	/* From within its own enqueue: counted there, as a surplus. */
+	/* Recursive call from the qdisc's own enqueue: counted there as a surplus. */
 	if (unlikely(READ_ONCE(tap->owner) == raw_smp_processor_id()))
 		return tap->enqueue(skb, sch, to_free);
 
@@ -582,11 +590,11 @@ static int qtap_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff *
 		goto out;
 	}
 	in = (struct qtap_length) { 1, qdisc_pkt_len(skb) };
-	before = qtap_tracked(tap);
-	qtap_note(tap, skb);
-	if (qtap_watches_packets(tap)) {
-		qtap_waiting_begin(&tap->waiting);
-		packet = qtap_packet_add(&tap->waiting, skb);
+	before = qtap_tracked_length(tap);
+	qtap_cb_write(tap, skb);
+	if (qtap_records_events(tap)) {
+		qtap_packets_begin(&tap->packets);
+		packet = qtap_packet_add(&tap->packets, skb);
 		if (packet) {
 			packet->event.bytes = in.bytes;
 			qtap_describe(skb, &packet->event);
@@ -602,31 +610,31 @@ static int qtap_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff *
 			after.bytes += in.bytes;
 		}
 	} else {
-		after = qtap_measure(sch);
+		after = qtap_qdisc_length(sch);
 	}
 	tap->occupancy.counts.enqueued += likely(after.packets > before.packets ||
 						 result == NET_XMIT_SUCCESS);
-	dropped = qtap_settle(tap, in, (struct qtap_length) {}, after);
-	if (qtap_watches_packets(tap))
+	dropped = qtap_account(tap, in, (struct qtap_length) {}, after);
+	if (qtap_records_events(tap))
 		qtap_events_enqueue(tap, skb, packet, *to_free, to_free_before, dropped, before);
 out:
 	qtap_leave(tap);
 	return result;
 }
 
-static void qtap_waited(struct qtap *tap, struct sk_buff *skb)
+static void qtap_sojourn_record(struct qtap *tap, struct sk_buff *skb)
 {
-	const struct queue_note *note = queue_note(skb);
-	u64 ns = (tap->now_ns - note->entered_ns) & (BIT_ULL(QUEUE_NOTE_NS_BITS) - 1);
+	const struct tap_skb_cb *note = tap_skb_cb(skb);
+	u64 ns = (tap->now_ns - note->enqueue_ns) & (BIT_ULL(TAP_CB_NS_BITS) - 1);
 
-	BUILD_BUG_ON(QUEUE_NOTE_NS_BITS > QTAP_SOJOURN_NS_BITS);
-	if (tap->occupancy.phase == QTAP_OPEN && likely(qtap_has_entered(tap, skb)))
+	BUILD_BUG_ON(TAP_CB_NS_BITS > QTAP_SOJOURN_NS_BITS);
+	if (tap->occupancy.phase == QTAP_OPEN && likely(qtap_cb_is_valid(tap, skb)))
 		qtap_sojourn_add(tap->sojourn, note->tos, ns);
 }
 
 static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 {
-	struct qtap *tap = qtap_of(sch);
+	struct qtap *tap = qtap_from_qdisc(sch);
 	struct qtap_length out = {}, dropped, before, after;
 	const struct sk_buff *drops_before;
 	struct sk_buff *skb;
@@ -640,9 +648,9 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 		skb = tap->dequeue(sch);
 		goto out;
 	}
-	if (qtap_watches_packets(tap))
-		qtap_waiting_begin(&tap->waiting);
-	before = qtap_tracked(tap);
+	if (qtap_records_events(tap))
+		qtap_packets_begin(&tap->packets);
+	before = qtap_tracked_length(tap);
 	drops_before = qtap_dequeue_drops(sch);
 
 	skb = tap->dequeue(sch);
@@ -655,7 +663,7 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 		tap->occupancy.counts.marked += signal == QTAP_OP_MARK;
 		tap->totals.marked_packets += signal == QTAP_OP_MARK;
 		if (unlikely(tap->sojourn))
-			qtap_waited(tap, skb);
+			qtap_sojourn_record(tap, skb);
 	}
 	if (unlikely(qdisc_is_percpu_stats(sch)))
 		after = (struct qtap_length) {
@@ -663,23 +671,23 @@ static struct sk_buff *qtap_dequeue(struct Qdisc *sch)
 			before.bytes - min(out.bytes, before.bytes),
 		};
 	else
-		after = qtap_measure(sch);
-	dropped = qtap_settle(tap, (struct qtap_length) {}, out, after);
-	if (qtap_watches_packets(tap))
+		after = qtap_qdisc_length(sch);
+	dropped = qtap_account(tap, (struct qtap_length) {}, out, after);
+	if (qtap_records_events(tap))
 		qtap_events_dequeue(tap, skb, signal, drops_before, dropped, before);
 out:
 	qtap_leave(tap);
 	return skb;
 }
 
-static void qtap_soon(struct qbed_watch *watch, bool second)
+static void qtap_prefetch(struct qbed_observer *observer, bool second)
 {
-	const struct qtap *tap = container_of(watch, struct qtap, watch);
+	const struct qtap *tap = container_of(observer, struct qtap, observer);
 	const struct qtap_occupancy *occupancy = &tap->occupancy;
 	const char *line = (const char *)tap;
 
 	if (!second) {
-		for (; line < (const char *)&tap->waiting; line += L1_CACHE_BYTES)
+		for (; line < (const char *)&tap->packets; line += L1_CACHE_BYTES)
 			prefetchw(line);
 		prefetchw(&tap->ops);
 	} else if (occupancy->bins) {
@@ -687,25 +695,25 @@ static void qtap_soon(struct qbed_watch *watch, bool second)
 	}
 }
 
-/* Behind the queue of a P4 switch, at the instant at which the packet was dequeued */
+/* Egress hook of a P4 switch, at the instant at which the packet was dequeued */
 
-static void qtap_event_behind(const struct qtap *tap, struct sk_buff *skb, u8 op)
+static void qtap_event_egress(const struct qtap *tap, struct sk_buff *skb, u8 op)
 {
 	struct qtap_event event = {
-		.packet = tap->left,
+		.packet = tap->last_packet,
 		.bytes = qdisc_pkt_len(skb),
 	};
 
-	if (!qtap_watches_packets(tap))
+	if (!qtap_records_events(tap))
 		return;
 	qtap_describe(skb, &event);
-	qtap_event_emit(tap, &event, op, qtap_tracked(tap));
+	qtap_event_emit(tap, &event, op, qtap_tracked_length(tap));
 }
 
-/* The port sends a packet, which its program may have marked. */
-static void qtap_left(struct qbed_watch *watch, struct sk_buff *skb)
+/* The port sends a packet that its program may have marked. */
+static void qtap_egress_sent(struct qbed_observer *observer, struct sk_buff *skb)
 {
-	struct qtap *tap = container_of(watch, struct qtap, watch);
+	struct qtap *tap = container_of(observer, struct qtap, observer);
 
 	if (likely(!qtap_is_marked(tap, skb)))
 		return;
@@ -713,17 +721,20 @@ static void qtap_left(struct qbed_watch *watch, struct sk_buff *skb)
 	if (likely(!qtap_closed(tap))) {
 		tap->occupancy.counts.marked++;
 		tap->totals.marked_packets++;
-		qtap_event_behind(tap, skb, QTAP_OP_MARK);
+		qtap_event_egress(tap, skb, QTAP_OP_MARK);
 	}
 	qtap_leave(tap);
 }
 
-/* Its program drops it: the queue has not sent it, as it has not where its qdisc drops what it dequeues. */
-static void qtap_dropped(struct qbed_watch *watch, struct sk_buff *skb)
+/*
+ * The program drops a dequeued packet. It is counted as dropped, not as sent,
+ * as for a qdisc that drops at dequeue.
+ */
+static void qtap_egress_dropped(struct qbed_observer *observer, struct sk_buff *skb)
 {
-	struct qtap *tap = container_of(watch, struct qtap, watch);
+	struct qtap *tap = container_of(observer, struct qtap, observer);
 
-	if (unlikely(!qtap_has_entered(tap, skb)))
+	if (unlikely(!qtap_cb_is_valid(tap, skb)))
 		return;
 	qtap_enter(tap);
 	if (likely(!qtap_closed(tap))) {
@@ -731,32 +742,32 @@ static void qtap_dropped(struct qbed_watch *watch, struct sk_buff *skb)
 		tap->totals.sent_bytes -= qdisc_pkt_len(skb);
 		tap->totals.dropped_packets++;
 		tap->totals.dropped_bytes += qdisc_pkt_len(skb);
-		/* It left at this instant, so in this interval. */
+		/* It was dequeued at this instant, hence in this interval. */
 		if (tap->occupancy.counts.dequeued) {
 			tap->occupancy.counts.dequeued--;
 			tap->occupancy.counts.dequeued_bytes -= qdisc_pkt_len(skb);
 		}
 		tap->occupancy.counts.dropped++;
-		qtap_event_behind(tap, skb, QTAP_OP_DROP);
+		qtap_event_egress(tap, skb, QTAP_OP_DROP);
 	}
 	qtap_leave(tap);
 }
 
-/* All that waits is dropped: reset, or destruction. */
+/* Reset or destroy: all queued packets are dropped. */
 static void qtap_reset(struct Qdisc *sch)
 {
-	struct qtap *tap = qtap_of(sch);
+	struct qtap *tap = qtap_from_qdisc(sch);
 	struct qtap_packet *packet, *next;
 	struct qtap_length queue;
 
 	local_bh_disable();
 	qtap_enter(tap);
 	if (!qtap_closed(tap)) {
-		queue = qtap_tracked(tap);
-		qtap_settle(tap, (struct qtap_length) {}, (struct qtap_length) {},
+		queue = qtap_tracked_length(tap);
+		qtap_account(tap, (struct qtap_length) {}, (struct qtap_length) {},
 			    (struct qtap_length) {});
-		qtap_waiting_begin(&tap->waiting);
-		list_for_each_entry_safe(packet, next, &tap->waiting.waiting, list)
+		qtap_packets_begin(&tap->packets);
+		list_for_each_entry_safe(packet, next, &tap->packets.queued, list)
 			qtap_event_drop(tap, packet, &queue);
 	}
 	qtap_leave(tap);
@@ -768,13 +779,13 @@ static void qtap_reset(struct Qdisc *sch)
 static int qtap_change(struct Qdisc *sch, struct nlattr *options,
 		       struct netlink_ext_ack *extack)
 {
-	struct qtap *tap = qtap_of(sch);
+	struct qtap *tap = qtap_from_qdisc(sch);
 	struct qtap_length queue, dropped;
 	int err;
 
 	err = tap->original_ops->change(sch, options, extack);
 
-	/* A smaller limit drops at once, and some qdiscs set their flags anew. */
+	/* A lower limit drops packets at once, and some qdiscs set their flags again. */
 	local_bh_disable();
 	qtap_enter(tap);
 	if (sch->flags & TCQ_F_CAN_BYPASS) {
@@ -782,11 +793,11 @@ static int qtap_change(struct Qdisc *sch, struct nlattr *options,
 		sch->flags &= ~TCQ_F_CAN_BYPASS;
 	}
 	if (!qtap_closed(tap) && !qdisc_is_percpu_stats(sch)) {
-		queue = qtap_tracked(tap);
-		dropped = qtap_settle(tap, (struct qtap_length) {}, (struct qtap_length) {},
-				      qtap_measure(sch));
-		if (qtap_watches_packets(tap))
-			qtap_events_vanished(tap, NULL, dropped, &queue);
+		queue = qtap_tracked_length(tap);
+		dropped = qtap_account(tap, (struct qtap_length) {}, (struct qtap_length) {},
+				      qtap_qdisc_length(sch));
+		if (qtap_records_events(tap))
+			qtap_events_silent_drops(tap, NULL, dropped, &queue);
 	}
 	qtap_leave(tap);
 	local_bh_enable();
@@ -810,22 +821,22 @@ static void qtap_unhook(struct qtap *tap)
 		sch->flags |= TCQ_F_CAN_BYPASS;
 	tap->sch = NULL;
 	if (tap->link)
-		tap->link->watch = NULL;
-	qtap_waiting_release(&tap->waiting);
+		tap->link->observer = NULL;
+	qtap_packets_release(&tap->packets);
 	spin_unlock(&tap->lock);
 	spin_unlock_bh(qdisc_lock(sch));
 }
 
-static void qtap_follow(struct work_struct *work);
-static DECLARE_WORK(qtap_follow_work, qtap_follow);
+static void qtap_rehook(struct work_struct *work);
+static DECLARE_WORK(qtap_rehook_work, qtap_rehook);
 
 static void qtap_destroy(struct Qdisc *sch)
 {
-	struct qtap *tap = qtap_of(sch);
+	struct qtap *tap = qtap_from_qdisc(sch);
 
 	/* A root qdisc is destroyed under RTNL, after its reset. */
 	qtap_unhook(tap);
-	schedule_work(&qtap_follow_work);
+	schedule_work(&qtap_rehook_work);
 	if (tap->original_ops->destroy)
 		tap->original_ops->destroy(sch);
 }
@@ -836,7 +847,7 @@ static int qtap_hook(struct qtap *tap)
 	struct qtap_length found;
 
 	if (!sch || sch->flags & TCQ_F_BUILTIN)
-		return -ENODEV;		/* the device is down: followed later */
+		return -ENODEV;		/* the device is down: hooked when it comes up */
 	if (!sch->enqueue || sch->flags & TCQ_F_MQROOT || tap->dev->num_tx_queues != 1)
 		return -EOPNOTSUPP;
 	if (sch->enqueue == qtap_enqueue)
@@ -846,9 +857,9 @@ static int qtap_hook(struct qtap *tap)
 	spin_lock(&tap->lock);
 	qtap_occupancy_advance(&tap->occupancy, qtap_now());
 	if (!qtap_closed(tap)) {
-		found = qdisc_is_percpu_stats(sch) ? (struct qtap_length) {} : qtap_measure(sch);
-		/* what waits already was offered, though not before our eyes */
-		qtap_settle(tap, found, (struct qtap_length) {}, found);
+		found = qdisc_is_percpu_stats(sch) ? (struct qtap_length) {} : qtap_qdisc_length(sch);
+		/* count packets already queued as offered */
+		qtap_account(tap, found, (struct qtap_length) {}, found);
 	}
 	tap->original_ops = sch->ops;
 	tap->ops = *sch->ops;
@@ -866,14 +877,14 @@ static int qtap_hook(struct qtap *tap)
 	tap->sch = sch;
 	tap->link = qbed_link(tap->dev);
 	if (tap->link)
-		tap->link->watch = &tap->watch;
+		tap->link->observer = &tap->observer;
 	spin_unlock(&tap->lock);
 	spin_unlock_bh(qdisc_lock(sch));
 	return 0;
 }
 
-/* A tapped qdisc was replaced: tap its successor. */
-static void qtap_follow(struct work_struct *work)
+/* Hooks the qdisc that replaced a tapped one. */
+static void qtap_rehook(struct work_struct *work)
 {
 	struct qtap *tap;
 
@@ -924,32 +935,32 @@ static const struct nla_policy qtap_policy[QTAP_ATTR_MAX + 1] = {
 	[QTAP_ATTR_BOUNDS] = { .type = NLA_BINARY, .len = QTAP_MAX_BOUNDS * sizeof(u64) },
 };
 
-static u64 qtap_get_u64(const struct genl_info *info, int attribute, u64 otherwise)
+static u64 qtap_get_u64(const struct genl_info *info, int attribute, u64 fallback)
 {
-	return info->attrs[attribute] ? nla_get_u64(info->attrs[attribute]) : otherwise;
+	return info->attrs[attribute] ? nla_get_u64(info->attrs[attribute]) : fallback;
 }
 
-static u32 qtap_get_u32(const struct genl_info *info, int attribute, u32 otherwise)
+static u32 qtap_get_u32(const struct genl_info *info, int attribute, u32 fallback)
 {
-	return info->attrs[attribute] ? nla_get_u32(info->attrs[attribute]) : otherwise;
+	return info->attrs[attribute] ? nla_get_u32(info->attrs[attribute]) : fallback;
 }
 
-/* The bounds that are still to come; what has gone by was not seen. */
+/* Parses the bounds. Those in the past are skipped. */
 static int qtap_init_bounds(struct qtap_occupancy_params *params, const struct genl_info *info)
 {
-	const struct nlattr *given = info->attrs[QTAP_ATTR_BOUNDS];
-	u32 i, bounds = given ? nla_len(given) / sizeof(u64) : 0;
+	const struct nlattr *attr = info->attrs[QTAP_ATTR_BOUNDS];
+	u32 i, bounds = attr ? nla_len(attr) / sizeof(u64) : 0;
 	u64 *bounds_ns;
 
 	if (!bounds)
 		return 0;
-	bounds_ns = nla_memdup(given, GFP_KERNEL);
+	bounds_ns = nla_memdup(attr, GFP_KERNEL);
 	if (!bounds_ns)
 		return -ENOMEM;
 	for (i = 1; i < bounds; i++) {
 		if (bounds_ns[i] <= bounds_ns[i - 1]) {
 			kfree(bounds_ns);
-			NL_SET_ERR_MSG_ATTR(info->extack, given, "the bounds do not rise");
+			NL_SET_ERR_MSG_ATTR(info->extack, attr, "the bounds are not ascending");
 			return -EINVAL;
 		}
 	}
@@ -977,7 +988,7 @@ static int qtap_init(struct qtap *tap, const struct genl_info *info)
 		.flags = qtap_get_u32(info, QTAP_ATTR_FLAGS, 0),
 		.start_ns = qtap_get_u64(info, QTAP_ATTR_START, now_ns),
 	};
-	/* A start in the past moves the origin of time, not what can be seen. */
+	/* A start in the past shifts the origin of time; recording begins now. */
 	params.begin_ns = max(tap->params.start_ns, now_ns);
 	params.grid_ns = tap->params.start_ns;
 	err = qtap_init_bounds(&params, info);
@@ -986,11 +997,11 @@ static int qtap_init(struct qtap *tap, const struct genl_info *info)
 	qtap_occupancy_init(&tap->occupancy, params, 0, 0);
 	spin_lock_init(&tap->lock);
 	tap->owner = -1;
-	tap->watch.left = qtap_left;
-	tap->watch.dropped = qtap_dropped;
-	tap->watch.soon = qtap_soon;
-	INIT_LIST_HEAD(&tap->waiting.waiting);
-	INIT_LIST_HEAD(&tap->waiting.gone);
+	tap->observer.sent = qtap_egress_sent;
+	tap->observer.dropped = qtap_egress_dropped;
+	tap->observer.prefetch_dequeue = qtap_prefetch;
+	INIT_LIST_HEAD(&tap->packets.queued);
+	INIT_LIST_HEAD(&tap->packets.freed);
 	if (tap->params.flags & QTAP_FLAG_SOJOURN) {
 		tap->sojourn = kzalloc(sizeof(*tap->sojourn), GFP_KERNEL);
 		if (!tap->sojourn)
@@ -1083,7 +1094,7 @@ static int qtap_flush(struct sk_buff *skb, struct genl_info *info)
 	return 0;
 }
 
-/* For who follows the stream while nothing happens: nothing is closed that is open. */
+/* Emits completed intervals for readers that follow the stream. Open intervals stay open. */
 static int qtap_push(struct sk_buff *skb, struct genl_info *info)
 {
 	struct qtap *tap;
@@ -1114,7 +1125,7 @@ static void qtap_detach_all(void)
 	list_splice_init(&qtap_list, &detached);
 	rtnl_unlock();
 
-	synchronize_net();	/* nobody is inside our functions any more */
+	synchronize_net();	/* wait for concurrent calls of the hooks */
 	list_for_each_entry_safe(tap, next, &detached, list)
 		qtap_free(tap);
 }
@@ -1148,7 +1159,7 @@ static int __init qtap_module_init(void)
 {
 	int err;
 
-	err = qtap_packets_init();
+	err = qtap_packet_cache_init();
 	if (err)
 		goto packets;
 	err = misc_register(&qtap_stream_device);
@@ -1167,7 +1178,7 @@ notifier:
 misc:
 	misc_deregister(&qtap_stream_device);
 packets:
-	qtap_packets_exit();
+	qtap_packet_cache_exit();
 	return err;
 }
 
@@ -1175,11 +1186,11 @@ static void __exit qtap_module_exit(void)
 {
 	genl_unregister_family(&qtap_family);
 	qtap_detach_all();
-	cancel_work_sync(&qtap_follow_work);
+	cancel_work_sync(&qtap_rehook_work);
 	unregister_netdevice_notifier(&qtap_netdevice_notifier);
 	misc_deregister(&qtap_stream_device);
 	qtap_stream_free(&qtap_stream);
-	qtap_packets_exit();
+	qtap_packet_cache_exit();
 }
 
 module_init(qtap_module_init);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a tap reads from a packet's headers; it writes nothing. */
+/* Read-only access to packet headers for the tap. */
 #ifndef _QTAP_HEADERS_H
 #define _QTAP_HEADERS_H
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Occupancy of a queue as a step function of time: integrals, extremes, a
- * histogram and a series of samples, all exact, none of them needing a timer.
+ * histogram and a series of samples. All are exact and none needs a timer.
  *
- * The caller says that time has come (qtap_occupancy_advance) before it says
- * what changed. A state that lasts 0 ns (a packet enqueued and dequeued in the
- * same instant) is not part of the function: it counts in no minimum, maximum
- * or histogram. Intervals are half-open, [begin, end).
+ * The caller advances the time (qtap_occupancy_advance) before it changes the
+ * state. A state that lasts 0 ns (a packet enqueued and dequeued in the same
+ * instant) is not part of the function and counts in no minimum, maximum or
+ * histogram. Intervals are half-open, [begin, end).
  *
- * All times are on one clock; the caller maps them to the stream's.
+ * All times are on one clock; the caller converts them to the stream's.
  */
 #ifndef _QTAP_OCCUPANCY_H
 #define _QTAP_OCCUPANCY_H
@@ -16,16 +16,16 @@
 #include <qbed/types.h>
 
 struct qtap_occupancy_params {
-	u64 begin_ns;		/* nothing before it is integrated */
-	u64 end_ns;		/* nothing from it on; U64_MAX: open */
-	u64 interval_ns;	/* of samples; 0: none */
+	u64 begin_ns;		/* start of the integration */
+	u64 end_ns;		/* end of the integration; U64_MAX: open */
+	u64 interval_ns;	/* length of a sample; 0: no samples */
 	u64 grid_ns;		/* samples end at grid + k * interval */
-	u32 bin_bytes;		/* of the histogram, at least 1 */
-	u32 bounds;		/* of windows: instants at which one begins or ends */
-	const u64 *bounds_ns;	/* rising, none before begin_ns */
+	u32 bin_bytes;		/* width of a histogram bin, at least 1 */
+	u32 bounds;		/* number of window boundaries */
+	const u64 *bounds_ns;	/* ascending, none before begin_ns */
 };
 
-/* What is integrated over a span of time. */
+/* Integrals and extremes over a span of time. */
 struct qtap_integral {
 	u64 begin_ns;
 	u64 byte_ns;
@@ -36,7 +36,7 @@ struct qtap_integral {
 	u32 max_packets;
 };
 
-/* What is counted over an interval: packets, but for the first. */
+/* Counters of an interval: packets, except dequeued_bytes. */
 struct qtap_counts {
 	u64 dequeued_bytes;
 	u32 enqueued;
@@ -50,14 +50,14 @@ enum qtap_phase { QTAP_BEFORE, QTAP_OPEN, QTAP_CLOSED };
 struct qtap_occupancy {
 	u64 last_ns;		/* integrated up to here */
 	u64 edge_ns;		/* end of the open interval */
-	u32 bytes;		/* now */
+	u32 bytes;		/* current length */
 	u32 packets;
 	enum qtap_phase phase;
 	struct qtap_counts counts;	/* of the open interval */
 	struct qtap_integral open;	/* of the open interval */
 	struct qtap_integral total;	/* since begin */
-	struct qtap_integral since_bound;	/* the last one; unused without any */
-	u64 bound_ns;		/* the next one; U64_MAX: none */
+	struct qtap_integral since_bound;	/* since the last bound; unused without bounds */
+	u64 bound_ns;		/* next bound; U64_MAX: none */
 	u32 bounds_passed;
 	struct qtap_occupancy_params params;
 	u32 start_bytes;	/* at begin */
@@ -67,7 +67,7 @@ struct qtap_occupancy {
 	u32 bins_used;
 };
 
-/* Histograms stop growing here: a record holds no more. Its last bin is open. */
+/* Maximum number of bins: a record holds no more. The last bin is open. */
 #define QTAP_MAX_BINS 8188u
 #define QTAP_FIRST_BINS 64u
 
@@ -75,13 +75,13 @@ struct qtap_occupancy {
 static u64 *qtap_histogram_resize(u64 *histogram, u32 old_bins, u32 new_bins);
 
 /*
- * Supplied by the includer: an interval [open.begin_ns, end_ns) is complete, and
- * so are @steady ones of interval_ns behind it, all through which the queue was as
- * it is now.
+ * Supplied by the includer: emits the complete interval [open.begin_ns, end_ns)
+ * and @steady following intervals of interval_ns during which the queue did not
+ * change.
  */
 static void qtap_sample_emit(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady);
 
-/* Supplied by the includer: all is integrated up to a bound, and nothing behind it. */
+/* Supplied by the includer: the integration has reached a bound. */
 static void qtap_bound_emit(struct qtap_occupancy *occupancy);
 
 static inline void qtap_integral_reset(struct qtap_integral *integral, u64 begin_ns)
@@ -137,7 +137,7 @@ static inline void qtap_histogram_add(struct qtap_occupancy *occupancy, u64 span
 		occupancy->bins_used = bin + 1;
 }
 
-/* The present state has lasted until @now_ns, within the open interval. */
+/* Integrates the current state up to @now_ns, within the open interval. */
 static inline void qtap_occupancy_integrate(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	u64 span_ns = now_ns - occupancy->last_ns;
@@ -155,8 +155,8 @@ static inline void qtap_occupancy_integrate(struct qtap_occupancy *occupancy, u6
 	occupancy->last_ns = now_ns;
 }
 
-/* Emit the interval up to @end_ns and @steady ones behind it, and open the next one. */
-static inline void qtap_occupancy_cut(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
+/* Emits the interval up to @end_ns and @steady following ones, and opens the next. */
+static inline void qtap_occupancy_close_interval(struct qtap_occupancy *occupancy, u64 end_ns, u32 steady)
 {
 	if (end_ns > occupancy->open.begin_ns)
 		qtap_sample_emit(occupancy, end_ns, steady);
@@ -165,8 +165,11 @@ static inline void qtap_occupancy_cut(struct qtap_occupancy *occupancy, u64 end_
 	occupancy->counts = (struct qtap_counts) {};
 }
 
-/* A queue that nobody has touched for long costs as much as one that was busy. */
-static inline void qtap_occupancy_edges(struct qtap_occupancy *occupancy, u64 now_ns)
+/*
+ * Closes all intervals that end at or before @now_ns. The cost does not depend
+ * on how long the queue was unchanged.
+ */
+static inline void qtap_occupancy_close_due(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	u64 interval_ns = occupancy->params.interval_ns;
 
@@ -178,15 +181,15 @@ static inline void qtap_occupancy_edges(struct qtap_occupancy *occupancy, u64 no
 			steady = (now_ns - end_ns) / interval_ns;
 		if (steady > U32_MAX)
 			steady = U32_MAX;
-		qtap_occupancy_cut(occupancy, end_ns, steady);
+		qtap_occupancy_close_interval(occupancy, end_ns, steady);
 		occupancy->edge_ns = occupancy->last_ns + interval_ns;
 	}
 }
 
-static inline void qtap_occupancy_reach(struct qtap_occupancy *occupancy, u64 now_ns)
+static inline void qtap_occupancy_sample(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	if (occupancy->params.interval_ns)
-		qtap_occupancy_edges(occupancy, now_ns);
+		qtap_occupancy_close_due(occupancy, now_ns);
 	qtap_occupancy_integrate(occupancy, now_ns);
 }
 
@@ -198,20 +201,20 @@ static inline void qtap_occupancy_next_bound(struct qtap_occupancy *occupancy)
 	occupancy->bound_ns = passed < params->bounds ? params->bounds_ns[passed] : U64_MAX;
 }
 
-static inline void qtap_occupancy_span(struct qtap_occupancy *occupancy, u64 now_ns)
+static inline void qtap_occupancy_integrate_open(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	while (unlikely(now_ns >= occupancy->bound_ns)) {
-		qtap_occupancy_reach(occupancy, occupancy->bound_ns);
+		qtap_occupancy_sample(occupancy, occupancy->bound_ns);
 		qtap_bound_emit(occupancy);
 		qtap_integral_reset(&occupancy->since_bound, occupancy->bound_ns);
 		occupancy->bounds_passed++;
 		qtap_occupancy_next_bound(occupancy);
 	}
-	qtap_occupancy_reach(occupancy, now_ns);
+	qtap_occupancy_sample(occupancy, now_ns);
 }
 
-/* Off the common path: the first and the last instant. */
-static inline void qtap_occupancy_turn(struct qtap_occupancy *occupancy, u64 now_ns)
+/* Slow path: start and end of the integration. */
+static inline void qtap_occupancy_transition(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	const struct qtap_occupancy_params *params = &occupancy->params;
 
@@ -224,12 +227,12 @@ static inline void qtap_occupancy_turn(struct qtap_occupancy *occupancy, u64 now
 	if (occupancy->phase != QTAP_OPEN)
 		return;
 	if (now_ns < params->end_ns) {
-		qtap_occupancy_span(occupancy, now_ns);
+		qtap_occupancy_integrate_open(occupancy, now_ns);
 		return;
 	}
-	qtap_occupancy_span(occupancy, params->end_ns);
+	qtap_occupancy_integrate_open(occupancy, params->end_ns);
 	if (params->interval_ns)
-		qtap_occupancy_cut(occupancy, params->end_ns, 0);
+		qtap_occupancy_close_interval(occupancy, params->end_ns, 0);
 	occupancy->phase = QTAP_CLOSED;
 }
 
@@ -255,21 +258,21 @@ static inline void qtap_occupancy_init(struct qtap_occupancy *occupancy,
 	qtap_occupancy_next_bound(occupancy);
 }
 
-/* Call before every change. After it, changes are recorded if phase is not CLOSED. */
+/* Call before every change. Changes are recorded unless phase is QTAP_CLOSED afterwards. */
 static inline void qtap_occupancy_advance(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	if (unlikely(occupancy->phase != QTAP_OPEN || now_ns >= occupancy->params.end_ns))
-		qtap_occupancy_turn(occupancy, now_ns);
+		qtap_occupancy_transition(occupancy, now_ns);
 	else if (now_ns > occupancy->last_ns)
-		qtap_occupancy_span(occupancy, now_ns);
+		qtap_occupancy_integrate_open(occupancy, now_ns);
 }
 
-/* Close the open interval early (a flush); samples stay without a gap. */
+/* Closes the open interval early (flush); samples stay contiguous. */
 static inline void qtap_occupancy_flush(struct qtap_occupancy *occupancy, u64 now_ns)
 {
 	qtap_occupancy_advance(occupancy, now_ns);
 	if (occupancy->phase == QTAP_OPEN && occupancy->params.interval_ns)
-		qtap_occupancy_cut(occupancy, now_ns, 0);
+		qtap_occupancy_close_interval(occupancy, now_ns, 0);
 }
 
 static inline u64 qtap_occupancy_duration_ns(const struct qtap_occupancy *occupancy)

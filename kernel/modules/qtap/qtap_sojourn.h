@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How long packets waited in a queue, by the DSCP and ECN fields with which they
- * came (their class): counts, sums and maxima that are exact, and histograms
- * whose bins are 1 ns wide below QTAP_SOJOURN_EXACT_NS, and above it at most a
- * 64th of what is in them.
+ * Sojourn times by class, that is, by the DSCP and ECN fields at enqueue.
+ * Counts, sums and maxima are exact. Histogram bins are 1 ns wide below
+ * QTAP_SOJOURN_EXACT_NS; above it their width is at most 1/64 of the values.
  */
 #ifndef _QTAP_SOJOURN_H
 #define _QTAP_SOJOURN_H
 
 #include <qbed/types.h>
 
-#define QTAP_SOJOURN_BITS 6			/* 64 bins to a power of two */
+#define QTAP_SOJOURN_BITS 6			/* 64 bins per power of two */
 #define QTAP_SOJOURN_EXACT_NS (2u << QTAP_SOJOURN_BITS)
-#define QTAP_SOJOURN_NS_BITS 40			/* longer waits are told modulo 18 minutes */
+#define QTAP_SOJOURN_NS_BITS 40			/* longer times wrap modulo 18 minutes */
 #define QTAP_SOJOURN_BINS ((QTAP_SOJOURN_NS_BITS - QTAP_SOJOURN_BITS + 1u) << QTAP_SOJOURN_BITS)
 #define QTAP_SOJOURN_FIRST_BINS 128u
 #define QTAP_SOJOURN_CLASSES 16u
-#define QTAP_SOJOURN_OTHERS 256u		/* the last class: all that have no room of their own */
+#define QTAP_SOJOURN_OTHERS 256u		/* the last class, for all further values */
 
-/* Of the packets that left: since START, or over an interval. */
+/* Dequeued packets: since START, or over an interval. */
 struct qtap_sojourn_sums {
 	u64 packets;
 	u64 sum_ns;
 	u64 max_ns;
 };
 
-/* How many packets waited how long. */
+/* Histogram of sojourn times: number of packets per bin. */
 struct qtap_sojourn_bins {
 	u64 *packets;
 	u32 bins;		/* allocated */
@@ -36,14 +35,14 @@ struct qtap_sojourn_class {
 	u32 tos;		/* DSCP << 2 | ECN, or QTAP_SOJOURN_OTHERS */
 	u64 bound_max_ns;	/* since the last bound */
 	struct qtap_sojourn_sums total;
-	struct qtap_sojourn_sums open;	/* of the open interval */
+	struct qtap_sojourn_sums open;	/* the open interval */
 	struct qtap_sojourn_bins histogram;
 	struct qtap_sojourn_bins open_histogram;
 };
 
 struct qtap_sojourn {
-	bool sampled;		/* whether there are intervals */
-	u32 classes;		/* in use, in the order in which they were seen first */
+	bool sampled;		/* intervals are enabled */
+	u32 classes;		/* in use, in the order of their first packet */
 	struct qtap_sojourn_class class[QTAP_SOJOURN_CLASSES];
 };
 
@@ -60,8 +59,8 @@ static inline u32 qtap_sojourn_bin(u64 ns)
 	return (shift << QTAP_SOJOURN_BITS) + (ns >> shift);
 }
 
-/* What is the least in a bin. */
-static inline u64 qtap_sojourn_from_ns(u32 bin)
+/* Lower bound of a bin. */
+static inline u64 qtap_sojourn_bin_begin_ns(u32 bin)
 {
 	u32 shift;
 
@@ -83,7 +82,7 @@ static inline void qtap_sojourn_count(struct qtap_sojourn_bins *histogram, u32 b
 			bins = QTAP_SOJOURN_BINS;
 		grown = qtap_histogram_resize(histogram->packets, histogram->bins, bins);
 		if (!grown)
-			return;	/* the sums know of the packet */
+			return;	/* no memory: only the sums count the packet */
 		histogram->packets = grown;
 		histogram->bins = bins;
 	}
@@ -119,7 +118,10 @@ static inline struct qtap_sojourn_class *qtap_sojourn_class(struct qtap_sojourn 
 	return class;
 }
 
-/* A packet that came as @tos leaves after @ns, less than 2^QTAP_SOJOURN_NS_BITS. */
+/*
+ * Records a packet of class @tos that is dequeued after @ns, less than
+ * 2^QTAP_SOJOURN_NS_BITS.
+ */
 static inline void qtap_sojourn_add(struct qtap_sojourn *sojourn, u32 tos, u64 ns)
 {
 	struct qtap_sojourn_class *class = qtap_sojourn_class(sojourn, tos);
@@ -136,29 +138,29 @@ static inline void qtap_sojourn_add(struct qtap_sojourn *sojourn, u32 tos, u64 n
 }
 
 /*
- * What @percent of the open interval's packets waited at most: the most that is
- * in the packet's bin, so at most a 64th too long.
+ * Quantile of the open interval's sojourn times: the upper bound of the bin, at
+ * most 1/64 too large.
  */
 static inline u64 qtap_sojourn_quantile_ns(const struct qtap_sojourn_class *class, u32 percent)
 {
 	const struct qtap_sojourn_bins *histogram = &class->open_histogram;
-	u64 wanted = (class->open.packets * percent + 99) / 100, seen = 0;
-	u64 most_ns = class->open.max_ns;
+	u64 rank = (class->open.packets * percent + 99) / 100, count = 0;
+	u64 max_ns = class->open.max_ns;
 	u32 bin;
 
 	for (bin = histogram->low; bin < histogram->end; bin++) {
-		seen += histogram->packets[bin];
-		if (seen >= wanted) {
-			u64 last_ns = qtap_sojourn_from_ns(bin + 1) - 1;
+		count += histogram->packets[bin];
+		if (count >= rank) {
+			u64 last_ns = qtap_sojourn_bin_begin_ns(bin + 1) - 1;
 
-			return last_ns < most_ns ? last_ns : most_ns;
+			return last_ns < max_ns ? last_ns : max_ns;
 		}
 	}
-	return most_ns;
+	return max_ns;
 }
 
-/* The next interval begins. */
-static inline void qtap_sojourn_open(struct qtap_sojourn_class *class)
+/* Resets the counters of the interval: the next one begins. */
+static inline void qtap_sojourn_open_interval(struct qtap_sojourn_class *class)
 {
 	struct qtap_sojourn_bins *histogram = &class->open_histogram;
 	u32 bin;

@@ -2,9 +2,9 @@
 /*
  * The stream of records: an unbounded chain of pages, read through /dev/qtap.
  *
- * Writers are queues in softirq context and must never wait. The reader is
- * woken only for a large chunk or a flush, so that reading costs little; in
- * virtual time it always runs before time moves on, so the chain stays short.
+ * Writers are queues in softirq context and must not sleep. The reader is woken
+ * up only for a large chunk or a flush, to keep its cost low. In virtual time
+ * it runs before time advances, so the chain stays short.
  */
 #ifndef _QTAP_STREAM_H
 #define _QTAP_STREAM_H
@@ -35,15 +35,15 @@ struct qtap_page {
 #define QTAP_PAGE_BYTES ((u32)(PAGE_SIZE - sizeof(struct qtap_page)))
 
 struct qtap_stream {
-	spinlock_t lock;	/* of all but the mutex */
-	struct list_head pages;	/* oldest first; only the last has room */
+	spinlock_t lock;	/* protects everything but the mutex */
+	struct list_head pages;	/* oldest first; only the last has free space */
 	struct list_head spare;
 	u32 spare_pages;
 	size_t buffered;	/* bytes */
-	bool flushed;		/* readers take what there is */
-	u64 lost;		/* records, for want of memory */
+	bool flushed;		/* reads return any buffered data */
+	u64 lost;		/* records lost for lack of memory */
 	wait_queue_head_t wait;
-	struct mutex reader;	/* one at a time, or records would interleave */
+	struct mutex reader;	/* serializes readers, so that records do not interleave */
 };
 
 static struct qtap_stream qtap_stream = {
@@ -82,7 +82,10 @@ static struct qtap_page *qtap_stream_page(struct qtap_stream *stream)
 	return page;
 }
 
-/* All of a record or nothing: pages for @length bytes are chained beforehand. */
+/*
+ * Allocates pages for @length bytes in advance, so that a record is written
+ * completely or not at all.
+ */
 static bool qtap_stream_reserve(struct qtap_stream *stream, size_t length,
 				struct list_head *fresh)
 {
@@ -125,7 +128,7 @@ static void qtap_stream_append(struct qtap_stream *stream, const void *data,
 	}
 }
 
-/* Write a record and, if any, the array that belongs to it. */
+/* Writes a record and, if any, the array that follows it. */
 static void qtap_stream_write(struct qtap_stream *stream, const void *record, size_t length,
 			      const void *array, size_t array_length)
 {
@@ -162,7 +165,7 @@ static bool qtap_stream_ready(struct qtap_stream *stream)
 	return buffered >= QTAP_STREAM_CHUNK || (buffered && READ_ONCE(stream->flushed));
 }
 
-/* The oldest bytes that are not taken yet. */
+/* Returns the page with the oldest unread bytes and their number. */
 static struct qtap_page *qtap_stream_peek(struct qtap_stream *stream, u32 *length)
 {
 	struct qtap_page *page;
@@ -198,8 +201,9 @@ static void qtap_stream_take(struct qtap_stream *stream, struct qtap_page *page,
 }
 
 /*
- * Blocks until a chunk is there or a flush; with O_NONBLOCK, returns whatever
- * is there, or -EAGAIN. Bytes are a stream: a record may end in the next read.
+ * Blocks until a chunk is available or a flush; with O_NONBLOCK, returns the
+ * available data or -EAGAIN. Data is a byte stream: a record may continue in
+ * the next read.
  */
 static ssize_t qtap_stream_read(struct file *file, char __user *buffer, size_t count,
 				loff_t *position)

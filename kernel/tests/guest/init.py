@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""PID 1 of the kernel tests: `SCENARIO [ARGUMENT ...]` from the environment variable QBED_SCENARIO."""
+"""PID 1 of the kernel tests. Runs the scenario in QBED_SCENARIO: `SCENARIO[,ARGUMENT...]`."""
 
 from __future__ import annotations
 

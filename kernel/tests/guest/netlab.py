@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The least of netlink that the kernel tests need: nodes, qlinks, qdiscs and queue taps.
+"""Minimal netlink library of the kernel tests: nodes, qlinks, qdiscs and queue taps.
 
-Runs as PID 1 of a virtual-time kernel. Attribute numbers: kernel/include/uapi/qbed/.
+It runs in PID 1 of a virtual-time kernel. Attribute numbers: kernel/include/uapi/qbed/.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def attributes(data: bytes) -> dict[int, bytes]:
 
 
 def parse_address(text: str) -> tuple[int, bytes]:
-    """Its family, and its bytes."""
+    """Parse an IP address. Returns its family and its bytes."""
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     return family, socket.inet_pton(family, text)
 
@@ -70,26 +70,26 @@ class Netlink:
     def __init__(self, protocol: int = NETLINK_ROUTE) -> None:
         self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        self.socket.settimeout(5)  # of virtual time: a request that is not answered must not hang
+        self.socket.settimeout(5)  # in virtual time, so that a request without reply does not hang
         self.socket.bind((0, 0))
 
     def request(self, kind: int, body: bytes, flags: int = 0) -> list[bytes]:
-        """Send a request, return the bodies of the answers; a refusal is an OSError."""
+        """Send a request and return the bodies of the replies; an error reply raises OSError."""
         flags |= NLM_F_REQUEST | NLM_F_ACK
         self.socket.send(struct.pack("<IHHII", 16 + len(body), kind, flags, 1, 0) + body)
-        answers: list[bytes] = []
+        replies: list[bytes] = []
         while True:
             data = self.socket.recv(1 << 20)
             while data:
-                length, answer = struct.unpack_from("<IH", data)
-                if answer == 2:
+                length, message_type = struct.unpack_from("<IH", data)
+                if message_type == 2:
                     error = -struct.unpack_from("<i", data, 16)[0]
                     if error:
                         raise OSError(error, os.strerror(error))
-                    return answers
-                if answer == 3:  # the end of a dump
-                    return answers
-                answers.append(data[16:length])
+                    return replies
+                if message_type == 3:  # the end of a dump
+                    return replies
+                replies.append(data[16:length])
                 data = data[(length + 3) & ~3 :]
 
 
@@ -100,7 +100,7 @@ class Node:
         check(libc.unshare(CLONE_NEWNET), "unshare")
         self.namespace = os.open("/proc/self/ns/net", os.O_RDONLY)
         self.netlink = Netlink()
-        self.set("net/ipv6/conf/default/disable_ipv6", "1")  # nothing on the wire but the test's packets
+        self.set("net/ipv6/conf/default/disable_ipv6", "1")  # no packets on the wire but the test's
         self.up("lo")
 
     def enter(self) -> None:
@@ -136,11 +136,11 @@ class Node:
         self.netlink.request(36, body, NLM_F_CREATE | NLM_F_REPLACE)
 
     def link(self, interface: str) -> dict[int, bytes]:
-        answer = self.netlink.request(18, struct.pack("<BxHiII", 0, 0, self.index(interface), 0, 0))
-        return attributes(answer[0][16:])
+        reply = self.netlink.request(18, struct.pack("<BxHiII", 0, 0, self.index(interface), 0, 0))
+        return attributes(reply[0][16:])
 
     def qlink(self, interface: str) -> dict[int, int]:
-        """IFLA_QLINK_* of an end."""
+        """The IFLA_QLINK_* attributes of an end."""
         data = attributes(attributes(self.link(interface)[18])[2])
         return {number: int.from_bytes(value, "little") for number, value in data.items()}
 
@@ -171,7 +171,7 @@ def link(
     extra: bytes = b"",
     mtu: int = 1500,
 ) -> tuple[bytes, bytes]:
-    """A qlink, both ends up; returns the two hardware addresses."""
+    """Create a qlink with both ends up. Returns the two hardware addresses."""
     address_a, address_b = mac(next(_macs)), mac(next(_macs))
     peer = struct.pack("<BxHiII", 0, 0, 0, 1, 1)
     peer += attribute(3, interface_b) + attribute(1, address_b) + attribute(4, mtu) + attribute(28, b.namespace)
@@ -186,7 +186,7 @@ def link(
 def subnet(
     a: Node, interface_a: str, b: Node, interface_b: str, number: int, macs: tuple[bytes, bytes]
 ) -> tuple[str, str]:
-    """A /31 on a link, with permanent neighbours; returns the two addresses."""
+    """Assign a /31 to a link, with permanent neighbours. Returns the two addresses."""
     base = (10 << 24) + 2 * number
     addresses = [socket.inet_ntoa(struct.pack(">I", base + i)) for i in (0, 1)]
     a.address(interface_a, addresses[0], 31)
@@ -197,12 +197,12 @@ def subnet(
 
 
 class Tap:
-    """Control and stream of qtap."""
+    """Control interface and record stream of qtap."""
 
     def __init__(self) -> None:
         self.generic = Netlink(NETLINK_GENERIC)
-        answer = self.generic.request(16, struct.pack("<BBH", 3, 1, 0) + attribute(2, "qtap"))
-        self.family = struct.unpack("<H", attributes(answer[0][4:])[1])[0]
+        reply = self.generic.request(16, struct.pack("<BBH", 3, 1, 0) + attribute(2, "qtap"))
+        self.family = struct.unpack("<H", attributes(reply[0][4:])[1])[0]
         self.stream = os.open("/dev/qtap", os.O_RDONLY | os.O_NONBLOCK)
 
     def attach(
@@ -301,13 +301,13 @@ class Record(dict[str, int]):
 
 
 def samples(id: int, time_ns: int, body: tuple[int, ...]) -> Iterator[Record]:
-    """A sample, and those of the steady intervals behind it."""
-    *own, steady, level_bytes, level_packets, _ = body
-    interval = own[0]
-    still = [interval, level_bytes * interval, level_packets * interval, 0]
-    still += [level_bytes, level_bytes, level_packets, level_packets, 0, 0, 0, 0]
+    """Yield a sample and those of the steady intervals that follow."""
+    *first, steady, level_bytes, level_packets, _ = body
+    interval = first[0]
+    constant = [interval, level_bytes * interval, level_packets * interval, 0]
+    constant += [level_bytes, level_bytes, level_packets, level_packets, 0, 0, 0, 0]
     for number in range(steady + 1):
-        record = Record(zip(SAMPLE, still if number else own, strict=True))
+        record = Record(zip(SAMPLE, constant if number else first, strict=True))
         record.kind = "sample"
         record["id"], record["time_ns"] = id, time_ns + number * interval
         yield record

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What qp4 promises, tried in the kernel, with the program of crates/p4kernel/examples/guest.rs.
+"""Scenarios of qp4, run in the kernel, with the program of crates/p4kernel/examples/guest.rs.
 
 Each function is one boot.
 """
@@ -27,12 +27,12 @@ DROP, FORWARD, FLOOD, MIRROR, SHADOW, RESUBMIT, RECIRCULATE, SPIN, WHIRL, CUT, R
 TO_CPU, FLOOD_CPU, MIRROR_CPU, CPU_PORT = 20, 21, 22, 510
 NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
 TO_PORT = 100
-PACKET = 4  # of a switch's events
-DEQUEUED, DROPPED = 2, 3  # what a tap tells
-SENT = 10  # of a qlink
+PACKET = 4  # kind of a switch's event
+DEQUEUED, DROPPED = 2, 3  # operations of a tap's events
+SENT = 10  # attribute of a qlink
 
 
-def made(name: str) -> bytes:
+def read_input(name: str) -> bytes:
     return (Path(os.environ["QBED_P4"]) / name).read_bytes()
 
 
@@ -64,8 +64,8 @@ class Lab:
         for number in range(len(rates)):
             self.switch.attach(number, f"p{number}")
         if program:
-            self.switch.load(made("image"))
-            for request in items(made("requests")):
+            self.switch.load(read_input("image"))
+            for request in items(read_input("requests")):
                 assert self.switch.control(request) == b"\0", request
 
     def send(self, destination: int, payload: bytes = bytes(50), port: int = 0) -> bytes:
@@ -76,30 +76,32 @@ class Lab:
     def received(self) -> list[list[bytes]]:
         return [wire.received() for wire in self.wires]
 
-    def ask(self, destination: int, payload: bytes = bytes(50)) -> list[list[bytes]]:
-        """One packet into port 0, and what comes of it."""
+    def exchange(self, destination: int, payload: bytes = bytes(50)) -> list[list[bytes]]:
+        """Send one packet to port 0. Returns the frames received at each port."""
         self.send(destination, payload)
         wait(1)
         return self.received()
 
 
-def told(frame: bytes) -> tuple[int, int, int, int, int]:
-    """Queue length at enqueue and at dequeue, number of the copy, kind of the packet, us in the queue."""
+def metadata(frame: bytes) -> tuple[int, int, int, int, int]:
+    """The metadata that the program writes: queue length at enqueue and at dequeue, number of the copy, kind of the
+    packet, us in the queue.
+    """
     return struct.unpack_from(">HHBBH", frame, 6)
 
 
 def kinds(frames: list[list[bytes]]) -> list[list[tuple[int, int, int]]]:
-    """By port: copy's number, kind, length."""
-    return [[(*told(frame)[2:4], len(frame)) for frame in port] for port in frames]
+    """Number of the copy, kind and length of each frame, per port."""
+    return [[(*metadata(frame)[2:4], len(frame)) for frame in port] for port in frames]
 
 
 def same() -> None:
-    """1,000 packets are what the same engine makes of them in user space, byte for byte."""
+    """1,000 packets are processed as by the same engine in user space, byte for byte."""
     lab = Lab()
     expected: list[list[bytes]] = [[], [], []]
-    for frame, sent in zip(items(made("packets")), items(made("sent")), strict=True):
+    for frame, sent in zip(items(read_input("packets")), items(read_input("sent")), strict=True):
         lab.wires[0].send(frame)
-        wait(0.05)  # each finds empty queues
+        wait(0.05)  # queues are empty again
         if sent:
             expected[struct.unpack_from("<H", sent)[0]].append(sent[2:])
     wait(1)
@@ -114,50 +116,50 @@ def same() -> None:
 def copies() -> None:
     """Multicast, clones of ingress and egress, resubmitted, recirculated and truncated packets."""
     lab = Lab()
-    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
-    assert kinds(lab.ask(FLOOD)) == [[], [(41, REPLICATED, 64)], [(42, REPLICATED, 64)]]
-    assert kinds(lab.ask(MIRROR)) == [[], [(0, NORMAL, 64)], [(42, INGRESS_CLONE, 40)]]
-    assert kinds(lab.ask(SHADOW)) == [[], [(0, NORMAL, 64)], [(42, EGRESS_CLONE, 40)]]
-    assert kinds(lab.ask(RESUBMIT)) == [[], [(0, NORMAL, 64)], []]
-    assert kinds(lab.ask(RECIRCULATE)) == [[], [(0, NORMAL, 64)], []]
-    assert kinds(lab.ask(CUT, bytes(1000))) == [[], [(0, NORMAL, 64)], []]
-    assert kinds(lab.ask(DROP)) == kinds(lab.ask(77)) == [[], [], []]
+    assert kinds(lab.exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(FLOOD)) == [[], [(41, REPLICATED, 64)], [(42, REPLICATED, 64)]]
+    assert kinds(lab.exchange(MIRROR)) == [[], [(0, NORMAL, 64)], [(42, INGRESS_CLONE, 40)]]
+    assert kinds(lab.exchange(SHADOW)) == [[], [(0, NORMAL, 64)], [(42, EGRESS_CLONE, 40)]]
+    assert kinds(lab.exchange(RESUBMIT)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(RECIRCULATE)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(CUT, bytes(1000))) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(DROP)) == kinds(lab.exchange(77)) == [[], [], []]
     counters = lab.switch.counters()
     assert counters == {"received": 9, "sent": 10}, counters
 
 
 def cut() -> None:
-    """In its queue a packet is as long as on the wire; what was cut off is still there where egress needs it."""
+    """A queued packet has its length on the wire; truncated bytes are restored where egress needs them."""
     lab = Lab()
     tap = Tap()
     for port in range(3):
         tap.attach(lab.node, f"p{port}", port, events=True)
     payload = bytes(k & 255 for k in range(1000))
-    assert kinds(lab.ask(CUT, payload)) == [[], [(0, NORMAL, 64)], []]
-    assert kinds(lab.ask(MIRROR, payload)) == [[], [(0, NORMAL, 1014)], [(42, INGRESS_CLONE, 40)]]
-    assert kinds(lab.ask(SHADOW, payload)) == [[], [(0, NORMAL, 1014)], [(42, EGRESS_CLONE, 40)]]
-    assert lab.ask(STRIP, payload) == [[], [payload[:64]], []]
-    assert lab.ask(STRIP, payload[:55]) == [[], [payload[:55]], []]
-    left = [r for r in tap.flush() if r.kind == "event" and r["op"] == DEQUEUED]
-    assert [r["bytes"] for r in left if r["id"] == 1] == [64, 1014, 1014, 64, 64], left
-    assert [r["bytes"] for r in left if r["id"] == 2] == [40, 40], left
+    assert kinds(lab.exchange(CUT, payload)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(MIRROR, payload)) == [[], [(0, NORMAL, 1014)], [(42, INGRESS_CLONE, 40)]]
+    assert kinds(lab.exchange(SHADOW, payload)) == [[], [(0, NORMAL, 1014)], [(42, EGRESS_CLONE, 40)]]
+    assert lab.exchange(STRIP, payload) == [[], [payload[:64]], []]
+    assert lab.exchange(STRIP, payload[:55]) == [[], [payload[:55]], []]
+    events = [r for r in tap.flush() if r.kind == "event" and r["op"] == DEQUEUED]
+    assert [r["bytes"] for r in events if r["id"] == 1] == [64, 1014, 1014, 64, 64], events
+    assert [r["bytes"] for r in events if r["id"] == 2] == [40, 40], events
     tap.detach()
     netem = struct.pack("<6I", 0, 1000, 0, 0, 0xFFFFFFFF, 0)  # every packet twice
     lab.node.qdisc("p1", "netem", netem)
-    assert lab.ask(STRIP, payload) == [[], [payload[:64]] * 2, []]
+    assert lab.exchange(STRIP, payload) == [[], [payload[:64]] * 2, []]
 
 
 def endless() -> None:
-    """Programs that never let go of a packet: it is dropped, the lab goes on."""
+    """Endless loops in a program: the packet is dropped and the lab continues."""
     lab = Lab()
     for number, destination in enumerate((SPIN, WHIRL, SWELL), start=1):
-        assert lab.ask(destination) == [[], [], []]
+        assert lab.exchange(destination) == [[], [], []]
         assert lab.switch.counters()["too_many_rounds"] == number, lab.switch.counters()
-    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
 
 
 def queued() -> None:
-    """Queue lengths and times are those of the queue: against arithmetic, and against a tap."""
+    """Queue lengths and times equal the computed ones and those of a tap."""
     lab = Lab(rates=(10 * GBIT, GBIT, GBIT), limit=30)
     tap = Tap()
     tap.attach(lab.node, "p1", 0, events=True)
@@ -165,7 +167,7 @@ def queued() -> None:
         lab.send(TO_PORT + 1, bytes(1236))  # 1,250 bytes: 10 us at port 1, and 1 us at port 0
     wait(2)
     frames = lab.received()[1]
-    # packet k comes at k us: the first is on the wire at once, of the others one leaves every 10 us
+    # packet k arrives at k us: the first is sent at once, the others every 10 us
     expected, queue, free = [], [], 0
     for arrival in range(60):
         while queue and queue[0][0] <= arrival:
@@ -177,18 +179,20 @@ def queued() -> None:
         if departure > arrival:
             queue.append((departure, arrival))
         expected.append((len(queue) - (departure > arrival), departure - arrival))
-    assert [(told(frame)[0], told(frame)[4]) for frame in frames] == expected, [told(frame) for frame in frames]
-    left = [r for r in tap.flush() if r.kind == "event"]
+    assert [(metadata(frame)[0], metadata(frame)[4]) for frame in frames] == expected, [
+        metadata(frame) for frame in frames
+    ]
+    events = [r for r in tap.flush() if r.kind == "event"]
     tap.detach()
-    assert [told(frame)[1] for frame in frames] == [r["queue_packets"] for r in left if r["op"] == DEQUEUED]
+    assert [metadata(frame)[1] for frame in frames] == [r["queue_packets"] for r in events if r["op"] == DEQUEUED]
     dropped = 60 - len(frames)
-    assert dropped > 0 and sum(r["op"] == DROPPED for r in left) == dropped, dropped
+    assert dropped > 0 and sum(r["op"] == DROPPED for r in events) == dropped, dropped
     counters = lab.switch.counters()
     assert counters == {"received": 60, "sent": 60 - dropped, "refused": dropped}, counters
 
 
 def duplicated() -> None:
-    """A queue that makes two of one packet: both leave by egress, each on its own."""
+    """A queue that duplicates packets: each copy passes egress separately."""
     lab = Lab()
     options = struct.pack("<6I", 0, 1000, 0, 0, 0xFFFFFFFF, 0)  # netem: duplicate every packet
     lab.node.qdisc("p1", "netem", options)
@@ -199,66 +203,66 @@ def duplicated() -> None:
     assert lab.switch.counters()["sent"] == 6, lab.switch.counters()
 
 
-def refused(error: int, words: str, ask: object) -> None:
+def refused(error: int, message: str, action: object) -> None:
     try:
-        ask()  # type: ignore[operator]
-    except OSError as refusal:
-        assert (refusal.errno, refusal.strerror) == (error, words), refusal
+        action()  # type: ignore[operator]
+    except OSError as raised:
+        assert (raised.errno, raised.strerror) == (error, message), raised
     else:
-        raise AssertionError(f"not refused: {words}")
+        raise AssertionError(f"not refused: {message}")
 
 
 def asked_badly() -> None:
-    """Mistakes are answered in words, the old program goes on; what is no message at all is an error of the write."""
+    """Invalid requests get an error message and the loaded program stays. A truncated request fails in write()."""
     lab = Lab()
     switch = lab.switch
     refused(errno.ENODEV, "no such interface", lambda: switch.attach(4, "p9"))
     refused(errno.EEXIST, "the port has an interface", lambda: switch.attach(1, "p2"))
     refused(errno.EBUSY, "the interface belongs to a switch or a bridge", lambda: switch.attach(4, "p2"))
-    refused(errno.EINVAL, "the interface is no qlink", lambda: switch.attach(4, "lo"))
-    refused(errno.ERANGE, "ports are 0 to 510", lambda: switch.attach(511, "p2"))
+    refused(errno.EINVAL, "the interface is not a qlink", lambda: switch.attach(4, "lo"))
+    refused(errno.ERANGE, "expected a port from 0 to 510", lambda: switch.attach(511, "p2"))
     refused(errno.EINVAL, "expected the name of an interface", lambda: switch.attach(4, "x" * 16))
     refused(errno.ENOENT, "no such port", lambda: switch.detach(4))
-    refused(errno.EOPNOTSUPP, "no such command", lambda: switch.ask(77))
+    refused(errno.EOPNOTSUPP, "no such command", lambda: switch.request(77))
     refused(errno.EINVAL, "not a request to a program", lambda: switch.control(b"\xff\xff"))
-    words = "its bytes are no program of this version"
-    refused(errno.EINVAL, words, lambda: switch.load(made("image")[:100]))
-    words = "its registers, counters and meters take more memory than there is"
-    refused(errno.EINVAL, words, lambda: switch.load(made("large")))
+    message = "its bytes are no program of this version"
+    refused(errno.EINVAL, message, lambda: switch.load(read_input("image")[:100]))
+    message = "its registers, counters and meters take more memory than there is"
+    refused(errno.EINVAL, message, lambda: switch.load(read_input("large")))
     with contextlib.suppress(OSError):
         os.write(switch.device, b"1234567")
-        raise AssertionError("a request without a head was taken")
-    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+        raise AssertionError("a request without a header was accepted")
+    assert kinds(lab.exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
     empty = Lab(program=False)
     refused(errno.ENOENT, "no program is loaded", lambda: empty.switch.control(b"\0"))
-    empty.ask(FORWARD)
+    empty.exchange(FORWARD)
     assert empty.switch.counters() == {"received": 1, "no_program": 1}
 
 
 def hostile(images: int) -> None:
-    """Images and requests with bytes changed are refused or run; nothing of them hurts the kernel."""
-    lab, image = Lab(), made("image")
-    requests = list(items(made("requests")))
-    chance = random.Random(13)
+    """Corrupted images and requests are refused or executed; none crashes the kernel."""
+    lab, image = Lab(), read_input("image")
+    requests = list(items(read_input("requests")))
+    rng = random.Random(13)
     loaded = 0
     for _ in range(images):
         changed = bytearray(image)
-        for _ in range(chance.choice((1, 1, 2, 8))):
-            changed[chance.randrange(len(changed))] = chance.choice((0, 1, 127, 128, 255, chance.randrange(256)))
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            changed[rng.randrange(len(changed))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
         try:
-            lab.switch.load(bytes(changed[: chance.choice((len(changed), chance.randrange(len(changed))))]))
-        except OSError as refusal:
-            assert refusal.errno == errno.EINVAL and refusal.strerror, refusal
+            lab.switch.load(bytes(changed[: rng.choice((len(changed), rng.randrange(len(changed))))]))
+        except OSError as error:
+            assert error.errno == errno.EINVAL and error.strerror, error
             continue
         loaded += 1
         for request in requests:
             spoiled = bytearray(request)
-            spoiled[chance.randrange(len(spoiled))] = chance.randrange(256)
+            spoiled[rng.randrange(len(spoiled))] = rng.randrange(256)
             for one in (request, bytes(spoiled)):
                 with contextlib.suppress(OSError):
                     lab.switch.control(one)
         for destination in range(12):
-            lab.send(destination, bytes(chance.randrange(200)))
+            lab.send(destination, bytes(rng.randrange(200)))
         wait(1)
         lab.received()
         lab.switch.events()
@@ -267,10 +271,10 @@ def hostile(images: int) -> None:
 
 
 def reported() -> None:
-    """Digests are there to be asked for, in their order; what nobody asks for is counted, not kept for ever."""
+    """Digests can be read in order. If the queue is full, they are counted and dropped."""
     lab = Lab()
-    lab.ask(REPORT)
-    lab.ask(REPORT)
+    lab.exchange(REPORT)
+    lab.exchange(REPORT)
     first, second = lab.switch.events()
     assert (first.kind, first.id, first.bytes) == (1, 7, bytes((2, 0, 0, 0, 0, REPORT)))
     assert second.time_ns - first.time_ns > MS and not lab.switch.events()
@@ -283,32 +287,35 @@ def reported() -> None:
 
 
 def packets_in_and_out() -> None:
-    """By the CPU port packets leave as events, through egress and without a queue, and come from who asks."""
+    """Packets sent to the CPU port become events, through egress and without a queue; packets can be injected on it."""
     lab = Lab()
     switch = lab.switch
-    assert lab.ask(TO_CPU) == [[], [], []] and switch.counters()["no_port"] == 1 and not switch.events()
+    assert lab.exchange(TO_CPU) == [[], [], []] and switch.counters()["no_port"] == 1 and not switch.events()
     refused(errno.ENOENT, "the switch has no CPU port", lambda: switch.packet_out(bytes(64)))
-    refused(errno.ERANGE, "ports are 0 to 510, and 511 is none", lambda: switch.cpu_port(512))
+    refused(errno.ERANGE, "expected a port from 0 to 510, or 511 for none", lambda: switch.cpu_port(512))
     refused(errno.EEXIST, "the port has an interface", lambda: switch.cpu_port(1))
     switch.cpu_port(CPU_PORT)
-    refused(errno.EEXIST, "the port is the CPU's", lambda: switch.attach(CPU_PORT, "p2"))
+    refused(errno.EEXIST, "the port is the CPU port", lambda: switch.attach(CPU_PORT, "p2"))
     refused(errno.EMSGSIZE, "a packet has 1 to 65535 bytes", lambda: switch.packet_out(b""))
-    assert lab.ask(TO_CPU, bytes(range(50))) == [[], [], []]
-    assert kinds(lab.ask(FLOOD_CPU)) == [[], [(41, REPLICATED, 64)], []]
-    assert kinds(lab.ask(MIRROR_CPU)) == [[], [(0, NORMAL, 64)], []]
+    assert lab.exchange(TO_CPU, bytes(range(50))) == [[], [], []]
+    assert kinds(lab.exchange(FLOOD_CPU)) == [[], [(41, REPLICATED, 64)], []]
+    assert kinds(lab.exchange(MIRROR_CPU)) == [[], [(0, NORMAL, 64)], []]
     lab.send(REPORT)
     wait(1)
     first, *others, digest = switch.events()
     assert (first.kind, first.id, first.bytes[14:]) == (PACKET, CPU_PORT, bytes(range(50)))
-    assert told(first.bytes) == (0, 0, 0, NORMAL, 0)
-    assert [told(event.bytes)[2:4] for event in others] == [(CPU_PORT + 40 & 255, REPLICATED), (CPU_PORT + 40 & 255, 1)]
+    assert metadata(first.bytes) == (0, 0, 0, NORMAL, 0)
+    assert [metadata(event.bytes)[2:4] for event in others] == [
+        (CPU_PORT + 40 & 255, REPLICATED),
+        (CPU_PORT + 40 & 255, 1),
+    ]
     assert (digest.kind, digest.id) == (1, 7) and digest.time_ns > others[1].time_ns > first.time_ns
     packet = bytes((2, 0, 0, 0, 0, BOUNCE)) + bytes(8) + b"back to who sent it"
     switch.packet_out(packet)
     (bounced,) = switch.events()
     assert (bounced.id, bounced.bytes[14:]) == (CPU_PORT, packet[14:])
     switch.packet_out(bytes((2, 0, 0, 0, 0, TO_PORT + 2)) + bytes(60_000))
-    switch.packet_out(b"x")  # too short for the parser, and to nobody
+    switch.packet_out(b"x")  # too short for the parser
     wait(1)
     assert [[len(frame) for frame in port] for port in lab.received()] == [[], [], [60_006]]
     for _ in range(1100):
@@ -317,36 +324,36 @@ def packets_in_and_out() -> None:
     assert (counters["packets_in"], counters["packets_in_lost"], counters["packets_out"]) == (1104, 76, 1103), counters
     assert len(switch.events(10_000)) == 1024 and not switch.events()
     switch.cpu_port(NO_CPU_PORT)
-    assert lab.ask(TO_CPU) == [[], [], []] and switch.counters()["no_port"] == 2
+    assert lab.exchange(TO_CPU) == [[], [], []] and switch.counters()["no_port"] == 2
 
 
 def replaced() -> None:
-    """A program takes the place of another: what waits leaves by the old one, what comes meets the new one, empty."""
+    """A program is replaced: queued packets pass the old one's egress, new ones enter the new one without entries."""
     lab = Lab(rates=(10 * GBIT, GBIT, GBIT))
     for _ in range(20):
         lab.send(TO_PORT + 1, bytes(1236))
     wait(0.03)
-    lab.switch.load(made("image"))
+    lab.switch.load(read_input("image"))
     lab.send(TO_PORT + 1)
     wait(2)
     frames = lab.received()[1]
-    assert len(frames) == 20 and told(frames[-1])[4] == 171, [told(frame) for frame in frames]
+    assert len(frames) == 20 and metadata(frames[-1])[4] == 171, [metadata(frame) for frame in frames]
 
 
 def ports_come_and_go() -> None:
-    """A port that is down, detached or deleted; a packet that is sent through a port by others than the program."""
+    """A port that is down, detached or deleted, and a packet sent through a port, but not by the program."""
     lab = Lab()
     lab.node.up("p1", False)
-    assert lab.ask(FORWARD) == [[], [], []] and lab.switch.counters()["no_port"] == 1
+    assert lab.exchange(FORWARD) == [[], [], []] and lab.switch.counters()["no_port"] == 1
     lab.node.up("p1")
     lab.node.enter()
     Wire(lab.node, "p1").send(bytes(60))
     wait(1)
     assert lab.received() == [[], [], []] and lab.switch.counters()["foreign"] == 1
     lab.switch.detach(1)
-    assert lab.ask(FORWARD) == [[], [], []] and lab.switch.counters()["no_port"] == 2
+    assert lab.exchange(FORWARD) == [[], [], []] and lab.switch.counters()["no_port"] == 2
     lab.switch.attach(1, "p1")
-    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
     lab.node.netlink.request(17, struct.pack("<BxHiII", 0, 0, lab.node.index("p1"), 0, 0))
     lab.send(FORWARD)
     wait(1)
@@ -355,13 +362,13 @@ def ports_come_and_go() -> None:
 
 
 def controlled() -> None:
-    """A controller in the guest loads a program by P4Runtime, learns an address by a digest, says where it goes.
+    """A controller in the guest loads a program by P4Runtime, learns an address from a digest and adds an entry.
 
-    What the program gives to the controller, it sends on.
+    Packets that the program sends to the controller are sent back to the switch.
     """
     lab = Lab(program=False)
     lab.node.enter()
-    commands = json.loads(made("controller.json"))
+    commands = json.loads(read_input("controller.json"))
     *command, _ = commands["server"]
     refused = subprocess.run([*command, "1"], capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stderr) == (1, "p4switch: /dev/qp4: --cpu-port 1: the port has an interface\n")
@@ -378,43 +385,45 @@ def controlled() -> None:
         learned, address, port, seen_us = process.stdout.readline().split()
         assert (learned, address, port) == ("learned", "77", "1")
         assert before_us - 1000 < int(seen_us) < before_us + 1000, (before_us, seen_us)
-        assert lab.received() == [[frame], [], []], "nothing said where it goes: that is port 0"
+        assert lab.received() == [[frame], [], []], "without an entry the frame is sent to port 0"
         lab.wires[1].send(frame)
         wait(1)
         assert lab.received() == [[], [], [frame]]
-        given = bytes(2) + frame[2:]
-        lab.wires[1].send(given)
+        returned = bytes(2) + frame[2:]
+        lab.wires[1].send(returned)
         assert process.stdout.readline() == "given 1\n"
         wait(1)
-        assert lab.received() == [[], [], [given]]
+        assert lab.received() == [[], [], [returned]]
         counters = lab.switch.counters()
         assert (counters["packets_in"], counters["packets_out"]) == (1, 1), counters
 
 
 def faulty() -> None:
-    """No memory where the engine must have some: its panic is the guest's."""
+    """The engine panics on a failed allocation, and with it the guest."""
     lab = Lab()
-    assert kinds(lab.ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(lab.exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
     Path("/sys/module/qp4/parameters/fail_after").write_text("1")
-    lab.switch.control(next(items(made("requests"))))
+    lab.switch.control(next(items(read_input("requests"))))
     print("still here")
 
 
 def removed_while_packets_wait() -> None:
-    """A port without its switch sends what waits as it is, with it again by its program; with its device all goes."""
+    """Queued packets of a detached port are sent without egress, and through egress if it is attached again. Removing
+    the device drops them.
+    """
     lab = Lab(rates=(10 * GBIT, 10**6, GBIT))
     for _ in range(100):
         lab.send(TO_PORT + 1, bytes(1236))  # 10 ms each at port 1
     wait(0.2)
     lab.switch.detach(1)
     wait(35)
-    first, *others = (told(frame) for frame in lab.received()[1])
+    first, *others = (metadata(frame) for frame in lab.received()[1])
     assert first[3] == NORMAL and first[1] == 0 and others == [(0, 0, 0, 0, 0)] * 2, (first, others)
     assert lab.switch.counters()["sent"] == 1
     lab.switch.attach(1, "p1")
     wait(30)
-    lengths = [told(frame)[1] for frame in lab.received()[1]]
-    assert lengths == [0, 95, 94], lengths  # the first of them was on its way
+    lengths = [metadata(frame)[1] for frame in lab.received()[1]]
+    assert lengths == [0, 95, 94], lengths  # the first one was already in transmission
     lab.node.netlink.request(17, struct.pack("<BxHiII", 0, 0, lab.node.index("p1"), 0, 0))
     lab.send(TO_PORT + 2)
     wait(30)
@@ -428,8 +437,8 @@ def free_kb() -> int:
 
 
 def switches_gone() -> None:
-    """Namespaces with switches come and go, packets still in their queues, and the module: nothing of them stays."""
-    used, elsewhere = [], Node()
+    """Namespaces with switches, with packets in their queues, and the module are removed without a memory leak."""
+    available, other = [], Node()
     for _ in range(12):
         lab = Lab(rates=(10 * GBIT, 10**6, GBIT))
         for _ in range(200):
@@ -441,19 +450,19 @@ def switches_gone() -> None:
             os.close(node.namespace)
         for wire in lab.wires:
             wire.socket.close()
-        elsewhere.enter()
+        other.enter()
         del lab
         wait(200)
-        used.append(free_kb())
-    print(used)
-    assert used[3] - used[-1] < 1000, used
+        available.append(free_kb())
+    print(available)
+    assert available[3] - available[-1] < 1000, available
     unload("qp4")
     load(os.environ["QBED_MODULES"] + "/qp4.ko")
-    assert kinds(Lab().ask(FORWARD)) == [[], [(0, NORMAL, 64)], []]
+    assert kinds(Lab().exchange(FORWARD)) == [[], [(0, NORMAL, 64)], []]
 
 
 def routed(program: int, packets: int, payload: int, megabytes: int) -> None:
-    """Datagrams, then a stream, through Linux's router or else a program (the example `routed`): bench/p4.py."""
+    """Send datagrams, then a stream, through Linux's IP forwarding or a program (the example `routed`): bench/p4.py."""
     nodes, addresses = chain(2, [10 * GBIT], 5_000)
     for interface in ("left", "right"):
         nodes[1].qdisc(interface, "pfifo", struct.pack("<I", 1000))
@@ -461,8 +470,8 @@ def routed(program: int, packets: int, payload: int, megabytes: int) -> None:
         switch = Switch(nodes[1])
         for port, interface in enumerate(("left", "right")):
             switch.attach(port, interface)
-        switch.load(made("image"))
-        for request in items(made("requests")):
+        switch.load(read_input("image"))
+        for request in items(read_input("requests")):
             assert switch.control(request) == b"\0", request
     settle()
     source, sink = udp_pair(nodes, addresses)

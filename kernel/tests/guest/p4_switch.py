@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A P4 switch as the kernel tests ask it: /dev/qp4, kernel/include/uapi/qbed/qp4.h."""
+"""Access to a P4 switch in the kernel tests: /dev/qp4, kernel/include/uapi/qbed/qp4.h."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COUNTER_NAMES = (
 
 @dataclass
 class Event:
-    """What a program said: a digest (1), a line (2), a failed assert (3); a packet that left by the CPU port (4)."""
+    """An event: a digest (1), a log message (2), a failed assert (3) or a packet sent to the CPU port (4)."""
 
     kind: int
     id: int
@@ -51,42 +51,42 @@ class Switch:
     def close(self) -> None:
         os.close(self.device)
 
-    def ask(self, command: int, value: int = 0, data: bytes = b"") -> bytes:
-        """The answer; a refusal is an OSError with the words that came."""
+    def request(self, command: int, value: int = 0, data: bytes = b"") -> bytes:
+        """Send a request and return the reply; an error reply raises OSError with its message."""
         os.write(self.device, struct.pack("<II", command, value) + data)
-        answer = b""
+        reply = b""
         while part := os.read(self.device, 1 << 20):
-            answer += part
-        (error,) = struct.unpack_from("<I", answer)
+            reply += part
+        (error,) = struct.unpack_from("<I", reply)
         if error:
-            raise OSError(error, answer[8:].decode())
-        return answer[8:]
+            raise OSError(error, reply[8:].decode())
+        return reply[8:]
 
     def load(self, image: bytes) -> None:
-        self.ask(LOAD, data=image)
+        self.request(LOAD, data=image)
 
     def attach(self, port: int, interface: str) -> None:
-        self.ask(ATTACH, port, interface.encode())
+        self.request(ATTACH, port, interface.encode())
 
     def detach(self, port: int) -> None:
-        self.ask(DETACH, port)
+        self.request(DETACH, port)
 
     def control(self, request: bytes) -> bytes:
-        return self.ask(CONTROL, data=request)
+        return self.request(CONTROL, data=request)
 
     def cpu_port(self, port: int) -> None:
-        self.ask(CPU_PORT, port)
+        self.request(CPU_PORT, port)
 
     def packet_out(self, packet: bytes) -> None:
-        self.ask(PACKET_OUT, data=packet)
+        self.request(PACKET_OUT, data=packet)
 
     def counters(self) -> dict[str, int]:
-        """Those that are not 0."""
-        values = struct.unpack(f"<{len(COUNTER_NAMES)}Q", self.ask(COUNTERS))
+        """The counters that are not 0."""
+        values = struct.unpack(f"<{len(COUNTER_NAMES)}Q", self.request(COUNTERS))
         return {name: value for name, value in zip(COUNTER_NAMES, values, strict=True) if value}
 
-    def events(self, most: int = 1000) -> list[Event]:
-        data, found = self.ask(EVENTS, most), []
+    def events(self, limit: int = 1000) -> list[Event]:
+        data, found = self.request(EVENTS, limit), []
         while data:
             kind, id, time_ns, length = struct.unpack_from("<IIQI", data)
             found.append(Event(kind, id, time_ns, data[24 : 24 + length]))
@@ -95,7 +95,7 @@ class Switch:
 
 
 class Wire:
-    """A host's interface: frames out and in, as they are."""
+    """A raw socket on a host's interface."""
 
     def __init__(self, node: Node, interface: str) -> None:
         node.enter()
@@ -109,7 +109,7 @@ class Wire:
         self.socket.send(frame)
 
     def received(self) -> list[bytes]:
-        """What came since, without what was sent from here."""
+        """The frames received since the last call, without those sent from here."""
         found = []
         while True:
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The netlink of qrate, and the congestion header, as the kernel tests use them: kernel/include/uapi/qbed/."""
+"""Access to qrate by netlink, and the congestion header, for the kernel tests: kernel/include/uapi/qbed/."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DUMP = 0x300  # NLM_F_DUMP
 
 
 def pack(**values: object) -> bytes:
-    """Attributes by their names: flags are True, integers as wide as the header says."""
+    """Encode attributes by name. True is a flag; the size of an integer is that of the uapi header."""
     parts = b""
     for name, value in values.items():
         if value is True:
@@ -62,30 +62,30 @@ class Rate:
         self.node = node
         node.enter()
         self.netlink = Netlink(NETLINK_GENERIC)
-        answer = attributes(self.netlink.request(16, struct.pack("<BBH", 3, 1, 0) + attribute(2, "qrate"))[0][4:])
-        self.family = struct.unpack("<H", answer[1])[0]
-        groups = [attributes(group) for group in attributes(answer[7]).values()]
+        reply = attributes(self.netlink.request(16, struct.pack("<BBH", 3, 1, 0) + attribute(2, "qrate"))[0][4:])
+        self.family = struct.unpack("<H", reply[1])[0]
+        groups = [attributes(group) for group in attributes(reply[7]).values()]
         self.group = struct.unpack("<I", groups[0][2])[0]
 
     def request(self, command: int, body: bytes = b"", flags: int = 0) -> list[bytes]:
-        answers = self.netlink.request(self.family, struct.pack("<BBH", command, 1, 0) + body, flags)
-        return [answer[4:] for answer in answers]
+        replies = self.netlink.request(self.family, struct.pack("<BBH", command, 1, 0) + body, flags)
+        return [reply[4:] for reply in replies]
 
     def listen(self, port: int = PORT, **values: object) -> None:
         self.request(LISTEN, pack(source_port=port, **values))
 
-    def send(self, flow: int, here: str, there: str, rate_bps: int = 10**9, **values: object) -> None:
-        """A flow at a fixed rate; its port is 10000 plus its number."""
-        given: dict[str, object] = {
+    def send(self, flow: int, local: str, remote: str, rate_bps: int = 10**9, **values: object) -> None:
+        """Start a flow at a fixed rate. Its source port is 10000 plus its id."""
+        defaults: dict[str, object] = {
             "flow": flow,
-            "source": parse_address(here)[1],
-            "destination": parse_address(there)[1],
+            "source": parse_address(local)[1],
+            "destination": parse_address(remote)[1],
             "source_port": 10_000 + flow,
             "destination_port": PORT,
             "controller": "fixed",
             "parameters": attribute(1, rate_bps, 8),
         }
-        self.request(FLOW_NEW, pack(**(given | values)))
+        self.request(FLOW_NEW, pack(**(defaults | values)))
 
     def stop(self, flow: int) -> None:
         self.request(FLOW_STOP, pack(flow=flow))
@@ -94,10 +94,10 @@ class Rate:
         return unpack(self.request(FLOW_GET, pack(flow=flow))[0])
 
     def dump(self, **values: object) -> list[dict[str, int]]:
-        return [unpack(answer) for answer in self.request(FLOW_GET, pack(**values), DUMP)]
+        return [unpack(reply) for reply in self.request(FLOW_GET, pack(**values), DUMP)]
 
-    def hear_ended(self) -> None:
-        """From now on `ended()` waits for ends."""
+    def subscribe_ended(self) -> None:
+        """Subscribe to the multicast group that `ended()` reads."""
         self.node.enter()
         self.events = Netlink(NETLINK_GENERIC).socket
         self.events.setsockopt(270, 1, self.group)
@@ -133,7 +133,7 @@ def header(**fields: int) -> bytes:
 
 
 def parse(frame: bytes) -> Packet | None:
-    """An Ethernet frame; None: no congestion header."""
+    """Parse an Ethernet frame. Returns None if it has no congestion header."""
     kind = struct.unpack_from(">H", frame, 12)[0]
     ip = frame[14:]
     length = 20 if kind == 0x0800 else 40
@@ -149,7 +149,7 @@ def parse(frame: bytes) -> Packet | None:
 
 
 def folded(data: bytes) -> int:
-    """The Internet checksum's sum: 0xFFFF if a checksum in it is right."""
+    """The one's complement sum of the Internet checksum: 0xFFFF if the data contains a correct checksum."""
     data += b"\0" * (len(data) % 2)
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total > 0xFFFF:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What qrate promises, tried in the kernel. Each function is one boot."""
+"""Scenarios of qrate, run in the kernel. Each function is one boot."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from scenarios import chain, refused, settle, traffic, udp_pair
 OVERHEAD = 20 + 8 + 88  # IPv4, UDP, congestion header
 PAYLOAD = 1500 - OVERHEAD
 MS = 1_000_000
-LOST, LINK_LOST, LINK_LOST_BACK, SENT = 12, 5, 9, 10  # of a qlink
+LOST, LINK_LOST, LINK_LOST_REVERSE, SENT = 12, 5, 9, 10  # of a qlink
 
 
 def pair(
     hops: int = 1, rates: tuple[int, ...] = (10**10,), extra: bytes = b"", **listen: object
 ) -> tuple[list[Node], list[str], Rate, Rate]:
-    """A row of nodes, whose last one receives flows."""
+    """Create a chain of nodes; the last one receives flows."""
     nodes, addresses = chain(hops, list(rates), 5_000, extra)
     sender, receiver = Rate(nodes[0]), Rate(nodes[-1])
     receiver.listen(**listen)
@@ -53,7 +53,7 @@ def wait(milliseconds: float) -> None:
 
 
 class Capture:
-    """What passes an interface, in both directions."""
+    """A packet capture on an interface, in both directions."""
 
     def __init__(self, node: Node, interface: str) -> None:
         node.enter()
@@ -74,31 +74,31 @@ class Capture:
 
 
 def paced() -> None:
-    """Packet k leaves at t0 + round(k x bits / rate), at rates of all kinds."""
+    """Packet k is sent at t0 + round(k x bits / rate), for rates of all kinds."""
     for number, rate_bps in enumerate((10**10, 9_999_999_937, 10**9, 123_456_789, 10**6, 7)):
         nodes, addresses, sender, receiver = pair(rates=(10**11,))
         tap = Tap()
         begin = traffic.now_ns()
         tap.attach(nodes[0], "right", 0, events=True, start_ns=begin)
-        sender.hear_ended()
+        sender.subscribe_ended()
         packets = min(20_000, rate_bps // 100_000 + 1)
         sender.send(number, *addresses, rate_bps, size=PAYLOAD * packets)
         duration = Fraction(packets * 1500 * 8 * 10**9, rate_bps)
         wait(min(float(duration) / MS, 3000) + 10)
         assert sender.ended() == number
-        found, there = sender.get(number), receiver.get(number)
-        print(rate_bps, found, there)
-        left = [r["time_ns"] + begin for r in tap.flush() if r.kind == "event" and r["op"] == 1]
+        sent, received = sender.get(number), receiver.get(number)
+        print(rate_bps, sent, received)
+        departures = [r["time_ns"] + begin for r in tap.flush() if r.kind == "event" and r["op"] == 1]
         tap.detach()
-        exact = [found["start_time"] + int(k * duration / packets + Fraction(1, 2)) for k in range(packets)]
-        assert left == exact, [(a, b) for a, b in zip(left, exact, strict=True) if a != b][:5]
-        assert found["sent_packets"] == there["received_packets"] == packets
-        assert found["sent_bytes"] == found["acked_bytes"] == there["received_bytes"] == packets * PAYLOAD
-        assert found["ended"] and there["ended"] and not found["lost_packets"] and not found["inflight"]
+        exact = [sent["start_time"] + int(k * duration / packets + Fraction(1, 2)) for k in range(packets)]
+        assert departures == exact, [(a, b) for a, b in zip(departures, exact, strict=True) if a != b][:5]
+        assert sent["sent_packets"] == received["received_packets"] == packets
+        assert sent["sent_bytes"] == sent["acked_bytes"] == received["received_bytes"] == packets * PAYLOAD
+        assert sent["ended"] and received["ended"] and not sent["lost_packets"] and not sent["inflight"]
 
 
 def shared() -> None:
-    """A packet's time counts for the next one, whatever the rates: three flows, one of which is told to stop."""
+    """Pacing of three flows with different rates on one link; one of them is stopped."""
     _nodes, addresses, sender, receiver = pair()
     for flow, rate_bps in enumerate((10**9, 2 * 10**9, 3 * 10**9)):
         sender.send(flow, *addresses, rate_bps, stop_time=traffic.now_ns() + 30 * MS if flow else 0xFFFFFFFFFFFFFFF)
@@ -106,7 +106,7 @@ def shared() -> None:
     running = sender.dump(running=True)
     assert [flow["flow"] for flow in running] == [0, 1, 2] and not any("ended" in flow for flow in running)
     assert all(0 < flow["inflight"] <= 10 * PAYLOAD for flow in running), running
-    sender.hear_ended()
+    sender.subscribe_ended()
     sender.stop(0)
     wait(1)
     assert sender.ended() == 0
@@ -120,21 +120,21 @@ def shared() -> None:
     assert [flow["received_bytes"] for flow in received] == [flow["acked_bytes"] for flow in flows]
     assert all(flow["role"] == RECEIVER and flow["source_port"] == 10_000 + flow["flow"] for flow in received)
     refused(lambda: sender.stop(7), "no such flow")
-    sender.stop(0)  # again: nothing happens
+    sender.stop(0)  # stopping twice has no effect
 
 
 def repaired(kind: int) -> None:
-    """Whatever is lost, every byte arrives, and the books balance."""
+    """All losses are repaired, and the packet accounting is consistent."""
     losses = {0: (1 << 28, 0), 1: (0, 1 << 31), 2: (1 << 29, 1 << 29), 3: (0, 0), 4: (1 << 31, 0)}
-    there, back = losses[kind]
-    extra = attribute(LINK_LOST, there) + attribute(LINK_LOST_BACK, back)
+    forward, reverse = losses[kind]
+    extra = attribute(LINK_LOST, forward) + attribute(LINK_LOST_REVERSE, reverse)
     rates = (10**10, 10**9) if kind == 3 else (10**10,)
     nodes, addresses, sender, receiver = pair(2, rates, b"" if kind == 3 else extra)
     tap = Tap()
     if kind == 3:
         nodes[1].qdisc("right", "pfifo", struct.pack("<I", 20))
     tap.attach(nodes[1], "right", 0)
-    sender.hear_ended()
+    sender.subscribe_ended()
     packets = 100 if kind == 4 else 5000
     sender.send(1, *addresses, 3 * 10**9 if kind == 3 else 10**9, size=packets * PAYLOAD - 5)
     sender.events.settimeout(500)
@@ -147,16 +147,16 @@ def repaired(kind: int) -> None:
     assert flow["acked_bytes"] == arrived["received_bytes"] == packets * PAYLOAD - 5 and arrived["ended"]
     assert flow["sent_packets"] == arrived["received_packets"] + lost + dropped
     assert flow["sent_packets"] == packets + flow["lost_packets"] and flow["inflight"] == 0
-    if kind == 1:  # the next acknowledgement's window says it; only the last ones may time out
+    if kind == 1:  # the next acknowledgement's window covers it; only the last ones may time out
         assert lost == 0 and flow["lost_packets"] <= 3
-    elif back == 0 and kind != 4:
+    elif reverse == 0 and kind != 4:
         assert flow["lost_packets"] == lost + dropped > 100 and flow["timeouts"] <= 5
     if kind == 3:
         assert dropped > 1000
 
 
-def entered(tap: Tap) -> array[int]:
-    """When datagrams entered the queue; of more events than there is room for as records."""
+def enqueue_times(tap: Tap) -> array[int]:
+    """Times at which datagrams were enqueued, read without a dictionary per event: there are too many."""
     tap.command(2)
     data, offset, times = tap.read(), 0, array("q")
     while offset < len(data):
@@ -168,7 +168,7 @@ def entered(tap: Tap) -> array[int]:
 
 
 def blackout() -> None:
-    """A path is gone for a while: a sender remembers 65,536 packets and waits; lost time is not made good."""
+    """A path is interrupted: a sender tracks 65,536 packets and waits. Lost time is not made up for."""
     nodes, addresses, sender, receiver = pair(rates=(10**11,))
     tap = Tap()
     tap.attach(nodes[0], "right", 0, events=True)
@@ -177,26 +177,26 @@ def blackout() -> None:
     wait(5)
     nodes[1].up("left", False)
     wait(40)
-    early = entered(tap)
+    before = enqueue_times(tap)
     wait(160)
     blocked = sender.get(1)
     assert blocked["inflight"] == 65_536 * PAYLOAD, blocked
     assert blocked["timeouts"] >= 4
-    left = early + entered(tap)
+    departures = before + enqueue_times(tap)
     nodes[1].up("left", True)
     for _ in range(50):
         wait(10)
-        left += entered(tap)
-    flow, there = sender.get(1), receiver.get(1)
-    print(blocked, flow, there, len(left))
-    assert flow["ended"] and flow["acked_bytes"] == there["received_bytes"] == size
-    assert len(left) == flow["sent_packets"]
-    # a timer for this very instant is a nanosecond late
-    assert min(b - a for a, b in pairwise(left)) >= 1199
+        departures += enqueue_times(tap)
+    flow, received = sender.get(1), receiver.get(1)
+    print(blocked, flow, received, len(departures))
+    assert flow["ended"] and flow["acked_bytes"] == received["received_bytes"] == size
+    assert len(departures) == flow["sent_packets"]
+    # a timer for the current instant is a nanosecond late
+    assert min(b - a for a, b in pairwise(departures)) >= 1199
 
 
 def stopped_while_repairing() -> None:
-    """A time to stop and an order to stop end new data alone: what was lost is still sent anew."""
+    """A stop time and a stop command end new data only: lost packets are still retransmitted."""
     _nodes, addresses, sender, receiver = pair(2, extra=attribute(LINK_LOST, 1 << 30))
     sender.send(1, *addresses, 10**7, stop_time=traffic.now_ns() + 100 * MS)
     sender.send(2, *addresses, 10**7)
@@ -204,15 +204,15 @@ def stopped_while_repairing() -> None:
     sender.stop(2)
     wait(3000)
     for flow in (1, 2):
-        known, there = sender.get(flow), receiver.get(flow)
-        print(known, there)
-        assert known["ended"] and known["lost_packets"] > 30
-        assert known["acked_bytes"] == there["received_bytes"] < 85 * PAYLOAD
-        assert known["acked_bytes"] + known["lost_packets"] * PAYLOAD == known["sent_bytes"]
+        sent, received = sender.get(flow), receiver.get(flow)
+        print(sent, received)
+        assert sent["ended"] and sent["lost_packets"] > 30
+        assert sent["acked_bytes"] == received["received_bytes"] < 85 * PAYLOAD
+        assert sent["acked_bytes"] + sent["lost_packets"] * PAYLOAD == sent["sent_bytes"]
 
 
 def tail() -> None:
-    """A flow whose last packets are lost goes on after one probe timeout, of 10 ms at least."""
+    """A flow whose last packets are lost continues after one probe timeout of at least 10 ms."""
     nodes, addresses, sender, receiver = pair()
     sender.send(1, *addresses, 10**9, size=1000 * PAYLOAD)
     start = sender.get(1)["start_time"]
@@ -224,56 +224,60 @@ def tail() -> None:
     flow = sender.get(1)
     print(flow, receiver.get(1))
     assert flow["ended"] and flow["timeouts"] == 1 and flow["lost_packets"] == 10 and flow["sent_packets"] == 1010
-    # the oldest lost one, 10 ms later the probe, a round trip later nine packets at the pace of the flow, a round trip
+    # 10 ms from the oldest lost packet to the probe, a round trip, nine packets at the flow's pace, a round trip
     assert 10 * MS <= flow["end_time"] - start - 990 * 12_000 <= 10 * MS + 20_000 + 10 * 12_000 + 2 * 20_000
 
 
 def header_on_the_wire() -> None:
-    """Each field is where the wire's layout has it; checksums are right; IPv4 and IPv6."""
+    """The fields of the congestion header and the checksums are correct, for IPv4 and IPv6."""
     nodes, addresses, sender, receiver = pair(2, extra=attribute(LINK_LOST, 1 << 28))
     macs = [nodes[i].link(name)[1] for i, name in ((0, "right"), (1, "left"), (1, "right"), (2, "left"))]
     sixes = ["fd00::1", "fd00::2", "fd00:1::1", "fd00:1::2"]
-    places = ((0, "right"), (1, "left"), (1, "right"), (2, "left"))
-    for (i, name), six in zip(places, sixes, strict=True):
+    interfaces = ((0, "right"), (1, "left"), (1, "right"), (2, "left"))
+    for (i, name), six in zip(interfaces, sixes, strict=True):
         nodes[i].set(f"net/ipv6/conf/{name}/disable_ipv6", "0")
         nodes[i].address(name, six, 64)
-    for (i, name), other, mac in zip(places, (1, 0, 3, 2), range(4), strict=True):
+    for (i, name), other, mac in zip(interfaces, (1, 0, 3, 2), range(4), strict=True):
         nodes[i].neighbour(name, sixes[other], macs[mac ^ 1])
     nodes[1].set("net/ipv6/conf/all/forwarding", "1")
     nodes[0].route("fd00:1::", 64, sixes[1])
     nodes[2].route("fd00::", 64, sixes[2])
     wait(10)
     for ends, payload in ((addresses, 1500 - 116), ([sixes[0], sixes[3]], 1500 - 136)):
-        here, there = Capture(nodes[0], "right"), Capture(nodes[2], "left")
+        sent, received = Capture(nodes[0], "right"), Capture(nodes[2], "left")
         flow = 77 + payload
         sender.send(
             flow, *ends, 10**9, size=300 * payload - 7, signal=3, unit=1, bits=9, source_port=5000, payload=payload
         )
         wait(60)
-        check_wire(here.packets(), there.packets(), flow, payload, sender.get(flow))
+        check_wire(sent.packets(), received.packets(), flow, payload, sender.get(flow))
         assert receiver.get(flow)["received_bytes"] == 300 * payload - 7
         refused(lambda ends=ends, payload=payload: sender.send(1, *ends, payload=payload + 1), "above the MTU")
 
 
-def check_wire(here: list[Packet], there: list[Packet], flow: int, payload: int, known: dict[str, int]) -> None:
-    assert all(packet.fields["version"] == 1 and packet.fields["flow"] == flow for packet in here + there)
-    assert all(checksum_is_right(packet) for packet in here + there)
-    data = [packet for packet in here if packet.fields["type"] == DATA]
-    assert [packet.fields["sequence"] for packet in data] == list(range(known["sent_packets"]))
+def check_wire(
+    sent_packets: list[Packet], received_packets: list[Packet], flow: int, payload: int, state: dict[str, int]
+) -> None:
+    assert all(
+        packet.fields["version"] == 1 and packet.fields["flow"] == flow for packet in sent_packets + received_packets
+    )
+    assert all(checksum_is_right(packet) for packet in sent_packets + received_packets)
+    data = [packet for packet in sent_packets if packet.fields["type"] == DATA]
+    assert [packet.fields["sequence"] for packet in data] == list(range(state["sent_packets"]))
     asked = {"kind": 3, "unit": 1, "bits": 9, "hops": 0, "signal": 0, "window": 0, "feedback": 0, "feedback_bits": 0}
     for packet in data:
         assert asked.items() <= packet.fields.items() and not any(packet.payload)
         last = packet.fields["offset"] == 299 * payload
         assert len(packet.payload) == payload - (7 if last else 0) and (packet.fields["flags"] == 2) == last
         assert packet.fields["offset"] % payload == 0
-    assert known["lost_packets"] > 5 and len({packet.fields["offset"] for packet in data}) == 300
+    assert state["lost_packets"] > 5 and len({packet.fields["offset"] for packet in data}) == 300
     gaps = {b.fields["time"] - a.fields["time"] for a, b in pairwise(data[:200])}
     assert gaps == {12_000}, gaps
     sent = {packet.fields["sequence"]: packet.fields for packet in data}
     seen: set[int] = set()
     offsets: set[int] = set()
-    acks = {packet.fields["sequence"]: packet.fields for packet in there if packet.fields["type"] == ACK}
-    for packet in there:
+    acks = {packet.fields["sequence"]: packet.fields for packet in received_packets if packet.fields["type"] == ACK}
+    for packet in received_packets:
         if packet.fields["type"] != DATA:
             continue
         number = packet.fields["sequence"]
@@ -289,7 +293,7 @@ def check_wire(here: list[Packet], there: list[Packet], flow: int, payload: int,
 
 
 def answered() -> None:
-    """The receiver as a peer of our own sees it: echoes, and QCN's reflection point."""
+    """The receiver as seen by a test sender: echoes, and QCN's reflection point."""
     nodes, addresses, _sender, receiver = pair(reflect=(1 << 32) // 20)
     source, other = udp_pair(nodes, addresses, PORT + 1)
     other.close()
@@ -298,47 +302,47 @@ def answered() -> None:
     wide = {"signal_high": 0x0123456789ABCDEF, "signal": 0xFEDCBA9876543210}
 
     def count(packets: int, **fields: int) -> tuple[int, list[dict[str, int]]]:
-        """Data packets with these fields: feedback that came of it."""
+        """Send data packets with these fields. Returns the number of feedback packets and their fields."""
         acks, feedback = 0, []
         for _ in range(packets):
             number = count.number = getattr(count, "number", 0) + 1  # type: ignore[attr-defined]
-            given = {"type": DATA, "flow": 9, "sequence": number, "offset": 100 * number, "time": 5, "kind": 2}
-            source.send(header(**(given | {"bits": 32, "hops": 7} | wide | fields)) + b"\0" * 100)
+            defaults = {"type": DATA, "flow": 9, "sequence": number, "offset": 100 * number, "time": 5, "kind": 2}
+            source.send(header(**(defaults | {"bits": 32, "hops": 7} | wide | fields)) + b"\0" * 100)
             wait(0.1)
             while True:
                 try:
                     data = source.recv(1 << 12)
                 except BlockingIOError:
                     break
-                got = answer(data)
-                assert got["sequence"] == number and got["echo_time"] == 5 and got["flow"] == 9
-                if got["type"] == FEEDBACK:
-                    told = ("version", "type", "flow", "feedback", "feedback_bits", "sequence", "time", "echo_time")
-                    assert not any(value for name, value in got.items() if name not in told), got
-                    feedback.append(got)
+                reply = parse_reply(data)
+                assert reply["sequence"] == number and reply["echo_time"] == 5 and reply["flow"] == 9
+                if reply["type"] == FEEDBACK:
+                    expected = ("version", "type", "flow", "feedback", "feedback_bits", "sequence", "time", "echo_time")
+                    assert not any(value for name, value in reply.items() if name not in expected), reply
+                    feedback.append(reply)
                     continue
                 acks += 1
-                assert got["type"] == ACK and got["hops"] == got["echo_hops"] == 7 and got["kind"] == 2
-                assert all(got[key] == got[f"echo_{key}"] == value for key, value in wide.items())
-                assert got["offset"] == 100 * number and got["feedback"] == 0
+                assert reply["type"] == ACK and reply["hops"] == reply["echo_hops"] == 7 and reply["kind"] == 2
+                assert all(reply[key] == reply[f"echo_{key}"] == value for key, value in wide.items())
+                assert reply["offset"] == 100 * number and reply["feedback"] == 0
         assert acks == packets
         return len(feedback), feedback
 
     none, _ = count(300, feedback=63, feedback_bits=6, flags=1)
-    most, messages = count(1000, feedback=63, feedback_bits=6)
+    maximum, messages = count(1000, feedback=63, feedback_bits=6)
     half, _ = count(1000, feedback=32, feedback_bits=6)
-    least, _ = count(1000, feedback=1, feedback_bits=6)
+    minimum, _ = count(1000, feedback=1, feedback_bits=6)
     zero, reinforcing = count(1000, feedback_bits=6)
-    print("reflected", none, most, half, least, zero)
-    assert none == 0 and 200 < most < 300 and 90 < half < 170 and 3 < least < 30 and 30 < zero < 75
+    print("reflected", none, maximum, half, minimum, zero)
+    assert none == 0 and 200 < maximum < 300 and 90 < half < 170 and 3 < minimum < 30 and 30 < zero < 75
     assert all(message["feedback"] == 63 and message["feedback_bits"] == 6 for message in messages)
     assert all(message["feedback"] == 0 for message in reinforcing)
-    assert receiver.get(9)["feedbacks"] == most + half + least + zero
+    assert receiver.get(9)["feedbacks"] == maximum + half + minimum + zero
     receiver.listen(reflect=0)
     assert count(300)[0] == 0
 
 
-def answer(data: bytes) -> dict[str, int]:
+def parse_reply(data: bytes) -> dict[str, int]:
     packet = parse(b"\0" * 12 + b"\x08\0" + b"\0" * 9 + b"\x11" + b"\0" * 10 + udp_of(data))
     assert packet
     return packet.fields
@@ -349,23 +353,23 @@ def udp_of(data: bytes) -> bytes:
 
 
 def feedback() -> None:
-    """A sender counts feedback for it, from whoever sends it, and takes acknowledgements from its receiver alone."""
+    """A sender accepts feedback for its flow from any source, but acknowledgements only from its receiver."""
     nodes, addresses, sender, _receiver = pair(2)
     sender.send(3, *addresses, 10**8)
     wait(5)
-    stranger = nodes[1].socket()
-    stranger.bind(("0.0.0.0", PORT))
+    other_host = nodes[1].socket()
+    other_host.bind(("0.0.0.0", PORT))
     acked = sender.get(3)["acked_bytes"]
     for fields in (
         {"type": FEEDBACK, "flow": 3, "feedback": 9, "feedback_bits": 6, "flags": 1},
-        {"type": FEEDBACK, "flow": 4, "feedback": 9, "feedback_bits": 6},  # another flow's
+        {"type": FEEDBACK, "flow": 4, "feedback": 9, "feedback_bits": 6},  # of another flow
         {"type": FEEDBACK, "flow": 3, "feedback": 9, "version": 2},
         {"type": FEEDBACK, "flow": 3, "feedback": 0xFFFF, "feedback_bits": 0},
         {"type": ACK, "flow": 3, "sequence": 1 << 60, "window": (1 << 64) - 1},
         {"type": ACK, "flow": 3, "sequence": sender.get(3)["sent_packets"] - 1, "window": (1 << 64) - 1},
         {"type": DATA, "flow": 3},
     ):
-        stranger.sendto(header(**fields), (addresses[0], 10_003))
+        other_host.sendto(header(**fields), (addresses[0], 10_003))
     wait(0.1)
     flow = sender.get(3)
     assert flow["feedbacks"] == 2 and flow["acked_bytes"] <= acked + 2 * PAYLOAD, flow
@@ -375,21 +379,21 @@ def feedback() -> None:
 
 
 def crowd(flows: int) -> None:
-    """Flows by the thousand: all are told of, once, in many messages; their memory is given back."""
-    left, elsewhere = [], Node()
+    """Thousands of flows: a dump reports each once, in many messages, and their memory is freed."""
+    remaining, other = [], Node()
     for _ in range(4):
         before = slab()
         nodes, addresses, sender, receiver = pair()
         for flow in range(flows):
             sender.send(flow, *addresses, 10**7, size=3 * PAYLOAD)
-        refused(lambda sender=sender, addresses=addresses: sender.send(0, *addresses), "it is there")
+        refused(lambda sender=sender, addresses=addresses: sender.send(0, *addresses), "the flow exists")
         wait(100 + flows / 20)
         for rate, role in ((sender, SENDER), (receiver, RECEIVER)):
-            told = rate.dump()
-            assert [flow["flow"] for flow in told] == list(range(flows))
-            assert all(flow["role"] == role and flow["ended"] for flow in told)
+            dumped = rate.dump()
+            assert [flow["flow"] for flow in dumped] == list(range(flows))
+            assert all(flow["role"] == role and flow["ended"] for flow in dumped)
         used = slab() - before
-        wait(2000)  # a while after the end there is no socket any more
+        wait(2000)  # sockets are closed some time after the end
         print("bytes a flow", used // flows, "then", (slab() - before) // flows)
         assert slab() - before < used - 800 * flows
         sender.send(flows, *addresses, source_port=10_000, size=1)
@@ -398,12 +402,12 @@ def crowd(flows: int) -> None:
         for node in nodes:
             node.netlink.socket.close()
             os.close(node.namespace)
-        elsewhere.enter()
+        other.enter()
         wait(200)
-        left.append(slab())
-    print("bytes a flow left", [(one - left[0]) / flows for one in left])
-    # a sender and a receiver have a thousand bytes; 7.2's allocator keeps some for some rounds, 6.12's nothing
-    assert left[3] - left[1] < 150 * flows
+        remaining.append(slab())
+    print("bytes a flow not freed", [(one - remaining[0]) / flows for one in remaining])
+    # a sender and a receiver take a thousand bytes; 7.2's allocator caches some for a few rounds, 6.12's none
+    assert remaining[3] - remaining[1] < 150 * flows
 
 
 def slab() -> int:
@@ -412,7 +416,7 @@ def slab() -> int:
 
 
 def gone() -> None:
-    """Namespaces and the module go while flows run."""
+    """Namespaces and the module are removed while flows run."""
     nodes, addresses, sender, receiver = pair(2, extra=attribute(LINK_LOST, 1 << 28))
     for flow in range(50):
         sender.send(flow, *addresses, 10**8)
@@ -434,24 +438,24 @@ def gone() -> None:
     wait(5)
     unload("qrate")
     wait(50)
-    refused(lambda: sender.get(1), "the module is gone")
+    refused(lambda: sender.get(1), "the module was removed")
     print(nodes[0].qlink("right"))
 
 
 def looped() -> None:
-    """A link without a rate answers within the call; so does the loopback."""
+    """On a link without a rate, and on the loopback, replies arrive within the send call."""
     node = Node()
     a, b = Node(), Node()
     link(a, "right", b, "left", (1 << 64) - 1, 0)
-    for end, name, own, mac in ((a, "right", "10.9.0.1", b), (b, "left", "10.9.0.2", a)):
-        end.address(name, own, 24)
-        other = mac.link("left" if name == "right" else "right")[1]
-        end.neighbour(name, "10.9.0.2" if name == "right" else "10.9.0.1", other)
+    for end, name, address, peer in ((a, "right", "10.9.0.1", b), (b, "left", "10.9.0.2", a)):
+        end.address(name, address, 24)
+        peer_mac = peer.link("left" if name == "right" else "right")[1]
+        end.neighbour(name, "10.9.0.2" if name == "right" else "10.9.0.1", peer_mac)
     settle()
-    for here, there, ends in ((node, node, ("127.0.0.1", "127.0.0.1")), (a, b, ("10.9.0.1", "10.9.0.2"))):
-        sender, receiver = Rate(here), Rate(there)
+    for source, destination, ends in ((node, node, ("127.0.0.1", "127.0.0.1")), (a, b, ("10.9.0.1", "10.9.0.2"))):
+        sender, receiver = Rate(source), Rate(destination)
         receiver.listen()
-        sender.hear_ended()
+        sender.subscribe_ended()
         sender.send(1, *ends, 400 * 10**9, size=20_000_000)
         assert sender.ended() == 1
         flow = sender.get(1)
@@ -460,7 +464,7 @@ def looped() -> None:
 
 
 def malformed(rounds: int) -> None:
-    """Whatever arrives, by the wire or by netlink: refused or dropped, and everything goes on."""
+    """Malformed packets and netlink requests are dropped or refused; the flow continues."""
     random.seed(5)
     nodes, addresses, sender, _receiver = pair(2, extra=attribute(LINK_LOST, 1 << 27))
     sender.send(1, *addresses, 10**8)

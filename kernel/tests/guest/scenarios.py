@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the link and the tap promise, tried in the kernel. Each function is one boot."""
+"""Scenarios of the link and the tap, run in the kernel. Each function is one boot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parameter(name: str) -> int:
 
 
 def settle() -> None:
-    """Timers are exact once the clock is past its first second."""
+    """Wait until 2 s of virtual time, after which timers are exact."""
     traffic.sleep_until_ns(2_000_000_000)
 
 
@@ -43,7 +43,7 @@ def background(function: Callable[[], object]) -> threading.Thread:
 
 
 def chain(hops: int, rates: list[int], delay_ns: int, extra: bytes = b"") -> tuple[list[Node], list[str]]:
-    """Nodes in a row, addresses of both ends of the row: h0 - s - ... - hn."""
+    """Create a chain of nodes h0 - s - ... - hn. Returns the nodes and the addresses of both ends."""
     nodes = [Node() for _ in range(hops + 1)]
     ends = []
     for i in range(hops):
@@ -68,7 +68,7 @@ def udp_pair(nodes: list[Node], addresses: list[str], port: int = 9) -> tuple[so
 
 
 def rtt() -> None:
-    """Idle round trips equal arithmetic, to the nanosecond."""
+    """Round-trip times on an idle path equal the computed ones, to the nanosecond."""
     rate, delay = 10_000_000_000, 5_000
     nodes, addresses = chain(2, [rate], delay)
     settle()
@@ -87,7 +87,7 @@ def rtt() -> None:
 
 
 def rate() -> None:
-    """A busy link carries its rate to the byte, at rates whose frame times are fractions."""
+    """A busy link carries exactly its rate, also if frame times are not whole nanoseconds."""
     for rate in (10_000_000_000, 9_999_999_937, 1_000_000_000, 123_456_789):
         nodes, addresses = chain(1, [rate], 5_000)
         source, sink = udp_pair(nodes, addresses)
@@ -115,7 +115,7 @@ def rate() -> None:
 
 
 def speed(packets: int, hops: int, size: int = 958, tapped: int = 0) -> None:
-    """No assertion: the host measures the wall-clock time."""
+    """Send packets through a chain. There is no assertion on speed: the host measures the wall-clock time."""
     nodes, addresses = chain(hops, [10_000_000_000], 5_000)
     for node in nodes[:-1]:
         node.qdisc("right", "pfifo", struct.pack("<I", 1000))
@@ -171,7 +171,7 @@ def tcp(megabytes: int, tapped: int = 0) -> None:
 
 
 def many(links: int, rounds: int = 0, burst: int = 4, tapped: int = 0) -> None:
-    """A fan of links around one switch, and bursts from every other host to its neighbour, all at once."""
+    """A star of links around one switch, with bursts from every other host to its neighbour, all at once."""
     switch = Node()
     switch.set("net/ipv4/ip_forward", "1")
     hosts, addresses = [], []
@@ -203,7 +203,7 @@ def many(links: int, rounds: int = 0, burst: int = 4, tapped: int = 0) -> None:
 
 
 def drops(kind: int) -> None:
-    """A bottleneck that drops and marks: books balance, identities and integrals agree with the events."""
+    """A bottleneck that drops and marks: the packet accounting is consistent, and integrals agree with the events."""
     kinds = {
         0: ("pfifo", struct.pack("<I", 50)),
         1: ("bfifo", struct.pack("<I", 50_000)),
@@ -240,11 +240,11 @@ def drops(kind: int) -> None:
         thread.join()
     traffic.sleep_until_ns(start + 40_000_000 + 1)
     found = tap.flush()
-    check_books(found, name)
+    check_accounting(found, name)
     tap.detach()
 
 
-def check_books(found: list[dict[str, int]], name: str) -> None:
+def check_accounting(found: list[dict[str, int]], name: str) -> None:
     samples = [r for r in found if r.kind == "sample"]
     events = [r for r in found if r.kind == "event"]
     summary = next(r for r in found if r.kind == "summary")
@@ -254,7 +254,7 @@ def check_books(found: list[dict[str, int]], name: str) -> None:
         assert summary[f"offered_{unit}"] == (
             summary[f"sent_{unit}"] + summary[f"dropped_{unit}"] + summary[f"queue_{unit}"]
         )
-    # samples: no gap, and they add up
+    # samples are contiguous and add up
     assert [s["time_ns"] for s in samples] == [100_000 * (i + 1) for i in range(300)]
     assert all(s["interval_ns"] == 100_000 for s in samples)
     for key in ("byte_ns", "packet_ns"):
@@ -294,7 +294,7 @@ def check_books(found: list[dict[str, int]], name: str) -> None:
         seen = {}
         for event in events:
             if event["op"] == 1 and event["ecn"]:
-                # the rule: more than 20 packets on arrival, without the arriving one
+                # more than 20 packets on arrival, excluding the arriving one
                 assert (event["ecn"] == 3) == (event["queue_packets"] - 1 > 20), event
                 seen[event["ecn"]] = seen.get(event["ecn"], 0) + 1
         print("ecn", seen)
@@ -302,7 +302,9 @@ def check_books(found: list[dict[str, int]], name: str) -> None:
 
 
 def upheaval() -> None:
-    """Qdiscs, links, namespaces and modules come and go under traffic, and the books still balance."""
+    """Qdiscs, links, namespaces and modules are added and removed under traffic; the packet accounting stays
+    consistent.
+    """
     nodes, addresses = chain(2, [1_000_000_000], 50_000, attribute(5, 1 << 29))  # loses 1 in 8
     tap = Tap()
     tap.attach(nodes[0], "right", 0, interval_ns=1_000_000, events=True)
@@ -345,24 +347,24 @@ def upheaval() -> None:
     print(counters)
     assert counters[10] == counters[11] + counters[12]
     assert 0.1 < counters[12] / counters[10] < 0.15
-    # links go while packets are in the transmitter and on the wire
+    # remove a link while packets are in the transmitter and on the wire
     traffic.blast(source.fileno(), 50, 958)
     nodes[0].netlink.request(17, struct.pack("<BxHiII", 0, 0, nodes[0].index("right"), 0, 0))
-    refused(lambda: nodes[1].index("left"), "the other end went with it")
+    refused(lambda: nodes[1].index("left"), "the peer was removed as well")
     macs = link(nodes[0], "right", nodes[1], "left", 10**9, 1000)
     _, gateway = subnet(nodes[0], "right", nodes[1], "left", 0, macs)
     nodes[0].route(addresses[1], 32, gateway)
     tap.attach(nodes[0], "right", 7, events=True)
     again, _ = udp_pair(nodes, addresses, 10)
     traffic.blast(again.fileno(), 50, 958)
-    # a namespace goes, and a tapped device with it
+    # remove a namespace with a tapped device
     for closing in (again, source):
         closing.close()
     nodes[0].netlink.socket.close()
     os.close(nodes[0].namespace)
     nodes[1].enter()
     traffic.sleep_until_ns(6_000_000_000)
-    refused(lambda: nodes[1].index("left"), "the namespace took its peer along")
+    refused(lambda: nodes[1].index("left"), "the peer was removed with the namespace")
     last = [record for record in tap.flush() if record["id"] == 7 and record.kind == "summary"]
     assert last[0]["sent_packets"] == 50, last
     tap.detach()
@@ -372,12 +374,12 @@ def upheaval() -> None:
     os.close(tap.stream)
     unload("qtap")
     unload("qlink")
-    refused(lambda: nodes[1].index("right"), "qlink is gone")
+    refused(lambda: nodes[1].index("right"), "the module was removed")
 
 
-def refused(action: Callable[[], object], why: str) -> None:
+def refused(action: Callable[[], object], reason: str) -> None:
     try:
         action()
     except OSError:
         return
-    raise AssertionError(f"not refused: {why}")
+    raise AssertionError(f"not refused: {reason}")

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Loops that are too hot for Python: called from the guest's tests by ctypes. */
+/*
+ * Traffic generators of the guest tests, in C because Python is too slow.
+ * Called through ctypes.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,7 +30,7 @@ void sleep_until_ns(uint64_t ns)
 		;
 }
 
-/* Send @count packets of @bytes on a connected socket; returns those sent. */
+/* Sends @count packets of @bytes on a connected socket; returns the number sent. */
 long blast(int fd, long count, size_t bytes)
 {
 	struct mmsghdr messages[BATCH] = {};
@@ -49,7 +52,10 @@ long blast(int fd, long count, size_t bytes)
 	return sent;
 }
 
-/* @rounds times, a burst of packets on every socket at once, then a pause. */
+/*
+ * Sends @rounds bursts of @burst packets on every socket, one burst per
+ * @pause_ns; returns the number sent.
+ */
 long scatter(const int *fds, int sockets, int rounds, int burst, size_t bytes, uint64_t pause_ns)
 {
 	struct mmsghdr messages[BATCH] = {};
@@ -75,7 +81,7 @@ long scatter(const int *fds, int sockets, int rounds, int burst, size_t bytes, u
 	return sent;
 }
 
-/* Send @total bytes of a stream, @chunk at a time. */
+/* Sends @total bytes on a stream socket, @chunk at a time; returns the number sent. */
 long pour(int fd, long total, size_t chunk)
 {
 	char *buffer = calloc(1, chunk);
@@ -94,8 +100,8 @@ long pour(int fd, long total, size_t chunk)
 }
 
 /*
- * Receive @total bytes (or until the end of the stream), woken for @chunk at a
- * time: fewer switches between guest and kernel.
+ * Receives @total bytes, or until the end of the stream. SO_RCVLOWAT limits
+ * wakeups to large chunks, which saves switches between guest and kernel.
  */
 long drain(int fd, long total, size_t chunk)
 {
@@ -107,7 +113,7 @@ long drain(int fd, long total, size_t chunk)
 		int low = rest < chunk / 4 ? rest : chunk / 4;
 		ssize_t part;
 
-		/* less than the mark would never wake the reader */
+		/* fewer bytes than the mark would never wake the reader */
 		setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
 		part = recv(fd, buffer, rest < chunk ? rest : chunk, 0);
 
@@ -119,7 +125,10 @@ long drain(int fd, long total, size_t chunk)
 	return received;
 }
 
-/* A request and its answer, @count times: the sum of the round-trip times. */
+/*
+ * Sends @count requests, each after the reply to the previous one; returns the
+ * sum of the round-trip times, or 0 on error.
+ */
 uint64_t ping(int fd, long count, size_t bytes)
 {
 	char *buffer = calloc(1, bytes);

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from qbed.claims.diff import Parting
     from qbed.claims.sql import Connection
-    from qbed.live.courier import Delivery
+    from qbed.live.exporter import Delivery
     from qbed.report import Images
     from qbed.runs.executor import Executor
     from qbed.runs.experiment import Experiment, Wishes

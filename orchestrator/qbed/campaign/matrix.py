@@ -6,9 +6,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import combinations, product
 from typing import Any
 
 from qbed.campaign.axes import FieldAxis, Value, alternatives, axis_field, column_name
@@ -132,26 +132,32 @@ class Matrix:
             promises |= {path: (axis.name, given[path]) for path in axis.meaning if path in given}
         return Cell(number, int(values["seed"]), values, {**settings, **self.fixed}, promises)
 
-    def samples(self) -> Iterator[Cell]:
-        """A few cells in which every value of every axis occurs: enough to find a value that the lab refuses."""
-        for place, axis in enumerate(self.axes):
-            for digit in range(len(axis.values)):
-                if (digit or place == 0) and axis.name != "seed":
-                    digits = [digit if other == place else 0 for other in range(len(self.axes))]
-                    yield self._cell(0, digits)
-        if len(self.axes) == 1:
-            yield self.cell(0)
+    @property
+    def combinations(self) -> int:
+        """How many combinations of values there are without the seeds."""
+        return len(self) // len(self.axes[-1].values)
 
-    def beside(self, place: int) -> Iterator[Callable[[int], Cell]]:
-        """Cells that differ in one axis only, by the number of its value: beside each value of each other axis."""
-        first = [0] * len(self.axes)
-        yield partial(self._replaced, first, place)
-        for number, axis in enumerate(self.axes):
-            for digit in range(1, len(axis.values)) if number != place and axis.name != "seed" else ():
-                yield partial(self._replaced, [*first[:number], digit, *first[number + 1 :]], place)
+    def combined(self) -> Iterator[tuple[int, ...]]:
+        """All combinations of values without the seeds, each as one digit an axis.
 
-    def _replaced(self, digits: list[int], place: int, digit: int) -> Cell:
-        return self._cell(0, [*digits[:place], digit, *digits[place + 1 :]])
+        First those in which at most one axis has another than its first value, then two: every value occurs early, and
+        beside every value of each other axis.
+        """
+        counts = [len(axis.values) for axis in self.axes[:-1]]
+        first = [0] * len(counts)
+        yield tuple(first)
+        for place, count in enumerate(counts):
+            yield from ((*first[:place], digit, *first[place + 1 :]) for digit in range(1, count))
+        for one, other in combinations(range(len(counts)), 2):
+            for a, b in product(range(1, counts[one]), range(1, counts[other])):
+                yield (*first[:one], a, *first[one + 1 : other], b, *first[other + 1 :])
+        for digits in product(*map(range, counts)):
+            if sum(digit > 0 for digit in digits) > 2:
+                yield digits
+
+    def at(self, digits: Sequence[int]) -> Cell:
+        """The cell of a combination with the first seed."""
+        return self._cell(0, [*digits, 0])
 
     @property
     def columns(self) -> dict[str, str]:

@@ -4,12 +4,24 @@
 from __future__ import annotations
 
 import ipaddress
-import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qbed.claims.first_difference import (
+    INTERVALS,
+    SAMPLES,
+    TOTALS,
+    CellTable,
+    Pair,
+    Row,
+    by_time,
+    first_interval,
+    first_sample,
+    first_total,
+)
 from qbed.claims.sql import confined, quoted
 from qbed.results.folder import RunFolder
 from qbed.results.identity import StoreError, read_identity
@@ -17,19 +29,24 @@ from qbed.results.identity import StoreError, read_identity
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
 
-Row = dict[str, Any]
-TIMED = (
-    *("queue_events", "queue_series", "sojourn_series", "tcp_info", "rates", "routes", "statistics"),
-    *("exchanges", "probes", "flows"),
-)
-"""Tables whose records have a time, the finest first: of equal times, the first one tells most."""
-SUMMED = ("queues", "sojourns", "queue_windows", "sojourn_windows", "flow_windows", "switches")
-BATCH = 1_000
+NOT_SET = "as in the lab file"
+
+
+@dataclass(frozen=True)
+class Input:
+    """Something of which a cell is made that differs between two runs: a setting, the lab file, the toolchain."""
+
+    name: str
+    one: object
+    other: object
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.one} / {self.other}"
 
 
 @dataclass(frozen=True)
 class Parting:
-    """The first record of a table that differs; None: that run has no more. `time_ns`: of a table with times."""
+    """The first record of a table that differs; None: that run has no such record. `time_ns`: of a table with times."""
 
     table: str
     time_ns: int | None
@@ -46,10 +63,11 @@ class Parting:
 
     def _said(self, row: Row | None, other: Row | None) -> str:
         if row is None:
-            return "no more"
+            return "no such record"
         if self.table == "queue_events":
-            return packet(row)
-        names = ("port", "flow", "probe", "node", "workload", "session", "exchange")
+            late = "" if row["time_ns"] == self.time_ns else f"at {row['time_ns'] / 1e6:.6f} ms "
+            return late + packet(row)
+        names = ("port", "flow", "probe", "node", "workload", "session", "exchange", "program", "statistic", "span")
         who = " ".join(f"{name} {row[name]}" for name in names if row.get(name) is not None)
         differ = {name: value for name, value in row.items() if other is None or other.get(name) != value}
         return f"{who}: " + ", ".join(f"{name} {value}" for name, value in differ.items() if value is not None)
@@ -77,7 +95,8 @@ class Difference:
     def __init__(self, one: Path, other: Path) -> None:
         self.runs = (one, other)
         self._tables = tuple(RunFolder(run).tables() for run in self.runs)
-        axes = [{axis["name"] for axis in read_identity(run)["matrix"]["axes"]} for run in self.runs]
+        self._identities = tuple(read_identity(run) for run in self.runs)
+        axes = [{axis["name"] for axis in identity["matrix"]["axes"]} for identity in self._identities]
         self.axes = sorted(axes[0] & axes[1])
 
     def __enter__(self) -> Difference:
@@ -115,37 +134,69 @@ class Difference:
         rows = connection.execute(f"SELECT {columns} FROM read_parquet(?) ORDER BY cell", [str(cells)]).fetchall()
         yield from ((tuple(row[:-2]), (row[-2], row[-1])) for row in rows)
 
-    def parting(self, numbers: tuple[int, int]) -> Parting | None:
-        """Where two cells part first; None: nothing that was observed differs."""
-        timed = [found for name in TIMED if (found := self._first(name, numbers)) is not None]
-        if timed:
-            return min(timed, key=lambda found: found.time_ns or 0)
-        return next((found for name in SUMMED if (found := self._first(name, numbers)) is not None), None)
+    def inputs(self, numbers: tuple[int, int]) -> list[Input]:
+        """What the two cells were made of that differs: first their settings, then lab file and toolchain."""
+        one, other = map(self._settings, range(2), numbers)
+        names = [*one, *(name for name in other if name not in one)]
+        found = [Input(name, one.get(name, NOT_SET), other.get(name, NOT_SET)) for name in names]
+        mine, yours = map(_made_of, self._identities)
+        found += [Input(name, mine.get(name, "none"), yours.get(name, "none")) for name in (mine | yours)]
+        return [one for one in found if one.one != one.other]
 
-    def _first(self, name: str, numbers: tuple[int, int]) -> Parting | None:
+    def _settings(self, run: int, number: int) -> dict[str, Any]:
+        """The settings of a cell, and where it ran."""
+        sql = "SELECT settings, substrate, dilation FROM read_parquet(?) WHERE cell = ?"
+        row = self._connections[run].execute(sql, [str(self._tables[run]["cells"]), number]).fetchone()
+        text, substrate, dilation = row or (None, None, None)
+        try:
+            settings = json.loads(text or "{}")
+        except (ValueError, RecursionError):
+            settings = None
+        return (settings if isinstance(settings, dict) else {"settings": text}) | {
+            "substrate": substrate,
+            "dilation": dilation,
+        }
+
+    def parting(self, numbers: tuple[int, int]) -> Parting | None:
+        """Where two cells part first, by lab time; None: nothing that was observed differs.
+
+        What only one of them observed comes last: which tables a cell has is a matter of its lab's `observe`.
+        """
+        shared: list[Parting] = []
+        single: list[Parting] = []
+        for name in (*SAMPLES, *INTERVALS, *TOTALS):
+            if (tables := self._cell_tables(name, numbers)) is not None:
+                empty = [table.is_empty() for table in tables]
+                if (pair := self._first(name, tables, numbers)) is not None:
+                    (single if any(empty) else shared).append(Parting(name, pair.time_ns, pair.one, pair.other))
+        return min(shared or single, key=lambda found: by_time(found.time_ns), default=None)
+
+    def _first(self, name: str, tables: tuple[CellTable, CellTable], numbers: tuple[int, int]) -> Pair | None:
+        if name in SAMPLES:
+            return first_sample(name, tables)
+        return first_interval(name, tables, self._end_ns(numbers)) if name in INTERVALS else first_total(name, tables)
+
+    def _cell_tables(self, name: str, numbers: tuple[int, int]) -> tuple[CellTable, CellTable] | None:
+        """A table of both cells; None: neither run has it."""
+        files = [tables.get(name) for tables in self._tables]
+        one, other = (
+            CellTable(connection, file, number)
+            for connection, file, number in zip(self._connections, files, numbers, strict=True)
+        )
+        return None if files == [None, None] else (one, other)
+
+    def _end_ns(self, numbers: tuple[int, int]) -> int | None:
+        """The end of the lab in the cell where it ended first: then what goes on without an end was read."""
+        sql = "SELECT end_ns FROM read_parquet(?) WHERE cell = ?"
         rows = [
-            _rows(connection, tables.get(name), number)
+            connection.execute(sql, [str(tables["cells"]), number]).fetchone()
             for connection, tables, number in zip(self._connections, self._tables, numbers, strict=True)
         ]
-        for one, other in itertools.zip_longest(*rows):
-            if one != other:
-                times = [time for row in (one, other) if (time := _time(row)) is not None]
-                return Parting(name, min(times, default=None), one, other)
-        return None
+        return min((row[0] for row in rows if row is not None and row[0] is not None), default=None)
 
 
-def _time(row: Row | None) -> int | None:
-    """When it was over, or of what was not: when it began."""
-    names = ("time_ns", "end_ns", "start_ns", "sent_ns")
-    return next((row[name] for name in names if row.get(name) is not None), None) if row is not None else None
-
-
-def _rows(connection: Connection, table: Path | None, cell: int) -> Iterator[Row]:
-    if table is None:
-        return
-    cursor = connection.cursor().execute(
-        "SELECT * EXCLUDE (cell) FROM read_parquet(?) WHERE cell = ?", [str(table), cell]
-    )
-    names = [column[0] for column in cursor.description]
-    while some := cursor.fetchmany(BATCH):
-        yield from (dict(zip(names, row, strict=True)) for row in some)
+def _made_of(identity: dict[str, Any]) -> dict[str, Any]:
+    toolchain = identity.get("toolchain", {})
+    return {"lab file's sha256": str(identity.get("lab_sha256"))[:12]} | {
+        f"toolchain's {name}": value for name, value in toolchain.items()
+    }

@@ -25,6 +25,7 @@ ORDER = (
     "queue",
     "lab",
     "scheme",
+    "p4",
     "session",
     "look",
     "samples",

@@ -18,22 +18,26 @@ def register(app: typer.Typer) -> None:
 
 
 def diff(one: Run, other: Run) -> None:
-    """Compare what the cells of two runs did, and say of the first that differs which record did so first.
+    """Compare what the cells of two runs did, and say of the first that differs which settings differ and which record
+    did so first in lab time.
 
     With `observe: {queues: every packet}` that is a packet. Exit status: 0, all did the same; 1, they did not.
     """
     from qbed.claims.diff import Difference
 
-    compared = differing = 0
+    compared = differing = of_other_inputs = 0
     with Difference(one, other) as difference:
         for name, numbers, same in difference.cells():
             compared += 1
+            inputs = difference.inputs(numbers) if same or not differing else []
             if same:
+                of_other_inputs += bool(inputs)
                 continue
             differing += 1
             if differing == 1:
                 found = difference.parting(numbers) or "only in what was not observed: `observe` more"
-                terminal.say(f"cell {name}\n  {found}")
-    terminal.tell(f"{compared} cells in both, {differing} of them did something else")
+                terminal.say("\n".join([f"cell {name}", *(f"  {each}" for each in inputs), f"  {found}"]))
+    equal = f"; {of_other_inputs} did the same with other settings or another toolchain" if of_other_inputs else ""
+    terminal.tell(f"{compared} cells in both, {differing} of them did something else{equal}")
     if differing:
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ from qbed.service import SERVER
 from qbed.substrates import DEFAULT, names, substrate
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
-    from qbed.live.courier import Address
+    from qbed.live.exporter import Address
     from qbed.runs.executor import Executor
     from qbed.runs.experiment import Conclusion, Experiment, Wishes
 
@@ -141,7 +141,7 @@ def run(
         return _on_server(lab, wishes, alone=alone, images=images, fresh=fresh)
 
     def conclude(name: str) -> tuple[Experiment, Conclusion]:
-        experiment = prepare(lab, replace(wishes, on=name))
+        experiment = prepare(lab, replace(wishes, on=name), tell=terminal.tell)
         terminal.warn(experiment.warnings)
         cores = sorted(os.sched_getaffinity(0))
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
@@ -236,7 +236,7 @@ def parse_space(text: str) -> int:
 
 def sinks(influx: str | None, ndjson: Path | None) -> list[Address]:
     """Where samples are to go. `SinkError` if that is no such place."""
-    from qbed.live.courier import Address
+    from qbed.live.exporter import Address
 
     asked = [Address("influx", influx)] if influx else []
     return [*asked, *([Address("ndjson", str(ndjson.absolute()))] if ndjson else [])]

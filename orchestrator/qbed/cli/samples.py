@@ -46,7 +46,7 @@ def samples(
 
 
 def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -> None:
-    from qbed.live.courier import deliver, deliver_lab
+    from qbed.live.exporter import deliver, deliver_lab
     from qbed.live.samples import find
     from qbed.results.identity import IDENTITY
 
@@ -56,7 +56,7 @@ def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -
             done = deliver(Path(what), address.make())
         else:
             done = deliver_lab(find(what), address.make(), follow=follow)
-        terminal.tell(done.said())
+        terminal.tell(done.describe())
         whole = whole and not done.left
     if not whole:
         raise typer.Exit(1)

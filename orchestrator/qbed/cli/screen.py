@@ -26,7 +26,7 @@ from qbed import terminal
 if TYPE_CHECKING:  # loading these takes longer than most commands
     from rich.console import Console
 
-    from qbed.live.courier import Delivery
+    from qbed.live.exporter import Delivery
     from qbed.runs.experiment import Conclusion, Experiment
     from qbed.runs.worker import Outcome
 
@@ -122,7 +122,7 @@ class Screen:
 
     def delivered(self, what: Delivery | str) -> None:
         whole = not isinstance(what, str) and not what.left
-        text = what if isinstance(what, str) else f"telemetry: {what.said()}"
+        text = what if isinstance(what, str) else f"telemetry: {what.describe()}"
         self.console.print(terminal.shorten(text), style=None if whole else "red", soft_wrap=True)
 
 

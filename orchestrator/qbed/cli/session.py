@@ -78,10 +78,15 @@ def up(
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
 
         dilation = calibrated(where, plan)
+    warnings: list[str] = []
+    if where.clock == "wall":
+        from qbed.runs.forwarding import overloaded_links  # as above
+
+        warnings += overloaded_links(where, plan, dilation or 1)
     brought = where.up(plan, file, dilation or 1, Limits(stall_s=stall_timeout, space_bytes=parse_space(cell_space)))
     for note in brought.notes:
         terminal.tell(note)
-    terminal.warn(brought.warnings)
+    terminal.warn([*brought.warnings, *warnings])
     if workload:
         find_lab(plan.lab).workload()
     names = [node.name for node in plan.nodes]
@@ -203,7 +208,9 @@ def ps(
 ) -> None:
     """List the labs that are up, or a lab's programs in the background, which `qbed kill` ends.
 
-    Times are since the lab's epoch, as all times of its samples and results.
+    Times are since the lab's epoch, as all times of its samples and results. In containers, LOST counts frames that
+    were lost outside the lab's queues (`qbed samples` says where), and LATE is how late the deadlines of its latest
+    node ran, as 99th percentile: packets leave in bursts where that is much.
     """
     if lab is not None:
         jobs = find_lab(lab).jobs()
@@ -212,10 +219,12 @@ def ps(
             + [(str(j.number), j.node, _clock(j.since_ns), j.command) for j in jobs]
         )
         return
-    rows = [("LAB", "KEEPER", "TIME", "RUNS", "ON", "FILE")]
+    rows = [("LAB", "KEEPER", "TIME", "RUNS", "LOST", "LATE", "ON", "FILE")]
     for one in _deployments():
         status = one.status()
-        rows.append((one.name, status.keeper, _clock(status.time_ns), status.runs, one.substrate, one.file))
+        lost = "-" if status.frames_lost is None else str(status.frames_lost)
+        late = "-" if status.late_ns is None else f"{status.late_ns / 1e6:.3f} ms"
+        rows.append((one.name, status.keeper, _clock(status.time_ns), status.runs, lost, late, one.substrate, one.file))
     _table(rows)
 
 

@@ -30,7 +30,7 @@ def _of_samples(field: str, measurement: str = "queue", by: str = "queue") -> st
 
 
 def live() -> Dashboard:
-    """What the queues of one cell do, while it runs and afterwards."""
+    """The dashboard of one cell's queues, while it runs and afterwards."""
     flow = "$tag_flow"
     use = f'SELECT last("use_percent") FROM "total" WHERE {_CHOSEN} GROUP BY "queue"'
     rate = 'non_negative_derivative(last("acked_bytes"), 1s) * 8000'  # 1 s is 1 ms of the lab
@@ -79,9 +79,9 @@ def _instant(time_ns: int) -> str:
 
 
 def campaign() -> Dashboard:
-    """What came of a campaign, by any of its axes."""
+    """The dashboard of a campaign's results, by any of its axes."""
     where = f"{chosen('campaign', 'run', 'axis')}"
-    said = ", ".join(f'last("{name}") AS "{name}"' for name in ("verdict", "as_expected", "sentence"))
+    selected = ", ".join(f'last("{name}") AS "{name}"' for name in ("verdict", "as_expected", "sentence"))
 
     def by_value(field: str) -> str:
         return f'SELECT {field} FROM "result" WHERE {where} GROUP BY "value"'
@@ -94,7 +94,7 @@ def campaign() -> Dashboard:
         Text("Numbers are means over the cells that have ended, grouped by the values of the axis that is chosen."),
         Panel(
             "Claims", "The sentences of the paper, and whether they hold here.",
-            {"": f'SELECT {said} FROM "claim" WHERE {chosen("campaign", "run")} GROUP BY "claim"'},
+            {"": f'SELECT {selected} FROM "claim" WHERE {chosen("campaign", "run")} GROUP BY "claim"'},
             kind="table", wide=24, high=9,
         ),
         bars(
@@ -118,7 +118,7 @@ def campaign() -> Dashboard:
 
 
 def schemes() -> Dashboard:
-    """What each scheme says of itself."""
+    """The dashboard of each scheme's statistics."""
     names = ("campaign", "run", "cell")
     panels: list[Panel | Text] = [
         Text("A table for each scheme; it is empty where no queue of the run has it.", high=2)

@@ -138,5 +138,5 @@ _LINK: Json = {
 
 
 def chosen(*variables: str) -> str:
-    """What of the variables is chosen, one value or several."""
+    """The condition that selects the chosen values of variables."""
     return " AND ".join(f'"{name}" =~ /^${{{name}:regex}}$/' for name in variables)

@@ -107,6 +107,12 @@ def unknown_names(program: Program) -> list[str]:
     return [name for name in dict.fromkeys(found) if name not in known]
 
 
+def unread_arguments(program: Program) -> list[str]:
+    """The arguments that `run` does not name."""
+    named = {match[1] for word in program.run for match in _BRACES.finditer(word)}
+    return [name for name in program.arguments if name not in named]
+
+
 def filled(program: Program, built_in: dict[str, str]) -> list[str]:
     """The words of `run` on one node."""
     values = built_in | {name: str(value) for name, value in program.arguments.items()}

@@ -12,6 +12,17 @@ from qbed.language.source import FieldPath, Source
 MOST_STEPS = 10_000_000
 
 
+@dataclass(frozen=True)
+class Unread:
+    """Why nothing in the lab reads a setting.
+
+    `conditional`: another value of another setting gives it an effect, as another scheme does to a parameter.
+    """
+
+    text: str
+    conditional: bool
+
+
 @dataclass
 class Problems:
     """What is wrong (errors) or suspicious (warnings) in a lab."""
@@ -20,6 +31,8 @@ class Problems:
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     steps: int = 0
+    _read: set[FieldPath] = field(default_factory=set)
+    _unread: dict[FieldPath, Unread] = field(default_factory=dict)
 
     def error(self, path: FieldPath, text: str, *, at_key: bool = False) -> None:
         """Something that must be put right; `at_key`: the field's name is wrong rather than its value."""
@@ -34,6 +47,23 @@ class Problems:
         message = self.source.message(path, text)
         if len(self.warnings) < MOST_ERRORS and message not in self.warnings:
             self.warnings.append(message)
+
+    def read(self, path: FieldPath) -> None:
+        """Record that something in the lab reads a setting."""
+        self._read.add(path)
+
+    def not_read(self, path: FieldPath, text: str, *, conditional: bool = True) -> None:
+        """Record that one of the places to which a setting applies does not read it; it is unread if no place does."""
+        self._unread.setdefault(path, Unread(text, conditional))
+
+    def is_known(self, path: FieldPath) -> bool:
+        """Whether a setting is known to be read, or known not to be."""
+        return path in self._read or path in self._unread
+
+    @property
+    def unread(self) -> dict[FieldPath, Unread]:
+        """The settings that nothing in the lab reads."""
+        return {path: unread for path, unread in self._unread.items() if path not in self._read}
 
     def spend(self, path: FieldPath, steps: int) -> None:
         """Something is done for each of many: a short file, whose wildcards meet a large network, is not worth hours.

@@ -25,6 +25,7 @@ LARGEST_FILE = 4 * MIB
 _MOST_VALUES = 200_000
 _MOST_TEXT = 16 * MIB  # of all values together, aliases written out
 _DEEPEST = 64
+_LONGEST_SHOWN = 200  # characters of an override's value in a message
 
 
 class _Loader(Composer, CParser, Resolver):
@@ -95,7 +96,9 @@ class Source:
         """`file:line:column: field`: where a message about a field begins."""
         axis = max((axis for axis in self.axes if self._is_of(axis, path)), key=len, default=None)
         if axis is not None:
-            return f"{self.file} with {show_path(axis)}={self.axes[axis]}: {show_path(path)}"
+            value = str(self.axes[axis])
+            value = value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 3] + "..."
+            return f"{self.file} with {show_path(axis)}={value}: {show_path(path)}"
         line, column = self._position(path, at_key)
         where = f"{self.file}:{line}:{column}"
         return f"{where}: {show_path(path)}" if path else where
@@ -103,6 +106,10 @@ class Source:
     def where(self, path: FieldPath) -> str:
         """`file:line` of a field's name."""
         return f"{self.file}:{self._position(path, at_key=True)[0]}"
+
+    def is_override(self, path: FieldPath) -> bool:
+        """Whether a field was set from outside."""
+        return any(self._is_of(axis, path) for axis in self.axes)
 
     def _is_of(self, axis: FieldPath, path: FieldPath) -> bool:
         """Whether a field is what an axis set, or what only exists because of it."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab does while it runs."""
+"""Samples of a lab while it runs, and their export to sinks."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run folder's cells as points, while they run and when they have ended.
 
-Nobody says what happens: the folder does, whoever runs the cells, on however many machines. A cell that runs is a
+The state is read from the folder, independent of what runs the cells and on how many machines. A running cell is a
 folder `NNNNNN.tmp`, whose files grow; one that has ended has tables, with the same rows in the same order.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbed.live.growing import Growing
+from qbed.live.growing_files import Growing
 from qbed.live.points import (
     MOST_FLOWS,
     MOST_SERIES,
@@ -40,7 +40,7 @@ from qbed.substrates import substrate
 _NAME = re.compile(r"(\d{6,9})(\.tmp|\.failed)?")
 BATCH_ROWS = 10_000
 TOTALS = "totals"
-"""What the ledger calls the points of a cell that has ended."""
+"""The table name under which the delivery log records the points of an ended cell."""
 SAMPLED = ("queue_series", "tcp_info", "rates")
 
 
@@ -120,7 +120,7 @@ class Cells:
 
 
 class Running:
-    """A cell that runs, or a lab that is up. `seen`: the rows of each table that somebody has already."""
+    """A cell that runs, or a lab that is up. `seen`: the rows of each table that were read already."""
 
     def __init__(self, plan: Plan, folder: Path, origin: Origin) -> None:
         ports = port_names(plan)
@@ -134,7 +134,7 @@ class Running:
         self._at = dict.fromkeys(SAMPLED, 0)
 
     def new(self, seen: dict[str, int]) -> Iterator[Piece]:
-        """What has come since the last time."""
+        """New points since the last call."""
         for name, table in self._tables():
             at, self._at[name] = self._at[name], self._at[name] + table.num_rows
             yield from _pieces(name, table, at, seen.get(name, 0), self._origin, self.queues)
@@ -147,7 +147,7 @@ class Running:
 
 
 def _pieces(name: str, table: Any, at: int, seen: int, origin: Origin, queues: list[Queue]) -> Iterator[Piece]:
-    """The rows that nobody has seen; `at`: how many came before these."""
+    """The rows that were not read yet; `at`: the number of rows before these."""
     for begin in range(max(seen - at, 0), table.num_rows, BATCH_ROWS):
         rows = table.slice(begin, BATCH_ROWS)
         points = queue_points(rows, origin, queues) if name == "queue_series" else flow_points(rows, origin)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cell's tables are as points of time series; docs/telemetry.md names the measurements, tags and fields.
+"""A cell's tables as points of time series; docs/telemetry.md names the measurements, tags and fields.
 
 A measurement has the same tags in every point, and no field has a tag's name: InfluxDB 3 makes tables of them. Points
 with equal tags and times are one point, and equal cells give equal points: what is sent twice is there once.
@@ -36,7 +36,7 @@ TAGS = {
 }
 """The tags of each measurement."""
 MOST_SERIES = 200_000
-"""Of samples, totals and statistics of one run: cells beyond have their results only."""
+"""The most series of samples, totals and statistics of one run. Of cells beyond, only results are sent."""
 MOST_FLOWS = 100
 """Flows of a cell whose samples are sent: those that began first."""
 _SAMPLED = (
@@ -64,7 +64,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Origin:
-    """Whose points they are: a run of a campaign, which began at some time, and its cell."""
+    """The source of points: a run of a campaign with its start, and a cell."""
 
     campaign: str
     run: str
@@ -112,17 +112,17 @@ def queues_of(table: Any) -> list[Queue]:
 
 
 def total_points(table: Any, origin: Origin) -> Iterator[Points]:
-    """Of each queue what it carried, and what its scheme says of itself, from the table `queues`."""
+    """Each queue's totals and its scheme's statistics, from the table `queues`."""
     queues = queues_of(table)
     rows = table.to_pylist()
     tags = [origin.tags | queue.tags for queue in queues]
     fields = {name: _one(table[name]) for name in ("sent_packets", *_TOTAL, "marked_packets", "offered_packets")}
     fields["use_percent"] = pa.array([_use(row) for row in rows], pa.float64())
     yield _at_once("total", tags, fields, origin)
-    said = [dict(row["xstats"] or ()) for row in rows]
-    for names in sorted({tuple(one) for one in said if one}):
-        mine = [index for index, one in enumerate(said) if tuple(one) == names]
-        columns = {name: pa.array([said[index][name] for index in mine], pa.float64()) for name in names}
+    statistics = [dict(row["xstats"] or ()) for row in rows]
+    for names in sorted({tuple(one) for one in statistics if one}):
+        mine = [index for index, one in enumerate(statistics) if tuple(one) == names]
+        columns = {name: pa.array([statistics[index][name] for index in mine], pa.float64()) for name in names}
         yield _at_once("statistic", [tags[index] for index in mine], columns, origin)
 
 
@@ -137,6 +137,7 @@ def result_points(row: Row, flows: Any, totals: Any, axes: list[str], origin: Or
         **{name: row.get(name) for name in ("flows", "flows_complete", "flows_failed", "goodput_bps")},
         **{name: row.get(name) for name in ("dropped_packets", "marked_packets", "retransmits", "timeouts")},
         "late_p99_us": _late(evidence),
+        "frames_lost": _wall(evidence, "frames_lost"),
         **(_of_flows(flows) if flows is not None else {}),
     }
     if totals is not None:
@@ -190,13 +191,19 @@ def _of_flows(flows: Any) -> Row:
 
 
 def _late(evidence: Any) -> float | None:
+    late = _wall(evidence, "late_p99_ns")
+    return None if late is None else late / 1e3
+
+
+def _wall(evidence: Any, name: str) -> float | None:
+    """A number of the evidence of a cell on the wall clock."""
     import json
 
     try:
-        late = json.loads(evidence)["wall"]["late_p99_ns"]
+        value = json.loads(evidence)["wall"].get(name)
     except (KeyError, TypeError, ValueError):
         return None
-    return None if late is None else late / 1e3
+    return None if value is None else float(value)
 
 
 def _use(row: Row) -> float | None:

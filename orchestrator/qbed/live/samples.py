@@ -2,7 +2,8 @@
 """The samples of a lab while it runs, in containers or in virtual time: one stream of NDJSON in the lab's own time.
 
 The nodes' files are read as they grow, so a reader costs the lab nothing. Queue samples are those of `observe.queues`
-at an interval, packets those of ports with `every packet`, flow samples those of `observe.flows`.
+at an interval, packets those of ports with `every packet`, flow samples those of `observe.flows`. In containers, each
+interface has a sample when it has lost frames outside the plan's queues.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbed.live.growing import Growing
+from qbed.live.growing_files import Growing
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results.checksums import check_cell, has_checksums
@@ -36,6 +37,8 @@ _QUEUE = (
 )
 
 _PACKET = ("bytes", "ecn", "queue_bytes", "queue_packets", "packet", "payload", "sport", "dport", "tcp_seq", "tcp_ack")
+
+_LOST = ("interface_dropped", "socket_dropped", "device_dropped")
 
 UNITS = ("byte", "packet")
 
@@ -109,9 +112,12 @@ class _Tail:
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._ports = port_names(plan)
         self._files = Growing(folder, len(plan.queues))
+        self._interfaces = {
+            (end.node, end.interface): self._ports[end.queue] for link in plan.links for end in (link.a, link.b)
+        }
 
     def rows(self) -> Iterator[Row]:
-        """What has come since the last time."""
+        """New samples since the last call."""
         for run in self._files.runs():
             if run.kind == "samples":
                 yield from self._queues(run.records)
@@ -119,6 +125,13 @@ class _Tail:
                 yield from self._packets(run.records)
         for _, rows in self._files.flows():
             yield from ({"sample": "flow", **row} for row in rows)
+        for rows in self._files.interfaces():
+            yield from map(self._interface, rows)
+
+    def _interface(self, row: Row) -> Row:
+        port = self._interfaces[row["node"], row["interface"]]
+        lost = {name: int(row[name]) for name in _LOST}
+        return {"sample": "interface", "port": port, "time_ns": int(row["time_ns"]), **lost}
 
     def _queues(self, records: Records) -> Iterator[Row]:
         for record in records:

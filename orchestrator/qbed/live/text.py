@@ -25,9 +25,9 @@ class Form:
     field: Callable[[str], str]
     quote: Callable[[str], str]
     whole: str
-    """What follows a whole number."""
+    """The suffix of a whole number."""
     time: str
-    """What stands before the time."""
+    """The text before the time."""
     end: str
 
     def write(self, points: Points) -> bytes:
@@ -36,7 +36,7 @@ class Form:
             return b""
         heads = pa.array([self.head(points.measurement, tags) for tags in points.tags])
         parts: list[Any] = [pc.take(heads, points.series)]
-        waiting = ""  # constants that stand between two columns
+        waiting = ""  # constants between two columns
         for name, column in points.fields.items():
             text, suffix = self._values(column)
             before = waiting + ("," if len(parts) > 1 else "") + self.field(name)

@@ -16,6 +16,7 @@ from qbed.network.changes import changes, too_late
 from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
+from qbed.network.unread import check_unread, not_read_within
 from qbed.schemes.declaration import controllers, registry
 from qbed.schemes.programs import DROP_PORT
 
@@ -75,6 +76,7 @@ def check(resolved: ResolvedLab) -> None:
     for number, workload in enumerate(lab.workload):
         path: FieldPath = ("workload", number, workload.kind)
         workloads.check(path, workload.content)
+    check_unread(resolved)
 
 
 def _check_routing(lab: Lab, problems: Problems) -> None:
@@ -85,7 +87,7 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
         text = f"expected more than the keepalive of {format_duration(lab.frr.keepalive)}"
         problems.error(("frr", "hold"), text)
     if lab.routing == "static" and "frr" in lab.model_fields_set:
-        problems.warn(("frr",), "has no effect: `routing` is `static`")
+        not_read_within(problems, ("frr",), "has no effect: `routing` is `static`; expected `routing: frr`")
 
 
 def _check_programs(resolved: ResolvedLab) -> None:
@@ -93,8 +95,8 @@ def _check_programs(resolved: ResolvedLab) -> None:
     lab, problems, programs = resolved.lab, resolved.problems, resolved.programs
     _ = resolved.parking, resolved.told, resolved.own
     if lab.routing == "frr" and len(programs) == len(resolved.network.nodes) - len(resolved.network.hosts):
-        text = "all switches are in P4, on which FRR does not run: they have the routes that the compiler finds"
-        problems.warn(("routing",), text)
+        text = "all switches are in P4, on which FRR does not run: not used; expected `static`"
+        problems.not_read(("routing",), text)
     for name in programs:
         outs = resolved.routing.outs[resolved.index[name]]
         if len(outs) >= DROP_PORT:
@@ -112,14 +114,15 @@ def _check_programs(resolved: ResolvedLab) -> None:
 def _check_rate_settings(resolved: ResolvedLab) -> None:
     """Controllers that nothing uses, or that wait for what no queue of the lab tells them."""
     lab, problems = resolved.lab, resolved.problems
-    if any(getattr(workload.content, "transport", "") == "rate" for workload in lab.workload):
+    if resolved.has_rate:
         if not problems.errors:
             _check_signals(resolved)
         return
     for key, settings in lab.hosts.items():
         for field in ("controller", "reflect"):
             if field in settings.given():
-                problems.warn(("hosts", key, field), "no workload has `transport: rate`: not used")
+                text = "no workload has `transport: rate`: not used; expected that of one, or no such setting"
+                not_read_within(problems, ("hosts", key, field), text)
 
 
 def _check_signals(resolved: ResolvedLab) -> None:
@@ -250,11 +253,13 @@ class _Workloads:
         if getattr(content, "transport", "") != "rate":
             return
         if content.tcp is not None:
-            self.problems.warn((*path, "tcp"), "the transport `rate` has no congestion control of TCP: not used")
+            text = "the transport `rate` has no congestion control of TCP: not used; expected a host's `controller`"
+            self.problems.not_read((*path, "tcp"), text)
         if content.dscp is not None:
             self.problems.error((*path, "dscp"), "the transport `rate` has no class for its packets")
         if content.connect == "before":
-            self.problems.warn((*path, "connect"), "the transport `rate` has no handshake: not used")
+            text = "the transport `rate` has no handshake: not used; expected no `connect`, or `transport: tcp`"
+            self.problems.not_read((*path, "connect"), text)
         headers = rate_headers(6 if content.family == 6 or self.lab.addressing == "ipv6" else 4)
         if self.resolved.smallest_mtu <= headers:
             text = f"its packets have {headers} bytes of headers, which do not fit an MTU of"

@@ -2,9 +2,10 @@
 """Which controller with which parameters every host has, for flows of the transport `rate`.
 
 As with queues (`qbed.network.queues`) the more specific key wins, field by field, and a parameter that only other
-controllers have is not used, and warned about, so that the controller can be an axis of a campaign.
+controllers have has no effect: `qbed.network.load` refuses it, unless an override chose the controller.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +40,33 @@ def check_controller(settings: ControllerSettings, path: FieldPath, problems: Pr
         problems.error((*path, "name"), text)
 
 
-class ControllerSpecs:
-    """Makes hosts' controllers from their settings; equal settings at links of equal rates share one."""
+def _unread_fields(settings: Origin) -> Iterator[tuple[str, str]]:
+    """The fields that the controller does not have or does not need, and what to write instead."""
+    controller = controllers().get(settings["name"][0]) if "name" in settings else None
+    if controller is None:
+        if "name" not in settings:
+            yield from ((name, "there is no controller: not used; expected a `name` beside it") for name in settings)
+        return
+    signal = settings["signal"][0] if "signal" in settings else "rtt"
+    for name in settings:
+        if name == "name" or name in controller.by_name:
+            continue
+        if name not in CONTROLLER_FIELDS:
+            others = [f"`{other.name}`" for other in controllers().values() if name in other.by_name]
+            text = f"the controller `{controller.name}` has no parameter `{name}`: not used"
+            yield name, f"{text}; expected a controller that has it ({', '.join(others)})"
+        elif name != "signal" and signal == "rtt":
+            yield name, "its flows ask switches for nothing: not used; expected a `signal` beside it, such as `max`"
 
-    def __init__(self, problems: Problems) -> None:
-        self.problems = problems
+
+class ControllerSpecs:
+    """Makes hosts' controllers from their settings; equal settings at links of equal rates share one.
+
+    `in_use`: whether the lab has flows of the transport `rate`.
+    """
+
+    def __init__(self, problems: Problems, in_use: bool) -> None:
+        self.problems, self._in_use = problems, in_use
         self._made: dict[Any, ControllerSpec | None] = {}
 
     def get(self, settings: Origin, link_bps: int | None) -> ControllerSpec | None:
@@ -51,6 +74,13 @@ class ControllerSpecs:
         key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), link_bps)
         if key not in self._made:
             self._made[key] = self._make(settings, link_bps)
+        if self._in_use:
+            unread = dict(_unread_fields(settings))
+            for name, (_, path) in settings.items():
+                if name in unread:
+                    self.problems.not_read(path, unread[name])
+                else:
+                    self.problems.read(path)
         return self._made[key]
 
     def _make(self, settings: Origin, link_bps: int | None) -> ControllerSpec | None:
@@ -81,8 +111,6 @@ class ControllerSpecs:
             if name in CONTROLLER_FIELDS or not declared:
                 continue
             own = name in controller.by_name
-            if not own:
-                self.problems.warn(path, f"the controller `{controller.name}` has no parameter `{name}`: not used")
             try:
                 parsed = (controller if own else declared[0]).parse(name, value)
             except ValueError as error:

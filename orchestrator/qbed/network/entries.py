@@ -14,8 +14,8 @@ from qbed.lab.settings import EntrySettings
 from qbed.language.problems import Problems
 from qbed.language.source import FieldPath
 from qbed.network.queues import Origin
+from qbed.p4.entry import Entry
 from qbed.schemes.p4info import Action, Match, P4Info, Register, Table
-from qbed.schemes.told import Entry
 
 _STEPS = 20  # of Problems.spend, an entry
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")

@@ -46,6 +46,10 @@ class LinkState:
     mtu: int = 1500
 
 
+Winners = dict[tuple[int, str, str], FieldPath]
+"""By link, side (none of what the whole link has) and field: the setting that holds there."""
+
+
 @dataclass(frozen=True)
 class _Entry:
     """Settings for some link ends, grouped by link: a list spreads over the groups."""
@@ -77,20 +81,34 @@ def directions(network: Network, problems: Problems, path: FieldPath, key: str) 
     return found
 
 
-def resolve_links(network: Network, links: Mapping[str, LinkSettings], problems: Problems) -> list[LinkState]:
-    """The settings of every link, in the network's order."""
+def resolve_links(
+    network: Network, links: Mapping[str, LinkSettings], problems: Problems, *, delays_change: bool = False
+) -> list[LinkState]:
+    """The settings of every link, in the network's order; `delays_change`: while the lab runs, by an event."""
     states = [LinkState() for _ in network.links]
+    winners: Winners = {}
     entries = [_entry(network, key, settings, problems) for key, settings in links.items()]
     for entry in sorted([*_own_entries(network), *entries], key=lambda entry: entry.rank):
-        _apply(states, entry, problems)
+        _apply(states, entry, problems, winners)
         for node, own in entry.ends.items():
-            _apply(states, _end_entry(network, entry, node, own, problems), problems)
+            _apply(states, _end_entry(network, entry, node, own, problems), problems, winners)
+    for (index, side, name), path in winners.items():
+        if name == "reordering" and not delays_change and _is_in_order(getattr(states[index], side)):
+            text = "all frames take the same time: not used; expected a `jitter` beside it"
+            problems.not_read(path, text)
+        else:
+            problems.read(path)
     for link, state in zip(network.links, states, strict=True):
         for node, end in ((link.a, state.a), (link.b, state.b)):
             if end.rate_bps == 0 and not problems.errors:
                 hint = "expected one, for example `default: {rate: 10 Gbit/s}`"
                 problems.error(("links",), f"the link `{link.name}` has no rate at {node}: {hint}")
     return states
+
+
+def _is_in_order(end: EndSettings) -> bool:
+    """Whether frames may overtake each other, and none can: all take the same time."""
+    return end.reordering and not end.jitter_ns
 
 
 def _own_entries(network: Network) -> list[_Entry]:
@@ -127,6 +145,8 @@ def _named_links(network: Network, key: str, problems: Problems) -> tuple[int, l
     if key == "default":
         return _DEFAULT, list(range(len(network.links)))
     if key in network.layers:
+        if not network.layers[key]:
+            problems.error(("links", key), "no link is in this layer: expected no settings of one", at_key=True)
         return _LAYER, network.layers[key]
     names = network.link_names
     chosen = problems.select(("links", key), key, names)
@@ -152,13 +172,14 @@ def _end_entry(network: Network, entry: _Entry, node: str, own: LinkFields, prob
     return _Entry(entry.rank, path, own.given(), [[end] for end in ends])
 
 
-def _apply(states: list[LinkState], entry: _Entry, problems: Problems) -> None:
+def _apply(states: list[LinkState], entry: _Entry, problems: Problems, winners: Winners) -> None:
     if not _valid(entry, problems):
         return
     given, count = entry.given, len(entry.targets)
     for position, group in enumerate(entry.targets):
         for index, side in group:
             end: EndSettings = getattr(states[index], side)
+            winners |= {(index, "" if name == "mtu" else side, name): (*entry.path, name) for name in given}
             if "rate" in given:
                 end.rate_bps = given["rate"][position * len(given["rate"]) // count]
             if "delay" in given:

@@ -3,9 +3,13 @@
 
 `load_lab` reads, applies overrides (a campaign's axes, `--set`) to the raw values, validates, resolves, and checks what
 no single field can show. It raises `LabError` with one clear message for each thing that is wrong, never anything else.
+
+A setting that nothing reads is wrong, too. Where there are overrides, the file is looked at by itself first, and what
+an override makes of no use to the file's own settings is a warning.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +33,24 @@ def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Re
     `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation.
     LabError says everything that is wrong.
     """
+    source = read_lab(path)
+    if overrides:
+        lab_from_source(replace(source))
+    return lab_from_source(source, overrides)
+
+
+def load_cell(source: Source, overrides: Mapping[str, Any]) -> ResolvedLab:
+    """The lab of one cell of a campaign, from a file that was looked at by itself.
+
+    An override that nothing reads here may be read in other cells: `ResolvedLab.unread` has it.
+    """
+    return lab_from_source(replace(source), overrides, of_campaign=True)
+
+
+def read_lab(path: str | Path) -> Source:
+    """Parse a lab file, or the `lab.yml` of a folder."""
     path = Path(path)
-    return lab_from_source(read(of_folder(path) if path.is_dir() else path), overrides)
+    return read(of_folder(path) if path.is_dir() else path)
 
 
 def of_folder(folder: Path, name: str = "lab.yml") -> Path:
@@ -41,8 +61,10 @@ def of_folder(folder: Path, name: str = "lab.yml") -> Path:
         raise LabError([f"{folder / name}: {error}"]) from None
 
 
-def lab_from_source(source: Source, overrides: Mapping[str, Any] | None = None) -> ResolvedLab:
-    """The same from parsed YAML."""
+def lab_from_source(
+    source: Source, overrides: Mapping[str, Any] | None = None, *, of_campaign: bool = False
+) -> ResolvedLab:
+    """A lab from parsed YAML; without a look at the file by itself."""
     if not isinstance(source.values, dict):
         raise LabError([source.message((), "expected a lab: a mapping of fields such as `name: my-lab`")])
     apply_overrides(source, overrides or {})
@@ -56,6 +78,21 @@ def lab_from_source(source: Source, overrides: Mapping[str, Any] | None = None) 
         raise LabError(problems.errors)
     resolved = ResolvedLab(lab, network, problems)
     check(resolved)
+    if not problems.errors:  # beside errors, what is read is not all known
+        _refuse_unread(problems, of_campaign=of_campaign)
     if problems.errors:
         raise LabError(problems.errors)
     return resolved
+
+
+def _refuse_unread(problems: Problems, *, of_campaign: bool) -> None:
+    """Refuse settings that nothing reads.
+
+    Those of a file that has overrides are warnings if these chose another scheme, controller or kind, and allowed if
+    these have a more specific setting.
+    """
+    for path, unread in problems.unread.items():
+        if not problems.source.axes or (problems.source.is_override(path) and not of_campaign):
+            problems.error(path, unread.text)
+        elif unread.conditional and not problems.source.is_override(path):
+            problems.warn(path, unread.text)

@@ -3,7 +3,7 @@
 `switches`.
 
 `kind` can be an axis: with `bmv2` a switch runs the program of its scheme, with `linux` the scheme's qdisc. What only
-the other kind needs is not used, and warned about.
+the other kind needs has no effect: `qbed.network.load` refuses it, unless an override chose the kind.
 """
 
 from collections import Counter
@@ -16,10 +16,11 @@ from qbed.language.reach import ReachError, own_program
 from qbed.language.source import FieldPath
 from qbed.language.units import Amount
 from qbed.network.queues import Origin
+from qbed.p4.entry import Entry, RecirculationPort, SettingError
+from qbed.schemes.declaration import default_scheme
 from qbed.schemes.programs import Program, ProgramError, Table, load, scheme_program, with_programs
-from qbed.schemes.told import PARKING_PORT, RUNNABLE, Entry, Parking, SettingError
 
-_PLAIN = "droptail"
+_DEFAULT_RECIRCULATION = RecirculationPort(510, None, Amount(1000, "packets"))
 _LARGEST_SCRIPT = MIB
 FORWARDING = {
     "ipv4_routes": Table(("destination",), {"route": ("first", "count", "shift_by")}),
@@ -54,16 +55,20 @@ class Programs:
     def of(self, settings: Origin) -> Program | None:
         """The program of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
         kind, path = settings.get("kind", ("bmv2" if "program" in settings else "linux", ()))
+        for name, (value, at) in settings.items():
+            if kind == "linux" and name in WHOLE[1:] and value != "off":
+                text = "the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"
+                self.problems.not_read(at, text)
+            elif name in WHOLE and name != "parking":
+                self.problems.read(at)
         if kind == "linux":
-            for name in (name for name in WHOLE[1:] if settings.get(name, ("off", ()))[0] != "off"):
-                self.problems.warn(settings[name][1], "the switch runs no program in P4 (`kind: bmv2`): not used")
             return None
         if "program" in settings:
             name, path = settings["program"]
         elif "scheme" in settings:
             name = settings["scheme"][0]
         else:
-            name = _PLAIN
+            name = default_scheme()
         if name not in self._read:
             self._read[name] = self._load(name, path)
         program = self._read[name]
@@ -89,7 +94,7 @@ class Programs:
         return program
 
     def _of_scheme(self, name: str) -> Program:
-        known = [scheme for scheme in with_programs() if scheme in RUNNABLE]
+        known = with_programs()
         if name in known:
             return scheme_program(name)
         listed = ", ".join(f"`{scheme}`" for scheme in known)
@@ -156,34 +161,37 @@ def below(program: Program, given: Origin, named: bool, problems: Problems) -> O
     """The settings of a queue below a program, of what the file gives: the scheme is the program's. `named`: the file
     says which program.
     """
-    scheme = program.scheme or _PLAIN
+    scheme = program.scheme or default_scheme()
     if "qdisc" in given:
         problems.error(given["qdisc"][1], "a switch that runs a program has plain queues: expected `buffer`")
     if "scheme" in given and given["scheme"][0] != scheme:
         name, path = given["scheme"]
         if named:
-            problems.warn(path, f"the switch runs the program `{program.name}`: not used")
+            problems.not_read(path, f"the switch runs the program `{program.name}`: not used; expected `program` alone")
         else:
             problems.error(path, f"the switch runs one program, that of `{scheme}`; its ports cannot have `{name}`")
-    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, ())}
+    at = given["scheme"][1] if given.get("scheme", ("", ()))[0] == scheme else ()
+    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, at)}
 
 
 def parking_of(
-    given: Origin, default: Parking | None, links: int, program: Program, problems: Problems
-) -> Parking | None:
+    given: Origin, default: RecirculationPort | None, links: int, program: Program, problems: Problems
+) -> RecirculationPort | None:
     """A switch's port without a link: what the file says, beyond what its program needs."""
     setting = given.get("parking")
     if setting is not None and default is None:
         if program.scheme is not None:
-            text = f"the program of `{program.scheme}` has no use for a port without a link: not used"
-            problems.warn(setting[1], text)
+            text = f"the program of `{program.scheme}` has no use for a port without a link: not used; expected none"
+            problems.not_read(setting[1], text)
             return None
-        default = Parking(PARKING_PORT, None, Amount(1000, "packets"))
+        default = _DEFAULT_RECIRCULATION
     if default is None:
         return None
     settings = setting[0].given() if setting is not None else {}
+    if setting is not None:
+        problems.read(setting[1])
     port = settings.get("port", default.port)
     if port < links:
         text = f"the switch's {links} links have the ports 0 to {links - 1}: expected another than {port}"
         problems.error((*setting[1], "port") if setting is not None else ("topology",), text)
-    return Parking(port, settings.get("rate", default.rate_bps), settings.get("buffer", default.buffer))
+    return RecirculationPort(port, settings.get("rate", default.rate_bps), settings.get("buffer", default.buffer))

@@ -2,12 +2,14 @@
 """Which scheme with which parameters every queue has.
 
 The more specific kind of key wins, field by field: default < glob or range of switches < switch < glob or range of
-ports < port; within a kind, the later entry. A parameter that only other schemes have is not used, and warned about,
-so that the scheme can be an axis of a campaign.
+ports < port; within a kind, the later entry. A parameter that only other schemes have has no effect:
+`qbed.network.load` refuses it, unless an override chose the scheme. Beside a `qdisc` nothing else has an effect, and is
+always refused.
 """
 
 import re
 import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,7 @@ from qbed.language.problems import Problems
 from qbed.language.selectors import is_glob
 from qbed.language.source import FieldPath
 from qbed.language.units import Amount
-from qbed.schemes.declaration import Scheme, plain_schemes, registry
+from qbed.schemes.declaration import Scheme, default_scheme, plain_schemes, registry
 
 CUSTOM = "custom"
 _WORD = re.compile(r"[A-Za-z0-9_.:,%+-]{1,64}")
@@ -43,7 +45,7 @@ class QueueSpec:
 
 def plain(spec: QueueSpec) -> QueueSpec:
     """What a queue is where a program in P4 does the rest: as long, and nothing else."""
-    return QueueSpec("droptail", {"buffer": spec.values["buffer"]})
+    return QueueSpec(default_scheme(), {"buffer": spec.values["buffer"]})
 
 
 def rank(key: str) -> int:
@@ -83,19 +85,68 @@ def check_names(settings: QueueSettings, path: FieldPath, problems: Problems) ->
         problems.error((*path, "qdisc"), "expected `scheme` or `qdisc`, not both")
 
 
-class Specs:
-    """Makes queues' specifications from their settings; equal settings share one."""
+def _unread_parameters(settings: Origin) -> Iterator[tuple[str, str]]:
+    """The parameters that the queue's scheme does not have, and what to write instead."""
+    scheme = registry().get(settings["scheme"][0] if "scheme" in settings else "droptail")
+    if scheme is None:
+        return
+    chosen = scheme.child.parameter if scheme.child is not None else ""
+    inner = settings[chosen][0] if chosen in settings else scheme.by_name[chosen].default if chosen else None
+    inside = registry().get(str(inner))
+    for name in settings:
+        if scheme.reads(name, inside):
+            continue
+        others = [f"`{other.name}`" for other in registry().values() if name in other.by_name and other is not scheme]
+        if name in scheme.by_name:
+            text = f"is for the queue inside, whose scheme `{inner}` has no such parameter: not used"
+            yield name, f"{text}; expected another scheme inside"
+        elif others:
+            text = f"the scheme `{scheme.name}` has no parameter `{name}`: not used"
+            yield name, f"{text}; expected a scheme that has it ({', '.join(others)})"
 
-    def __init__(self, problems: Problems) -> None:
-        self.problems = problems
+
+class Specs:
+    """Makes queues' specifications from their settings; equal settings share one.
+
+    `order`: of a field's path, the place of its entry in the order in which entries are merged.
+    """
+
+    def __init__(self, problems: Problems, order: Callable[[FieldPath], int]) -> None:
+        self.problems, self._order = problems, order
         self._made: dict[Any, QueueSpec | None] = {}
+        self._unread: dict[Any, dict[str, str]] = {}
 
     def get(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
         """The specification of a queue of frames of at most `frame_bytes`; None if the settings are wrong."""
         key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), frame_bytes)
         if key not in self._made:
             self._made[key] = self._make(settings, frame_bytes)
+            self._unread[key] = dict(_unread_parameters(settings))
+        if "qdisc" in settings:
+            self._check_beside_qdisc(settings)
+            return self._made[key]
+        for name, (_, path) in settings.items():
+            if name in self._unread[key]:
+                self.problems.not_read(path, self._unread[key][name])
+            else:
+                self.problems.read(path)
         return self._made[key]
+
+    def _check_beside_qdisc(self, settings: Origin) -> None:
+        """Refuse settings beside a `qdisc`; those of more general entries are replaced by it."""
+        text, at = settings["qdisc"]
+        self.problems.read(at)
+        kind = next(iter(text.split()), "pfifo")
+        for name, (_, path) in settings.items():
+            if name in ("qdisc", "preset") or self._order(path) < self._order(at):
+                continue
+            expected = f"`{kind} limit ...`" if name == "buffer" else f"what `tc` calls it, behind `{kind}`"
+            place = self.problems.source.place(at)
+            self.problems.error(
+                path,
+                f"has no effect beside `qdisc: {text}` ({place}), whose words are all that the queue has; expected"
+                f" {expected} in these words, or a `scheme` instead of `qdisc`",
+            )
 
     def _make(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
         if "qdisc" in settings:
@@ -103,7 +154,7 @@ class Specs:
                 name, path = settings["preset"]
                 self.problems.error(path, f"`{name}` beside a `qdisc`: presets are a scheme's")
             return self._custom(*settings["qdisc"])
-        name = settings["scheme"][0] if "scheme" in settings else "droptail"
+        name = settings["scheme"][0] if "scheme" in settings else default_scheme()
         scheme = registry().get(name)
         if scheme is None:
             return None
@@ -166,8 +217,6 @@ class Specs:
             others = [other.by_name[name] for other in registry().values() if name in other.by_name]
             if name in ("scheme", "preset", "qdisc") or not (own or others):
                 continue
-            if own is None and inner is None:
-                self.problems.warn(path, f"the scheme `{scheme.name}` has no parameter `{name}`: not used")
             try:
                 parsed = (own or inner or others[0]).parse(value)
             except ValueError as error:

@@ -9,7 +9,7 @@ from qbed.errors import nearest
 from qbed.lab.model import Lab
 from qbed.lab.settings import P4Engine
 from qbed.lab.topology import Network
-from qbed.language.problems import Problems
+from qbed.language.problems import Problems, Unread
 from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
@@ -33,20 +33,19 @@ from qbed.network.programs import (
 )
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
+from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError
+from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
+from qbed.schemes.declaration import default_scheme
 from qbed.schemes.programs import Program
-from qbed.schemes.told import (
-    Entry,
-    Parking,
-    Port,
-    SettingError,
-    default_parking,
-    port_settings,
-    switch_settings,
-)
 
 LEAST_BEHIND_BURSTS = 1000
 """Packets of a queue of a host that sends bursts: one of 64 KB has some 45 segments."""
-_HOST_QUEUE: Origin = {"scheme": ("droptail", ("hosts",)), "buffer": (Amount(1000, "packets"), ("hosts",))}
+HOST_BUFFER = Amount(1000, "packets")
+
+
+def host_queue() -> Origin:
+    """The queue of a host for which the lab gives none."""
+    return {"scheme": (default_scheme(), ("hosts",)), "buffer": (HOST_BUFFER, ("hosts",))}
 
 
 class ResolvedLab:
@@ -58,7 +57,7 @@ class ResolvedLab:
 
     def __init__(self, lab: Lab, network: Network, problems: Problems) -> None:
         self.lab, self.network, self.problems = lab, network, problems
-        self._specs, self._controllers = Specs(problems), ControllerSpecs(problems)
+        self._specs, self._controllers = Specs(problems, self._order), ControllerSpecs(problems, self.has_rate)
 
     @property
     def source(self) -> Source:
@@ -69,6 +68,16 @@ class ResolvedLab:
     def warnings(self) -> list[str]:
         """What is allowed but probably not meant, one message each."""
         return self.problems.warnings
+
+    @property
+    def unread(self) -> dict[FieldPath, Unread]:
+        """The settings that nothing in the lab reads."""
+        return self.problems.unread
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether a workload has the transport `rate`."""
+        return any(getattr(workload.content, "transport", "") == "rate" for workload in self.lab.workload)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -84,7 +93,8 @@ class ResolvedLab:
     @cached_property
     def links(self) -> list[LinkState]:
         """The settings of every link, in the network's order."""
-        return links.resolve_links(self.network, self.lab.links, self.problems)
+        delays_change = any(event.delay is not None for event in self.lab.events)
+        return links.resolve_links(self.network, self.lab.links, self.problems, delays_change=delays_change)
 
     @cached_property
     def smallest_mtu(self) -> int:
@@ -110,12 +120,23 @@ class ResolvedLab:
         """The link ends that `x>y` means."""
         return links.directions(self.network, self.problems, path, key)
 
+    def _order(self, path: FieldPath) -> int:
+        """The place of a field's entry in the order in which entries are merged; that of an event is the last."""
+        return self._orders.get(path[:2], len(self._orders)) if len(path) > 1 else -1
+
+    @cached_property
+    def _orders(self) -> dict[FieldPath, int]:
+        entries = [("switches", key) for key in _merged(self.lab.switches)]
+        entries += [("hosts", key) for key in _merged(self.lab.hosts)]
+        return {entry: number for number, entry in enumerate(entries)}
+
     @cached_property
     def _switch_settings(self) -> tuple[dict[str, Origin], dict[LinkEnd, Origin]]:
         """What the file gives for every switch, and beyond that for its ports."""
         switches: dict[str, Origin] = {name: {} for name, kind in self.network.nodes.items() if kind == "switch"}
         ports: dict[LinkEnd, Origin] = {}
-        for key, settings in sorted(self.lab.switches.items(), key=lambda item: rank(item[0])):
+        for key in _merged(self.lab.switches):
+            settings = self.lab.switches[key]
             path: FieldPath = ("switches", key)
             check_names(settings, path, self.problems)
             given = origin(settings, path)
@@ -185,14 +206,14 @@ class ResolvedLab:
         return [(i, "b" if side else "a") for i, side in self.routing.outs[self.index[name]]]
 
     @cached_property
-    def parking(self) -> dict[str, Parking]:
+    def parking(self) -> dict[str, RecirculationPort]:
         """The port without a link of every switch that runs a program and has one."""
         found = {}
         for name, program in self.programs.items():
             ends = self.program_ports(name)
             values = [self.switch_queues[end].values for end in ends if end in self.switch_queues]
             fastest = max((getattr(self.links[i], side).rate_bps for i, side in ends), default=1)
-            default = default_parking(program.scheme or "", values, fastest)
+            default = recirculation_port(program.scheme or "", values, fastest)
             parking = parking_of(self._switch_settings[0][name], default, len(ends), program, self.problems)
             if parking is not None:
                 found[name] = parking
@@ -213,11 +234,11 @@ class ResolvedLab:
             entries = found[name] = []
             scheme = program.scheme or ""
             try:
-                entries.extend(switch_settings(scheme, values, self.parking.get(name)))
+                entries.extend(switch_entries(scheme, values, self.parking.get(name)))
                 for number, end in enumerate(ports):
                     link = self.links[end[0]]
                     port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)
-                    entries.extend(port_settings(scheme, port, values[number], self._asked))
+                    entries.extend(port_entries(scheme, port, values[number], self._asked))
                 check_sizes(program, entries)
             except SettingError as error:
                 self._refuse_setting(name, ports, error)
@@ -288,6 +309,8 @@ class ResolvedLab:
 
     def _named(self, path: FieldPath, key: str, names: Mapping[str, Any], kind: str) -> list[str]:
         if key == "default":
+            if not names:
+                self.problems.error(path, f"the lab has no {kind}: expected no settings of one", at_key=True)
             return list(names)
         chosen = self.problems.select(path, key, names)
         if not chosen:
@@ -301,9 +324,11 @@ class ResolvedLab:
         `kernel_at`: the field that gives the kernel.
         """
         names = self.network.hosts
-        nothing: dict[str, Any] = {"sysctls": {}, "queue": _HOST_QUEUE, "controller": {}}
+        nothing: dict[str, Any] = {"sysctls": {}, "queue": host_queue(), "controller": {}}
         result: dict[str, dict[str, Any]] = {name: dict(nothing) for name in names}
-        for key, settings in sorted(self.lab.hosts.items(), key=lambda item: rank(item[0])):
+        winners: dict[tuple[str, str], FieldPath] = {}
+        for key in _merged(self.lab.hosts):
+            settings = self.lab.hosts[key]
             path: FieldPath = ("hosts", key)
             given = settings.given()
             sysctls, queue = given.pop("sysctls", {}), given.pop("queue", None)
@@ -320,9 +345,13 @@ class ResolvedLab:
                 given["kernel_at"] = (*path, "kernel")
             for name in self._named(path, key, result, "host"):
                 result[name] |= given
+                winners |= {(name, field): (*path, field) for field in given}
+                winners |= {(name, sysctl): (*path, "sysctls", sysctl) for sysctl in sysctls}
                 result[name]["sysctls"] = result[name]["sysctls"] | sysctls
                 result[name]["queue"] = merge(result[name]["queue"], queue_origin)
                 result[name]["controller"] = result[name]["controller"] | controller_origin
+        for field_path in {path for (_, field), path in winners.items() if field != "reflect" or self.has_rate}:
+            self.problems.read(field_path)
         self._check_bursts(result)
         return result
 
@@ -331,12 +360,13 @@ class ResolvedLab:
         for name, settings in hosts.items():
             queue: Origin = settings["queue"]
             scheme, _ = queue.get("scheme", (None, ()))
-            size, path = queue["buffer"] if "buffer" in queue else _HOST_QUEUE["buffer"]
+            size, path = queue.get("buffer", (HOST_BUFFER, ("hosts",)))
             long = size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS
-            if settings.get("offload") == "tso" and not (scheme == "droptail" and long):
+            if settings.get("offload") == "tso" and not (scheme == default_scheme() and long):
                 _, at = queue.get("qdisc", queue.get("scheme", (None, path)))
-                at = path if scheme == "droptail" else at
-                text = f"{name} has `offload: tso`: expected droptail of at least {LEAST_BEHIND_BURSTS} packets"
+                at = path if scheme == default_scheme() else at
+                expected = f"expected {default_scheme()} of at least {LEAST_BEHIND_BURSTS} packets"
+                text = f"{name} has `offload: tso`: {expected}"
                 self.problems.error(at, text)
 
     @cached_property
@@ -352,3 +382,8 @@ class ResolvedLab:
             if spec is not None:
                 found[name] = spec
         return found
+
+
+def _merged(entries: Mapping[str, Any]) -> list[str]:
+    """The keys under `switches` or `hosts` in the order in which their settings are merged."""
+    return sorted(entries, key=rank)

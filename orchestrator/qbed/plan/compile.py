@@ -20,15 +20,15 @@ from qbed.network.programs import forwards
 from qbed.network.queues import QueueSpec, plain
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
+from qbed.p4.entry import RecirculationPort
 from qbed.plan import controlling, frr, launches, pipelines
 from qbed.plan import model as p
 from qbed.plan.demand import MOST_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
-from qbed.schemes.declaration import registry
+from qbed.schemes.declaration import default_scheme, registry
 from qbed.schemes.programs import Program
-from qbed.schemes.told import Parking
 
 _SIDES: tuple[Side, Side] = ("a", "b")
 _RATE_MODULE, _BULK_MODULE = "qrate", "qbulk"
@@ -329,10 +329,10 @@ class _Compiler:
             registers=[p.Register(name=array, index=i, value=value) for array, i, value in own.registers],
         )
 
-    def parking(self, node: int, parking: Parking) -> p.Parking:
+    def parking(self, node: int, parking: RecirculationPort) -> p.Parking:
         """A port without a link, and the queue there."""
         frame = max((self.resolved.links[out[0]].mtu for out in self.routing.outs[node]), default=1500) + ETHERNET_BYTES
-        qdisc = _qdisc(QueueSpec("droptail", {"buffer": parking.buffer}))
+        qdisc = _qdisc(QueueSpec(default_scheme(), {"buffer": parking.buffer}))
         if parking.rate_bps:
             qdisc = pipelines.shaper(parking.rate_bps, parking.buffer.in_bytes(frame), frame)
         name = f"parked{parking.port}"

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from qbed.network.addresses import Family
 from qbed.network.entries import Own
+from qbed.p4.entry import Entry, RecirculationPort
+from qbed.p4.scheme_entries import clone_sessions
 from qbed.plan import model as p
 from qbed.schemes.programs import Program
-from qbed.schemes.told import Entry, Parking, clone_sessions
 
 MODULE = "qp4"
 BMV2 = "simple_switch_grpc"
@@ -73,7 +74,7 @@ def entry(entry: Entry) -> p.Entry:
     return p.Entry(table=entry.table, key=key, action=entry.action, arguments=arguments, priority=entry.priority)
 
 
-def sessions(program: Program, parking: Parking | None, own: Own) -> list[p.Session]:
+def sessions(program: Program, parking: RecirculationPort | None, own: Own) -> list[p.Session]:
     """The clone sessions that a scheme's program needs, and those of the file."""
     needed = clone_sessions(program.scheme or "", parking)
     found = {number: (ports, 0) for number, ports in needed.items()} | own.sessions

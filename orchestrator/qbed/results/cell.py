@@ -16,10 +16,11 @@ import pyarrow as pa
 from qbed.files import open_regular
 from qbed.plan.model import Flows, Path, Plan
 from qbed.plan.ports import port_names
-from qbed.results import sojourns, tables
+from qbed.results import sojourns, switches, tables
 from qbed.results.cell_tables import CellFile, columns_of, filed, table_of
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.exchanges import exchanges
+from qbed.results.frames import interface_rows
 from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
 from qbed.results.printed import OutputError, rows_printed, shown
@@ -30,7 +31,6 @@ from qbed.substrates.console import complaints
 from qbed.telemetry import probes
 from qbed.telemetry.exchanges import EXCHANGES
 from qbed.telemetry.records import (
-    SHELL_DROPS,
     Counters,
     RecordError,
     Row,
@@ -47,7 +47,7 @@ from qbed.telemetry.taps import (
     TapError,
     read_taps,
 )
-from qbed.telemetry.wall import read_wall
+from qbed.telemetry.wall import FILE, read_wall
 
 PROGRAMS = "programs.ndjson"
 BATCH_ROWS, GATHERED_ROWS = 10_000, 1 << 16
@@ -107,16 +107,19 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
         )
         _write(into, "windows", [_table_of("windows", taps.windows.rows(), "windows.ndjson")])
     if plan.p4:
-        _write(into, "switches", [_table_of("switches", _switches(plan, counters), "counters.json")])
+        _write(into, "switches", [_table_of("switches", switches.rows(plan, counters), "counters.json")])
     printed = _Printed(plan, out)
     if plan.launches:
         _write(into, "program_records", _batches("program_records", printed.records(), PROGRAMS))
         _write(into, "programs", _batches("programs", printed.programs(), PROGRAMS))
+    if wall is not None:
+        _write(into, "interfaces", [_table_of("interfaces", interface_rows(plan, wall), FILE)])
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
     evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
     if not evidence.contradictions:  # only counters that agree with the plan have something to say
         evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
+    evidence.warnings.extend(switches.warnings(counters))
     evidence.warnings.extend(printed.warnings)
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"trace_sha256": _trace(out)}
@@ -181,25 +184,6 @@ def _table_of(name: str, rows: Iterable[Row], file: str) -> Any:
 
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _switches(plan: Plan, counters: Counters) -> Iterator[Row]:
-    """A row for each switch in P4; its drops by reason, those of its program and those of the module around it."""
-    counts = ("ingress", "egress", "cloned", "replicated", "resubmitted", "recirculated")
-    for node in plan.nodes:
-        counted = counters.switches.get(node.name)
-        if node.pipeline is None or counted is None:
-            continue
-        dropped = {name: packets for name, packets in counted.shell.items() if name in SHELL_DROPS and packets}
-        yield {
-            "node": node.name,
-            "p4_program": node.pipeline.program,
-            "received_packets": counted.shell.get("received", 0),
-            "sent_packets": counted.shell.get("sent", 0),
-            **{f"{name}_packets": counted.totals.get(name, 0) for name in counts},
-            **{name: counted.totals.get(name, 0) for name in ("parser_errors", "checksum_errors")},
-            "drops": sorted((dropped | counted.drops).items()),
-        }
 
 
 def _route_change(record: Row) -> Row:

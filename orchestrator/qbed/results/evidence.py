@@ -10,12 +10,14 @@ counters of each node's network stack. Where two of them disagree, the run *cont
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
+from qbed.results.frames import lost_between
 from qbed.results.wall import examine_wall
 from qbed.schemes.declaration import registry
 from qbed.telemetry.records import Counters, LinkCounters
@@ -73,12 +75,17 @@ class Slack:
         return 4 * sent * self.ns // self.duration_ns + 10 if self.ns else 0
 
 
+def slack_of(plan: Plan, wall: Wall | None) -> Slack:
+    """By how much the books of a run may differ: in virtual time not at all."""
+    return Slack() if wall is None else Slack(wall.slack_ns, plan.duration_ns)
+
+
 def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wall: Wall | None = None) -> Evidence:
     """Compare the three books of one run. In virtual time every number in `counters` is of one instant; on the wall
     clock (`wall`) they were read one after the other, and the machine has to have kept up.
     """
     evidence = Evidence()
-    slack = Slack() if wall is None else Slack(wall.slack_ns, plan.duration_ns)
+    slack = slack_of(plan, wall)
     wrong = evidence.contradictions
     if len(counters.links) != len(plan.links) or len(counters.queues) != len(plan.queues):
         wrong.append(
@@ -92,14 +99,15 @@ def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, 
             wrong.append(f"queue {port} has no summary in the tap stream")
     if wrong:
         return evidence
-    books = Books(plan, ports, summaries, counters, slack, wrong)
+    outside = {} if wall is None else lost_between(plan, wall)
+    books = Books(plan, ports, summaries, counters, slack, wrong, outside)
     books.queues()
     books.links()
     books.nodes()
     books.programs()
     _where(plan, ports, summaries, counters, evidence)
     if wall is not None:
-        unfaithful, warnings, evidence.details["wall"] = examine_wall(plan, wall)
+        unfaithful, warnings, evidence.details["wall"] = examine_wall(plan, wall, slack.packets)
         wrong.extend(unfaithful)
         evidence.warnings.extend(warnings)
     return evidence
@@ -166,6 +174,8 @@ class Books:
     counters: Counters
     slack: Slack
     wrong: list[str]
+    outside: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    """Frames lost between the containers, by link and sending side."""
 
     def queues(self) -> None:
         """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics.
@@ -241,10 +251,12 @@ class Books:
                 runs_program = self.plan.nodes[end.node].pipeline is not None  # which may drop there: see programs()
                 if not runs_program and not -room <= left - here.sent <= room + burst:
                     self.wrong.append(f"link {name}: {left} packets left its queue, {here.sent} were transmitted")
-                if abs(here.delivered - there.rx_packets - there.rx_dropped) > room:
+                outside = self.outside.get((index, side), 0)
+                if not -room <= here.delivered - there.rx_packets - there.rx_dropped <= room + outside:
                     self.wrong.append(
                         f"link {name}: {here.delivered} frames delivered, its peer received {there.rx_packets}"
                         f" and dropped {there.rx_dropped}"
+                        + (f", {outside} were lost between the containers" if outside else "")
                     )
                 largest = link.mtu + ETHERNET_BYTES
                 if self.summaries[end.queue].sent_bytes > left * largest:

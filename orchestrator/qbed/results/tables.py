@@ -177,6 +177,17 @@ ROUTES = _schema(
     },
 )
 
+INTERFACES = _schema(
+    "interfaces",
+    {
+        "link": pa.string(),
+        "port": NAME,
+        "node": pa.string(),
+        "interface": pa.string(),
+        **_ints("rx_packets", "tx_packets", "interface_dropped", "socket_dropped", "device_dropped"),
+    },
+)
+
 STATISTICS = _schema(
     "statistics",
     {
@@ -321,6 +332,7 @@ SCHEMAS: dict[str, Any] = {
     "tcp_info": TCP_INFO,
     "rates": RATES,
     "routes": ROUTES,
+    "interfaces": INTERFACES,
     "switches": SWITCHES,
     "statistics": STATISTICS,
     "windows": WINDOWS,

@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.plan.model import Flows, Plan
+from qbed.results.frames import examine_frames
 from qbed.telemetry.wall import NodeWall, Wall
 
 LATE_SHARE = 0.1
@@ -26,8 +27,10 @@ MOST_PAIRS = 200
 MOST_SHOWN = 5
 
 
-def examine_wall(plan: Plan, wall: Wall) -> tuple[list[str], list[str], dict[str, Any]]:
-    """Contradictions (the run was not faithful), warnings, and details."""
+def examine_wall(
+    plan: Plan, wall: Wall, slack: Callable[[int], int] = lambda sent: 0
+) -> tuple[list[str], list[str], dict[str, Any]]:
+    """Contradictions (the run was not faithful), warnings, and details. `slack`: see `examine_frames`."""
     wrong: list[str] = []
     warnings: list[str] = []
     known = {name: node for name, node in wall.nodes.items() if node is not None}
@@ -35,8 +38,11 @@ def examine_wall(plan: Plan, wall: Wall) -> tuple[list[str], list[str], dict[str
     if silent:
         wrong.append(f"{', '.join(silent[:MOST_SHOWN])} does not say how faithful it was (no out/host.json)")
     details = _lateness(plan, wall, known, wrong, warnings)
-    _hidden(known, wrong)
-    details |= _cpu(known, warnings)
+    lost, uncounted, frames = examine_frames(plan, wall, slack)
+    wrong.extend(lost)
+    warnings.extend(uncounted)
+    _offloads(known, wrong)
+    details |= frames | _cpu(known, warnings)
     details |= {
         "substrate": wall.substrate,
         "dilation": wall.dilation,
@@ -93,15 +99,9 @@ def _lateness(
     }
 
 
-def _hidden(known: dict[str, NodeWall], wrong: list[str]) -> None:
-    """Queues outside the plan: the machine's own interfaces, which carry frames between the containers."""
+def _offloads(known: dict[str, NodeWall], wrong: list[str]) -> None:
     for name, node in known.items():
         for interface, counted in node.interfaces.items():
-            dropped = counted.rx_dropped + counted.tx_dropped
-            if dropped:
-                wrong.append(
-                    f"{name}:{interface} dropped {dropped} frames outside the plan (its veth, or its receiver)"
-                )
             if counted.offloads:
                 wrong.append(f"{name}:{interface} has offloads on: {', '.join(counted.offloads)}")
 

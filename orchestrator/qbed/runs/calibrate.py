@@ -15,9 +15,11 @@ from qbed import terminal
 from qbed.plan.model import Plan
 from qbed.remembered import recall, remember
 from qbed.results.cell import store_cell
+from qbed.results.evidence import slack_of
 from qbed.results.wall import examine_wall, shortest_rtt_ns
 from qbed.substrates import CellError, Limits, Substrate
-from qbed.telemetry.wall import read_wall
+from qbed.telemetry.records import Row
+from qbed.telemetry.wall import Wall, read_wall
 
 LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SHORT_NS = 4_000_000_000
@@ -38,7 +40,7 @@ def calibrated(on: Substrate, plan: Plan, attempt: Attempt | None = None) -> int
     """
     if on.clock == "virtual" or not plan.workloads:
         return 1
-    key = _key(on, plan)
+    key = key_of(on, plan.dumps())
     known = recall(CACHE).get(key)
     if isinstance(known, int):
         return known
@@ -74,23 +76,28 @@ def _attempt(on: Substrate, plan: Plan, dilation: int) -> str | None:
     starts = min(workload.start_ns for workload in plan.workloads)
     least_ns = starts + ROUND_TRIPS * shortest_rtt_ns(plan)
     short = plan.model_copy(update={"duration_ns": min(plan.duration_ns, max(SHORT_NS // dilation, least_ns))})
-    with tempfile.TemporaryDirectory(prefix="qbed-calibrate-") as name:
-        folder, tables = Path(name) / "cell", Path(name) / "tables"
-        folder.mkdir()
-        tables.mkdir()
-        (folder / "plan.json").write_text(short.dumps())
-        on.cell(folder, short, dilation).run(Limits(), lambda fraction: None)
-        row = store_cell(folder, short, tables)
-        wall = read_wall(folder / "out")
+    row, wall = run_cell(on, short, dilation)
     wrong: list[str] = row["contradictions"]
-    unfaithful = examine_wall(short, wall)[0] if wall is not None else []
+    unfaithful = examine_wall(short, wall, slack_of(short, wall).packets)[0] if wall is not None else []
     if wrong and not unfaithful:
         raise CellError(f"at dilation {dilation} the machine keeps up, but the cell contradicts itself: {wrong[0]}")
     return unfaithful[0] if unfaithful else None
 
 
-def _key(on: Substrate, plan: Plan) -> str:
-    text = json.dumps([on.name, plan.dumps(), _processor(), os.cpu_count(), platform.release()])
+def run_cell(on: Substrate, plan: Plan, dilation: int) -> tuple[Row, Wall | None]:
+    """Run a cell of which only its row of `cells` and what it says of the wall clock are kept."""
+    with tempfile.TemporaryDirectory(prefix="qbed-calibrate-") as name:
+        folder, tables = Path(name) / "cell", Path(name) / "tables"
+        folder.mkdir()
+        tables.mkdir()
+        (folder / "plan.json").write_text(plan.dumps())
+        on.cell(folder, plan, dilation).run(Limits(), lambda fraction: None)
+        return store_cell(folder, plan, tables), read_wall(folder / "out")
+
+
+def key_of(on: Substrate, lab: str) -> str:
+    """What a measurement of a lab on this machine is remembered by."""
+    text = json.dumps([on.name, lab, _processor(), os.cpu_count(), platform.release()])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +28,8 @@ from qbed.errors import LabError
 from qbed.json_files import write_json
 from qbed.language.reach import ReachError, beneath
 from qbed.language.source import Source, read, read_whole
-from qbed.live.courier import Address, Delivery, couriers
-from qbed.network.load import load_lab, of_folder
+from qbed.live.exporter import Address, Delivery, exporting
+from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.checksums import vouch
 from qbed.results.folder import CLAIMS, RunFolder
@@ -134,10 +134,15 @@ class Wishes:
     sinks: list[Address] = field(default_factory=list)
 
 
-def prepare(path: Path, wishes: Wishes, asked: tuple[Campaign, Source] | None = None) -> Experiment:
+def prepare(
+    path: Path,
+    wishes: Wishes,
+    asked: tuple[Campaign, Source] | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Experiment:
     """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`.
 
-    `asked`: a campaign that is in no file; `path` is the lab's file then.
+    `asked`: a campaign that is in no file; `path` is the lab's file then. `tell`: takes a line of progress.
     """
     for sink in wishes.sinks:
         sink.make()  # one that cannot be is refused now, as is
@@ -146,7 +151,7 @@ def prepare(path: Path, wishes: Wishes, asked: tuple[Campaign, Source] | None = 
     campaign, source, lab = (*asked, path) if asked is not None else _find(path)
     profile, on = wishes.profile, substrate(wishes.on)
     matrix = build_matrix(campaign, profile, seeds=wishes.seeds, settings=wishes.settings)
-    found = rehearse(lab, matrix, campaign, source, profile, on)
+    found = rehearse(lab, matrix, campaign, source, profile, on, tell)
     identity = {
         "version": VERSION,
         "cells": CELL_FORM,
@@ -194,7 +199,7 @@ def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: 
         if known.name != DEFAULT:
             return known.dilation
     cell = matrix.cell(0)
-    loaded = load_lab(lab, dict(cell.settings))
+    loaded = load_cell(read_lab(lab), dict(cell.settings))
     return calibrated(on, compile_lab(loaded, cell.seed))
 
 
@@ -257,7 +262,7 @@ def conduct(
         choice = Choice(task.matrix, store, experiment.shard)
         totals = Totals(len(choice), 0)
         try:
-            with couriers(task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)]):
+            with exporting(task.out, experiment.sinks, screen.delivered, executor.cores[: len(choice)]):
                 if shards:
                     gather(store, shards, choice)
                     totals.cells = totals.skipped = len(choice)

@@ -7,33 +7,30 @@ What is wrong costs a second here and an hour at the end of a run.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbed.campaign.axes import column_name
 from qbed.campaign.file import ROWS, Campaign, Claim, Figure
-from qbed.campaign.matrix import Cell, Matrix
+from qbed.campaign.matrix import Axis, Matrix
 from qbed.errors import LabError, nearest
 from qbed.language.source import FieldPath, Source
-from qbed.network.load import load_lab
+from qbed.network.load import lab_from_source, read_lab
 from qbed.network.resolve import ResolvedLab
-from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.results import tables
+from qbed.runs.effects import Plans, Survey
 from qbed.schemes.declaration import registry
 from qbed.substrates import Substrate
 
 if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
     from qbed.claims.sql import Connection
 
-MOST_PLANS = 1000
 _TABLE_OF = {"fct": "flows", "slowdown": "flows", "cdf": "queues"}
 """Where figures take their cells from, if not from `cells`."""
 
@@ -48,57 +45,44 @@ class Rehearsal:
 
 
 def rehearse(
-    lab: Path, matrix: Matrix, campaign: Campaign, source: Source, profile: str | None, on: Substrate
+    lab: Path,
+    matrix: Matrix,
+    campaign: Campaign,
+    source: Source,
+    profile: str | None,
+    on: Substrate,
+    tell: Callable[[str], None] | None = None,
 ) -> Rehearsal:
-    """Look at cells in which every value of every axis occurs, and bind the SQL to empty tables; `LabError` says all
-    that is wrong.
+    """Look at the lab's file by itself and at the combinations of the axes' values, and bind the SQL to empty tables;
+    `LabError` says all that is wrong. `tell`: takes a line of progress.
     """
     found, wrong = Rehearsal(), list[str]()
-    digest, ports, plans = hashlib.sha256(), dict[str, None](), _Plans(lab)
-    for cell in matrix.samples():
-        try:
-            loaded, plan, text = plans.make(cell)
-        except LabError as error:
-            wrong.extend(error.messages)
-            continue
+    digest, ports = hashlib.sha256(), dict[str, None]()
+
+    def sample(loaded: ResolvedLab, plan: Plan, text: str) -> None:
         found.name = plan.lab
         digest.update(text.encode())
-        ports |= dict.fromkeys(port_names(plan))
+        ports.update(dict.fromkeys(port_names(plan)))
         wrong.extend(_missing(loaded, plan, on))
+
+    file = read_lab(lab)
+    plans = Plans(file)
+    survey = Survey(matrix, plans, sample, tell)
+    try:
+        lab_from_source(replace(file))
+        survey.run()
+    except LabError as error:
+        wrong.extend(error.messages)
+    wrong.extend(survey.wrong)
     if not wrong:
-        wrong.extend(_without_effect(plans, matrix, source, found))
+        narrowed = profile is not None and bool(campaign.profile(profile).axes)
+        wrong.extend(_without_effect(survey, source, found, narrowed=narrowed))
     if campaign.views or campaign.claims or campaign.figures:
         wrong.extend(_wrong_sql(campaign, source, profile, matrix, list(ports)))
     if wrong:
         raise LabError(list(dict.fromkeys(wrong)))
     found.plans = digest.hexdigest()
     return found
-
-
-class _Plans:
-    """The plans of a lab under several settings; what is kept of each is a hash."""
-
-    def __init__(self, lab: Path) -> None:
-        self._lab = lab
-        self._known: dict[str, str] = {}
-
-    def make(self, cell: Cell) -> tuple[ResolvedLab, Plan, str]:
-        loaded = load_lab(self._lab, dict(cell.settings))
-        cell.check(loaded.source.values)
-        plan = compile_lab(loaded, cell.seed)
-        text = plan.dumps()
-        self._known[self._key(cell)] = hashlib.sha256(text.encode()).hexdigest()
-        return loaded, plan, text
-
-    def mark(self, cell: Cell) -> str:
-        """Equal for cells that run the same."""
-        if self._key(cell) not in self._known:
-            self.make(cell)
-        return self._known[self._key(cell)]
-
-    @staticmethod
-    def _key(cell: Cell) -> str:
-        return json.dumps([cell.seed, dict(cell.settings)], sort_keys=True, default=str)
 
 
 # --- this machine ---
@@ -130,43 +114,48 @@ def _scheme_place(lab: ResolvedLab, schemes: list[str]) -> FieldPath:
 # --- labels ---
 
 
-def _without_effect(plans: _Plans, matrix: Matrix, source: Source, found: Rehearsal) -> Iterator[str]:
-    """Values of an axis under which the same would run; alternatives and a `--set` that do nothing are remarked on.
+def _without_effect(survey: Survey, source: Source, found: Rehearsal, *, narrowed: bool) -> Iterator[str]:
+    """Values of an axis under which the same would run, and settings that nothing reads (docs/run-folder.md, Labels).
 
-    What makes no difference beside the first values of the other axes may do so beside their others: a threshold is
-    nothing to drop-tail.
+    Alternatives that give the same plan are warnings: they may be repetitions. So is what nothing reads in a profile
+    that has fewer values of some axes (`narrowed`): others may read it.
     """
+    matrix = survey.matrix
     names = {column_name(name): name for name in (source.values or {}).get("axes") or {}}
-    for place, axis in enumerate(matrix.axes):
-        if axis.name == "seed":
-            continue
-        for one, other in _alike(plans, matrix, place):
-            text = f"`{axis.values[one]}` and `{axis.values[other]}` give the same plan: nothing in the lab takes them"
-            message = source.message(("axes", names[axis.name]), text)
-            if axis.field is not None:
-                yield message
+    for place, axis in enumerate(matrix.axes[:-1]):
+        at: FieldPath = ("axes", names.get(axis.name, axis.name))
+        everywhere = list(survey.alike(place))
+        for one, other in everywhere:
+            text = f"{_pair(axis, one, other)} give the same plan: nothing in the lab takes them"
+            if axis.field is None:
+                found.warnings.append(source.message(at, text))
             else:
-                found.warnings.append(message)
+                yield source.message(at, f"{text}; expected values that differ, or no such axis")
+        if axis.field is None:
+            continue
+        for one, other, digits in survey.alike_beside(place):
+            if (one, other) not in everywhere:
+                text = f"{_pair(axis, one, other)} give the same plan beside {survey.shown(digits, place)}"
+                instead = "expected alternatives (`name`, `set`) that set this field only where it has an effect"
+                yield source.message(at, f"{text}: nothing there takes them; {instead}")
+    for who, text in survey.never_read():
+        if narrowed and who != "--set":
+            found.warnings.append(text)
+        else:
+            yield text
     for text, value in matrix.fixed.items():
         with suppress(LabError):  # without it the lab may be none
-            if all(plans.mark(cell) == plans.mark(cell.without(text)) for cell in matrix.samples()):
+            samples = [matrix.at(digits) for digits in survey.looks if sum(digit > 0 for digit in digits) <= 1]
+            if all(survey.plans.look(cell).plan == survey.plans.look(cell.without(text)).plan for cell in samples):
                 found.warnings.append(f"--set {text}={value} changes nothing in the plan")
+    if not survey.is_complete:
+        looked, total = len(survey.looks), matrix.combinations
+        text = f"{looked} of the {total} combinations of the axes' values were compared, as many as the limits allow"
+        found.warnings.append(f"{text}: a value that has no effect in another one is not found")
 
 
-def _alike(plans: _Plans, matrix: Matrix, place: int) -> Iterator[tuple[int, int]]:
-    """Pairs of an axis' values that make no difference anywhere; none where that would take too many plans to say."""
-    groups, left = [list(range(len(matrix.axes[place].values)))], MOST_PLANS
-    for cell in matrix.beside(place):
-        split = [defaultdict[str, list[int]](list) for _ in groups]
-        for group, parts in zip(groups, split, strict=True):
-            for value in group:
-                parts[plans.mark(cell(value))].append(value)
-        groups = [part for parts in split for part in parts.values() if len(part) > 1]
-        left -= sum(map(len, groups))
-        if left < 0:
-            return
-    for first, *others in groups:
-        yield from ((first, other) for other in others)
+def _pair(axis: Axis, one: int, other: int) -> str:
+    return f"`{axis.values[one]}` and `{axis.values[other]}`"
 
 
 # --- SQL ---

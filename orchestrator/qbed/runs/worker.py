@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from qbed import faults
 from qbed.campaign.matrix import Cell, Matrix
+from qbed.campaign.overlaps import without
 from qbed.errors import QbedError
 from qbed.interrupts import heard, raise_on
-from qbed.network.load import load_lab
+from qbed.network.load import load_cell, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.results.cell import store_cell
@@ -71,10 +72,10 @@ class Task(Orders):
 
     def compile(self, number: int) -> tuple[Plan, bytes, Row]:
         cell = self.matrix.cell(number)
-        lab = load_lab(self.lab, dict(cell.settings))
+        lab = load_cell(read_lab(self.lab), dict(cell.settings))
         cell.check(lab.source.values)
         plan = compile_lab(lab, cell.seed)
-        settings = _json(cell.settings_of(lab.source.values))
+        settings = _json(without(cell.settings_of(lab.source.values), lab.unread))
         return plan, plan.dumps().encode(), self.describe(number) | {"settings": settings}
 
     def most_samples(self, number: int) -> int:

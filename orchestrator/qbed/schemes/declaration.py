@@ -221,6 +221,8 @@ class Scheme(Strict):
     """What it is, in a few words."""
     help: str
     """What it does, in a few sentences."""
+    default: bool = False
+    """Whether a queue has this scheme if the lab names none."""
     without_ecn: Literal["dropped", "passed"] | None = None
     """If it marks ECN CE: what becomes of a packet that it would mark and that is not ECN-capable."""
     gives: tuple[Literal["signal", "feedback"], ...] = ()
@@ -281,6 +283,19 @@ class Scheme(Strict):
             elif name in given:
                 found[name] = given[name]
         return found
+
+    def reads(self, name: str, child: "Scheme | None" = None) -> bool:
+        """Whether a setting of this name has an effect; `child`: the scheme of the queue inside."""
+        if name in ("scheme", "preset", "buffer"):
+            return True
+        parameter = self.by_name.get(name)
+        if self.child is None or child is None:
+            return parameter is not None
+        if parameter is None:
+            return name in child.by_name and name not in self.child.given
+        has_place = parameter.attribute is not None or parameter.bytes is not None or parameter.packets is not None
+        wanted = any(self.child.given.get(inner, inner) == name for inner in child.by_name)
+        return has_place or wanted or name == self.child.parameter
 
     def kind(self, values: Mapping[str, Any]) -> str:
         """The qdisc's name for these parameters."""
@@ -462,6 +477,14 @@ def _registry(folder: Path) -> dict[str, Scheme]:
 def plain_schemes() -> list[str]:
     """The names of those that can be a queue inside another scheme: they have none inside themselves."""
     return [name for name, scheme in registry().items() if scheme.child is None]
+
+
+def default_scheme() -> str:
+    """The name of the scheme of a queue for which the lab names none."""
+    names = [name for name, scheme in registry().items() if scheme.default]
+    if len(names) != 1:
+        raise QbedError(f"{schemes_folder()}: expected `default: true` in one scheme.yml, found {len(names)}")
+    return names[0]
 
 
 def registry(folder: Path | None = None) -> dict[str, Scheme]:

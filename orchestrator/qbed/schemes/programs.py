@@ -14,6 +14,8 @@ from typing import Any
 
 from qbed.files import MIB, read_text
 from qbed.places import schemes_folder
+from qbed.schemes.p4_lock import StaleError, ensure_current
+from qbed.schemes.p4c import compiled_files
 from qbed.schemes.p4info import InfoError, P4Info, Widths, p4info
 
 DROP_PORT = 511
@@ -51,14 +53,26 @@ def with_programs() -> list[str]:
     return sorted(folder.parent.name for folder in folders if (folder / f"{folder.parent.name}.json").exists())
 
 
-@cache
 def scheme_program(name: str) -> Program:
     """A scheme's own program; ProgramError."""
     return load(schemes_folder() / name / "p4" / f"{name}.p4", name)
 
 
 def load(source: Path, scheme: str | None = None) -> Program:
-    """The program whose source this is, of the JSON and the P4Info beside it; ProgramError."""
+    """The program whose source this is, of the JSON and the P4Info beside it; ProgramError.
+
+    If the source changed since, it is compiled or refused.
+    """
+    try:
+        ensure_current(source)
+    except StaleError as error:
+        raise ProgramError(str(error)) from None
+    times = [path.stat().st_mtime_ns if path.exists() else None for path in compiled_files(source)]
+    return _load(source, scheme, tuple(times))
+
+
+@cache
+def _load(source: Path, scheme: str | None, _times_ns: tuple[int | None, ...]) -> Program:
     path, info = source.with_suffix(".json"), source.with_suffix(".p4info.txtpb")
     text = _read(path, f"the program's JSON: `p4c-bm2-ss -o {path.name} --p4runtime-files {info.name} {source.name}`")
     try:

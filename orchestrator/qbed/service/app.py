@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes. What they do is in the modules beside; who may ask at all, in `qbed.service.guard`."""
+"""The routes of the HTTP interface. `qbed.service.guard` decides which requests reach them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from qbed import __version__, faults
 from qbed.errors import QbedError
 from qbed.lab import library, reference
 from qbed.results.identity import StoreError
-from qbed.service import gallery, past, requests, results, stream
-from qbed.service.crew import Crew
+from qbed.service import finished_cell, gallery, requests, results, sse
 from qbed.service.guard import Guard
+from qbed.service.job_runner import JobRunner
 from qbed.service.jobs import RUN, FullError, Jobs, MissingError, Row
 from qbed.service.labs import LabRefusedError, Labs
 from qbed.service.page import assets
@@ -44,7 +44,7 @@ _STATUS: tuple[tuple[type[QbedError], int], ...] = (
     (MissingError, 404), (TransitionError, 409), (FullError, 429), (UploadError, 422), (results.QueryError, 422),
     (LabRefusedError, 422), (StoreError, 409), (ForbiddenError, 403),
 )  # fmt: skip
-_SAID: dict[int | str, dict[str, Any]] = {
+_ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": requests.Mistake, "description": text}
     for status, text in {
         400: "no HTTP that can be understood", 401: "the token is missing or wrong", 403: "not allowed here",
@@ -61,28 +61,28 @@ _REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:"
 )
+"""A report is a page with scripts from its run: it has no origin and may send no request."""
 _PICTURE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
-"""A picture has its own styles, and nothing that runs."""
-"""A report is a page of scripts that came with its run: it is of no origin, and asks nobody for anything."""
+"""A picture has its own styles, and no scripts."""
 MOST_JOBS = 200
 _log = logging.getLogger("qbed.service")
-api = APIRouter(prefix="/api", responses=_SAID)
+api = APIRouter(prefix="/api", responses=_ERROR_RESPONSES)
 
 
 class Service:
-    """What the routes work on."""
+    """The state of the service that the routes use."""
 
     def __init__(self, settings: Settings) -> None:
         folder = settings.folder
         self.settings = settings
         self.jobs = Jobs(folder)
-        self.crew = Crew(self.jobs, settings)
+        self.runner = JobRunner(self.jobs, settings)
         self.uploads = Uploads(folder, settings.uploads)
         self.labs = Labs(folder, settings)
         self.asker = results.Asker(folder, settings)
         self.stopping = asyncio.Event()
         self.streams = 0
-        substrate(DEFAULT)  # what it takes is loaded before there is a viewer
+        substrate(DEFAULT)  # its modules are loaded before the first viewer
 
     def run(self, job: int) -> Path:
         """A job's run folder."""
@@ -90,7 +90,7 @@ class Service:
         return self.jobs.place(job) / RUN
 
     def state(self, job: int) -> Callable[[], str]:
-        """Asks how a job stands; one that was removed has ended."""
+        """A function that returns the job's state. A removed job has ended."""
 
         def now() -> str:
             try:
@@ -102,7 +102,7 @@ class Service:
 
     def described(self, row: Row) -> Job:
         """A job as clients see it."""
-        last = stream.latest(self.jobs.place(row["id"])) if row["state"] != "queued" else {}
+        last = sse.latest(self.jobs.place(row["id"])) if row["state"] != "queued" else {}
         concluded, progress = last.get("concluded", {}), last.get("progress", {})
         cells = last.get("cells", {}).get("total")
         done = last.get("skipped", {}).get("cells", 0) + progress.get("finished", 0) + progress.get("running", 0)
@@ -114,7 +114,7 @@ class Service:
         )  # fmt: skip
 
     async def streaming(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same, counted: there are so many at once."""
+        """Pass events on, and count the stream while it lasts."""
         try:
             async for event in events:
                 yield event
@@ -154,12 +154,12 @@ async def submit(asked: requests.Submission, here: Here) -> Job:
         "cell_space": min(asked.cell_space or most.cell_space_bytes, most.cell_space_bytes),
     }
     job = await asyncio.to_thread(here.jobs.add, name, request, lab, queue=most.queue, kept=most.kept)
-    here.crew.look()
+    here.runner.look()
     return here.described(here.jobs.get(job))
 
 
 def _lab(asked: requests.Of, here: Service) -> tuple[Path | None, str]:
-    """The folder that was sent, if one was, and what the lab is called."""
+    """The uploaded folder, if there is one, and the name of the lab."""
     if asked.upload is not None:
         folder = here.uploads.find(asked.upload)
         file = getattr(asked, "campaign", None)
@@ -174,7 +174,7 @@ def _lab(asked: requests.Of, here: Service) -> tuple[Path | None, str]:
 
 
 def _called(folder: Path) -> str | None:
-    """What a lab file says that it is called, without reading more of it than its first lines."""
+    """The name that a lab file gives, from its first lines alone."""
     with suppress(OSError, UnicodeDecodeError):
         for line in (folder / "lab.yml").read_text()[:4_000].splitlines():
             if line.startswith("name:"):
@@ -199,7 +199,7 @@ def job(job: JobNumber, here: Here) -> Job:
 
 @api.post("/jobs/{job}/cancel", summary="Cancel a campaign; finished cells are kept")
 async def cancel(job: JobNumber, here: Here) -> Job:
-    await here.crew.cancel(job)
+    await here.runner.cancel(job)
     return here.described(here.jobs.get(job))
 
 
@@ -209,7 +209,7 @@ async def retry(job: JobNumber, here: Here) -> Job:
     if waiting >= here.settings.queue:
         raise FullError(f"{waiting} jobs wait already: try again later")
     here.jobs.turn(job, "retry")
-    here.crew.look()
+    here.runner.look()
     return here.described(here.jobs.get(job))
 
 
@@ -226,9 +226,9 @@ def remove(job: JobNumber, here: Here) -> None:
 )
 async def events(job: JobNumber, request: Request, here: Here) -> StreamingResponse:
     here.jobs.get(job)
-    said = request.headers.get("last-event-id", "0")
-    at = int(said) if said.isdecimal() and len(said) < 16 else 0
-    return here.begin_stream(stream.job_events(here.jobs.place(job), here.state(job), at, here.stopping))
+    text = request.headers.get("last-event-id", "0")
+    at = int(text) if text.isdecimal() and len(text) < 16 else 0
+    return here.begin_stream(sse.job_events(here.jobs.place(job), here.state(job), at, here.stopping))
 
 
 @api.get(
@@ -238,7 +238,7 @@ async def events(job: JobNumber, request: Request, here: Here) -> StreamingRespo
     responses=_EVENTS,
 )
 async def samples(job: JobNumber, here: Here) -> StreamingResponse:
-    return here.begin_stream(stream.samples(here.run(job), here.state(job), here.stopping))
+    return here.begin_stream(sse.samples(here.run(job), here.state(job), here.stopping))
 
 
 @api.get(
@@ -248,8 +248,8 @@ async def samples(job: JobNumber, here: Here) -> StreamingResponse:
     responses=_EVENTS,
 )
 async def past_samples(job: JobNumber, cell: Annotated[int, InPath(ge=0, lt=2**31)], here: Here) -> StreamingResponse:
-    told = await asyncio.to_thread(past.samples, here.run(job), cell)
-    return here.begin_stream(stream.told(told, here.stopping))
+    events = await asyncio.to_thread(finished_cell.samples, here.run(job), cell)
+    return here.begin_stream(sse.replay(events, here.stopping))
 
 
 # --- results ---
@@ -367,28 +367,28 @@ def version(here: Here) -> dict[str, Any]:
 # --- the application ---
 
 
-def _said(status: int, *errors: str) -> JSONResponse:
+def _error_response(status: int, *errors: str) -> JSONResponse:
     headers = {"retry-after": "5"} if status == 429 else {}
     return JSONResponse({"errors": [text[:4_000] for text in errors]}, status, headers)
 
 
 async def _mistake(_: Request, error: Exception) -> Response:
-    return _said(next((status for kind, status in _STATUS if isinstance(error, kind)), 422), str(error))
+    return _error_response(next((status for kind, status in _STATUS if isinstance(error, kind)), 422), str(error))
 
 
 async def _files(_: Request, error: Exception) -> Response:
     """Its disk is full, or its files are not as they should be: that is the owner's, and the log says which file."""
     why = ((error.strerror if isinstance(error, OSError) else str(error)) or "no reason given").lower()
     if faults.is_full(error):
-        return _said(507, f"the service cannot write: {why}")
+        return _error_response(507, f"the service cannot write: {why}")
     _log.error("a request could not be answered", exc_info=error)
-    return _said(500, f"the service cannot reach its own files: {why}")
+    return _error_response(500, f"the service cannot reach its own files: {why}")
 
 
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()[:20]]
-    return _said(422, *found)
+    return _error_response(422, *found)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -402,12 +402,12 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         service = app.state.service = Service(settings)
-        working = asyncio.create_task(service.crew.work())
+        working = asyncio.create_task(service.runner.work())
         try:
             yield
         finally:
             service.stopping.set()
-            await service.crew.stop()
+            await service.runner.stop()
             await working
             service.jobs.close()
 

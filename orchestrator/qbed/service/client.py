@@ -77,19 +77,19 @@ class Client:
 
     def events(self, job: int) -> Iterator[dict[str, Any]]:
         """A job's events until it has ended, whatever happens to the connection meanwhile."""
-        last, heard = "0", time.monotonic()
+        last, received_at = "0", time.monotonic()
         while True:
             try:
                 with self._http.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": last}) as answer:
                     if answer.status_code != 200:
                         answer.read()
                     for event, identity, data in _events(_fine(answer).iter_lines()):
-                        heard, last = time.monotonic(), identity or last
+                        received_at, last = time.monotonic(), identity or last
                         if event == "end":
                             return
                         yield data
             except (httpx.HTTPError, ServerError) as error:
-                if isinstance(error, RefusedError) or time.monotonic() - heard > PATIENCE_S:
+                if isinstance(error, RefusedError) or time.monotonic() - received_at > PATIENCE_S:
                     text = f"{self.url} does not answer any more: {error}; job {job} goes on there if it can"
                     raise ServerError(text) from None
                 time.sleep(0.5)

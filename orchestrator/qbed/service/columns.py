@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a viewer gets of samples: `BINS` columns of the cell's duration for each queue and flow, so that it has a bound,
-whatever the lab samples. A column that comes in two pieces is said twice: whoever reads it puts them together.
+"""Samples in columns for viewers: `BINS` columns of the cell's duration for each queue and flow, so that the amount is
+bounded whatever the lab samples. A column may be sent in two pieces, which the viewer adds up.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ COLUMNS = 512
 _MOST_ROWS = 100_000
 """With some for what comes after the end; the page has as many, and what would be beyond is left out."""
 MOST_FLOWS = 100
-"""Of which a viewer gets the rates: the first that say one."""
+"""The most flows whose rates a viewer gets: the first that have one."""
 _SUMS = ("dequeued", "dequeued_bytes", "dropped", "marked")
 SAMPLED = ("time_ns", "interval_ns", "byte_ns", "min_bytes", "max_bytes", *_SUMS)
-"""What `binned` wants to know beside the queue: numpy arrays."""
+"""The fields that `binned` needs beside the queue, as numpy arrays."""
 STEADY = ("steady", "steady_bytes")
-"""And of records that stand for the intervals behind them, too: how many, and the queue's length in them."""
+"""Further fields of records that represent the intervals after them: their number, and the queue's length in them."""
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 Columns = dict[str, list[Any]]
@@ -124,7 +124,7 @@ def _folded(rows: Mapping[str, Any], sums: Mapping[str, Any]) -> Columns:
 
 
 class Flows:
-    """The rates of the first flows that say one."""
+    """The rates of the first flows that have one."""
 
     def __init__(self, width_ns: int) -> None:
         self._width_ns = width_ns
@@ -138,12 +138,12 @@ class Flows:
         keys = flow[rows] * COLUMNS + time_ns[rows] // self._width_ns
         order = np.argsort(keys, kind="stable")
         last = order[np.flatnonzero(np.diff(keys[order], append=-1))]
-        said = bps(rows[last])
-        shown = ~np.isnan(said) & self._takes(keys[last] // COLUMNS)
+        values = bps(rows[last])
+        shown = ~np.isnan(values) & self._takes(keys[last] // COLUMNS)
         if not shown.any():
             return {}
         keys = keys[last][shown]
-        found = {"flow": keys // COLUMNS, "bin": keys % COLUMNS, "bps": said[shown].astype(np.int64)}
+        found = {"flow": keys // COLUMNS, "bin": keys % COLUMNS, "bps": values[shown].astype(np.int64)}
         return {name: values.tolist() for name, values in found.items()}
 
     def _takes(self, flows: Any) -> Any:

@@ -47,7 +47,7 @@ def _run(jobs: Jobs, row: Row) -> tuple[dict[str, Any], list[dict[str, Any]]] | 
 
 
 def _changes(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of equal neighbours (version, verdict, numbers) the newest."""
+    """The newest of each group of equal neighbours (version, verdict, numbers)."""
     same = ("qbed", "toolchain", "verdict", "measured")
     before = [None, *history]
     return [one for one, last in zip(history, before, strict=False)

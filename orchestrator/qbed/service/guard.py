@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is let in, and with how much: before any route is looked for.
+"""Admission of requests, before any route is looked up.
 
 * Host: only names that the service knows, or a page of another name, whose DNS answer has just become this machine's
   address, would be of the same origin as the service (DNS rebinding).
@@ -131,7 +131,7 @@ def _name(host: str) -> str:
 
 
 def _counted(receive: Receive, most: int) -> Receive:
-    """The same, of a body of at most so many bytes."""
+    """Receive a body of at most `most` bytes."""
     got, whole = 0, False
 
     async def counted() -> Message:

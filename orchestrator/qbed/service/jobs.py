@@ -2,7 +2,7 @@
 """The jobs: a row each in SQLite, a folder each beside it. What was answered is on the disk before it is.
 
 Write-ahead log, so that readers and the one writer do not wait for each other; a state changes only by a rule
-(`qbed.service.states`), in one statement that names the state it comes from, whoever else asks at the same time.
+(`qbed.service.states`), in one statement that names the previous state, so that of concurrent requests one succeeds.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Jobs:
                 place.mkdir()
                 if lab is not None:
                     shutil.copytree(lab, place / LAB)
-                say(place, {"event": "state", "state": "queued"})  # nobody knows the place before it has a row
+                say(place, {"event": "state", "state": "queued"})  # no reader knows the folder before the row exists
                 settle(place)
         return job
 
@@ -132,10 +132,10 @@ class Jobs:
             return [int(row[0]) for row in found]
 
     def turn(self, job: int, event: Event, status: int | None = None) -> State:
-        """What the event makes of the job; `TransitionError` if it is none for it now.
+        """Apply an event to the job; returns the new state. `TransitionError` if the event is not allowed now.
 
-        Viewers are told when the row is on the disk, and it is the row that counts if they cannot be. Only that a job
-        begins anew is said before: what its process says then must not stand behind the conclusion of another try.
+        Viewers get the state once the row is on the disk; the row is authoritative if that fails. Only the start of a
+        new attempt is written first, so that its events cannot follow the conclusion of an earlier attempt.
         """
         with self._lock:
             found = self._db.execute("SELECT state FROM jobs WHERE id = ?", (job,)).fetchone()
@@ -156,12 +156,12 @@ class Jobs:
             try:
                 say(self.place(job), {"event": "state", "state": state, "exit_status": status})
             except OSError as error:
-                _log.warning("job %d is %s, and its viewers cannot be told: %s", job, state, error.strerror)
+                _log.warning("job %d is %s, which could not be reported to its viewers: %s", job, state, error.strerror)
         return state
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """All of it or nothing: a disk may be full."""
+        """A transaction: all statements or none."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

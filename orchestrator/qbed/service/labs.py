@@ -20,8 +20,8 @@ from typing import Any
 from qbed.errors import QbedError
 from qbed.json_files import read_json, write_json
 from qbed.language.reach import FOREIGN, TRUST
+from qbed.service.child_lifetime import clean_environment, kill_group, start
 from qbed.service.jobs import FullError, MissingError
-from qbed.service.owned import clean_environment, kill_group, start
 from qbed.service.settings import Settings
 from qbed.substrates import substrates
 
@@ -124,7 +124,7 @@ class Labs:
 
 
 async def _cut(stream: asyncio.StreamReader) -> str:
-    """What a process prints, up to a size; the rest is read and forgotten."""
+    """Read a process's output; only its beginning is kept."""
     kept = bytearray()
     while piece := await stream.read(1 << 16):
         kept += piece[: MOST_OUTPUT - len(kept)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients send, and what they are answered: the shapes, as the OpenAPI document has them."""
+"""Requests and responses of the HTTP interface, as the OpenAPI document has them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Of(Shape):
     lab: LabName | None = None
     """A lab of the library, or a campaign in its folder: `incast`, `incast/sizes.yml`."""
     upload: Upload | None = None
-    """What `POST /api/uploads` answered."""
+    """The name that `POST /api/uploads` returned."""
     settings: Settings
     """Fields of the lab, as `--set FIELD=VALUE`."""
 
@@ -47,7 +47,7 @@ class Submission(Of):
     """A campaign to run."""
 
     campaign: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\.yml$")] = None
-    """Of an upload: the file, if it is not `campaign.yml`."""
+    """The campaign file of an upload, if it is not `campaign.yml`."""
     profile: Text | None = None
     """A profile of the campaign."""
     seeds: Annotated[list[Seed] | None, Field(min_length=1, max_length=10_000)] = None
@@ -80,9 +80,9 @@ class Job(Shape):
     name: str
     """The lab."""
     state: State
-    """How it stands."""
+    """Its state."""
     request: dict[str, Any]
-    """What was asked for."""
+    """The submission."""
     created: float
     """When it was submitted, in seconds of Unix time."""
     started: float | None
@@ -92,17 +92,17 @@ class Job(Shape):
     attempts: int
     """How often its process was started."""
     exit_status: int | None
-    """What `qbed run` would have ended with."""
+    """The exit status that `qbed run` would have had."""
     cells: int | None = None
     """How many it has, once that is known."""
     done: float | None = None
     """How many of them are done, as far as is known."""
     phase: str | None = None
-    """What it does now."""
+    """Its present phase."""
     messages: list[str] = []
     """Why it failed."""
     verdicts: list[dict[str, Any]] = []
-    """What came of its claims."""
+    """The verdicts of its claims."""
     totals: dict[str, int] | None = None
     """How its cells went."""
 
@@ -113,7 +113,7 @@ class Uploaded(Shape):
     upload: Upload
     """Its name from now on."""
     files: list[str]
-    """What is in it."""
+    """The files in it."""
 
 
 class Query(Shape):
@@ -122,7 +122,7 @@ class Query(Shape):
     sql: Annotated[str, Field(min_length=1, max_length=20_000)]
     """The SELECT."""
     format: Literal["json", "csv", "parquet"] = "json"
-    """What the answer is."""
+    """The format of the answer."""
 
 
 class Up(Of):
@@ -144,12 +144,12 @@ class Command(Shape):
 
 
 class Answer(Shape):
-    """What came of a program."""
+    """The result of a program."""
 
     status: int
     """Its exit status; 124 where it was ended after its time."""
     stdout: str
-    """What it printed, cut after 1 MiB."""
+    """Its output, cut after 1 MiB."""
     stderr: str
     """Likewise."""
 
@@ -169,4 +169,4 @@ class Mistake(Shape):
     """Why a request was refused."""
 
     errors: list[str]
-    """What is wrong, a sentence each."""
+    """The errors, a sentence each."""

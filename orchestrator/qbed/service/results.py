@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients get of a job's run folder: files by names from a list, cells, answers to SQL."""
+"""Access to a job's run folder for clients: files by names from a list, cells, answers to SQL."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import Any
 from qbed.errors import QbedError
 from qbed.results.identity import IDENTITY
 from qbed.results.listing import Listing
-from qbed.service.ask import REFUSED
+from qbed.service.child_lifetime import clean_environment, kill_group, start
 from qbed.service.jobs import FullError, MissingError
-from qbed.service.owned import clean_environment, kill_group, start
+from qbed.service.query_worker import REFUSED
 from qbed.service.settings import Settings
 
 PLAIN = (IDENTITY, "checksums.json", "claims.json", "meta.json", "report.html")
@@ -93,7 +93,7 @@ class Asker:
 
     async def _answer(self, run: Path, sql: str, form: str, out: Path) -> None:
         most = str(self._settings.query_bytes)
-        argv = [sys.executable, "-m", "qbed.service.ask", str(run), form, str(out), most]
+        argv = [sys.executable, "-m", "qbed.service.query_worker", str(run), form, str(out), most]
         process = await start(argv, environment=clean_environment(), stdin=PIPE, out=DEVNULL, error=PIPE)
         try:
             _, error = await asyncio.wait_for(process.communicate(sql.encode()), self._settings.query_s)

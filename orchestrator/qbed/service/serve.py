@@ -19,7 +19,7 @@ MOST_CONNECTIONS = 256
 
 
 class _Server(uvicorn.Server):
-    """Streams end when the service does; whoever follows them comes again."""
+    """Streams end when the service does; their clients connect again."""
 
     def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None], ready: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -37,7 +37,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. `ready` is told the address."""
+    """Serve until SIGTERM or SIGINT. `ready` gets the address."""
     settings.check()
     settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(settings):

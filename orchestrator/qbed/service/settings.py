@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service's owner has said: where it listens and keeps its files, what clients may do, and how much of it."""
+"""The owner's settings of the service: address, folder, permissions and limits of clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Settings:
     burst: int = 400
 
     def check(self) -> Settings:
-        """The same; `SettingsError` if it would let in whom nobody knows."""
+        """Check the settings; `SettingsError` if a remote address would need no token."""
         if self.token is not None and (len(self.token) < SHORTEST_TOKEN or not self.token.isascii()):
             raise SettingsError(f"the token is too short: expected at least {SHORTEST_TOKEN} characters of ASCII")
         if not is_loopback(self.host) and self.token is None:
@@ -70,9 +70,9 @@ class Settings:
 
     @property
     def known_names(self) -> frozenset[str]:
-        """What the header Host may say, without a port."""
-        own = () if self.host in ("0.0.0.0", "::") else (f"[{self.host}]" if ":" in self.host else self.host,)
-        return frozenset(name.lower() for name in (*LOOPBACK, *own, *self.names))
+        """The allowed values of the header Host, without a port."""
+        bound = () if self.host in ("0.0.0.0", "::") else (f"[{self.host}]" if ":" in self.host else self.host,)
+        return frozenset(name.lower() for name in (*LOOPBACK, *bound, *self.names))
 
 
 def is_loopback(host: str) -> bool:
@@ -86,5 +86,5 @@ def is_loopback(host: str) -> bool:
 
 
 def usual_folder() -> Path:
-    """Where the service keeps its state if nobody says where."""
+    """The default folder of the service's state."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "qbed" / "service"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job may become, and by what: the rules, as a table."""
+"""The states of a job and their transitions, as a table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A campaign that a service runs, as whoever submits it sees it: what is sent, and its results brought here."""
+"""A campaign that a service runs, from the client's side: submission and download of results."""
 
 from __future__ import annotations
 

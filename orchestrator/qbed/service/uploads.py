@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lab folders that clients send, as a ZIP or a (compressed) tar: files with plain names, and nothing else.
 
-What is in an archive is somebody else's: names lead nowhere, there are no links or devices, sizes are counted as they
-are unpacked and not as the archive says them.
+An archive is untrusted: names must be plain, links and devices are refused, and sizes are counted while unpacking
+instead of taken from the archive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LAB_FILES = ("lab.yml", "campaign.yml")
 
 
 class UploadError(QbedError):
-    """What was sent is no lab folder."""
+    """The upload is no lab folder."""
 
 
 Member = tuple[str, IO[bytes]]
@@ -61,7 +61,7 @@ class Uploads:
             try:
                 _unpack(archive, new)
                 top = _top(new)
-                with suppress(FileExistsError, OSError):  # somebody else has just sent the same
+                with suppress(FileExistsError, OSError):  # another client has just sent the same archive
                     top.rename(place)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
@@ -83,7 +83,7 @@ class Uploads:
 
 
 def _top(folder: Path) -> Path:
-    """Where the lab is: in what was sent, or in the only folder of it."""
+    """The folder of the lab: the upload itself, or its only folder."""
     inside: list[Path] = list(folder.iterdir())
     nested = inside if len(inside) == 1 and inside[0].is_dir() else []
     for place in [folder, *nested]:
@@ -166,7 +166,7 @@ def _inflated(archive: bytes) -> bytes:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """What of a lab folder is the lab: no hidden files, no links, no runs."""
+    """The files of a lab folder that belong to the lab: no hidden files, links or runs."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__", "runs")))
         for name in sorted(names):
@@ -176,5 +176,5 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Of these files, by their names."""
+    """The checksums of files by name."""
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files_in(folder)}

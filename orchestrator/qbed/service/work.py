@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job does: `qbed run`, told as events instead of on a terminal."""
+"""Runs a job as `qbed run` does, and writes events instead of terminal output."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from typing import Any
 from qbed import faults
 from qbed.errors import LabError, QbedError
 from qbed.language.reach import FOREIGN, TRUST
-from qbed.live.courier import Address, Delivery
+from qbed.live.exporter import Address, Delivery
 from qbed.report import make_report  # noqa: F401 - loaded before there is a job
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import Conclusion, Wishes, conduct, prepare
 from qbed.runs.worker import Outcome
+from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
 from qbed.service.jobs import LAB, RUN, say
-from qbed.service.order import STOPPED, UNSAID, Order
 from qbed.substrates import Limits, substrate
 from qbed.terminal import shorten
 
 EVERY_S = 0.2
-MOST_TOLD = 50
+MESSAGES_MAX = 50
 """Damaged files, differences, warnings."""
 
 
-class Teller:
+class EventScreen:
     """A `Screen` that writes events."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        self._told = 0.0
+        self._progress_at = 0.0
 
     def say(self, event: str, **more: Any) -> None:
         say(self._place, {"event": event, **more})
 
     def refuse(self, messages: list[str]) -> None:
-        """Why it cannot run; the folder is the service's, and no one's who has sent the lab."""
-        own = str(self._place / LAB)
+        """Write why the job cannot run. The client gets no path of the service's folder."""
+        folder = str(self._place / LAB)
         self.say(
             "refused",
-            messages=[shorten(text.replace(f"{own}/", "").replace(own, "the lab")) for text in messages[:MOST_TOLD]],
+            messages=[
+                shorten(text.replace(f"{folder}/", "").replace(folder, "the lab")) for text in messages[:MESSAGES_MAX]
+            ],
         )
 
     def skipped(self, cells: int) -> None:
@@ -50,7 +52,7 @@ class Teller:
 
     def damaged(self, what: list[str]) -> None:
         if what:
-            self.say("damaged", what=what[:MOST_TOLD], more=max(0, len(what) - MOST_TOLD))
+            self.say("damaged", what=what[:MESSAGES_MAX], more=max(0, len(what) - MESSAGES_MAX))
 
     def asked(self, cells: int) -> None:
         self.say("cells", total=cells)
@@ -62,12 +64,12 @@ class Teller:
         self.say("discarded", why=why)
 
     def progress(self, finished: int, running: float) -> None:
-        if (now := time.monotonic()) - self._told >= EVERY_S:
-            self._told = now
+        if (now := time.monotonic()) - self._progress_at >= EVERY_S:
+            self._progress_at = now
             self.say("progress", finished=finished, running=round(running, 4))
 
     def outcome(self, outcome: Outcome) -> None:
-        self._told = 0.0
+        self._progress_at = 0.0
         if outcome.status != "complete":
             self.say("outcome", **(asdict(outcome) | {"error": outcome.error and shorten(outcome.error)}))
 
@@ -75,62 +77,62 @@ class Teller:
         self.say("phase", name=name)
 
     def delivered(self, what: Delivery | str) -> None:
-        self.say("delivered", what=what if isinstance(what, str) else what.said())
+        self.say("delivered", what=what if isinstance(what, str) else what.describe())
 
 
-def carry_out(order: Order) -> int:
+def carry_out(spec: JobSpec) -> int:
     """Run a job; returns the exit status."""
-    place = Path(order.place)
-    teller = Teller(place)
+    place = Path(spec.place)
+    screen = EventScreen(place)
     os.environ.pop(TRUST, None)
-    if order.foreign:
+    if spec.foreign:
         os.environ[FOREIGN] = "1"
-    if order.trusted:
+    if spec.trusted:
         os.environ[TRUST] = "1"
     try:
-        return _carried(order, teller)
+        return _carried(spec, screen)
     except OSError:
-        return UNSAID
+        return UNWRITTEN
 
 
-def _carried(order: Order, teller: Teller) -> int:
-    """The same; `OSError`: nothing could be said."""
+def _carried(spec: JobSpec, screen: EventScreen) -> int:
+    """Run the job and report its errors as events; `OSError` if none could be written."""
     try:
-        return _conduct(order, teller)
+        return _conduct(spec, screen)
     except LabError as error:
-        teller.refuse(error.messages)
+        screen.refuse(error.messages)
         return error.exit_status
     except QbedError as error:
         if error.exit_status != STOPPED:
-            teller.refuse([str(error)])
+            screen.refuse([str(error)])
         return error.exit_status
     except OSError as error:
-        teller.refuse([faults.of_files(error)])
+        screen.refuse([faults.of_files(error)])
     except Exception as error:
-        teller.refuse([faults.explain(error)])
+        screen.refuse([faults.explain(error)])
     return 1
 
 
-def _conduct(order: Order, teller: Teller) -> int:
-    asked = order.request
+def _conduct(spec: JobSpec, screen: EventScreen) -> int:
+    asked = spec.request
     limits = Limits(asked["cell_timeout"], asked["stall_timeout"], asked["cell_space"])
-    # Where the owner's environment says: what a client asks for opens no connection.
+    # Only the owner's environment names a sink: a client's request opens no connection.
     sinks = [Address("influx", url)] if (url := os.environ.get("QBED_INFLUX")) else []
     wishes = Wishes(
-        asked["profile"], Path(order.place) / RUN, asked["seeds"], asked["settings"], asked["keep"], limits,
+        asked["profile"], Path(spec.place) / RUN, asked["seeds"], asked["settings"], asked["keep"], limits,
         asked["on"], asked["dilation"], store=asked["store"], lock="compare" if asked["locked"] else None, sinks=sinks,
     )  # fmt: skip
-    teller.say("phase", name="checking")
-    experiment = prepare(Path(order.lab), wishes)
+    screen.say("phase", name="checking")
+    experiment = prepare(Path(spec.lab), wishes)
     if experiment.warnings:
-        teller.say("warnings", texts=[shorten(text) for text in experiment.warnings[:MOST_TOLD]])
-    teller.asked(len(experiment.task.matrix))
+        screen.say("warnings", texts=[shorten(text) for text in experiment.warnings[:MESSAGES_MAX]])
+    screen.asked(len(experiment.task.matrix))
     cores = sorted(os.sched_getaffinity(0))
-    workers = min(order.cores or len(cores), substrate(asked["on"]).cells_at_once or 1 << 20)
+    workers = min(spec.cores or len(cores), substrate(asked["on"]).cells_at_once or 1 << 20)
     mine = [cores[i % len(cores)] for i in range(workers)]
     # A job's run folder is its own: what another version of qbed has left in it is no one's to miss.
-    outcome = conduct(experiment, LocalExecutor(mine), teller, images=asked["images"], fresh=True)
-    teller.say("concluded", **concluded(outcome))
+    outcome = conduct(experiment, LocalExecutor(mine), screen, images=asked["images"], fresh=True)
+    screen.say("concluded", **concluded(outcome))
     return int(outcome.bad())
 
 
@@ -139,7 +141,7 @@ def concluded(outcome: Conclusion) -> dict[str, Any]:
     return {
         "totals": asdict(outcome.totals),
         "verdicts": [verdict.model_dump() for verdict in outcome.verdicts],
-        "problems": [shorten(text) for text in outcome.problems[:MOST_TOLD]],
-        "differences": outcome.differences[:MOST_TOLD],
+        "problems": [shorten(text) for text in outcome.problems[:MESSAGES_MAX]],
+        "differences": outcome.differences[:MESSAGES_MAX],
         "wall_s": round(outcome.wall_s, 3),
     }

@@ -91,11 +91,17 @@ class Samples:
 
 @dataclass(frozen=True)
 class Status:
-    """How a lab that is up fares, for `qbed ps`: who keeps it, its time since its epoch, and what runs in it."""
+    """How a lab that is up fares, for `qbed ps`: who keeps it, its time since its epoch, and what runs in it.
+
+    On the wall clock also: the frames that it lost outside the plan's queues, and the 99th percentile of how late the
+    deadlines of its latest node ran, in real ns. None: not known yet, or there is no such thing.
+    """
 
     keeper: str
     time_ns: int
     runs: str
+    frames_lost: int | None = None
+    late_ns: int | None = None
 
 
 @dataclass(frozen=True)

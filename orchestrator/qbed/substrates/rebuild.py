@@ -2,14 +2,15 @@
 """Whether the toolchain is what this checkout's sources say, and building it again if it is not.
 
 `make setup` leaves a record of what it built: the hash, size and time of each source, and the time of each folder in
-which another file would be one (`tools/sources --record`). Sizes and times are compared, which takes a millisecond;
-only if one differs are the files read. A toolchain that was not built here (`tools/setup --toolchain`, a wheel,
-`$QBED_TOOLCHAIN`) has no record and nothing to compare.
+which another file would be one (`tools/sources --record`), and a checksum of these lines. Sizes and times are compared,
+which takes a millisecond; only if one differs, or the record is damaged, are the files read. A toolchain that was not
+built here (`tools/setup --toolchain`, a wheel, `$QBED_TOOLCHAIN`) has no record and nothing to compare.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from qbed.files import read_bytes
+from qbed.json_files import LARGEST
 from qbed.places import checkout, setup_folder
 from qbed.substrates.toolchain import Toolchain, ToolchainError
 
@@ -31,9 +34,9 @@ def changed_sources() -> list[str]:
     root, place = checkout(), setup_folder() / "sources"
     if root is None or os.environ.get("QBED_TOOLCHAIN") or not place.exists():
         return []
-    text = place.read_text()
+    text = _read_record(place)
     before = _parse(text)
-    if all(_is_as(root / path, size, time) for path, (_, size, time) in before.items()):
+    if _is_whole(text) and all(_is_as(root / path, size, time) for path, (_, size, time) in before.items()):
         return []
     now_text = _record(root, _series(text))
     now = _parse(now_text)
@@ -59,7 +62,7 @@ def build_changed(say: Callable[[str], None]) -> None:
             if not names:
                 return  # another process has just built it
             say(f"{shown(names)} changed after the set-up: building again")
-            environment = os.environ | {"QBED_KERNEL": _series((place / "sources").read_text())}
+            environment = os.environ | {"QBED_KERNEL": _series(_read_record(place / "sources"))}
             command = [str(root / "tools" / "setup"), "--build"]
             done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
             if done.returncode == 0:
@@ -98,6 +101,21 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _read_record(path: Path) -> str:
+    """The record of sources, damaged or not."""
+    try:
+        return read_bytes(path, LARGEST).decode(errors="replace")
+    except OSError as error:
+        raise ToolchainError(f"{path} cannot be read: {error.strerror}; run `make setup`") from error
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a record is as it was written; otherwise all sources are read, and compared with what is left of it."""
+    lines, _, last = text.removesuffix("\n").rpartition("\n")
+    digest = hashlib.sha256((lines + "\n").encode()).hexdigest()
+    return last == f"# sha256 {digest}"
 
 
 def _parse(text: str) -> Record:

@@ -6,22 +6,27 @@ them.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from qbed.errors import QbedError
+from qbed.files import read_bytes
+from qbed.json_files import LARGEST, SealError
 from qbed.places import checkout, setup_folder, toolchain_folder
+from qbed.substrates import SubstrateError
+from qbed.substrates.toolchain_files import MANIFEST, RECORD, checksums, damages
 
 MODULES = ("qlink", "qtap", "qgate")
 
 
 REPAIR = "install the wheel of this machine's kind again" if checkout() is None else "run `make setup`"
+_REPLACE = "copy it again, or unset the variable"
 
 
-class ToolchainError(QbedError):
-    """The toolchain is missing or incomplete."""
+class ToolchainError(SubstrateError):
+    """The toolchain is missing, incomplete or damaged."""
 
 
 class Manifest(BaseModel):
@@ -36,6 +41,8 @@ class Manifest(BaseModel):
     agent_hash: str = ""
     p4switch_hash: str = ""
     frr_version: str = ""
+    checksums: str = Field("", exclude=True)
+    """The file that has the checksums of all others; empty: there is none, of an earlier qbed."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,22 @@ class Toolchain:
 
     folder: Path
     manifest: Manifest
+    checksums: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    """By the files' names in the folder; empty: none were recorded, and nothing is checked."""
+
+    def check(self, names: Iterable[str]) -> None:
+        """`ToolchainError` unless these files are what was built."""
+        if self.checksums:
+            for name, problem in damages(self.folder, self.checksums, names):
+                raise self.damaged(name, problem)
+
+    def damaged(self, name: str, problem: str) -> ToolchainError:
+        """The error for one of its files."""
+        return ToolchainError(_damaged(self.folder / name, problem))
+
+    def names_in(self, folder: str) -> list[str]:
+        """The recorded files in one of its folders."""
+        return [name for name in self.checksums if name.startswith(f"{folder}/")]
 
     @property
     def kernel(self) -> Path:
@@ -65,7 +88,7 @@ def find_toolchain() -> Toolchain:
     """The toolchain of `$QBED_TOOLCHAIN`, or qbed's own; `ToolchainError` says what is missing."""
     named = os.environ.get("QBED_TOOLCHAIN")
     if named:
-        return toolchain_in(Path(named), "QBED_TOOLCHAIN names an incomplete folder")
+        return toolchain_in(Path(named), f"QBED_TOOLCHAIN names an incomplete folder: {_REPLACE}")
     return toolchain_in(toolchain_folder())
 
 
@@ -75,17 +98,40 @@ def built_toolchains() -> dict[str, Toolchain]:
 
 
 def toolchain_in(folder: Path, hint: str = REPAIR) -> Toolchain:
-    """The toolchain in a folder."""
+    """The toolchain in a folder. Its manifest is checked; other files are when they are loaded."""
     wanted = [folder / "linux", folder / "qbed-agent", *(folder / "modules" / f"{name}.ko" for name in MODULES)]
     try:
         missing = next((path for path in wanted if not path.is_file()), None)
-    except PermissionError as error:
-        raise ToolchainError(f"the virtual-time guest cannot be read: {error.filename}: {error.strerror}") from error
+        place = folder.resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else f"{folder}: a loop of links"
+        raise ToolchainError(f"the virtual-time guest cannot be read: {reason}; {hint}") from error
     if missing is not None:
         raise ToolchainError(f"the virtual-time guest is not built: {missing} is missing; {hint}")
-    path = folder / "manifest.json"
+    path = folder / MANIFEST
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
+        manifest = Manifest.model_validate_json(read_bytes(path, LARGEST))
     except (OSError, ValidationError) as error:
-        raise ToolchainError(f"{path} is missing or damaged; {REPAIR}") from error
-    return Toolchain(folder.resolve(), manifest)
+        raise ToolchainError(_damaged(path, "is missing or not as it was written")) from error
+    toolchain = Toolchain(place, manifest, _checksums(place, manifest))
+    toolchain.check([MANIFEST])
+    return toolchain
+
+
+def _checksums(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """The recorded checksums; none of a toolchain that an earlier qbed made."""
+    try:
+        return checksums(folder)
+    except FileNotFoundError:
+        if not manifest.checksums:
+            return {}
+        raise ToolchainError(_damaged(folder / RECORD, "is missing")) from None
+    except OSError as error:
+        raise ToolchainError(_damaged(folder / RECORD, f"cannot be read: {error.strerror}")) from error
+    except SealError as error:
+        raise ToolchainError(_damaged(folder / RECORD, str(error))) from error
+
+
+def _damaged(path: Path, problem: str) -> str:
+    hint = f"QBED_TOOLCHAIN names this folder: {_REPLACE}" if os.environ.get("QBED_TOOLCHAIN") else REPAIR
+    return f"the virtual-time guest is damaged: {path} {problem}; {hint}"

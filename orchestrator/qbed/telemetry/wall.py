@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from qbed.json_files import read_json
 from qbed.telemetry.records import RecordError
 
-FILE = "wall.json"
+FILE, NODE_FILE = "wall.json", "host.json"
+FRAMES = "frames.ndjson"
+"""Rows of the losses at a node's interfaces, one whenever more frames are lost."""
 READING_NS = 10_000_000
 """Real time that reading all counters of one node may take: on the wall clock packets go on meanwhile."""
 
@@ -28,6 +30,14 @@ class Late(_Record):
     events: int = 0
 
 
+class Device(_Record):
+    """What the node's kernel counts at its device behind an interface; `dropped`: by that device or its queue."""
+
+    rx_packets: int = 0
+    tx_packets: int = 0
+    dropped: int = 0
+
+
 class Interface(_Record):
     """The machine's own interface of a link's end: a queue that no plan has."""
 
@@ -35,17 +45,41 @@ class Interface(_Record):
     tx_packets: int = 0
     rx_dropped: int = 0
     tx_dropped: int = 0
+    socket_dropped: int | None = None
+    """By the packet socket through which a guest receives; None: there is none, or its counter could not be read."""
+    kernel: Device | None = None
+    """None: the node did not report it."""
     offloads: list[str] = []
+
+    @property
+    def interface_dropped(self) -> int:
+        """Frames that the interface itself dropped, in both directions."""
+        return self.rx_dropped + self.tx_dropped
+
+    @property
+    def device_dropped(self) -> int:
+        """Frames that the guest's device behind the interface dropped, in both directions."""
+        return self.kernel.dropped if self.kernel is not None else 0
+
+    @property
+    def lost(self) -> int:
+        """Frames lost between this interface and the node's kernel, or in them, outside the plan's queues."""
+        return self.interface_dropped + self.device_dropped + (self.socket_dropped or 0)
 
 
 class NodeWall(_Record):
-    """`host.json` of a node. Real ns."""
+    """`host.json` of a node, which is replaced once a second while the node runs. Real ns."""
 
     wall_ns: int = 0
     cpu_ns: int = 0
     steal_ns: int = 0
     late_ns: Late = Late()
     interfaces: dict[str, Interface] = {}
+
+    @property
+    def lost(self) -> int:
+        """Frames lost at the node's interfaces, outside the plan's queues."""
+        return sum(interface.lost for interface in self.interfaces.values())
 
 
 class Wall(_Record):
@@ -78,3 +112,12 @@ def read_wall(out: Path) -> Wall | None:
         return Wall.model_validate(value)
     except (OSError, ValueError, KeyError, AttributeError, ValidationError) as error:
         raise RecordError(f"{FILE}: {error}") from error
+
+
+def read_node(out: Path) -> NodeWall | None:
+    """What a node's `host.json` says so far; None: nothing yet."""
+    try:
+        value = read_json(out / NODE_FILE)
+        return NodeWall.model_validate({**value, "late_ns": value.get("late_ns") or {}})
+    except (OSError, ValueError, TypeError, AttributeError, ValidationError):
+        return None

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Active Buffer Queueing (IEEE Network, March/April 2020): when acknowledgements
- * are held back, and when all of them leave. Numbers in quotes are the paper's
- * sections; README.md says where it contradicts itself and what is followed.
+ * Active Buffer Queueing (IEEE Network, March/April 2020): when
+ * acknowledgements are held, and when all held acknowledgements are released.
+ * Quoted text is the paper's; README.md lists its contradictions and the
+ * choices made here.
  */
 #ifndef _ABQ_ALGORITHM_H
 #define _ABQ_ALGORITHM_H
@@ -11,25 +12,25 @@
 
 #define ABQ_SMALLEST_X_MTUS 4
 
-/* The numbers are in the statistics, too. */
+/* The values are visible in the statistics. */
 enum abq_state {
 	ABQ_US,		/* uncongested: acknowledgements pass */
 	ABQ_CS,		/* congested: they are held */
 	ABQ_LCS,	/* lightly congested: held, and released when the queue falls to X */
 };
 
-/* Queue lengths are in one unit: bytes or packets, that of the threshold. */
+/* Queue lengths, all in the unit of the threshold: bytes or packets. */
 struct abq_lengths {
-	u32 limit;		/* Qmax, the longest output queue; ABQ_NO_BOUND: none */
+	u32 limit;		/* Qmax, the capacity of the output queue; ABQ_NO_BOUND: unlimited */
 	u32 threshold;		/* K */
-	u32 mtu;		/* one frame of the largest size, in that unit */
-	u32 x;			/* ABQ_X_BUFFER: as the paper; ABQ_X_PEAK: as its published code */
+	u32 mtu;		/* a frame of maximum size, in that unit */
+	u32 x;			/* ABQ_X_BUFFER: as in the paper; ABQ_X_PEAK: as in its published code */
 	u32 last;		/* ABQ_LAST_SHORT and ABQ_LAST_EMPTY likewise */
 };
 
 struct abq_vars {
 	enum abq_state state;
-	u32 x;			/* X: falling to it releases; 0 in US */
+	u32 x;			/* X: queue length at which held ACKs are released; 0 in US */
 };
 
 enum abq_action { ABQ_NOTHING, ABQ_HOLD, ABQ_RELEASE };
@@ -53,7 +54,7 @@ static inline void abq_enter(struct abq_vars *vars, struct abq_stats *stats, enu
 }
 
 /* min(@longest - K, K) */
-static inline u32 abq_beyond(const struct abq_lengths *lengths, u32 longest)
+static inline u32 abq_initial_x(const struct abq_lengths *lengths, u32 longest)
 {
 	u32 room = longest > lengths->threshold ? longest - lengths->threshold : 0;
 
@@ -61,8 +62,9 @@ static inline u32 abq_beyond(const struct abq_lengths *lengths, u32 longest)
 }
 
 /*
- * The queue is above K. "Once in congestion state (CS), X = min(Qmax - K, K)"; or by
- * the published code with the longest queue since it was empty in place of Qmax.
+ * The queue exceeds K. "Once in congestion state (CS), X = min(Qmax - K, K)".
+ * The published code uses the longest queue since it was empty in place of
+ * Qmax.
  */
 static inline void abq_congested(const struct abq_lengths *lengths, struct abq_vars *vars,
 				 u32 queue)
@@ -70,11 +72,11 @@ static inline void abq_congested(const struct abq_lengths *lengths, struct abq_v
 	u32 x;
 
 	if (lengths->x == ABQ_X_PEAK) {
-		x = abq_beyond(lengths, queue);
+		x = abq_initial_x(lengths, queue);
 		if (x > vars->x)
 			vars->x = x;
 	} else if (vars->state != ABQ_CS) {
-		vars->x = abq_beyond(lengths, lengths->limit);
+		vars->x = abq_initial_x(lengths, lengths->limit);
 	}
 }
 
@@ -85,15 +87,15 @@ static inline u32 abq_halved(const struct abq_lengths *lengths, u32 x)
 	return x < (u64)ABQ_SMALLEST_X_MTUS * lengths->mtu ? 0 : x;
 }
 
-/* What the queue has to fall to for the next release. The published code halves X after that. */
-static inline u32 abq_due(const struct abq_lengths *lengths, const struct abq_vars *vars)
+/* Queue length for the next release. The published code halves X after the release. */
+static inline u32 abq_release_length(const struct abq_lengths *lengths, const struct abq_vars *vars)
 {
 	if (lengths->last == ABQ_LAST_EMPTY && vars->state == ABQ_LCS)
 		return vars->x / 2;
 	return vars->x;
 }
 
-/* A release, not at an empty queue: to LCS with the same X, and in LCS to the half of it. */
+/* A release at a non-empty queue: CS changes to LCS with the same X; in LCS X is halved. */
 static inline void abq_step_down(const struct abq_lengths *lengths, struct abq_vars *vars,
 				 struct abq_stats *stats)
 {
@@ -106,11 +108,12 @@ static inline void abq_step_down(const struct abq_lengths *lengths, struct abq_v
 }
 
 /*
- * The output queue's length is now @queue: call after each change of it. After
- * ABQ_HOLD acknowledgements are held; at ABQ_RELEASE all that are held leave,
- * and later ones are held unless the state is US.
+ * Updates the state for output queue length @queue. Call after each change of
+ * it. After ABQ_HOLD, acknowledgements are held. ABQ_RELEASE releases all held
+ * ACKs; later ones are held unless the state is US.
  *
- * CS and LCS imply @queue > abq_due() >= 0: a queue that drains releases, always.
+ * CS and LCS imply @queue > abq_release_length() >= 0, so draining the queue
+ * always releases.
  */
 static inline enum abq_action abq_on_queue(const struct abq_lengths *lengths, struct abq_vars *vars,
 					   struct abq_stats *stats, u32 queue)
@@ -122,17 +125,17 @@ static inline enum abq_action abq_on_queue(const struct abq_lengths *lengths, st
 		abq_enter(vars, stats, ABQ_CS);
 		return ABQ_HOLD;
 	}
-	if (vars->state == ABQ_US || queue > abq_due(lengths, vars))
+	if (vars->state == ABQ_US || queue > abq_release_length(lengths, vars))
 		return ABQ_NOTHING;
 	stats->releases++;
 	/*
-	 * "when the length of Qout decreases to X, X is halved". One step may pass
-	 * several X (drops in the queue): they are one release.
+	 * "when the length of Qout decreases to X, X is halved". A single step may pass several
+	 * values of X (drops in the queue): they are one release.
 	 */
 	if (lengths->last == ABQ_LAST_EMPTY && queue) {
 		do
 			abq_step_down(lengths, vars, stats);
-		while (queue <= abq_due(lengths, vars));
+		while (queue <= abq_release_length(lengths, vars));
 		return ABQ_RELEASE;
 	}
 	do
@@ -142,15 +145,15 @@ static inline enum abq_action abq_on_queue(const struct abq_lengths *lengths, st
 	return ABQ_RELEASE;
 }
 
-/* What is released tells senders so, if `answer` has it. */
+/* True if released ACKs carry ECE (parameter `answer`). */
 static inline bool abq_echoes(const struct abq_params *params)
 {
 	return params->answer != ABQ_ANSWER_WINDOW;
 }
 
 /*
- * `answer: window`: what each of @held acknowledgements may advertise, so that all
- * together let @k_bytes go, but a segment at least. Not 0.
+ * `answer: window`: advertised window of each of @held ACKs, so that together
+ * they allow @k_bytes, but at least one segment each. Never 0.
  */
 static inline u32 abq_window(u32 k_bytes, u32 held, u32 segment_bytes)
 {
@@ -159,18 +162,18 @@ static inline u32 abq_window(u32 k_bytes, u32 held, u32 segment_bytes)
 	return share > segment_bytes ? share : segment_bytes;
 }
 
-/* `release: window`: how many of @held leave, windows of K together and one more. */
+/* `release: window`: number of @held ACKs to release: windows of K in total, plus one. */
 static inline u32 abq_batch(u32 k_bytes, u32 held, u32 segment_bytes)
 {
-	u32 most = k_bytes / abq_window(k_bytes, held, segment_bytes) + 1;
+	u32 max = k_bytes / abq_window(k_bytes, held, segment_bytes) + 1;
 
-	return held < most ? held : most;
+	return held < max ? held : max;
 }
 
 /* Occupancy of the input queue. */
 struct abq_input {
-	u32 held;		/* packets */
-	u64 changed_ns;		/* integrated up to here */
+	u32 held;		/* held ACKs, packets */
+	u64 changed_ns;		/* time up to which it is integrated */
 };
 
 /* Call before each change, and before held_packet_ns is read. */

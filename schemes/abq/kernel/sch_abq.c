@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * abq: Active Buffer Queueing. The output queue is the one child, any qdisc;
- * while it is long, pure acknowledgements that arrive on the same device wait in
- * the input queue (sch_abq_input.h). The rule: abq_algorithm.h.
+ * abq: Active Buffer Queueing. The output queue is the only child, any qdisc.
+ * While it is long, pure acknowledgements received on the same device are held
+ * in the input queue (sch_abq_input.h). The algorithm: abq_algorithm.h.
  */
 #include <qbed/qdisc.h>
 
@@ -18,7 +18,7 @@ struct abq_sched_data {
 	struct abq_vars vars;
 	struct abq_port *port;		/* NULL: not initialised */
 	struct Qdisc *child;
-	bool grafted;			/* the child is not ours: its length is its own matter */
+	bool grafted;			/* the child was grafted: its limit is not changed */
 };
 
 static bool abq_counts_bytes(const struct abq_sched_data *q)
@@ -26,7 +26,7 @@ static bool abq_counts_bytes(const struct abq_sched_data *q)
 	return q->params.threshold_bytes != ABQ_NO_BOUND;
 }
 
-/* The output queue's length has changed, or may have. Under the qdisc's lock. */
+/* Called under the qdisc's lock when the output queue's length may have changed. */
 static void abq_update(struct Qdisc *sch)
 {
 	struct abq_sched_data *q = qdisc_priv(sch);
@@ -44,7 +44,7 @@ static void abq_update(struct Qdisc *sch)
 	}
 }
 
-/* Back to the beginning; what is held leaves as it came. */
+/* Returns to the initial state. Held ACKs are released unmodified. */
 static void abq_restart(struct abq_sched_data *q)
 {
 	abq_enter(&q->vars, &q->port->stats, ABQ_US);
@@ -80,17 +80,17 @@ static struct sk_buff *abq_dequeue(struct Qdisc *sch)
 		sch->q.qlen--;
 	}
 	WRITE_ONCE(q->port->idle, !skb);
-	/* the published code looks at the queue when the wire is done with a packet */
+	/* the published code checks the queue at the end of the packet's transmission */
 	if (skb && q->lengths.last == ABQ_LAST_EMPTY && !q->child->q.qlen)
 		return skb;
 	if (!skb && q->vars.state == ABQ_US)
 		abq_port_idle(q->port);
 	else
-		abq_update(sch);	/* without a packet too: the child may have dropped some */
+		abq_update(sch);	/* even without a packet: the child may have dropped some */
 	return skb;
 }
 
-/* Qmax in the threshold's unit: a frame of the largest size is a packet. */
+/* Converts Qmax to the threshold's unit, at one frame of maximum size per packet. */
 static struct abq_lengths abq_lengths_of(const struct abq_params *params)
 {
 	u64 limit_bytes = params->buffer_bytes, limit_packets = params->buffer_packets;
@@ -112,7 +112,7 @@ static struct abq_lengths abq_lengths_of(const struct abq_params *params)
 	return lengths;
 }
 
-/* The output queue until another is grafted: drop-tail, as long as @params say. */
+/* Creates the default output queue, a drop-tail FIFO with the limit of @params. */
 static struct Qdisc *abq_create_fifo(struct Qdisc *sch, const struct abq_params *params,
 				     struct netlink_ext_ack *extack)
 {
@@ -122,10 +122,11 @@ static struct Qdisc *abq_create_fifo(struct Qdisc *sch, const struct abq_params 
 				bytes ? params->buffer_bytes : params->buffer_packets, extack);
 }
 
-static bool abq_other_buffer(const struct abq_params *params, const struct abq_params *now)
+static bool abq_buffer_differs(const struct abq_params *params,
+			       const struct abq_params *current_params)
 {
-	return params->buffer_bytes != now->buffer_bytes ||
-	       params->buffer_packets != now->buffer_packets;
+	return params->buffer_bytes != current_params->buffer_bytes ||
+	       params->buffer_packets != current_params->buffer_packets;
 }
 
 static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
@@ -144,7 +145,7 @@ static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 	}
 	if (!params.mtu)
 		params.mtu = psched_mtu(qdisc_dev(sch));
-	if (!q->grafted && (q->child == &noop_qdisc || abq_other_buffer(&params, &q->params))) {
+	if (!q->grafted && (q->child == &noop_qdisc || abq_buffer_differs(&params, &q->params))) {
 		fifo = abq_create_fifo(sch, &params, extack);
 		if (IS_ERR(fifo))
 			return PTR_ERR(fifo);
@@ -159,7 +160,7 @@ static int abq_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 	q->params = params;
 	q->lengths = abq_lengths_of(&params);
 	abq_port_set(q->port, &params);
-	abq_restart(q);		/* X may be in another unit */
+	abq_restart(q);		/* the unit of X may have changed */
 	abq_update(sch);
 	sch_tree_unlock(sch);
 	qdisc_put(old);
@@ -173,7 +174,7 @@ static int abq_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ac
 
 	q->child = &noop_qdisc;
 	if (sch->parent != TC_H_ROOT) {
-		NL_SET_ERR_MSG(extack, "abq is of a device, so it must be the root");
+		NL_SET_ERR_MSG(extack, "abq must be the root qdisc of a device");
 		return -EOPNOTSUPP;
 	}
 	port = abq_port_create(qdisc_dev(sch));
@@ -192,7 +193,7 @@ static void abq_reset(struct Qdisc *sch)
 		abq_restart(q);
 }
 
-/* Also after a failed init. */
+/* Also called after a failed init. */
 static void abq_destroy(struct Qdisc *sch)
 {
 	struct abq_sched_data *q = qdisc_priv(sch);
@@ -225,7 +226,7 @@ static int abq_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 	return gnet_stats_copy_app(d, &shown, sizeof(shown));
 }
 
-/* The class: the child's place */
+/* The class that holds the child */
 
 static int abq_graft(struct Qdisc *sch, unsigned long class, struct Qdisc *new,
 		     struct Qdisc **old, struct netlink_ext_ack *extack)
@@ -252,7 +253,7 @@ static unsigned long abq_find(struct Qdisc *sch, u32 classid)
 	return TC_H_MIN(classid) == ABQ_CLASS ? ABQ_CLASS : 0;
 }
 
-/* The child dropped what it had, outside of our enqueue and dequeue perhaps. */
+/* The child dropped packets, possibly outside of enqueue and dequeue. */
 static void abq_qlen_notify(struct Qdisc *sch, unsigned long class)
 {
 	abq_update(sch);
@@ -326,6 +327,6 @@ static void __exit abq_module_exit(void)
 module_init(abq_module_init);
 module_exit(abq_module_exit);
 
-MODULE_DESCRIPTION("Active Buffer Queueing: acknowledgements wait while the output queue is long");
+MODULE_DESCRIPTION("Active Buffer Queueing: holds acknowledgements while the output queue is long");
 MODULE_LICENSE("GPL");
 MODULE_ALIAS("sch_abq");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The input side of a port: a netfilter hook before routing takes the pure
- * acknowledgements that arrive while their port holds, and a tasklet sends them
- * on to routing when the port releases them.
+ * Input side of a port: a netfilter hook before routing holds received pure
+ * acknowledgements, and a tasklet passes them on to routing when they are
+ * released.
  *
- * Locks: a port's lock is inside the qdisc's. Nothing is sent on under either
- * of them: what leaves is forwarded to other qdiscs, or to this one again.
+ * Locking: a port's lock nests inside the qdisc's. No packet is passed on under
+ * either lock, since it is forwarded to other qdiscs, or to this one.
  */
 #ifndef _SCH_ABQ_INPUT_H
 #define _SCH_ABQ_INPUT_H
@@ -32,29 +32,32 @@
 #include <qbed/tcp_segment.h>
 
 #include "abq_algorithm.h"
+
 struct abq_port {
 	struct hlist_node by_ifindex;
 	struct net *net;
 	int ifindex;
-	struct abq_stats stats;		/* releases and entries: under the qdisc's lock */
+	struct abq_stats stats;		/* releases and entries_*: protected by the qdisc's lock */
 
-	bool idle;			/* the link found the output queue empty: likewise */
+	bool idle;			/* the last dequeue found the output queue empty: likewise */
 
-	spinlock_t lock;		/* of all below, and of the other stats */
+	spinlock_t lock;		/* protects the members below and the other stats */
 	struct abq_params params;
 	u32 k_bytes;			/* the threshold */
-	u32 segment_bytes;		/* what the largest frame carries */
-	bool holding;			/* arriving acknowledgements are held */
-	bool draining;			/* some are leaving: those that arrive follow them */
+	u32 segment_bytes;		/* payload of a frame of maximum size */
+	bool holding;			/* received acknowledgements are held */
+	bool draining;			/* packets are being released: later ones are queued behind
+					 * them
+					 */
 	struct sk_buff_head held;	/* the input queue */
-	struct sk_buff_head leaving;	/* released, for the tasklet */
+	struct sk_buff_head leaving;	/* released packets, for the tasklet */
 	struct abq_input input;
 
 	struct tasklet_struct tasklet;
-	struct hrtimer timer;		/* for what `release: window` leaves behind */
+	struct hrtimer timer;		/* for held ACKs that `release: window` leaves in the queue */
 };
 
-/* Of a namespace. The hooks are there as long as it has a port. */
+/* State of a network namespace. The hooks are registered as long as it has a port. */
 struct abq_net {
 	DECLARE_HASHTABLE(ports, 6);	/* changed under RTNL */
 	unsigned int users;
@@ -62,10 +65,10 @@ struct abq_net {
 
 static unsigned int abq_net_id;
 
-/* Of a held packet, in the bytes of skb->cb beyond those of IP. */
+/* Control block of a held packet, in the bytes of skb->cb behind those of IP. */
 struct abq_cb {
 	int (*okfn)(struct net *net, struct sock *sk, struct sk_buff *skb);
-	u16 window;			/* it advertises at most this */
+	u16 window;			/* maximum advertised window */
 	bool set_ece;
 };
 
@@ -78,17 +81,17 @@ static struct abq_cb *abq_cb(struct sk_buff *skb)
 	return (struct abq_cb *)(skb->cb + ABQ_CB_OFFSET);
 }
 
-/* Leaving */
+/* Release */
 
-/* Of acknowledgements that have left; for the statistics of these names. */
+/* Increments of the statistics of the same names. */
 struct abq_sent {
 	u64 released_with_ece;
 	u64 corrected;
 	u64 windowed;
 };
 
-/* Send on to where the hook took it from. */
-static void abq_send_on(struct abq_port *port, struct sk_buff *skb, struct abq_sent *sent)
+/* Modifies a released packet and continues its processing after the hook. */
+static void abq_forward(struct abq_port *port, struct sk_buff *skb, struct abq_sent *sent)
 {
 	const struct abq_cb *cb = abq_cb(skb);
 	struct tcp_segment segment;
@@ -115,7 +118,7 @@ static void abq_port_drain(struct tasklet_struct *tasklet)
 
 		rcu_read_lock();
 		while ((skb = __skb_dequeue(&batch)))
-			abq_send_on(port, skb, &sent);
+			abq_forward(port, skb, &sent);
 		rcu_read_unlock();
 
 		spin_lock_bh(&port->lock);
@@ -129,8 +132,11 @@ static void abq_port_drain(struct tasklet_struct *tasklet)
 	} while (more);
 }
 
-/* Under the port's lock. @answered: with what the parameter `answer` says; else as it came. */
-static void abq_port_leave(struct abq_port *port, struct sk_buff *skb, bool answered)
+/*
+ * Queues a packet for the tasklet. Called under the port's lock. @answered:
+ * modify it as the parameter `answer` specifies
+ */
+static void abq_port_queue_release(struct abq_port *port, struct sk_buff *skb, bool answered)
 {
 	abq_cb(skb)->set_ece = answered && abq_echoes(&port->params);
 	if (!answered)
@@ -140,13 +146,16 @@ static void abq_port_leave(struct abq_port *port, struct sk_buff *skb, bool answ
 	tasklet_schedule(&port->tasklet);
 }
 
-/* After a change of the input queue, under the port's lock. */
-static void abq_port_count(struct abq_port *port)
+/* Updates the statistics after a change of the input queue. Called under the port's lock. */
+static void abq_port_update_held(struct abq_port *port)
 {
 	abq_input_set(&port->input, &port->stats, ktime_get_ns(), skb_queue_len(&port->held));
 }
 
-/* All that are held leave as they came, in order, as soon as the caller's locks are released. */
+/*
+ * Releases all held ACKs unmodified, in order. They are sent after the caller
+ * releases its locks.
+ */
 static void abq_port_flush(struct abq_port *port)
 {
 	struct sk_buff *skb;
@@ -154,13 +163,13 @@ static void abq_port_flush(struct abq_port *port)
 	spin_lock_bh(&port->lock);
 	port->stats.released += skb_queue_len(&port->held);
 	while ((skb = __skb_dequeue(&port->held)))
-		abq_port_leave(port, skb, false);
-	abq_port_count(port);
+		abq_port_queue_release(port, skb, false);
+	abq_port_update_held(port);
 	WRITE_ONCE(port->holding, false);
 	spin_unlock_bh(&port->lock);
 }
 
-/* All that are held may advertise their part of K, or what they were to before if that is less. */
+/* Limits the advertised window of each held ACK to its part of K. */
 static void abq_port_assign(struct abq_port *port)
 {
 	u32 held = skb_queue_len(&port->held);
@@ -172,9 +181,10 @@ static void abq_port_assign(struct abq_port *port)
 }
 
 /*
- * What `release` says leaves as soon as the caller's locks are released. What is left
- * behind when the output queue is empty leaves later: a timer sees to it, since nothing
- * else may happen on this port. Under the port's lock.
+ * Releases held ACKs as the parameter `release` specifies. They are sent after
+ * the caller releases its locks. ACKs that remain when the output queue is
+ * empty are released later by a timer, since no other event may occur on this
+ * port. Called under the port's lock.
  */
 static void abq_port_batch(struct abq_port *port)
 {
@@ -187,16 +197,16 @@ static void abq_port_batch(struct abq_port *port)
 		leave = abq_batch(port->k_bytes, leave, port->segment_bytes);
 	port->stats.released += leave;
 	for (; leave; leave--) {
-		abq_port_leave(port, newest ? __skb_dequeue_tail(&port->held) :
+		abq_port_queue_release(port, newest ? __skb_dequeue_tail(&port->held) :
 					      __skb_dequeue(&port->held), true);
 	}
-	abq_port_count(port);
+	abq_port_update_held(port);
 	if (!port->holding && !skb_queue_empty(&port->held))
 		hrtimer_start(&port->timer, ns_to_ktime(port->params.pause_us * (u64)NSEC_PER_USEC),
 			      HRTIMER_MODE_REL_SOFT);
 }
 
-/* The output queue has fallen to X; @holding: later acknowledgements are held. */
+/* The output queue fell to X: release held ACKs. @holding: hold later ones */
 static void abq_port_release(struct abq_port *port, bool holding)
 {
 	spin_lock_bh(&port->lock);
@@ -205,7 +215,7 @@ static void abq_port_release(struct abq_port *port, bool holding)
 	spin_unlock_bh(&port->lock);
 }
 
-/* The link asked for a packet in vain, uncongested: a batch of what was left behind, if any was. */
+/* The output queue is empty and uncongested: release a batch of the remaining held ACKs. */
 static void abq_port_idle(struct abq_port *port)
 {
 	if (skb_queue_empty_lockless(&port->held))
@@ -226,7 +236,7 @@ static enum hrtimer_restart abq_port_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Arriving */
+/* Reception */
 
 static void abq_port_hold(struct abq_port *port)
 {
@@ -241,8 +251,11 @@ static bool abq_port_passes(const struct abq_port *port)
 	       skb_queue_empty_lockless(&port->held);
 }
 
-/* For the switch itself, such as BGP's: holding it would stop nobody's data. */
-static bool abq_is_own(const struct nf_hook_state *state, const struct sk_buff *skb)
+/*
+ * True if the packet is for the switch itself, such as BGP: holding it would
+ * not throttle any sender.
+ */
+static bool abq_is_local(const struct nf_hook_state *state, const struct sk_buff *skb)
 {
 #if IS_ENABLED(CONFIG_IPV6)
 	if (skb->protocol == htons(ETH_P_IPV6))
@@ -251,22 +264,22 @@ static bool abq_is_own(const struct nf_hook_state *state, const struct sk_buff *
 	return inet_addr_type_dev_table(state->net, state->in, ip_hdr(skb)->daddr) == RTN_LOCAL;
 }
 
-/* Whether a held packet is of that connection, in that direction. */
-static bool abq_is_of(struct sk_buff *skb, const struct tcp_flow *flow)
+/* True if a held packet belongs to @flow. */
+static bool abq_is_same_flow(struct sk_buff *skb, const struct tcp_flow *flow)
 {
 	struct tcp_segment held;
 
 	return tcp_segment_parse(skb, &held) && !memcmp(&held.flow, flow, sizeof(*flow));
 }
 
-/* `coalesce`: in the place of the one of its connection that is held. False: none is. */
+/* `coalesce`: replaces the held ACK of the same connection. Returns false if there is none. */
 static bool abq_port_replace(struct abq_port *port, struct sk_buff *skb,
 			     const struct tcp_segment *segment)
 {
 	struct sk_buff *old;
 
 	skb_queue_walk(&port->held, old) {
-		if (!abq_is_of(old, &segment->flow))
+		if (!abq_is_same_flow(old, &segment->flow))
 			continue;
 		abq_cb(skb)->window = abq_cb(old)->window;
 		__skb_queue_after(&port->held, old, skb);
@@ -281,7 +294,10 @@ static bool abq_port_replace(struct abq_port *port, struct sk_buff *skb,
 	return false;
 }
 
-/* A full input queue lets its oldest go, so the order stays; with ECE, as Qout is congested. */
+/*
+ * Holds a packet. A full input queue releases its oldest packet, to keep the
+ * order, with ECE, since Qout is congested.
+ */
 static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb,
 			     const struct tcp_segment *segment)
 {
@@ -290,29 +306,29 @@ static void abq_port_enqueue(struct abq_port *port, struct sk_buff *skb,
 	if (port->params.coalesce && abq_port_replace(port, skb, segment))
 		return;
 	if (skb_queue_len(&port->held) >= port->params.hold_limit_packets) {
-		abq_port_leave(port, __skb_dequeue(&port->held), true);
+		abq_port_queue_release(port, __skb_dequeue(&port->held), true);
 		port->stats.overflow++;
 	}
 	__skb_queue_tail(&port->held, skb);
-	abq_port_count(port);
+	abq_port_update_held(port);
 }
 
 /*
- * What of @segment's connection is held leaves ahead of it: it acknowledges as much
- * as they do, and behind it PAWS would discard them, with their ECE.
+ * Releases the held ACKs of @segment's connection ahead of it. It acknowledges
+ * at least as much; behind it, PAWS would discard them and their ECE.
  */
-static void abq_port_overtake(struct abq_port *port, const struct tcp_segment *segment)
+static void abq_port_release_flow(struct abq_port *port, const struct tcp_segment *segment)
 {
 	struct sk_buff *skb, *next;
 
 	skb_queue_walk_safe(&port->held, skb, next) {
-		if (!abq_is_of(skb, &segment->flow))
+		if (!abq_is_same_flow(skb, &segment->flow))
 			continue;
 		__skb_unlink(skb, &port->held);
-		abq_port_leave(port, skb, true);
+		abq_port_queue_release(port, skb, true);
 		port->stats.overtaken++;
 	}
-	abq_port_count(port);
+	abq_port_update_held(port);
 }
 
 static unsigned int abq_port_arrival(struct abq_port *port, struct sk_buff *skb,
@@ -326,9 +342,9 @@ static unsigned int abq_port_arrival(struct abq_port *port, struct sk_buff *skb,
 	if (port->holding && tcp_segment_is_pure_ack(segment)) {
 		abq_port_enqueue(port, skb, segment);
 	} else {
-		abq_port_overtake(port, segment);
+		abq_port_release_flow(port, segment);
 		if (port->draining)
-			abq_port_leave(port, skb, false);
+			abq_port_queue_release(port, skb, false);
 		else
 			verdict = NF_ACCEPT;
 	}
@@ -336,7 +352,10 @@ static unsigned int abq_port_arrival(struct abq_port *port, struct sk_buff *skb,
 	return verdict;
 }
 
-/* The last one added: a qdisc that replaces another is there before the other goes. */
+/*
+ * Finds the port added last: a new qdisc is added before the one that it
+ * replaces is removed.
+ */
 static struct abq_port *abq_port_find(const struct net *net, int ifindex)
 {
 	struct abq_net *abq_net = net_generic(net, abq_net_id);
@@ -356,15 +375,15 @@ static unsigned int abq_hook(void *priv, struct sk_buff *skb, const struct nf_ho
 
 	if (!port || abq_port_passes(port))
 		return NF_ACCEPT;
-	if (!tcp_segment_parse(skb, &segment) || abq_is_own(state, skb))
+	if (!tcp_segment_parse(skb, &segment) || abq_is_local(state, skb))
 		return NF_ACCEPT;
-	/* What does not outlive this call cannot wait. */
+	/* A packet whose references do not outlive this call cannot be held. */
 	if (skb->sk || (skb_dst(skb) && !skb_dst_force(skb)))
 		return NF_ACCEPT;
 	return abq_port_arrival(port, skb, &segment, state);
 }
 
-/* Last, so that routing is what comes next: hooks after this one would be passed over. */
+/* Last priority, so that routing follows: later hooks would be skipped. */
 static const struct nf_hook_ops abq_hooks[] = {
 	{
 		.hook = abq_hook,
@@ -380,7 +399,7 @@ static const struct nf_hook_ops abq_hooks[] = {
 	},
 };
 
-/* A port's life, under RTNL */
+/* Lifetime of a port, under RTNL */
 
 static struct abq_port *abq_port_create(struct net_device *dev)
 {
@@ -440,7 +459,7 @@ static u32 abq_count(const struct sk_buff_head *queue, __be16 protocol)
 	return found;
 }
 
-/* Under the qdisc's lock, too. */
+/* Called under the qdisc's lock. */
 static void abq_port_stats(struct abq_port *port, struct abq_stats *shown)
 {
 	spin_lock_bh(&port->lock);
@@ -458,7 +477,7 @@ static void abq_port_destroy(struct abq_port *port)
 	hash_del_rcu(&port->by_ifindex);
 	if (!--abq_net->users)
 		nf_unregister_net_hooks(port->net, abq_hooks, ARRAY_SIZE(abq_hooks));
-	/* A hook that has found the port before may still add to it. */
+	/* A concurrent hook may still add packets to the port. */
 	synchronize_net();
 	abq_port_flush(port);
 	hrtimer_cancel(&port->timer);

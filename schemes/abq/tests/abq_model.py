@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a port with ABQ does, by the paper alone (how it is read: schemes/abq/README.md): a second implementation."""
+"""A second implementation of ABQ from the paper, with the choices of schemes/abq/README.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTED: tuple[str, ...] = (
 
 @dataclass
 class Model:
-    """Lengths are in packets or in bytes; `mtu` is one full frame in that unit."""
+    """A port with ABQ. Lengths are in packets or in bytes; `mtu` is a full frame in that unit."""
 
     threshold: int
     limit: int
@@ -25,22 +25,22 @@ class Model:
     state: str = "US"
     x: int = 0
     held: list[Any] = field(default_factory=list)
-    left: list[tuple[Any, int, bool]] = field(default_factory=list)
-    """Of every acknowledgement, in order: itself, when it left, whether ECE was set."""
+    released: list[tuple[Any, int, bool]] = field(default_factory=list)
+    """Every acknowledgement in the order of its departure, with the time and whether ECE was set."""
     statistics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
     _held_since: int = 0
 
     def run(self, steps: Iterable[tuple[int, str, Any]]) -> None:
-        """Steps in order: (time, "queue", its length), (time, "ack", the packet) or (time, "segment", one with more).
+        """Process steps in order: (time, "queue", length), (time, "ack", packet) or (time, "segment", other packet).
 
-        A packet begins with what names its connection, its destination and its ports.
+        The first two fields of a packet identify its connection: destination and ports.
         """
         step = {"queue": self._queue, "ack": self._ack, "segment": self._segment}
-        for time, kind, what in steps:
-            step[kind](time, what)
+        for time, kind, value in steps:
+            step[kind](time, value)
 
     def finish(self, time: int) -> dict[str, int]:
-        """The statistics at the end."""
+        """Return the statistics at `time`."""
         self._integrate(time)
         return self.statistics
 
@@ -61,7 +61,7 @@ class Model:
                     self.x = 0
             self._enter("LCS" if self.x else "US")
             self._integrate(time)
-            self.left += [(ack, time, True) for ack in self.held]
+            self.released += [(ack, time, True) for ack in self.held]
             self.statistics["releases"] += 1
             self.statistics["released"] += len(self.held)
             self.statistics["released_with_ece"] += len(self.held)
@@ -69,11 +69,11 @@ class Model:
 
     def _ack(self, time: int, ack: Any) -> None:
         if self.state == "US":
-            self.left.append((ack, time, False))
+            self.released.append((ack, time, False))
             return
         self._integrate(time)
         if len(self.held) == self.hold_limit:
-            self.left.append((self.held.pop(0), time, True))
+            self.released.append((self.held.pop(0), time, True))
             self.statistics["overflow"] += 1
             self.statistics["released_with_ece"] += 1
         self.held.append(ack)
@@ -83,7 +83,7 @@ class Model:
     def _segment(self, time: int, segment: Any) -> None:
         taken = [ack for ack in self.held if ack[:2] == segment[:2]]
         self._integrate(time)
-        self.left += [(ack, time, True) for ack in taken]
+        self.released += [(ack, time, True) for ack in taken]
         self.held = [ack for ack in self.held if ack[:2] != segment[:2]]
         self.statistics["overtaken"] += len(taken)
         self.statistics["released_with_ece"] += len(taken)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ABQ packet by packet: what arrives at a switch and what leaves it, against a second implementation of the paper."""
+"""ABQ packet by packet: arrivals and departures at a switch, compared with a second implementation of the paper."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ duration: {duration}
 
 
 class Segment(NamedTuple):
-    """A TCP segment, as much as both a capture and the tap tell."""
+    """The fields of a TCP segment that captures and taps both record."""
 
     destination: str
     ports: tuple[int, int]
@@ -58,7 +58,7 @@ class Segment(NamedTuple):
 
 
 def parse(frame: bytes) -> tuple[str, Segment, int]:
-    """Source, segment, and the length of the TCP header."""
+    """Parse a frame. Returns the source address, the segment and the length of the TCP header."""
     if frame[12:14] == b"\x08\x00":
         ip, length = 14 + 4 * (frame[14] & 15), struct.unpack_from("!H", frame, 16)[0] - 4 * (frame[14] & 15)
         source, destination = (str(ipaddress.ip_address(frame[i : i + 4])) for i in (26, 30))
@@ -71,7 +71,7 @@ def parse(frame: bytes) -> tuple[str, Segment, int]:
 
 
 def checksum_is_right(frame: bytes) -> bool:
-    """Of the TCP segment in a frame that was captured whole."""
+    """Check the TCP checksum of a completely captured frame."""
     ip = 14 + 4 * (frame[14] & 15) if frame[12:14] == b"\x08\x00" else 54
     if ip == 54:
         length = struct.unpack_from("!H", frame, 18)[0]
@@ -91,7 +91,7 @@ def address(raw: Any, family: int) -> str:
 
 
 def events(cell: Observed) -> Any:
-    """Those of every queue, in the order in which they happened."""
+    """The events of all queues, in order of time."""
     with (cell.out / "taps.bin").open("rb") as stream:
         runs = [
             b.records for b in read_taps(stream, len(cell.plan.queues)) if isinstance(b, Run) and b.kind == "events"
@@ -100,7 +100,7 @@ def events(cell: Observed) -> Any:
 
 
 def arrivals(cell: Observed, receiver: str) -> list[tuple[int, Segment, int]]:
-    """What the switch received from h1: time, segment, TCP header's length."""
+    """The segments that the switch received from h1: time, segment, length of the TCP header."""
     found = []
     for packet in read_pcap(cell.out / f"{cell.plan.queues[cell.queue('s1>h1')].name.replace(':', '-')}.pcap"):
         source, segment, header = parse(packet.data)
@@ -109,11 +109,11 @@ def arrivals(cell: Observed, receiver: str) -> list[tuple[int, Segment, int]]:
     return found
 
 
-def departures(cell: Observed, everything: Any, receiver: str, hosts: int = 13) -> list[tuple[int, Segment]]:
-    """What the switch had forwarded of it, at the moment it came to its next queue."""
+def departures(cell: Observed, all_events: Any, receiver: str, hosts: int = 13) -> list[tuple[int, Segment]]:
+    """The segments of `receiver` that the switch forwarded, at the time of their enqueue at the next port."""
     outs = [cell.queue(f"s1>h{number}") for number in range(2, hosts + 1)]
     found = []
-    for event in everything[np.isin(everything["id"], outs) & (everything["op"] == 1) & (everything["protocol"] == 6)]:
+    for event in all_events[np.isin(all_events["id"], outs) & (all_events["op"] == 1) & (all_events["protocol"] == 6)]:
         family = int(event["family"])
         if address(event["saddr"], family) == receiver:
             names = ("tcp_seq", "tcp_ack", "tcp_flags", "payload")
@@ -126,11 +126,13 @@ def departures(cell: Observed, everything: Any, receiver: str, hosts: int = 13) 
     return found
 
 
-def steps(everything: Any, queue: int, unit: str, came: list[tuple[int, Segment, int]]) -> list[tuple[int, str, Any]]:
-    """The queue's changes and what arrives, merged; at the same instant the changes come first."""
-    own = everything[(everything["id"] == queue) & (everything["op"] != 4)]
-    changes = [(int(event["time_ns"]), "queue", int(event[f"queue_{unit}"])) for event in own]
-    arrived = [(time, "ack" if segment.is_pure_ack else "segment", segment) for time, segment, _ in came]
+def steps(
+    all_events: Any, queue: int, unit: str, received: list[tuple[int, Segment, int]]
+) -> list[tuple[int, str, Any]]:
+    """Merge the queue's changes and the arrivals; at the same instant the changes come first."""
+    port_events = all_events[(all_events["id"] == queue) & (all_events["op"] != 4)]
+    changes = [(int(event["time_ns"]), "queue", int(event[f"queue_{unit}"])) for event in port_events]
+    arrived = [(time, "ack" if segment.is_pure_ack else "segment", segment) for time, segment, _ in received]
     return sorted([*changes, *arrived], key=lambda step: step[0])
 
 
@@ -155,40 +157,42 @@ def test_every_acknowledgement_leaves_when_the_paper_says(
     assert all(flow["status"] == "complete" for flow in cell.flows())
     receiver = cell.flows()[0]["dst_address"]
     queue = cell.queue("s1>h1")
-    everything = events(cell)
-    came, went = arrivals(cell, receiver), departures(cell, everything, receiver)
-    assert len(came) == len(went)
+    all_events = events(cell)
+    received, forwarded = arrivals(cell, receiver), departures(cell, all_events, receiver)
+    assert len(received) == len(forwarded)
 
-    # Whatever is more than an acknowledgement passes at once, as it is.
-    others = [(time, segment) for time, segment, _ in came if not segment.is_pure_ack]
-    assert others == [(time, segment) for time, segment in went if not segment.is_pure_ack]
+    # All segments other than pure acknowledgements pass immediately and unmodified.
+    others = [(time, segment) for time, segment, _ in received if not segment.is_pure_ack]
+    assert others == [(time, segment) for time, segment in forwarded if not segment.is_pure_ack]
     kinds = [segment for _, segment in others]
     assert any(s.flags & SYN for s in kinds) and any(s.flags & FIN for s in kinds) and any(s.payload for s in kinds)
 
-    # Acknowledgements leave in their order, at the instants and with the ECE that the model says.
+    # Acknowledgements leave in the order, at the times and with the ECE that the model predicts.
     limit, mtu = (128_000, FRAME) if unit == "bytes" else (128_000 // FRAME, 1)
     parameters = (case.get("threshold", 20), limit, mtu, case.get("hold_limit", 1000))
     model, other = Model(*parameters), Model(*parameters)
-    merged = steps(everything, queue, unit, came)
+    merged = steps(all_events, queue, unit, received)
     model.run(merged)
     other.run(sorted(merged, key=lambda step: (step[0], step[1] == "queue")))
-    assert model.left == other.left, "what comes first at one instant matters here: choose other delays"
+    assert model.released == other.released, "the order within one instant matters here: choose other delays"
     assert not model.held
-    assert [(time, ack.with_ece(ece)) for ack, time, ece in model.left] == [e for e in went if e[1].is_pure_ack]
+    assert [(time, ack.with_ece(ece)) for ack, time, ece in model.released] == [
+        e for e in forwarded if e[1].is_pure_ack
+    ]
 
     found = registry()["abq"].decode(bytes.fromhex(cell.counters().queues[queue].xstats))
     assert {name: found[name] for name in COUNTED} == model.finish(200_000_000)
     assert (found["state"], found["held_ipv4"], found["held_ipv6"]) == (0, 0, 0)
-    corrected = sum(ece and not ack.flags & ECE for ack, _, ece in model.left)
+    corrected = sum(ece and not ack.flags & ECE for ack, _, ece in model.released)
     assert found["corrected"] == corrected
 
-    # The case is one: much was held, for long, in both states.
+    # The case is meaningful: many ACKs were held, in both states.
     assert found["holds"] > 80 and corrected > 30 and found["entries_cs"] > 0 and found["max_held"] > 2
     assert found["entries_lcs"] > 0
     assert (found["overflow"] > 0) == ("hold_limit" in case)
     assert found["overtaken"] > 0 or case.get("threshold") == 74
     if cell.counters().queues[queue].drops:
-        assert any(header > 32 for _, segment, header in came if segment.is_pure_ack), (
+        assert any(header > 32 for _, segment, header in received if segment.is_pure_ack), (
             "no acknowledgement had SACK blocks"
         )
 
@@ -197,31 +201,35 @@ def test_every_acknowledgement_leaves_when_the_paper_says(
 def test_checksums_are_right_after_the_correction(run_cell: Callable[..., Observed], addressing: str) -> None:
     cell = run_cell(LAB.format(settings="threshold: 20 packets", addressing=addressing, duration="50 ms"))
     receiver = cell.flows()[0]["dst_address"]
-    whole = echoed = 0
+    complete = echoed = 0
     for port in ("s1>h2", "s1>h3"):
         name = cell.plan.queues[cell.queue(port)].name.replace(":", "-")
         for packet in read_pcap(cell.out / f"{name}.pcap"):
             source, segment, _ = parse(packet.data)
             if source == receiver and len(packet.data) == packet.length:
                 assert checksum_is_right(packet.data), segment
-                whole += 1
+                complete += 1
                 echoed += bool(segment.flags & ECE) and segment.is_pure_ack
-    assert whole > 20 and echoed > 10
+    assert complete > 20 and echoed > 10
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
-def test_what_is_held_at_the_end_is_in_the_books(run_cell: Callable[..., Observed], addressing: str) -> None:
+def test_held_acks_at_the_end_are_accounted(run_cell: Callable[..., Observed], addressing: str) -> None:
     cell = run_cell(LAB.format(settings="threshold: 20 packets", addressing=addressing, duration="1700 us"))
     taps = [cell.taps(port)["summary"] for port in port_names(cell.plan)]
     summaries = {i: QueueSummary(**{name: int(tap[name]) for name in SUMMARY_FIELDS}) for i, tap in enumerate(taps)}
     counters = cell.counters()
-    own = counters.queues[cell.queue("s1>h1")]
-    found = registry()["abq"].decode(bytes.fromhex(own.xstats))
+    queue = counters.queues[cell.queue("s1>h1")]
+    found = registry()["abq"].decode(bytes.fromhex(queue.xstats))
     assert found[f"held_{addressing}"] > 5
     assert (
         found["holds"]
         == found["released"] + found["overflow"] + found["overtaken"] + found["held_ipv4"] + found["held_ipv6"]
     )
     assert examine(cell.plan, summaries, counters).contradictions == []
-    silent = counters.model_copy(update={"queues": [q.model_copy(update={"xstats": ""}) for q in counters.queues]})
-    assert "packets received are unaccounted for" in "".join(examine(cell.plan, summaries, silent).contradictions)
+    without_statistics = counters.model_copy(
+        update={"queues": [q.model_copy(update={"xstats": ""}) for q in counters.queues]}
+    )
+    assert "packets received are unaccounted for" in "".join(
+        examine(cell.plan, summaries, without_statistics).contradictions
+    )

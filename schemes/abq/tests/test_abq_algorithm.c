@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The three states: where they change, what X is, and a second implementation that agrees. */
+/* The three states: transitions, X, and agreement with a second implementation. */
 #include "abq_algorithm.h"
 #include "unit.h"
 
-/* The paper's: 80 packets of buffer, K = 20 packets. */
+/* The paper's parameters: a buffer of 80 packets, K = 20 packets. */
 static const struct abq_lengths paper = {
 	.limit = 80,
 	.threshold = 20,
@@ -21,7 +21,7 @@ static enum abq_action length(struct machine *m, u32 queue)
 	return abq_on_queue(&m->lengths, &m->vars, &m->stats, queue);
 }
 
-/* Each step: a queue's length, and the action, the state and X that follow. */
+/* Each step: queue length, and the expected action, state and X. */
 static void follow(struct machine *m, const u32 (*steps)[4], u32 count)
 {
 	u32 i;
@@ -61,7 +61,7 @@ static void the_papers_parameters_step_by_step(void)
 	EXPECT_EQUAL(m.stats.entries_us, 1);
 }
 
-static void x_begins_at_what_the_buffer_has_beyond_k(void)
+static void x_starts_at_buffer_minus_k(void)
 {
 	struct machine m = { .lengths = paper };
 
@@ -92,7 +92,7 @@ static void counts_bytes_as_well(void)
 	struct machine m = { .lengths = { .limit = 128000, .threshold = 30280, .mtu = 1514 } };
 
 	EXPECT_EQUAL(length(&m, 30281), ABQ_HOLD);
-	EXPECT_EQUAL(length(&m, 30000), ABQ_RELEASE);	/* never equal to X: below counts */
+	EXPECT_EQUAL(length(&m, 30000), ABQ_RELEASE);	/* below X without being equal */
 	EXPECT_EQUAL(m.vars.x, 15140);
 	EXPECT_EQUAL(length(&m, 15140), ABQ_RELEASE);
 	EXPECT_EQUAL(m.vars.x, 7570);			/* 6056 is 4 MTU */
@@ -100,7 +100,7 @@ static void counts_bytes_as_well(void)
 	EXPECT_EQUAL(m.vars.state, ABQ_US);
 }
 
-/* What the code that the paper names does: 80 packets, K = 10. */
+/* The parameters of the paper's published code: 80 packets, K = 10. */
 static const struct abq_lengths published = {
 	.limit = 80,
 	.threshold = 10,
@@ -113,16 +113,16 @@ static void the_published_codes_parameters_step_by_step(void)
 {
 	static const u32 steps[18][4] = {
 		{ 10, ABQ_NOTHING, ABQ_US, 0 },
-		{ 11, ABQ_HOLD, ABQ_CS, 1 },		/* what the queue has beyond K */
-		{ 80, ABQ_NOTHING, ABQ_CS, 10 },	/* K at most */
-		{ 12, ABQ_NOTHING, ABQ_CS, 10 },	/* the longest queue counts */
-		{ 10, ABQ_RELEASE, ABQ_LCS, 10 },	/* X as it was */
+		{ 11, ABQ_HOLD, ABQ_CS, 1 },		/* queue length minus K */
+		{ 80, ABQ_NOTHING, ABQ_CS, 10 },	/* at most K */
+		{ 12, ABQ_NOTHING, ABQ_CS, 10 },	/* X follows the longest queue */
+		{ 10, ABQ_RELEASE, ABQ_LCS, 10 },	/* X unchanged */
 		{ 6, ABQ_NOTHING, ABQ_LCS, 10 },
 		{ 5, ABQ_RELEASE, ABQ_LCS, 5 },
-		{ 13, ABQ_HOLD, ABQ_CS, 5 },		/* congested again: not less than before */
+		{ 13, ABQ_HOLD, ABQ_CS, 5 },		/* congested again: X does not decrease */
 		{ 17, ABQ_NOTHING, ABQ_CS, 7 },
 		{ 7, ABQ_RELEASE, ABQ_LCS, 7 },
-		{ 3, ABQ_RELEASE, ABQ_LCS, 0 },		/* 3 packets are no more than 4 MTU */
+		{ 3, ABQ_RELEASE, ABQ_LCS, 0 },		/* 3 packets are at most 4 MTU */
 		{ 1, ABQ_NOTHING, ABQ_LCS, 0 },
 		{ 0, ABQ_RELEASE, ABQ_US, 0 },		/* empty */
 		{ 11, ABQ_HOLD, ABQ_CS, 1 },
@@ -142,7 +142,7 @@ static void windows_of_k_bytes_in_all(void)
 {
 	EXPECT_EQUAL(abq_window(15000, 1, 1446), 15000);
 	EXPECT_EQUAL(abq_window(15000, 7, 1446), 2142);
-	EXPECT_EQUAL(abq_window(15000, 80, 1446), 1446);	/* a segment at least */
+	EXPECT_EQUAL(abq_window(15000, 80, 1446), 1446);	/* at least one segment */
 	EXPECT_EQUAL(abq_window(15000, 0, 1446), 15000);
 	EXPECT_EQUAL(abq_batch(15000, 0, 1446), 0);
 	EXPECT_EQUAL(abq_batch(15000, 7, 1446), 7);
@@ -189,7 +189,7 @@ static void an_empty_queue_always_releases(void)
 	}
 }
 
-/* The diagram as a table of transitions in exact arithmetic, one X at a time. */
+/* The state diagram in floating point, one value of X at a time. */
 struct naive {
 	int state;
 	double x;
@@ -251,13 +251,13 @@ static void agrees_with_the_diagram_on_random_walks(void)
 			EXPECT_EQUAL(action == ABQ_RELEASE, release);
 			EXPECT_EQUAL(action == ABQ_HOLD,
 				     m.vars.state == ABQ_CS && before != ABQ_CS);
-			EXPECT(m.vars.state == ABQ_US || queue > m.vars.x);	/* alive */
+			EXPECT(m.vars.state == ABQ_US || queue > m.vars.x);	/* no deadlock */
 		}
 		EXPECT_EQUAL(m.stats.releases, n.releases);
 	}
 }
 
-static void whatever_is_asked_for_a_held_packet_leaves(void)
+static void held_packets_are_always_released(void)
 {
 	u32 run, step;
 
@@ -277,7 +277,7 @@ static void whatever_is_asked_for_a_held_packet_leaves(void)
 
 			EXPECT_EQUAL(action == ABQ_RELEASE, m.stats.releases > releases);
 			EXPECT(m.vars.x <= m.lengths.threshold);
-			EXPECT(m.vars.state == ABQ_US || queue > abq_due(&m.lengths, &m.vars));
+			EXPECT(m.vars.state == ABQ_US || queue > abq_release_length(&m.lengths, &m.vars));
 		}
 		length(&m, 0);
 		EXPECT_EQUAL(m.vars.state, ABQ_US);
@@ -303,13 +303,13 @@ static void the_input_queues_integral(void)
 int main(void)
 {
 	the_papers_parameters_step_by_step();
-	x_begins_at_what_the_buffer_has_beyond_k();
+	x_starts_at_buffer_minus_k();
 	four_mtus_are_not_less_than_four();
 	counts_bytes_as_well();
 	the_published_codes_parameters_step_by_step();
 	windows_of_k_bytes_in_all();
 	several_x_in_one_step_are_one_release();
-	whatever_is_asked_for_a_held_packet_leaves();
+	held_packets_are_always_released();
 	an_empty_queue_always_releases();
 	agrees_with_the_diagram_on_random_walks();
 	the_input_queues_integral();

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ABQ and what it is not about: the switch's own connections, data of the same connection, hosts without ECN."""
+"""ABQ and traffic that it does not target: the switch's own connections, data of the same connection, hosts without
+ECN.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ for peer in sockets:
 for reader in readers:
     reader.join()
 """
-"""Eight connections in each of which both ends send at once, the client as much as the link carries."""
+"""Eight connections in which both ends send at the same time, the client as much as the link carries."""
 
 
 def qdisc(lab: Any) -> dict[str, Any]:
@@ -73,10 +75,10 @@ def counted(lab: Any, node: str, name: str) -> int:
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
-def test_what_is_for_the_switch_itself_is_not_held(
+def test_packets_for_the_switch_itself_are_not_held(
     plugins: None, live_lab: Callable[[str], Any], addressing: str
 ) -> None:
-    """As BGP's acknowledgements: its own data would wait for them."""
+    """For example BGP's: holding its acknowledgements would delay BGP's data."""
     with live_lab(LAB.format(addressing=addressing)) as lab:
         status, output = lab.run("h1", "sh", "-c", "ip -j addr show dev eth0")
         address = next(
@@ -90,8 +92,8 @@ def test_what_is_for_the_switch_itself_is_not_held(
         assert found["holds"] == 0
 
 
-def test_data_takes_the_acknowledgements_before_it_along(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    """Behind it, PAWS would discard them for their time stamps, and their ECE with them."""
+def test_data_releases_held_acks_of_its_connection(plugins: None, live_lab: Callable[[str], Any]) -> None:
+    """Behind the data, PAWS would discard them for their timestamps, and their ECE with them."""
     with live_lab(LAB.format(addressing="ipv4")) as lab:
         lab.background("h1", "python3", "-c", TALK, "server", "10.0.0.1")
         status, output = lab.run("h2", "python3", "-c", TALK, "client", "10.0.0.1")
@@ -101,7 +103,7 @@ def test_data_takes_the_acknowledgements_before_it_along(plugins: None, live_lab
         assert counted(lab, "h2", "PAWSEstab") == 0
 
 
-def test_a_change_of_the_limit_is_one_of_the_queue_inside(plugins: None, live_lab: Callable[[str], Any]) -> None:
+def test_a_change_of_the_limit_changes_the_child(plugins: None, live_lab: Callable[[str], Any]) -> None:
     with live_lab(LAB.format(addressing="ipv4")) as lab:
 
         def shown(verb: str, *words: str) -> list[tuple[str, Any]]:
@@ -119,7 +121,7 @@ def test_a_change_of_the_limit_is_one_of_the_queue_inside(plugins: None, live_la
         assert shown("change", "limit", "50p", "threshold", "6p") == [("pfifo", 50)]
         status, output = lab.run("s1", *TC, "qdisc", "add", "dev", "eth0", "parent", "1:1", "pfifo", "limit", "7")
         assert status == 0, output
-        assert shown("change", "limit", "60kb", *threshold) == [("pfifo", 7)], "another's queue is another's"
+        assert shown("change", "limit", "60kb", *threshold) == [("pfifo", 7)], "a grafted child is not changed"
 
 
 INCAST = """
@@ -137,8 +139,8 @@ duration: 200 ms
 """
 
 
-def test_a_host_without_ecn_does_not_hear_the_echo(run_cell: Callable[..., Observed]) -> None:
-    """RFC 3168: ECE means something on connections that have negotiated it, and on no others."""
+def test_a_host_without_ecn_ignores_ece(run_cell: Callable[..., Observed]) -> None:
+    """RFC 3168: ECE has a meaning only on connections that negotiated ECN."""
     cells = {tcp: run_cell(INCAST.replace("TCP", tcp)) for tcp in ("reno", "dctcp")}
     corrected = {}
     for tcp, cell in cells.items():
@@ -146,28 +148,32 @@ def test_a_host_without_ecn_does_not_hear_the_echo(run_cell: Callable[..., Obser
         corrected[tcp] = registry()["abq"].decode(bytes.fromhex(queue.xstats))["corrected"]
         assert queue.drops == 0
     assert corrected["reno"] > 30 and corrected["dctcp"] > 30
-    heard = {tcp: sum(flow["ce_marks"] for flow in cell.flows()) for tcp, cell in cells.items()}
-    assert heard["reno"] == 0 < heard["dctcp"]
+    counted = {tcp: sum(flow["ce_marks"] for flow in cell.flows()) for tcp, cell in cells.items()}
+    assert counted["reno"] == 0 < counted["dctcp"]
 
 
-def test_the_handshakes_last_acknowledgement_is_one_of_them(run_cell: Callable[..., Observed]) -> None:
-    """A switch that remembers no connection cannot know it from others; so the peer's accept waits with it, no longer
-    than the output queue is above X, or until the connection's first data.
+def test_the_handshakes_last_acknowledgement_is_held(run_cell: Callable[..., Observed]) -> None:
+    """A switch without connection state cannot distinguish it. The peer's accept is delayed with it, at most while the
+    output queue is above X, or until the connection's first data.
     """
     cell = run_cell(INCAST.replace("TCP", "dctcp"))
     flow = cell.flows()[-1]
     receiver = flow["src_address"]
-    everything = events(cell)
-    came = [
+    all_events = events(cell)
+    received = [
         (time, segment) for time, segment, _ in arrivals(cell, receiver) if segment.destination == flow["dst_address"]
     ]
-    went = {segment: time for time, segment in departures(cell, everything, receiver)}
-    ports = came[[bool(segment.flags & SYN) and not segment.flags & ACK for _, segment in came].index(True)][1].ports
-    own = [(time, segment) for time, segment in came if segment.ports == ports and not segment.flags & (SYN | FIN)]
-    (time, last), (first_data, data) = own[0], next(entry for entry in own if entry[1].payload)
+    forwarded = {segment: time for time, segment in departures(cell, all_events, receiver)}
+    ports = received[[bool(segment.flags & SYN) and not segment.flags & ACK for _, segment in received].index(True)][
+        1
+    ].ports
+    connection = [
+        (time, segment) for time, segment in received if segment.ports == ports and not segment.flags & (SYN | FIN)
+    ]
+    (time, last), (first_data, data) = connection[0], next(entry for entry in connection if entry[1].payload)
     assert last.is_pure_ack and last.payload == 0
-    assert time < went[last.with_ece(True)] <= first_data
-    assert went[data] == first_data
+    assert time < forwarded[last.with_ece(True)] <= first_data
+    assert forwarded[data] == first_data
 
 
 SLOW = """
@@ -189,11 +195,11 @@ else:
         peer.shutdown(socket.SHUT_WR)
         peer.recv(1)
 """
-"""One connection whose server reads nothing until its window is full."""
+"""One connection whose server does not read until its window is full."""
 
 
-def test_a_window_update_is_one_of_them_too(live_lab: Callable[[str], Any], tmp_path: Path) -> None:
-    """What says nothing but that there is room again waits with what acknowledges."""
+def test_a_window_update_is_held(live_lab: Callable[[str], Any], tmp_path: Path) -> None:
+    """A pure window update is held like acknowledgements."""
     watched = "workload:", "observe: {queues: every packet}\ncapture: [s1>h1]\nworkload:"
     with live_lab(LAB.format(addressing="ipv4").replace(*watched)) as lab:
         for script in (TALK, SLOW):
@@ -203,9 +209,11 @@ def test_a_window_update_is_one_of_them_too(live_lab: Callable[[str], Any], tmp_
         assert status == 0, output
         lab.stop()
     cell = Observed(Plan.loads((tmp_path / "live" / "plan.json").read_bytes()), tmp_path / "live")
-    came = [(time, segment) for time, segment, _ in arrivals(cell, "10.0.0.1") if 7001 in segment.ports]
-    went = [(time, segment) for time, segment in departures(cell, events(cell), "10.0.0.1", 2) if 7001 in segment.ports]
-    assert [segment.with_ece(True) for _, segment in came] == [segment.with_ece(True) for _, segment in went]
-    acks = [(*one, left) for one, (left, _) in zip(came, went, strict=True) if one[1].is_pure_ack]
+    received = [(time, segment) for time, segment, _ in arrivals(cell, "10.0.0.1") if 7001 in segment.ports]
+    forwarded = [
+        (time, segment) for time, segment in departures(cell, events(cell), "10.0.0.1", 2) if 7001 in segment.ports
+    ]
+    assert [segment.with_ece(True) for _, segment in received] == [segment.with_ece(True) for _, segment in forwarded]
+    acks = [(*one, left) for one, (left, _) in zip(received, forwarded, strict=True) if one[1].is_pure_ack]
     updates = [after for before, after in pairwise(acks) if before[1].ack == after[1].ack]
     assert any(left > time for time, _, left in updates), acks

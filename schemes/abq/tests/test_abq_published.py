@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The preset `published`: few acknowledgements at a time, one of a connection, and the windows that they advertise."""
+"""The preset `published`: few acknowledgements at a time, one per connection, and the windows that they advertise."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ def test_windows_of_k_leave_at_a_time(run_cell: Callable[..., Observed], address
     flows = cell.flows()
     assert all(flow["status"] == "complete" and not flow["retransmits"] for flow in flows)
     receiver = flows[0]["dst_address"]
-    came, went = arrivals(cell, receiver), departures(cell, events(cell), receiver, 41)
-    acks = [segment for _, segment, _ in came if segment.is_pure_ack]
+    received, forwarded = arrivals(cell, receiver), departures(cell, events(cell), receiver, 41)
+    acks = [segment for _, segment, _ in received if segment.is_pure_ack]
     counters = cell.counters().queues[cell.queue("s1>h1")]
     found = registry()["abq"].decode(bytes.fromhex(counters.xstats))
     coalesced = found[f"coalesced_{addressing}"]
     assert counters.drops == 0
     assert found["holds"] == found["released"] + found["overtaken"] + coalesced
-    assert len(acks) - coalesced == sum(segment.is_pure_ack for _, segment in went)
+    assert len(acks) - coalesced == sum(segment.is_pure_ack for _, segment in forwarded)
     assert found["windowed"] > 100 and found["corrected"] == found["released_with_ece"] == 0
-    # Of one release at most 11: ten windows of a segment do not fill K.
-    arrived = {segment for _, segment, _ in came}
-    instants = {time for time, _, _ in came}
+    # A release has at most 11 ACKs: ten windows of one segment do not fill K.
+    arrived = {segment for _, segment, _ in received}
+    instants = {time for time, _, _ in received}
     releases = [
         len(list(group))
-        for time, group in groupby(sorted(time for time, segment in went if segment in arrived))
+        for time, group in groupby(sorted(time for time, segment in forwarded if segment in arrived))
         if time not in instants
     ]
     assert releases and max(releases) <= K // SEGMENT + 1
 
 
-def test_what_is_left_behind_leaves_though_nothing_happens(run_cell: Callable[..., Observed]) -> None:
-    """The last acknowledgements let no data go that would bring the next batch along."""
+def test_remaining_acks_are_released_without_further_events(run_cell: Callable[..., Observed]) -> None:
+    """The last acknowledgements allow no data whose arrival would release the next batch."""
     cell = run_cell(LAB.format(addressing="ipv4").replace("size: 32768 B", "size: 1446 B"))
     found = registry()["abq"].decode(bytes.fromhex(cell.counters().queues[cell.queue("s1>h1")].xstats))
     assert found["holds"] > 11 and (found["state"], found["held_ipv4"]) == (0, 0)
@@ -86,8 +86,8 @@ def test_a_preset_is_the_schemes(run_cell: Callable[..., Observed]) -> None:
     text = LAB.format(addressing="ipv4")
     values = registry()["abq"].preset("published")
     assert (values["x"], values["release"], values["answer"], values["last"]) == ("peak", "window", "window", "empty")
-    for wrong, said in {"preset: publisht": "`published`", "preset: published, x: peek": "`buffer`, `peak`"}.items():
-        with pytest.raises(QbedError, match=said):
+    for wrong, message in {"preset: publisht": "`published`", "preset: published, x: peek": "`buffer`, `peak`"}.items():
+        with pytest.raises(QbedError, match=message):
             run_cell(text.replace("preset: published", wrong))
     with pytest.raises(QbedError, match="the scheme `ecn` has no preset"):
         run_cell(text.replace("scheme: abq", "scheme: ecn"))

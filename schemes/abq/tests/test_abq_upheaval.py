@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Held acknowledgements always get out, whatever happens to the queue that they wait for."""
+"""Held ACKs are always released, whatever happens to the queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ hosts: {default: {tcp: dctcp, rto_min: 10 ms}}
 workload: [{flow: {from: h2, to: h1, size: 1 KB}}]
 duration: 10 s
 """
-# Received by the switch, and neither forwarded nor without a route: what it holds. Nothing else stays in IP.
+# Packets received by the switch and neither forwarded nor without a route: its held ACKs. No other packet stays in IP.
 HELD = """awk '/^Ip: [0-9]/ {n = $4 - $6 - $7} /^IpExt: [0-9]/ {print n - $2}' /proc/net/snmp /proc/net/netstat"""
 WAIT = f"for _ in $(seq 500); do [ $({HELD}) -lt 5 ] || break; sleep 0.0001; done; {HELD}"
 
@@ -30,7 +30,7 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
-def test_what_is_held_leaves_when_the_queue_goes(live_lab: Any, action: str) -> None:
+def test_held_acks_are_released_when_the_queue_is_removed(live_lab: Any, action: str) -> None:
     with live_lab(LAB) as lab:
         lab.background("h1", "sh", "-c", "iperf3 -s -1 >/dev/null 2>&1")
         lab.background("h2", "sh", "-c", "iperf3 -c 10.0.0.1 -t 1 -P 20 >/dev/null 2>&1")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * qcodel: CoDel (RFC 8289) over one FIFO whose buffer is in bytes or packets.
+ * qcodel: CoDel (RFC 8289) over a FIFO with a buffer in bytes or packets.
  *
- * The FIFO and the control law: codel_fifo.h.
+ * FIFO and control law: codel_fifo.h.
  */
 #include <qbed/codel_fifo.h>
 #include <qbed/qdisc.h>
@@ -12,7 +12,7 @@
 struct qcodel_sched_data {
 	struct codel_fifo fifo;
 	struct qcodel_params params;
-	u64 marked;		/* CE set, or found set where it would have been */
+	u64 marked;		/* CoDel marked, including packets that already had CE */
 };
 
 static struct sk_buff *qcodel_dequeue(struct Qdisc *sch)
@@ -41,7 +41,7 @@ static int qcodel_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_e
 		params.mtu = psched_mtu(qdisc_dev(sch));
 	sch_tree_lock(sch);
 	q->params = params;
-	codel_fifo_set_law(sch, params.target_ns, params.interval_ns, params.ecn, params.mtu);
+	codel_fifo_set_params(sch, params.target_ns, params.interval_ns, params.ecn, params.mtu);
 	codel_fifo_set_limits(sch, params.buffer_bytes, params.buffer_packets);
 	sch_tree_unlock(sch);
 	return 0;

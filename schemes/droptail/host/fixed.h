@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A constant rate, whatever the network says. */
+/* A constant rate, independent of signals and losses. */
 #ifndef _FIXED_H
 #define _FIXED_H
 

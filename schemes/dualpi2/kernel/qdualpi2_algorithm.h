@@ -3,9 +3,9 @@
  * DualPI2, an AQM for two coupled queues.
  *
  * De Schepper, Briscoe, White: Dual-Queue Coupled Active Queue Management (RFC
- * 9332), appendix A. The names there: p' is `p` here, p_C its square, p_CL the
- * coupled probability k p', p'_L the ramp's. README.md says what was decided
- * where the RFC leaves it open.
+ * 9332), appendix A. Names: its p' is `p` here, p_C the square of p', p_CL the
+ * coupled probability k p', p'_L the ramp. README.md lists the choices that the
+ * RFC leaves open.
  */
 #ifndef _QDUALPI2_ALGORITHM_H
 #define _QDUALPI2_ALGORITHM_H
@@ -13,20 +13,22 @@
 #include "qdualpi2_scheme.h"
 
 #define QDUALPI2_ONE (1ull << 32)	/* the probability 1 */
-#define QDUALPI2_SHARE_ONE 1000		/* all bytes */
+#define QDUALPI2_SHARE_ONE 1000		/* a share of 1 */
 
 struct qdualpi2_vars {
-	u64 p;			/* of QDUALPI2_ONE, below it */
+	u64 p;			/* p', in 1 / QDUALPI2_ONE, less than 1 */
 	u64 prior_ns;		/* the queues' delay at the last update */
-	u64 due_ns;		/* when the next one is due */
-	u64 classic_signals;	/* signals that are owed to either queue, of QDUALPI2_ONE */
+	u64 due_ns;		/* when the next update is due */
+	u64 classic_signals;	/* accumulated signals of each queue, in 1 / QDUALPI2_ONE */
 	u64 l4s_signals;
-	s64 owed;		/* bytes that are owed to the classic queue, of QDUALPI2_SHARE_ONE */
+	s64 classic_credit;		/* bytes that the classic queue may send, in 1 /
+					 * QDUALPI2_SHARE_ONE
+					 */
 };
 
 enum qdualpi2_verdict {
 	QDUALPI2_PASS,
-	QDUALPI2_SIGNAL,	/* classic: CE, or a drop where that cannot be */
+	QDUALPI2_SIGNAL,	/* classic: CE, or a drop if not ECN-capable */
 	QDUALPI2_MARK_BY_RAMP,
 	QDUALPI2_MARK_BY_COUPLING,
 	QDUALPI2_DROP,
@@ -47,21 +49,25 @@ static inline u64 qdualpi2_interval_ns(const struct qdualpi2_params *params)
 	return params->target_ns < third ? params->target_ns : third;
 }
 
-/* @ns in round trips of 2^24 parts; eight are enough for p to run from one end to the other. */
+/*
+ * Converts @ns to units of 2^-24 RTTs, limited to 8 RTTs, which are enough for
+ * p to change from 0 to 1.
+ */
 static inline s64 qdualpi2_in_rtts(const struct qdualpi2_params *params, s64 ns)
 {
-	s64 rtt = params->rtt_max_ns, most = 8 * rtt;
+	s64 rtt = params->rtt_max_ns, max = 8 * rtt;
 
-	if (ns > most)
-		ns = most;
-	if (ns < -most)
-		ns = -most;
+	if (ns > max)
+		ns = max;
+	if (ns < -max)
+		ns = -max;
 	return ns * (1 << 24) / rtt;
 }
 
 /*
- * "alpha = 0.1 * Tupdate / RTT_max^2", "beta = 0.3 / RTT_max": p' grows by alpha
- * times what the delay is above the target, and beta times what it has grown.
+ * "alpha = 0.1 * Tupdate / RTT_max^2", "beta = 0.3 / RTT_max": p' increases by
+ * alpha times the excess of the delay over the target, and beta times the
+ * increase of the delay.
  */
 static inline void qdualpi2_update(const struct qdualpi2_params *params,
 				   struct qdualpi2_vars *vars, u64 delay_ns)
@@ -80,9 +86,10 @@ static inline void qdualpi2_update(const struct qdualpi2_params *params,
 }
 
 /*
- * All updates that are due by @now_ns. Until then nothing has come or gone, so
- * "max(cq.time(), lq.time())" was the older head's delay: since @head_ns, if
- * @waits. (The L4S queue's counts where its senders do not answer its marks.)
+ * Performs all updates that are due by @now_ns. No packet was enqueued or
+ * dequeued since the last one, so "max(cq.time(), lq.time())" was the delay of
+ * the older head, enqueued at @head_ns if @waits. (The delay of the L4S queue
+ * matters if its senders do not respond to marks.)
  */
 static inline void qdualpi2_catch_up(const struct qdualpi2_params *params,
 				     struct qdualpi2_vars *vars, u64 now_ns, bool waits, u64 head_ns)
@@ -94,7 +101,7 @@ static inline void qdualpi2_catch_up(const struct qdualpi2_params *params,
 		delay = waits && vars->due_ns > head_ns ? vars->due_ns - head_ns : 0;
 		qdualpi2_update(params, vars, delay);
 		vars->due_ns += interval;
-		/* an empty queue, or one that stands, ends at a bound: the rest is the same again */
+		/* p has reached a bound: the remaining updates have no effect */
 		if (before == vars->p && (waits ? delay > params->target_ns : !vars->prior_ns) &&
 		    vars->due_ns <= now_ns) {
 			vars->due_ns += (now_ns - vars->due_ns) / interval * interval;
@@ -103,7 +110,7 @@ static inline void qdualpi2_catch_up(const struct qdualpi2_params *params,
 	}
 }
 
-/* "recur()": signals at equal distances, as many as the likelihood says. */
+/* "recur()": signals at equal distances, with the given likelihood. */
 static inline bool qdualpi2_recur(u64 *signals, u64 likelihood)
 {
 	*signals += likelihood;
@@ -119,7 +126,7 @@ static inline u64 qdualpi2_classic(const struct qdualpi2_vars *vars)
 	return (vars->p * vars->p) >> 32;
 }
 
-/* "p_CL = k * p'"; QDUALPI2_ONE: overload, in which more cannot be said by marks. */
+/* "p_CL = k * p'". QDUALPI2_ONE is overload: marking is saturated. */
 static inline u64 qdualpi2_coupled(const struct qdualpi2_params *params,
 				   const struct qdualpi2_vars *vars)
 {
@@ -128,7 +135,7 @@ static inline u64 qdualpi2_coupled(const struct qdualpi2_params *params,
 	return coupled < QDUALPI2_ONE ? coupled : QDUALPI2_ONE;
 }
 
-/* The L4S queue's own AQM. */
+/* The native AQM of the L4S queue. */
 static inline u64 qdualpi2_ramp(const struct qdualpi2_params *params, u64 delay_ns)
 {
 	if (delay_ns >= params->ramp_most_ns)
@@ -139,7 +146,10 @@ static inline u64 qdualpi2_ramp(const struct qdualpi2_params *params, u64 delay_
 	       (params->ramp_most_ns - params->ramp_least_ns);
 }
 
-/* A packet has left the L4S queue after @delay_ns, and @alone: none is behind it. */
+/*
+ * Verdict for a packet dequeued from the L4S queue after @delay_ns. @alone: the
+ * queue is empty now
+ */
 static inline enum qdualpi2_verdict qdualpi2_on_l4s(const struct qdualpi2_params *params,
 						    struct qdualpi2_vars *vars, u64 delay_ns,
 						    bool alone)
@@ -157,7 +167,10 @@ static inline enum qdualpi2_verdict qdualpi2_on_l4s(const struct qdualpi2_params
 	return ramp > coupled ? QDUALPI2_MARK_BY_RAMP : QDUALPI2_MARK_BY_COUPLING;
 }
 
-/* A packet has left the classic queue. In overload, drops only: "p_C >= p_Cmax". */
+/*
+ * Verdict for a packet dequeued from the classic queue. In overload it only
+ * drops: "p_C >= p_Cmax".
+ */
 static inline enum qdualpi2_verdict qdualpi2_on_classic(const struct qdualpi2_params *params,
 							struct qdualpi2_vars *vars)
 {
@@ -167,32 +180,32 @@ static inline enum qdualpi2_verdict qdualpi2_on_classic(const struct qdualpi2_pa
 }
 
 /*
- * Weighted round robin: while packets wait in both, the classic queue has its
- * share of the bytes, and otherwise the L4S queue goes first.
+ * Weighted round robin: if both queues are non-empty, the classic queue gets
+ * its share of the bytes; otherwise the L4S queue has priority.
  */
 static inline bool qdualpi2_is_classic_next(const struct qdualpi2_vars *vars, bool classic_waits,
 					    bool l4s_waits)
 {
-	return classic_waits && (!l4s_waits || vars->owed > 0);
+	return classic_waits && (!l4s_waits || vars->classic_credit > 0);
 }
 
 /*
- * @bytes have left. What the classic queue has beyond its share while the L4S
- * queue is empty is forgotten, but for one packet.
+ * Accounts @bytes sent. Service of the classic queue while the L4S queue is
+ * empty counts for at most one packet.
  */
-static inline void qdualpi2_left(const struct qdualpi2_params *params, struct qdualpi2_vars *vars,
+static inline void qdualpi2_account(const struct qdualpi2_params *params, struct qdualpi2_vars *vars,
 				 bool classic, bool other_waits, u32 bytes)
 {
 	s64 rest = (s64)bytes * (QDUALPI2_SHARE_ONE - params->protection);
 
 	if (!classic) {
 		if (other_waits)
-			vars->owed += (s64)bytes * params->protection;
+			vars->classic_credit += (s64)bytes * params->protection;
 		return;
 	}
-	vars->owed -= rest;
-	if (!other_waits && vars->owed < -rest)
-		vars->owed = -rest;
+	vars->classic_credit -= rest;
+	if (!other_waits && vars->classic_credit < -rest)
+		vars->classic_credit = -rest;
 }
 
 #endif /* _QDUALPI2_ALGORITHM_H */

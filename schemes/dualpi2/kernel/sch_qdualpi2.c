@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * qdualpi2: two coupled queues, for classic traffic and for L4S (RFC 9332). The
- * rule: qdualpi2_algorithm.h. The controller's updates need no timer: those
- * that were due are made up for before anything comes or goes.
+ * algorithm: qdualpi2_algorithm.h. The controller needs no timer: updates that
+ * are due are performed before each enqueue and dequeue.
  */
 #include <net/inet_ecn.h>
 
@@ -19,22 +19,22 @@ struct qdualpi2_sched_data {
 	struct qdisc_skb_head l4s;
 };
 
-/* When a packet came. */
-static u64 *qdualpi2_entered(const struct sk_buff *skb)
+/* Time of enqueue. */
+static u64 *qdualpi2_enqueue_ns(const struct sk_buff *skb)
 {
 	qdisc_cb_private_validate(skb, sizeof(u64));
 	return (u64 *)qdisc_skb_cb(skb)->data;
 }
 
-static void qdualpi2_catch_up_with(struct qdualpi2_sched_data *q, u64 now_ns)
+static void qdualpi2_update_due(struct qdualpi2_sched_data *q, u64 now_ns)
 {
 	const struct sk_buff *classic = q->classic.head, *l4s = q->l4s.head;
 	u64 oldest_ns = U64_MAX;
 
 	if (classic)
-		oldest_ns = *qdualpi2_entered(classic);
+		oldest_ns = *qdualpi2_enqueue_ns(classic);
 	if (l4s)
-		oldest_ns = min(oldest_ns, *qdualpi2_entered(l4s));
+		oldest_ns = min(oldest_ns, *qdualpi2_enqueue_ns(l4s));
 	qdualpi2_catch_up(&q->params, &q->vars, now_ns, classic || l4s, oldest_ns);
 }
 
@@ -55,8 +55,8 @@ static int qdualpi2_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_bu
 		q->stats.overlimit++;
 		return qdisc_drop(skb, sch, to_free);
 	}
-	qdualpi2_catch_up_with(q, now_ns);
-	*qdualpi2_entered(skb) = now_ns;
+	qdualpi2_update_due(q, now_ns);
+	*qdualpi2_enqueue_ns(skb) = now_ns;
 	if (qdualpi2_is_l4s(skb)) {
 		q->stats.enqueued_l4s++;
 		__qdisc_enqueue_tail(skb, &q->l4s);
@@ -69,9 +69,9 @@ static int qdualpi2_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_bu
 	return NET_XMIT_SUCCESS;
 }
 
-static struct sk_buff *qdualpi2_take(struct Qdisc *sch, struct qdisc_skb_head *from)
+static struct sk_buff *qdualpi2_dequeue_head(struct Qdisc *sch, struct qdisc_skb_head *queue)
 {
-	struct sk_buff *skb = __qdisc_dequeue_head(from);
+	struct sk_buff *skb = __qdisc_dequeue_head(queue);
 
 	if (skb) {
 		sch->q.qlen--;
@@ -80,8 +80,8 @@ static struct sk_buff *qdualpi2_take(struct Qdisc *sch, struct qdisc_skb_head *f
 	return skb;
 }
 
-/* Whether the packet goes on. */
-static bool qdualpi2_l4s_leaves(struct qdualpi2_sched_data *q, struct sk_buff *skb)
+/* Applies the verdict. Returns false if the packet is to be dropped. */
+static bool qdualpi2_signal_l4s(struct qdualpi2_sched_data *q, struct sk_buff *skb)
 {
 	switch (qdualpi2_on_l4s(&q->params, &q->vars, q->stats.delay_l4s_ns, !q->l4s.head)) {
 	case QDUALPI2_DROP:
@@ -99,7 +99,7 @@ static bool qdualpi2_l4s_leaves(struct qdualpi2_sched_data *q, struct sk_buff *s
 	return true;
 }
 
-static bool qdualpi2_classic_leaves(struct qdualpi2_sched_data *q, struct sk_buff *skb)
+static bool qdualpi2_signal_classic(struct qdualpi2_sched_data *q, struct sk_buff *skb)
 {
 	switch (qdualpi2_on_classic(&q->params, &q->vars)) {
 	case QDUALPI2_PASS:
@@ -124,19 +124,19 @@ static struct sk_buff *qdualpi2_dequeue(struct Qdisc *sch)
 	u64 now_ns = ktime_get_ns();
 	struct sk_buff *skb;
 
-	qdualpi2_catch_up_with(q, now_ns);
+	qdualpi2_update_due(q, now_ns);
 	for (;;) {
 		bool classic = qdualpi2_is_classic_next(&q->vars, q->classic.head, q->l4s.head);
 
-		skb = qdualpi2_take(sch, classic ? &q->classic : &q->l4s);
+		skb = qdualpi2_dequeue_head(sch, classic ? &q->classic : &q->l4s);
 		if (!skb)
 			break;
 		if (classic)
-			q->stats.delay_classic_ns = now_ns - *qdualpi2_entered(skb);
+			q->stats.delay_classic_ns = now_ns - *qdualpi2_enqueue_ns(skb);
 		else
-			q->stats.delay_l4s_ns = now_ns - *qdualpi2_entered(skb);
-		if (classic ? qdualpi2_classic_leaves(q, skb) : qdualpi2_l4s_leaves(q, skb)) {
-			qdualpi2_left(&q->params, &q->vars, classic,
+			q->stats.delay_l4s_ns = now_ns - *qdualpi2_enqueue_ns(skb);
+		if (classic ? qdualpi2_signal_classic(q, skb) : qdualpi2_signal_l4s(q, skb)) {
+			qdualpi2_account(&q->params, &q->vars, classic,
 				      classic ? q->l4s.head : q->classic.head, qdisc_pkt_len(skb));
 			qdisc_bstats_update(sch, skb);
 			break;
@@ -151,17 +151,17 @@ static struct sk_buff *qdualpi2_dequeue(struct Qdisc *sch)
 	return skb;
 }
 
-/* What has no room any more is dropped, from the heads, of classic packets first. */
+/* Drops packets that exceed the limit from the heads, classic packets first. */
 static void qdualpi2_trim(struct Qdisc *sch)
 {
 	struct qdualpi2_sched_data *q = qdisc_priv(sch);
 	unsigned int dropped_packets = 0, dropped_bytes = 0;
 
 	while (!qdualpi2_fits(&q->params, sch->q.qlen - 1, sch->qstats.backlog, 0) && sch->q.qlen) {
-		struct sk_buff *skb = qdualpi2_take(sch, q->classic.head ? &q->classic : &q->l4s);
+		struct sk_buff *skb = qdualpi2_dequeue_head(sch, q->classic.head ? &q->classic : &q->l4s);
 
 		if (!skb)
-			break;		/* the rest is on its way out: segments of a burst */
+			break;		/* the rest are segments of a burst, already dequeued */
 		dropped_packets++;
 		dropped_bytes += qdisc_pkt_len(skb);
 		q->stats.overlimit++;
@@ -186,7 +186,7 @@ static int qdualpi2_change(struct Qdisc *sch, struct nlattr *opt, struct netlink
 	}
 	sch_tree_lock(sch);
 	if (q->params.target_ns)
-		qdualpi2_catch_up_with(q, now_ns);
+		qdualpi2_update_due(q, now_ns);
 	q->params = params;
 	q->vars.due_ns = now_ns + qdualpi2_interval_ns(&params);
 	qdualpi2_trim(sch);
@@ -217,7 +217,7 @@ static int qdualpi2_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 	struct qdualpi2_sched_data *q = qdisc_priv(sch);
 
 	sch_tree_lock(sch);
-	qdualpi2_catch_up_with(q, ktime_get_ns());
+	qdualpi2_update_due(q, ktime_get_ns());
 	q->stats.probability = (q->vars.p * NSEC_PER_SEC) >> 32;
 	sch_tree_unlock(sch);
 	return gnet_stats_copy_app(d, &q->stats, sizeof(q->stats));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dualpi2 under real TCP: who goes into which queue, how long each waits, and that its books are the tap's."""
+"""dualpi2 with TCP: classification, the delay of each queue, and agreement of its statistics with the tap."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, A
     yield stored(seen, folder / "tables")
 
 
-def test_its_books_are_the_taps(cell: tuple[dict[str, Any], Tables]) -> None:
+def test_statistics_agree_with_the_tap(cell: tuple[dict[str, Any], Tables]) -> None:
     row, table = cell
     assert (row["status"], row["contradictions"]) == ("complete", [])
     (queue,) = (found for found in table("queues") if found["port"] == "s1>s2")
-    said = dict(queue["xstats"])
+    statistics = dict(queue["xstats"])
     assert queue["discipline"] == "dualpi2"
-    marked = said["marked_classic"] + said["marked_by_ramp"] + said["marked_by_coupling"]
+    marked = statistics["marked_classic"] + statistics["marked_by_ramp"] + statistics["marked_by_coupling"]
     assert marked == queue["marked_packets"] > 0
-    dropped = said["dropped_classic"] + said["dropped_l4s"] + said["overlimit"]
-    assert dropped == queue["dropped_packets"] and said["dropped_classic"] > 0 and said["overlimit"] > 0
-    entered = said["enqueued_classic"] + said["enqueued_l4s"] + said["overlimit"]
+    dropped = statistics["dropped_classic"] + statistics["dropped_l4s"] + statistics["overlimit"]
+    assert dropped == queue["dropped_packets"] and statistics["dropped_classic"] > 0 and statistics["overlimit"] > 0
+    entered = statistics["enqueued_classic"] + statistics["enqueued_l4s"] + statistics["overlimit"]
     assert entered == queue["sent_packets"] + queue["dropped_packets"] + queue["queue_packets"]
     series = [found["value"] for found in table("statistics") if found["statistic"] == "probability"]
     assert len(series) > 100 and all(0 <= value < 1e9 for value in series)
 
 
 def test_scalable_connections_send_ect1(cell: tuple[dict[str, Any], Tables]) -> None:
-    """Both ways, data and acknowledgements, of IPv4 and IPv6: all but the SYN of each, for which the kernel decides."""
+    """All packets in both directions, IPv4 and IPv6, except each SYN, which the kernel decides."""
     _, table = cell
     for port in ("s1>s2", "s2>s1"):
         packets: dict[str, int] = {}
@@ -78,7 +78,7 @@ def test_scalable_connections_send_ect1(cell: tuple[dict[str, Any], Tables]) -> 
 
 
 def test_each_queue_has_its_delay(cell: tuple[dict[str, Any], Tables]) -> None:
-    """The classic queue that of its target, until an event takes both; the L4S queue less than its ramp."""
+    """The classic queue has the target delay, until an event lowers both; the L4S queue stays below its ramp."""
     _, table = cell
     mean_ms = {
         (found["span"], found["ecn"]): found["mean_ns"] / 1e6
@@ -104,9 +104,7 @@ while due < end:
 """
 
 
-def test_l4s_traffic_that_does_not_answer_is_dropped_down_to_the_target(
-    run_cell: Callable[..., Observed], tmp_path: Path
-) -> None:
+def test_unresponsive_l4s_traffic_is_dropped_to_the_target(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
     """58 Mbit/s of ECT(1) into 40, and nothing in the classic queue: RFC 9332, A.2, line 2a of dualpi2_update()."""
     (tmp_path / "cell-0").mkdir()
     (tmp_path / "cell-0" / "flood.py").write_text(FLOOD)
@@ -120,8 +118,8 @@ duration: 2.6 s
     row, table = stored(cell, tmp_path / "cell-0")
     assert (row["status"], row["contradictions"]) == ("complete", [])
     (queue,) = (found for found in table("queues") if found["port"] == "s1>s2")
-    said = dict(queue["xstats"])
-    assert said["dropped_l4s"] > 1000 and said["overlimit"] == 0
+    statistics = dict(queue["xstats"])
+    assert statistics["dropped_l4s"] > 1000 and statistics["overlimit"] == 0
     (waited,) = (
         found["mean_ns"] / 1e6
         for found in table("sojourn_windows")

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The controller beside RFC 9332's in floating point, its signals, the ramp, the share of the classic queue. */
+/*
+ * The controller, compared with RFC 9332's in floating point, its signals, the
+ * ramp, and the share of the classic queue.
+ */
 #include "qdualpi2_algorithm.h"
 #include "unit.h"
 
@@ -79,8 +82,8 @@ static void stays_a_probability(void)
 	}
 }
 
-/* Made up for late is as made in time, with a head that waits or none. */
-static void makes_up_for_what_was_due(void)
+/* Updates performed late equal those in time, with and without a queued packet. */
+static void late_updates_equal_timely_ones(void)
 {
 	unsigned int run;
 
@@ -102,7 +105,7 @@ static void makes_up_for_what_was_due(void)
 	}
 }
 
-static void signals_as_often_as_it_says(void)
+static void signals_with_the_given_likelihood(void)
 {
 	unsigned int run, packet;
 
@@ -136,7 +139,7 @@ static void marks_by_the_greater_of_both(void)
 	EXPECT_EQUAL(qdualpi2_on_l4s(&usual, &vars, 0, false), QDUALPI2_PASS);
 	EXPECT_EQUAL(qdualpi2_on_l4s(&usual, &vars, 0, false), QDUALPI2_MARK_BY_COUPLING);
 	EXPECT_EQUAL(qdualpi2_on_l4s(&usual, &vars, 2 * MS, false), QDUALPI2_MARK_BY_RAMP);
-	EXPECT_EQUAL(qdualpi2_on_l4s(&usual, &vars, 2 * MS, true), QDUALPI2_PASS);	/* none is behind it */
+	EXPECT_EQUAL(qdualpi2_on_l4s(&usual, &vars, 2 * MS, true), QDUALPI2_PASS);	/* the queue is empty */
 }
 
 static void drops_in_overload(void)
@@ -159,8 +162,8 @@ static void drops_in_overload(void)
 		EXPECT(qdualpi2_on_classic(&usual, &vars) != QDUALPI2_DROP);
 }
 
-/* While packets wait in both, to within one of the largest. */
-static void the_classic_queue_has_its_share(void)
+/* While both queues are non-empty, up to one packet of maximum size. */
+static void the_classic_queue_gets_its_share(void)
 {
 	struct qdualpi2_params params = usual;
 	unsigned int run, packet;
@@ -174,7 +177,7 @@ static void the_classic_queue_has_its_share(void)
 			bool is_classic = qdualpi2_is_classic_next(&vars, true, true);
 			u32 bytes = 60 + random_below(1455);
 
-			qdualpi2_left(&params, &vars, is_classic, true, bytes);
+			qdualpi2_account(&params, &vars, is_classic, true, bytes);
 			classic += is_classic ? bytes : 0;
 			all += bytes;
 			off = classic * QDUALPI2_SHARE_ONE - all * params.protection;
@@ -183,24 +186,24 @@ static void the_classic_queue_has_its_share(void)
 	}
 }
 
-static void a_queue_alone_has_all(void)
+static void a_single_queue_gets_the_whole_link(void)
 {
 	struct qdualpi2_vars vars = {};
 	unsigned int packet;
 
 	EXPECT(!qdualpi2_is_classic_next(&vars, false, true));
 	EXPECT(!qdualpi2_is_classic_next(&vars, false, false));
-	EXPECT(!qdualpi2_is_classic_next(&vars, true, true));	/* the L4S queue goes first */
+	EXPECT(!qdualpi2_is_classic_next(&vars, true, true));	/* the L4S queue has priority */
 	for (packet = 0; packet < 1000; packet++) {
 		EXPECT(qdualpi2_is_classic_next(&vars, true, false));
-		qdualpi2_left(&usual, &vars, true, false, 1500);
+		qdualpi2_account(&usual, &vars, true, false, 1500);
 	}
-	/* the debt is that of one packet: after nine of the L4S queue it is paid */
+	/* the debt is limited to one packet: nine packets of the L4S queue settle it */
 	for (packet = 0; packet < 9; packet++) {
 		EXPECT(!qdualpi2_is_classic_next(&vars, true, true));
-		qdualpi2_left(&usual, &vars, false, true, 1500);
+		qdualpi2_account(&usual, &vars, false, true, 1500);
 	}
-	qdualpi2_left(&usual, &vars, false, true, 60);
+	qdualpi2_account(&usual, &vars, false, true, 60);
 	EXPECT(qdualpi2_is_classic_next(&vars, true, true));
 }
 
@@ -219,13 +222,13 @@ int main(void)
 {
 	follows_the_rfc();
 	stays_a_probability();
-	makes_up_for_what_was_due();
-	signals_as_often_as_it_says();
+	late_updates_equal_timely_ones();
+	signals_with_the_given_likelihood();
 	the_ramp_is_between_its_ends();
 	marks_by_the_greater_of_both();
 	drops_in_overload();
-	the_classic_queue_has_its_share();
-	a_queue_alone_has_all();
+	the_classic_queue_gets_its_share();
+	a_single_queue_gets_the_whole_link();
 	both_share_one_buffer();
 	return PASS();
 }

@@ -3,10 +3,10 @@
  * Step marking, the switch side of DCTCP.
  *
  * Alizadeh et al., Data Center TCP (SIGCOMM 2010), section 3.1: "An arriving
- * packet is marked with the CE codepoint if the queue occupancy is greater
- * than K upon its arrival. Otherwise, it is not marked." (RFC 8257, 3.1, leaves
- * the rule to the switch.) So the occupancy is the instantaneous one, without
- * the arriving packet, and equality does not mark.
+ * packet is marked with the CE codepoint if the queue occupancy is greater than
+ * K upon its arrival. Otherwise, it is not marked." (RFC 8257, 3.1, leaves the
+ * algorithm to the switch.) The occupancy is instantaneous and excludes the
+ * arriving packet; equality does not mark.
  */
 #ifndef _ECN_ALGORITHM_H
 #define _ECN_ALGORITHM_H
@@ -20,7 +20,7 @@ struct ecn_vars {
 
 enum ecn_verdict { ECN_ENQUEUE, ECN_MARK, ECN_DROP };
 
-/* The buffer has to hold the arriving packet, too. */
+/* The buffer must have space for the arriving packet. */
 static inline enum ecn_verdict ecn_on_arrival(const struct ecn_params *params,
 					      const struct ecn_vars *vars, u32 packet_bytes)
 {

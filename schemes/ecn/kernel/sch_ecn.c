@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ecn: a FIFO that marks CE above a threshold. The rule: ecn_algorithm.h. */
+/* ecn: a FIFO that marks CE above a threshold. The algorithm: ecn_algorithm.h. */
 #include <net/inet_ecn.h>
 
 #include <qbed/qdisc.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The step: what is marked, what is dropped, and where exactly. */
+/* Step marking: which packets are marked and dropped, at the exact bounds. */
 #include "ecn_algorithm.h"
 #include "unit.h"
 
@@ -31,12 +31,14 @@ static void marks_above_the_threshold_in_bytes(void)
 	struct ecn_params params = unbounded;
 
 	params.threshold_bytes = 30000;
-	EXPECT_EQUAL(arrival(params, 0, 0, 60000), ECN_ENQUEUE);	/* its own bytes do not count */
+	EXPECT_EQUAL(arrival(params, 0, 0, 60000), ECN_ENQUEUE);	/* the packet's bytes do not
+									 * count
+									 */
 	EXPECT_EQUAL(arrival(params, 30000, 20, 1500), ECN_ENQUEUE);
 	EXPECT_EQUAL(arrival(params, 30001, 20, 1500), ECN_MARK);
 }
 
-static void zero_marks_whenever_there_is_a_queue(void)
+static void threshold_0_marks_at_any_queue(void)
 {
 	struct ecn_params params = unbounded;
 
@@ -83,7 +85,7 @@ int main(void)
 {
 	marks_above_the_threshold_in_packets();
 	marks_above_the_threshold_in_bytes();
-	zero_marks_whenever_there_is_a_queue();
+	threshold_0_marks_at_any_queue();
 	drops_what_does_not_fit();
 	either_bound_suffices();
 	does_not_overflow();

@@ -24,18 +24,20 @@
 
 #include "reaction_point_controller.h"
 
-#define REACTION_LARGEST 63	/* |Fb| of the 6 bits that Gd is for: the largest means 63/128 */
+#define REACTION_LARGEST 63	/* largest |Fb| of 6 bits, for which Gd is defined: 63/128 with Gd =
+				 * 1/128
+				 */
 #define REACTION_LAST_CYCLE 5
 #define REACTION_PROBING (REACTION_LAST_CYCLE + 1)
 
 struct reaction_point_state {
 	u64 rate_bps;
 	u64 cut_bps;		/* Rd */
-	u64 sent_bytes;		/* the timer: in this cycle */
-	u32 cycle;		/* of fast recovery, or REACTION_PROBING */
+	u64 sent_bytes;		/* byte counter of the current cycle */
+	u32 cycle;		/* cycle of fast recovery, or REACTION_PROBING */
 };
 
-/* No message has come yet: there is nothing to recover, and a flow that starts slowly probes. */
+/* Without a previous message there is nothing to recover: the flow starts in active probing. */
 static inline void reaction_point_start(void *state, const void *params, u64 now_ns)
 {
 	*(struct reaction_point_state *)state = (struct reaction_point_state) {
@@ -45,29 +47,32 @@ static inline void reaction_point_start(void *state, const void *params, u64 now
 }
 
 /*
- * The cycle ends. What ends the last one of fast recovery is the first expiry in
- * active probing: the rate rises at the end of every cycle.
+ * End of a cycle. The end of the last cycle of fast recovery is the first
+ * expiry in active probing: the rate increases at the end of every cycle.
  */
 static inline void reaction_point_advance(struct reaction_point_state *vars,
 					  const struct reaction_point_params *params)
 {
-	u64 more_bps = params->step_bps;
+	u64 increase_bps = params->step_bps;
 
 	if (vars->cycle < REACTION_PROBING)
 		vars->cycle++;
 	if (vars->cycle < REACTION_PROBING)
-		more_bps = vars->cut_bps >> vars->cycle;
-	vars->rate_bps = rate_within(vars->rate_bps + more_bps, params->least_rate_bps,
+		increase_bps = vars->cut_bps >> vars->cycle;
+	vars->rate_bps = rate_clamp(vars->rate_bps + increase_bps, params->least_rate_bps,
 				     params->most_rate_bps);
 	vars->sent_bytes = 0;
 }
 
-/* |Fb| Gd, of RATE_ONE: a quantizer of other than 6 bits has its largest value where that of 6 bits has it. */
+/*
+ * |Fb| Gd, in 1 / RATE_ONE. The largest value of any quantizer has the effect
+ * of that of 6 bits.
+ */
 static inline u64 reaction_point_share(u32 gd, const struct rate_feedback *feedback)
 {
-	u64 magnitude = feedback->magnitude < feedback->most ? feedback->magnitude : feedback->most;
+	u64 magnitude = feedback->magnitude < feedback->max ? feedback->magnitude : feedback->max;
 
-	return magnitude * REACTION_LARGEST * gd / feedback->most;
+	return magnitude * REACTION_LARGEST * gd / feedback->max;
 }
 
 static inline void reaction_point_cut(struct reaction_point_state *vars,
@@ -76,7 +81,7 @@ static inline void reaction_point_cut(struct reaction_point_state *vars,
 	u64 before_bps = vars->rate_bps;
 	u64 cut_bps;
 
-	vars->rate_bps = rate_within(before_bps - rate_share(before_bps, share),
+	vars->rate_bps = rate_clamp(before_bps - rate_share(before_bps, share),
 				     params->least_rate_bps, params->most_rate_bps);
 	cut_bps = before_bps - vars->rate_bps;
 	if (vars->cycle == 0 && params->extra_fast) {
@@ -95,7 +100,7 @@ static inline void reaction_point_on_feedback(void *state, const void *params,
 {
 	const struct reaction_point_params *p = params;
 
-	if (feedback->magnitude && feedback->most)
+	if (feedback->magnitude && feedback->max)
 		reaction_point_cut(state, p, reaction_point_share(p->gd, feedback));
 	else if (!feedback->magnitude && p->reinforcement)
 		reaction_point_advance(state, p);

@@ -7,9 +7,9 @@
  * If Fb < 0, and if Fb value is smaller (more negative) than Fb value in the
  * packet header, then overwrite [...]. If Fb < 0, then reflect Fb value
  * probabilistically back to the source with a bias which increases with Fb. Set
- * the 'frame-reflected' bit." README.md says what was decided where they
- * contradict themselves. Here and in the header stands -Fb, which is never
- * negative: the congestion; 0 is none.
+ * the 'frame-reflected' bit." README.md lists the choices where they
+ * contradict themselves. Code and header store the congestion -Fb, which is
+ * never negative; 0 is no congestion.
  */
 #ifndef _QCN_ALGORITHM_H
 #define _QCN_ALGORITHM_H
@@ -17,10 +17,10 @@
 #include "qcn_scheme.h"
 
 #define QCN_ONE 1000000000u	/* the probability 1 */
-#define QCN_MOST_BITS 16
+#define QCN_MAX_BITS 16
 
 struct qcn_vars {
-	u32 last_packets;	/* the queue at the last sample, or arrival: q_delta counts from here */
+	u32 last_packets;	/* queue length at the last sample or arrival: reference of q_delta */
 };
 
 static inline bool qcn_fits(const struct qcn_params *params, u32 queue_packets, u32 queue_bytes,
@@ -30,7 +30,7 @@ static inline bool qcn_fits(const struct qcn_params *params, u32 queue_packets, 
 	       (u64)queue_bytes + packet_bytes <= params->buffer_bytes;
 }
 
-/* -Fb of a packet that finds @queue_packets, or 0 where Fb is not negative. */
+/* -Fb of a packet that arrives at a queue of @queue_packets, or 0 if Fb is not negative. */
 static inline u64 qcn_congestion(const struct qcn_params *params, const struct qcn_vars *vars,
 				 u32 queue_packets)
 {
@@ -44,8 +44,8 @@ static inline u64 qcn_congestion(const struct qcn_params *params, const struct q
 }
 
 /*
- * With q_off of at most q_eq, and q_delta of at most 2 q_eq: the range of the
- * slides' "-q_eq and 2 q_eq".
+ * Range of -Fb for q_off up to q_eq and q_delta up to 2 q_eq, the slides'
+ * "-q_eq and 2 q_eq".
  */
 static inline u64 qcn_full_scale(const struct qcn_params *params)
 {
@@ -61,7 +61,7 @@ static inline u64 qcn_in_scale(const struct qcn_params *params, u64 congestion)
 	return congestion < scale ? congestion : scale;
 }
 
-/* @random: any of 2^32 */
+/* Returns true with @probability. @random: a random 32-bit integer */
 static inline bool qcn_chance(u32 probability, u32 random)
 {
 	return ((u64)random * QCN_ONE) >> 32 < probability;
@@ -76,35 +76,38 @@ static inline u32 qcn_sampling(const struct qcn_params *params, u64 congestion)
 	       range * qcn_in_scale(params, congestion) / qcn_full_scale(params);
 }
 
-static inline u32 qcn_most(u8 bits)
+static inline u32 qcn_max_level(u8 bits)
 {
-	return (1u << (bits < QCN_MOST_BITS ? bits : QCN_MOST_BITS)) - 1;
+	return (1u << (bits < QCN_MAX_BITS ? bits : QCN_MAX_BITS)) - 1;
 }
 
-/* Rounded up: what is congestion is never said to be none. */
+/* Rounded up: congestion is never quantized to 0. */
 static inline u16 qcn_quantized(const struct qcn_params *params, u64 congestion)
 {
 	u64 scale = qcn_full_scale(params);
 
-	return (qcn_in_scale(params, congestion) * qcn_most(params->bits) + scale - 1) / scale;
+	return (qcn_in_scale(params, congestion) * qcn_max_level(params->bits) + scale - 1) / scale;
 }
 
-/* Is @own worse than what the packet has already, perhaps of another quantizer? */
-static inline bool qcn_worse(u16 own, u8 own_bits, u16 other, u8 other_bits)
+/*
+ * True if this queue's @level is worse than the packet's, which may be from
+ * another quantizer.
+ */
+static inline bool qcn_is_worse(u16 level, u8 bits, u16 other, u8 other_bits)
 {
 	if (!other_bits)
-		return own > 0;		/* nobody has written yet */
-	return (u64)own * qcn_most(other_bits) > (u64)other * qcn_most(own_bits);
+		return level > 0;	/* not written by any congestion point */
+	return (u64)level * qcn_max_level(other_bits) > (u64)other * qcn_max_level(bits);
 }
 
 static inline u32 qcn_reflection(const struct qcn_params *params, u16 quantized)
 {
 	if (!params->biased)
 		return params->reflect;
-	return (u64)params->reflect * quantized / qcn_most(params->bits);
+	return (u64)params->reflect * quantized / qcn_max_level(params->bits);
 }
 
-/* A packet has found @queue_packets. */
+/* Records the queue length that a packet found. */
 static inline void qcn_arrived(const struct qcn_params *params, struct qcn_vars *vars,
 			       u32 queue_packets, bool sampled)
 {

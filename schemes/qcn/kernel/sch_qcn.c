@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * qcn: a FIFO that is a congestion point. The rule: qcn_algorithm.h; what it
- * sends to sources: sch_qcn_feedback.h.
+ * qcn: a FIFO that is a QCN congestion point. The algorithm: qcn_algorithm.h.
+ * Feedback packets to sources: sch_qcn_feedback.h.
  */
 #include <linux/random.h>
 
@@ -16,10 +16,13 @@ struct qcn_sched_data {
 	struct qcn_params params;
 	struct qcn_vars vars;
 	struct qcn_stats stats;
-	struct qcn_mouth mouth;
+	struct qcn_feedback_queue feedback;
 };
 
-/* The packet has this congestion, and it is the worst on its way so far. */
+/*
+ * Writes the congestion, the worst on the path so far, into the header, and may
+ * send feedback.
+ */
 static void qcn_write(struct qcn_sched_data *q, struct sk_buff *skb, struct qsignal_packet *packet,
 		      u16 quantized)
 {
@@ -29,7 +32,7 @@ static void qcn_write(struct qcn_sched_data *q, struct sk_buff *skb, struct qsig
 	header.feedback = cpu_to_be16(quantized);
 	header.feedback_bits = q->params.bits;
 	if (qcn_chance(qcn_reflection(&q->params, quantized), get_random_u32())) {
-		feedback = qcn_feedback(skb, packet, quantized, q->params.bits);
+		feedback = qcn_feedback_build(skb, packet, quantized, q->params.bits);
 		if (feedback)
 			header.flags |= QSIGNAL_REFLECTED;
 		else
@@ -43,7 +46,7 @@ static void qcn_write(struct qcn_sched_data *q, struct sk_buff *skb, struct qsig
 	q->stats.written++;
 	if (feedback) {
 		q->stats.reflected++;
-		qcn_say(&q->mouth, feedback);
+		qcn_feedback_enqueue(&q->feedback, feedback);
 	}
 }
 
@@ -56,12 +59,12 @@ static void qcn_sample(struct qcn_sched_data *q, struct sk_buff *skb, struct qsi
 	q->stats.sampled++;
 	q->stats.congested += congestion > 0;
 	q->stats.largest = max(q->stats.largest, congestion);
-	if (qcn_worse(quantized, q->params.bits, be16_to_cpu(header->feedback),
+	if (qcn_is_worse(quantized, q->params.bits, be16_to_cpu(header->feedback),
 		      header->feedback_bits))
 		qcn_write(q, skb, packet, quantized);
 }
 
-/* @skb has room, and is not in the queue yet. */
+/* Called before @skb, which fits into the buffer, is enqueued. */
 static void qcn_arrival(struct Qdisc *sch, struct sk_buff *skb)
 {
 	struct qcn_sched_data *q = qdisc_priv(sch);
@@ -116,7 +119,7 @@ static int qcn_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ac
 {
 	struct qcn_sched_data *q = qdisc_priv(sch);
 
-	qcn_mouth_open(&q->mouth, dev_net(qdisc_dev(sch)));
+	qcn_feedback_init(&q->feedback, dev_net(qdisc_dev(sch)));
 	return qcn_change(sch, opt, extack);
 }
 
@@ -128,12 +131,12 @@ static void qcn_reset(struct Qdisc *sch)
 	q->vars = (struct qcn_vars) {};
 }
 
-/* Also after a failed init. */
+/* Also called after a failed init. */
 static void qcn_destroy(struct Qdisc *sch)
 {
 	struct qcn_sched_data *q = qdisc_priv(sch);
 
-	qcn_mouth_close(&q->mouth);
+	qcn_feedback_destroy(&q->feedback);
 }
 
 static int qcn_dump(struct Qdisc *sch, struct sk_buff *skb)
@@ -148,7 +151,7 @@ static int qcn_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 	struct qcn_sched_data *q = qdisc_priv(sch);
 	struct qcn_stats shown = q->stats;
 
-	shown.unroutable = READ_ONCE(q->mouth.unroutable);
+	shown.unroutable = READ_ONCE(q->feedback.unroutable);
 	return gnet_stats_copy_app(d, &shown, sizeof(shown));
 }
 

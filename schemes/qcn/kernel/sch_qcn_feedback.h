@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Feedback: a packet of the switch's own, to the source of a data packet that
- * it has sampled. It is made under the qdisc's lock, and goes out by the IP stack
- * from a tasklet: its way may lead through this very qdisc.
+ * Feedback packets, which the switch sends to the source of a sampled data
+ * packet. A packet is built under the qdisc's lock and sent through the IP
+ * stack by a tasklet, since its route may lead through this qdisc.
  */
 #ifndef _SCH_QCN_FEEDBACK_H
 #define _SCH_QCN_FEEDBACK_H
@@ -22,14 +22,14 @@
 
 #define QCN_HOP_LIMIT 64
 
-struct qcn_mouth {
+struct qcn_feedback_queue {
 	struct net *net;
 	struct sk_buff_head leaving;
 	struct tasklet_struct tasklet;
 	u64 unroutable;
 };
 
-/* Between Ethernet and UDP; the other way round than in @data. */
+/* Prepends the IP header, with the addresses of @data swapped. */
 static void qcn_push_ipv4(struct sk_buff *skb, const struct iphdr *data)
 {
 	struct udphdr *udp = udp_hdr(skb);
@@ -47,7 +47,7 @@ static void qcn_push_ipv4(struct sk_buff *skb, const struct iphdr *data)
 	ip->protocol = IPPROTO_UDP;
 	ip->saddr = data->daddr;
 	ip->daddr = data->saddr;
-	/* its length and checksum are set on the way out */
+	/* total length and checksum are set by ip_local_out() */
 	udp->check = csum_tcpudp_magic(ip->saddr, ip->daddr, length, IPPROTO_UDP,
 				       csum_partial(udp, length, 0)) ?: CSUM_MANGLED_0;
 }
@@ -88,20 +88,23 @@ static void qcn_put_header(struct sk_buff *skb, const struct qsignal_header *dat
 	skb_put_data(skb, &header, sizeof(header));
 }
 
-/* Of the data in @data, just parsed; NULL: no memory. */
-static struct sk_buff *qcn_feedback(const struct sk_buff *data, const struct qsignal_packet *packet,
+/*
+ * Builds the feedback for the data packet @data, which was just parsed. Returns
+ * NULL if there is no memory.
+ */
+static struct sk_buff *qcn_feedback_build(const struct sk_buff *data, const struct qsignal_packet *packet,
 				    u16 feedback, u8 bits)
 {
 	const u32 headers = MAX_HEADER + sizeof(struct ipv6hdr) + sizeof(struct udphdr);
 	struct sk_buff *skb = alloc_skb(headers + QSIGNAL_HEADER_BYTES, GFP_ATOMIC);
-	struct ipv6hdr network;		/* of IPv4, the first 20 bytes */
+	struct ipv6hdr network;		/* for IPv4 only the first 20 bytes */
 	struct udphdr ports, *udp;
 
 	if (!skb)
 		return NULL;
-	if (skb_copy_bits(data, packet->network_at, &network,
+	if (skb_copy_bits(data, packet->network_offset, &network,
 			  packet->ipv6 ? sizeof(network) : sizeof(struct iphdr)) ||
-	    skb_copy_bits(data, packet->udp_at, &ports, sizeof(ports))) {
+	    skb_copy_bits(data, packet->udp_offset, &ports, sizeof(ports))) {
 		kfree_skb(skb);
 		return NULL;
 	}
@@ -130,7 +133,9 @@ static struct dst_entry *qcn_route(struct net *net, const struct sk_buff *skb)
 			.daddr = ip_hdr(skb)->daddr,
 			.saddr = ip_hdr(skb)->saddr,
 			.flowi4_proto = IPPROTO_UDP,
-			.flowi4_flags = FLOWI_FLAG_ANYSRC,	/* the receiver's: not ours */
+			.flowi4_flags = FLOWI_FLAG_ANYSRC,	/* the source address is the
+								 * receiver's, not local
+								 */
 			.fl4_sport = udp->source,
 			.fl4_dport = udp->dest,
 		};
@@ -152,45 +157,45 @@ static struct dst_entry *qcn_route(struct net *net, const struct sk_buff *skb)
 	return dst;
 }
 
-static void qcn_speak(struct tasklet_struct *tasklet)
+static void qcn_feedback_xmit(struct tasklet_struct *tasklet)
 {
-	struct qcn_mouth *mouth = container_of(tasklet, struct qcn_mouth, tasklet);
+	struct qcn_feedback_queue *queue = container_of(tasklet, struct qcn_feedback_queue, tasklet);
 	struct dst_entry *dst;
 	struct sk_buff *skb;
 
-	while ((skb = skb_dequeue(&mouth->leaving))) {
-		dst = qcn_route(mouth->net, skb);
+	while ((skb = skb_dequeue(&queue->leaving))) {
+		dst = qcn_route(queue->net, skb);
 		if (!dst) {
-			WRITE_ONCE(mouth->unroutable, mouth->unroutable + 1);
+			WRITE_ONCE(queue->unroutable, queue->unroutable + 1);
 			kfree_skb(skb);
 			continue;
 		}
 		skb_dst_set(skb, dst);
 		if (skb->protocol == htons(ETH_P_IP))
-			ip_local_out(mouth->net, NULL, skb);
+			ip_local_out(queue->net, NULL, skb);
 		else
-			ip6_local_out(mouth->net, NULL, skb);
+			ip6_local_out(queue->net, NULL, skb);
 	}
 }
 
-static void qcn_mouth_open(struct qcn_mouth *mouth, struct net *net)
+static void qcn_feedback_init(struct qcn_feedback_queue *queue, struct net *net)
 {
-	mouth->net = net;
-	skb_queue_head_init(&mouth->leaving);
-	tasklet_setup(&mouth->tasklet, qcn_speak);
+	queue->net = net;
+	skb_queue_head_init(&queue->leaving);
+	tasklet_setup(&queue->tasklet, qcn_feedback_xmit);
 }
 
-static void qcn_mouth_close(struct qcn_mouth *mouth)
+static void qcn_feedback_destroy(struct qcn_feedback_queue *queue)
 {
-	tasklet_kill(&mouth->tasklet);
-	skb_queue_purge(&mouth->leaving);
+	tasklet_kill(&queue->tasklet);
+	skb_queue_purge(&queue->leaving);
 }
 
-/* Under any lock: it leaves after that. */
-static void qcn_say(struct qcn_mouth *mouth, struct sk_buff *skb)
+/* Queues a packet. It is sent after the caller releases its locks. */
+static void qcn_feedback_enqueue(struct qcn_feedback_queue *queue, struct sk_buff *skb)
 {
-	skb_queue_tail(&mouth->leaving, skb);
-	tasklet_schedule(&mouth->tasklet);
+	skb_queue_tail(&queue->leaving, skb);
+	tasklet_schedule(&queue->tasklet);
 }
 
 #endif /* _SCH_QCN_FEEDBACK_H */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""qcn's congestion point, packet by packet: what is written into data, and what the switch sends to their source."""
+"""qcn's congestion point, packet by packet: the values written into data, and the feedback sent to its source."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ duration: 1 s
 """
 ADDRESSES = {4: ("10.0.0.1", "10.0.0.3"), 6: ("fd00::1", "fd00::3")}
 ALL = ", sample_least: 100 %, sample_most: 100 %"
-"""Every packet is sampled, so nothing is left to chance but what a test leaves."""
+"""Every packet is sampled, so that the result is deterministic."""
 EQUILIBRIUM, WEIGHT = 25, 2
 
 
 @pytest.fixture
 def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
-    """bench(extra, ports): a context in which the lab is up: further parameters of its switches, ports that differ."""
+    """Return bench(extra, ports): a context manager that starts the lab with additional parameters and per-port
+    settings.
+    """
 
     @contextmanager
     def up(extra: str = "", ports: str = "") -> Iterator[Bench]:
@@ -47,7 +49,7 @@ def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Call
 
 
 def burst(count: int, length: int = 1000) -> list[Datagram]:
-    """Data of both families in turn."""
+    """Data packets of both address families in turn."""
     return [
         Datagram(
             ADDRESSES[(4, 6)[number // 3 % 2]][1],
@@ -61,8 +63,8 @@ def data(lab: Bench, node: str, interface: str) -> list[Seen]:
     return [one for one in lab.captured(node, interface) if one.ports == (SENDER, PORT)]
 
 
-def own_feedback(lab: Bench) -> list[Seen]:
-    """Of s1, to h1, without that of s2 which passes."""
+def feedback_of_s1(lab: Bench) -> list[Seen]:
+    """Feedback that s1 sent to h1, without that of s2 which it forwarded."""
     return [one for one in lab.captured("s1", "eth0") if one.ports == (PORT, SENDER) and one.hop_limit == 64]
 
 
@@ -71,13 +73,15 @@ def quantized(congestion: int, bits: int) -> int:
     return ceil(min(congestion, scale) * ((1 << bits) - 1) / scale)
 
 
-def samples(came: list[Seen], went: list[Seen], bits: int = 6, equilibrium: int = EQUILIBRIUM) -> list[tuple[int, int]]:
-    """Of each packet, where all are sampled: -Fb (0 where Fb is not negative), and that quantized. Of a packet that
-    comes at the instant at which another leaves, either may be the first: as its header shows.
+def samples(
+    received: list[Seen], forwarded: list[Seen], bits: int = 6, equilibrium: int = EQUILIBRIUM
+) -> list[tuple[int, int]]:
+    """For each packet, if all are sampled: -Fb (0 if Fb is not negative), and its quantized value. If a packet arrives
+    at the instant at which another leaves, its header shows which received first.
     """
     found, before = [], {0}
-    for number, (entered, left) in enumerate(zip(came, went, strict=True)):
-        queues = {sum(gone.time_ns >= entered.time_ns + tie for gone in went[:number]) for tie in (0, 1)}
+    for number, (entered, left) in enumerate(zip(received, forwarded, strict=True)):
+        queues = {sum(gone.time_ns >= entered.time_ns + tie for gone in forwarded[:number]) for tie in (0, 1)}
         choices = {(q, max(0, q - equilibrium + WEIGHT * (q - old))) for q in queues for old in before}
         had, has = entered.header.feedback, left.header.feedback
         fitting = [one for one in choices if max(had, quantized(one[1], bits)) == has] or list(choices)
@@ -90,59 +94,64 @@ def samples(came: list[Seen], went: list[Seen], bits: int = 6, equilibrium: int 
 def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: int) -> None:
     with bench(f"{ALL}, biased: off, bits: {bits}") as lab:
         lab.capture({"s1": "eth0 eth1"})
-        lab.listen("h2")  # or ICMP comes back
+        lab.listen("h2")  # otherwise it sends ICMP errors
         before = counters(lab)
-        received = lab.send("h1", burst(150))
+        socket_packets = lab.send("h1", burst(150))
         lab.sleep()
         after = counters(lab)
         found = lab.statistics("s1", "eth1")
-    came, went = data(lab, "s1", "eth0"), data(lab, "s1", "eth1")
-    values, levels = zip(*samples(came, went, bits), strict=True)
-    assert len(levels) == len(went) == 150
+    received, forwarded = data(lab, "s1", "eth0"), data(lab, "s1", "eth1")
+    values, levels = zip(*samples(received, forwarded, bits), strict=True)
+    assert len(levels) == len(forwarded) == 150
     assert sum(level > 0 for level in levels) > 50 and 0 in levels[:5]
 
-    # What leaves: the level, where there is one, and everything else as it came.
-    for packet, left, level in zip(came, went, levels, strict=True):
+    # Packets leave with the level, if there is one, and otherwise unchanged.
+    for packet, left, level in zip(received, forwarded, levels, strict=True):
         header = packet.header
         if level:
             header = header._replace(feedback=level, feedback_bits=bits, flags=Flag.REFLECTED)
         assert left.header == header
         assert left.whole and left.payload[88:] == packet.payload[88:]
 
-    # What comes back: from the receiver's address, at once, and whole.
-    answers = own_feedback(lab)
-    reflected = [(packet, level) for packet, level in zip(came, levels, strict=True) if level]
-    assert len(answers) == len(reflected) == found["reflected"] == found["written"] == found["congested"]
-    for answer, (packet, level) in zip(answers, reflected, strict=True):
-        assert (answer.source, answer.destination) == (packet.destination, packet.source)
-        assert answer.whole and answer.checksum and answer.hop_limit == 64 and answer.payload == answer.payload[:88]
-        wanted = Header(
+    # Feedback comes from the receiver's address, immediately and complete.
+    feedback_packets = feedback_of_s1(lab)
+    reflected = [(packet, level) for packet, level in zip(received, levels, strict=True) if level]
+    assert len(feedback_packets) == len(reflected) == found["reflected"] == found["written"] == found["congested"]
+    for feedback, (packet, level) in zip(feedback_packets, reflected, strict=True):
+        assert (feedback.source, feedback.destination) == (packet.destination, packet.source)
+        assert (
+            feedback.whole
+            and feedback.checksum
+            and feedback.hop_limit == 64
+            and feedback.payload == feedback.payload[:88]
+        )
+        expected = Header(
             type=Type.FEEDBACK,
             bits=0,
             flow=5,
             feedback=level,
             feedback_bits=bits,
             sequence=packet.header.sequence,
-            time=answer.header.time,
+            time=feedback.header.time,
             echo_time=packet.header.time,
         )
-        assert answer.header == wanted
-        # both ways are idle but for feedback, of s2 too: a frame of 150 bytes at most
-        assert 0 <= answer.time_ns - packet.time_ns <= 120
-        assert answer.header.time % 10**9 == packet.time_ns % 10**9  # CLOCK_MONOTONIC began a whole second earlier
-    assert {payload for *_, payload in received} >= {answer.payload for answer in answers}
-    assert {(source, port) for source, port, _ in received} == {(to, PORT) for _, to in ADDRESSES.values()}
+        assert feedback.header == expected
+        # both directions are idle except for feedback, also of s2: a frame of at most 150 bytes
+        assert 0 <= feedback.time_ns - packet.time_ns <= 120
+        assert feedback.header.time % 10**9 == packet.time_ns % 10**9  # CLOCK_MONOTONIC began a whole second earlier
+    assert {payload for *_, payload in socket_packets} >= {feedback.payload for feedback in feedback_packets}
+    assert {(source, port) for source, port, _ in socket_packets} == {(to, PORT) for _, to in ADDRESSES.values()}
     assert (found["sampled"], found["unroutable"], found["no_memory"], found["dropped"]) == (150, 0, 0, 0)
     assert found["largest"] == max(values)
 
-    # And the switch's own books have it: what IP sent to its links is what left by them.
+    # The switch's IP counters agree with the packets on its links.
     sent = {name: after[name] - before[name] for name in after}
     passed = [one for one in lab.captured("s1", "eth0") if one.ports == (PORT, SENDER) and one.hop_limit == 63]
-    assert sent["OutTransmits"] == len(went) + len(answers) + len(passed)
+    assert sent["OutTransmits"] == len(forwarded) + len(feedback_packets) + len(passed)
 
 
 def counters(lab: Bench) -> dict[str, int]:
-    """Of s1's IP, both versions, as the run's evidence counts them."""
+    """The counters of s1's IP, both versions, as used by the packet accounting."""
     status, text = lab.lab.run("s1", "sh", "-c", "cat /proc/net/snmp; cat /proc/net/snmp6")
     assert status == 0
     lines = [line.split() for line in text.splitlines()]
@@ -168,48 +177,48 @@ def test_a_second_queue_overwrites_only_with_what_is_worse(bench: Callable[..., 
     assert 0 < found[1]["written"] < found[1]["congested"]
     assert {one.header.flags for one in ends[3]} == {0}
     assert [one["reflected"] for one in found] == [0, 0]
-    assert own_feedback(lab) == []
+    assert feedback_of_s1(lab) == []
 
 
-def test_chances_are_the_slides(bench: Callable[..., Any]) -> None:
-    """A queue that stays full: one packet in four is sampled, and what is sampled is told its source by its share."""
+def test_probabilities_are_those_of_the_slides(bench: Callable[..., Any]) -> None:
+    """A queue that stays full: one packet in four is sampled, and samples cause feedback as often as expected."""
     with bench(", full_scale: 50 packets, reflect: 40 %") as lab:
         lab.capture({"s1": "eth0 eth1"})
         lab.send("h1", burst(3000, length=1400))
         lab.sleep()
         found = lab.statistics("s1", "eth1")
     taken = 3000 - found["dropped"]
-    went = data(lab, "s1", "eth1")
-    assert len(went) == taken > 300
+    forwarded = data(lab, "s1", "eth1")
+    assert len(forwarded) == taken > 300
     assert 0.15 * taken < found["sampled"] < 0.35 * taken
     assert found["congested"] > 0.9 * found["sampled"]
     assert found["written"] == found["congested"]
     assert 0.2 * found["written"] < found["reflected"] < 0.6 * found["written"]
-    assert len(own_feedback(lab)) == found["reflected"]
-    marked = [one.header for one in went if one.header.flags & Flag.REFLECTED]
+    assert len(feedback_of_s1(lab)) == found["reflected"]
+    marked = [one.header for one in forwarded if one.header.flags & Flag.REFLECTED]
     assert len(marked) == found["reflected"]
     assert all(header.feedback for header in marked)
 
 
-def test_what_is_no_data_is_not_sampled(bench: Callable[..., Any]) -> None:
-    """Acknowledgements and feedback, other versions, other ports."""
+def test_only_data_is_sampled(bench: Callable[..., Any]) -> None:
+    """Acknowledgements, feedback, other versions and other ports are not sampled."""
     full = padded(Header(flow=5, feedback=1, feedback_bits=6), 1000)
     to = ADDRESSES[4][1]
-    strange = [
+    other_payloads = [
         *(full[:1] + bytes([kind]) + full[2:] for kind in (Type.ACK, Type.FEEDBACK, 9)),
         b"\x02" + full[1:],
         full[:50],
         padded(Header(type=Type.ACK, kind=Kind.MAX, unit=Unit.BYTES), 300),
     ]
-    given = [Datagram(to, payload) for payload in strange for _ in range(20)]
-    given += [Datagram(to, full, port=PORT + 1, source=SENDER)] * 20
+    datagrams = [Datagram(to, payload) for payload in other_payloads for _ in range(20)]
+    datagrams += [Datagram(to, full, port=PORT + 1, source=SENDER)] * 20
     with bench(f"{ALL}, biased: off, equilibrium: 1 packets") as lab:
         lab.capture({"s1": "eth0 eth1"})
-        lab.send("h1", given)
+        lab.send("h1", datagrams)
         lab.sleep()
         found = lab.statistics("s1", "eth1")
-    went = [one.payload for one in lab.captured("s1", "eth1") if one.ports[0] == SENDER]
-    assert went == [one.payload for one in given]
+    forwarded = [one.payload for one in lab.captured("s1", "eth1") if one.ports[0] == SENDER]
+    assert forwarded == [one.payload for one in datagrams]
     assert found["sampled"] == found["reflected"] == 0
     assert (found["unknown_version"], found["too_short"], found["malformed"]) == (20, 20, 20)
 
@@ -225,7 +234,7 @@ def test_feedback_without_a_route_is_counted(bench: Callable[..., Any]) -> None:
         found = lab.statistics("s1", "eth1")
     assert len(data(lab, "s1", "eth1")) == 60
     assert found["reflected"] == found["unroutable"] > 30
-    assert own_feedback(lab) == []
+    assert feedback_of_s1(lab) == []
 
 
 def test_two_runs_are_equal(bench: Callable[..., Any], tmp_path: Path) -> None:

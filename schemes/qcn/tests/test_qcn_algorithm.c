@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The congestion point: Fb, its quantizer, and its two chances, at their edges and at random. */
+/*
+ * The congestion point: Fb, its quantizer, and its two probabilities, at their
+ * bounds and with random values.
+ */
 #include "qcn_algorithm.h"
 #include "unit.h"
 
@@ -21,7 +24,7 @@ static u64 congestion(const struct qcn_params *params, u32 before, u32 now)
 	return qcn_congestion(params, &(struct qcn_vars) { before }, now);
 }
 
-static void congestion_is_how_far_and_how_fast(void)
+static void congestion_combines_offset_and_growth(void)
 {
 	struct qcn_params params = slides;
 
@@ -30,12 +33,12 @@ static void congestion_is_how_far_and_how_fast(void)
 	EXPECT_EQUAL(congestion(&params, 25, 26), 1 + 2);	/* q_off + w q_delta */
 	EXPECT_EQUAL(congestion(&params, 0, 100), 75 + 200);
 	EXPECT_EQUAL(congestion(&params, 0, 8), 0);		/* -17 + 16 */
-	EXPECT_EQUAL(congestion(&params, 0, 9), 2);		/* it is short still, but grows */
-	EXPECT_EQUAL(congestion(&params, 100, 75), 0);		/* long still, but falls: 50 - 50 */
+	EXPECT_EQUAL(congestion(&params, 0, 9), 2);		/* short, but growing */
+	EXPECT_EQUAL(congestion(&params, 100, 75), 0);		/* long, but shrinking: 50 - 50 */
 	EXPECT_EQUAL(congestion(&params, 100, 76), 3);
 	params.weight = 0;
 	EXPECT_EQUAL(congestion(&params, 0, 100), 75);
-	/* the refinement: more than q_eq to 2 q_eq counts */
+	/* the refinement: q is capped at 2 q_eq */
 	params.capped = 1;
 	EXPECT_EQUAL(congestion(&params, 0, 50), 25);
 	EXPECT_EQUAL(congestion(&params, 0, 100), 25);
@@ -65,7 +68,7 @@ static void levels_of_the_quantizer(void)
 	EXPECT_EQUAL(qcn_quantized(&params, 1), 65535);
 }
 
-static void more_congestion_is_never_less(void)
+static void quantization_is_monotonic(void)
 {
 	struct qcn_params params = slides;
 	int i;
@@ -85,9 +88,9 @@ static void more_congestion_is_never_less(void)
 		b = a + random_below(scale);
 		x = qcn_quantized(&params, a);
 		y = qcn_quantized(&params, b);
-		EXPECT(x <= y && y <= qcn_most(params.bits));
+		EXPECT(x <= y && y <= qcn_max_level(params.bits));
 		EXPECT_EQUAL(x == 0, a == 0);
-		EXPECT(b < scale || y == qcn_most(params.bits));
+		EXPECT(b < scale || y == qcn_max_level(params.bits));
 		EXPECT(qcn_sampling(&params, a) <= qcn_sampling(&params, b));
 		EXPECT(qcn_sampling(&params, a) >= params.sample_least);
 		EXPECT(qcn_sampling(&params, b) <= params.sample_most);
@@ -97,25 +100,25 @@ static void more_congestion_is_never_less(void)
 	}
 }
 
-static void what_is_worse(void)
+static void comparison_of_levels(void)
 {
-	EXPECT(!qcn_worse(0, 6, 0, 0));
-	EXPECT(qcn_worse(1, 6, 0, 0));
-	EXPECT(qcn_worse(1, 6, 99, 0));		/* nobody has written: whatever stands there */
-	EXPECT(!qcn_worse(0, 6, 0, 6));
-	EXPECT(!qcn_worse(10, 6, 10, 6));
-	EXPECT(qcn_worse(11, 6, 10, 6));
-	EXPECT(!qcn_worse(9, 6, 10, 6));
-	/* other quantizers: by their share of the largest */
-	EXPECT(!qcn_worse(63, 6, 1, 1));
-	EXPECT(!qcn_worse(1, 1, 63, 6));
-	EXPECT(qcn_worse(1, 1, 62, 6));
-	EXPECT(qcn_worse(21, 6, 21844, 16));	/* a third, against just less */
-	EXPECT(!qcn_worse(21, 6, 21845, 16));
-	EXPECT(!qcn_worse(65535, 16, 65535, 255));	/* what no quantizer says does no harm */
+	EXPECT(!qcn_is_worse(0, 6, 0, 0));
+	EXPECT(qcn_is_worse(1, 6, 0, 0));
+	EXPECT(qcn_is_worse(1, 6, 99, 0));		/* not written yet: the value is ignored */
+	EXPECT(!qcn_is_worse(0, 6, 0, 6));
+	EXPECT(!qcn_is_worse(10, 6, 10, 6));
+	EXPECT(qcn_is_worse(11, 6, 10, 6));
+	EXPECT(!qcn_is_worse(9, 6, 10, 6));
+	/* other quantizers: relative to their maximum */
+	EXPECT(!qcn_is_worse(63, 6, 1, 1));
+	EXPECT(!qcn_is_worse(1, 1, 63, 6));
+	EXPECT(qcn_is_worse(1, 1, 62, 6));
+	EXPECT(qcn_is_worse(21, 6, 21844, 16));	/* a third, compared with slightly less */
+	EXPECT(!qcn_is_worse(21, 6, 21845, 16));
+	EXPECT(!qcn_is_worse(65535, 16, 65535, 255));	/* an invalid number of bits is harmless */
 }
 
-static void chances(void)
+static void probabilities(void)
 {
 	struct qcn_params params = slides;
 	u32 hits = 0, i;
@@ -178,11 +181,11 @@ static void what_fits(void)
 
 int main(void)
 {
-	congestion_is_how_far_and_how_fast();
+	congestion_combines_offset_and_growth();
 	levels_of_the_quantizer();
-	more_congestion_is_never_less();
-	what_is_worse();
-	chances();
+	quantization_is_monotonic();
+	comparison_of_levels();
+	probabilities();
 	growth_since_the_sample_or_the_arrival();
 	the_longest_queues_do_not_overflow();
 	what_fits();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* QCN's reaction point: the rates of the slides' cycles, each refinement on and off, and quantizers of other bits. */
+/*
+ * QCN's reaction point: the rates of the slides' cycles, each refinement on and
+ * off, and quantizers of other sizes.
+ */
 #include "reaction_point.h"
 #include "unit.h"
 
@@ -16,11 +19,11 @@ static struct reaction_point_state started(const struct reaction_point_params *p
 	return state;
 }
 
-/* Of 6 bits. */
-static u64 told(struct reaction_point_state *state, const struct reaction_point_params *params,
+/* Feedback of 6 bits; returns the new rate. */
+static u64 feedback_of(struct reaction_point_state *state, const struct reaction_point_params *params,
 		u32 magnitude)
 {
-	const struct rate_feedback feedback = { .magnitude = magnitude, .most = 63 };
+	const struct rate_feedback feedback = { .magnitude = magnitude, .max = 63 };
 
 	reaction_point_on_feedback(state, params, &feedback);
 	return state->rate_bps;
@@ -40,7 +43,7 @@ static void a_cut_is_recovered_by_halves_and_then_more_is_probed(void)
 	u32 cycle;
 
 	/* R(1 - |Fb| Gd) */
-	EXPECT_EQUAL(told(&state, &defaults, 32), 10 * GBPS * 3 / 4);
+	EXPECT_EQUAL(feedback_of(&state, &defaults, 32), 10 * GBPS * 3 / 4);
 	expected = state.rate_bps;
 	cut = 10 * GBPS / 4;
 	for (cycle = 1; cycle <= 5; cycle++) {
@@ -48,7 +51,7 @@ static void a_cut_is_recovered_by_halves_and_then_more_is_probed(void)
 		expected += cut >> cycle;
 		EXPECT_EQUAL(sent(&state, &defaults, 1), expected);
 	}
-	/* R - Rd/32, and Ri from then on */
+	/* R - Rd/32, then + Ri per cycle */
 	EXPECT_EQUAL(expected, 10 * GBPS - cut / 32);
 	EXPECT_EQUAL(sent(&state, &defaults, CYCLE_BYTES), expected + 3000000);
 	EXPECT_EQUAL(sent(&state, &defaults, CYCLE_BYTES), expected + 6000000);
@@ -57,16 +60,16 @@ static void a_cut_is_recovered_by_halves_and_then_more_is_probed(void)
 	EXPECT_EQUAL(state.rate_bps, 10 * GBPS);
 }
 
-static void negative_feedback_starts_again_from_where_the_rate_is(void)
+static void negative_feedback_restarts_recovery_at_the_current_rate(void)
 {
 	struct reaction_point_state state = started(&defaults);
 
-	told(&state, &defaults, 32);
+	feedback_of(&state, &defaults, 32);
 	sent(&state, &defaults, CYCLE_BYTES);
 	EXPECT_EQUAL(state.rate_bps, 8750 * GBPS / 1000);
 	sent(&state, &defaults, CYCLE_BYTES - 1);
-	EXPECT_EQUAL(told(&state, &defaults, 32), 8750 * GBPS / 1000 * 3 / 4);
-	EXPECT_EQUAL(state.cut_bps, 8750 * GBPS / 1000 / 4);	/* cycle 1: the last cut alone */
+	EXPECT_EQUAL(feedback_of(&state, &defaults, 32), 8750 * GBPS / 1000 * 3 / 4);
+	EXPECT_EQUAL(state.cut_bps, 8750 * GBPS / 1000 / 4);	/* cycle 1: only the last cut */
 	EXPECT_EQUAL(sent(&state, &defaults, CYCLE_BYTES - 1), 8750 * GBPS / 1000 * 3 / 4);
 	EXPECT_EQUAL(sent(&state, &defaults, 1), 8750 * GBPS / 1000 * 7 / 8);
 }
@@ -84,9 +87,9 @@ static void extra_fast_recovery(void)
 		params.extra_fast = form > 0;
 		params.extra_fast_largest = form == 2;
 		state = started(&params);
-		told(&state, &params, 32);
-		told(&state, &params, 32);
-		EXPECT_EQUAL(told(&state, &params, 16), 4921875000);
+		feedback_of(&state, &params, 32);
+		feedback_of(&state, &params, 32);
+		EXPECT_EQUAL(feedback_of(&state, &params, 16), 4921875000);
 		EXPECT_EQUAL(state.cut_bps, cuts_bps[form]);
 		EXPECT_EQUAL(sent(&state, &params, CYCLE_BYTES), 4921875000 + cuts_bps[form] / 2);
 	}
@@ -97,14 +100,14 @@ static void positive_reinforcement_ends_a_cycle(void)
 	struct reaction_point_params params = defaults;
 	struct reaction_point_state state = started(&params);
 
-	told(&state, &params, 32);
+	feedback_of(&state, &params, 32);
 	sent(&state, &params, CYCLE_BYTES - 1);
-	EXPECT_EQUAL(told(&state, &params, 0), 8750 * GBPS / 1000);
-	EXPECT_EQUAL(sent(&state, &params, CYCLE_BYTES - 1), 8750 * GBPS / 1000);	/* from its start */
+	EXPECT_EQUAL(feedback_of(&state, &params, 0), 8750 * GBPS / 1000);
+	EXPECT_EQUAL(sent(&state, &params, CYCLE_BYTES - 1), 8750 * GBPS / 1000);	/* the cycle restarts */
 	state.cycle = 5;
-	EXPECT_EQUAL(told(&state, &params, 0), 8753 * GBPS / 1000);
+	EXPECT_EQUAL(feedback_of(&state, &params, 0), 8753 * GBPS / 1000);
 	params.reinforcement = 0;
-	EXPECT_EQUAL(told(&state, &params, 0), 8753 * GBPS / 1000);
+	EXPECT_EQUAL(feedback_of(&state, &params, 0), 8753 * GBPS / 1000);
 }
 
 static void without_fast_recovery_it_probes_at_once(void)
@@ -114,8 +117,8 @@ static void without_fast_recovery_it_probes_at_once(void)
 
 	params.fast_recovery = 0;
 	state = started(&params);
-	told(&state, &params, 32);
-	told(&state, &params, 32);
+	feedback_of(&state, &params, 32);
+	feedback_of(&state, &params, 32);
 	EXPECT_EQUAL(sent(&state, &params, CYCLE_BYTES), 5628 * GBPS / 1000);
 }
 
@@ -125,23 +128,26 @@ static void the_rate_has_a_floor(void)
 	u32 i;
 
 	for (i = 0; i < 100; i++)
-		told(&state, &defaults, 63);
+		feedback_of(&state, &defaults, 63);
 	EXPECT_EQUAL(state.rate_bps, defaults.least_rate_bps);
-	EXPECT_EQUAL(state.cut_bps, 10 * GBPS - defaults.least_rate_bps);	/* what was cut, not what was asked for */
+	EXPECT_EQUAL(state.cut_bps, 10 * GBPS - defaults.least_rate_bps);	/* the actual cut,
+										 * not the requested
+										 * one
+										 */
 	for (i = 0; i < 5; i++)
 		sent(&state, &defaults, CYCLE_BYTES);
 	EXPECT_EQUAL(state.rate_bps / 1000000, 9690);
 }
 
-/* The largest |Fb| means 63/128 of the rate, of however many bits it is. */
-static void quantizers_of_other_bits_mean_the_same(void)
+/* The largest |Fb| cuts 63/128 of the rate, for any number of bits. */
+static void quantizers_of_any_size_have_the_same_range(void)
 {
 	u32 bits;
 
 	for (bits = 1; bits <= 32; bits++) {
-		const u32 most = U32_MAX >> (32 - bits);
+		const u32 max = U32_MAX >> (32 - bits);
 		struct reaction_point_state state = started(&defaults);
-		struct rate_feedback feedback = { .magnitude = most, .most = most };
+		struct rate_feedback feedback = { .magnitude = max, .max = max };
 
 		reaction_point_on_feedback(&state, &defaults, &feedback);
 		EXPECT_EQUAL(state.rate_bps, 10 * GBPS * 65 / 128);
@@ -154,10 +160,10 @@ static void quantizers_of_other_bits_mean_the_same(void)
 	}
 }
 
-static void nonsense_does_nothing(void)
+static void invalid_feedback_is_ignored(void)
 {
 	const struct rate_feedback without_range = { .magnitude = 7 };
-	const struct rate_feedback beyond = { .magnitude = 700, .most = 63 };
+	const struct rate_feedback beyond = { .magnitude = 700, .max = 63 };
 	struct reaction_point_state state = started(&defaults);
 
 	reaction_point_on_feedback(&state, &defaults, &without_range);
@@ -169,12 +175,12 @@ static void nonsense_does_nothing(void)
 int main(void)
 {
 	a_cut_is_recovered_by_halves_and_then_more_is_probed();
-	negative_feedback_starts_again_from_where_the_rate_is();
+	negative_feedback_restarts_recovery_at_the_current_rate();
 	extra_fast_recovery();
 	positive_reinforcement_ends_a_cycle();
 	without_fast_recovery_it_probes_at_once();
 	the_rate_has_a_floor();
-	quantizers_of_other_bits_mean_the_same();
-	nonsense_does_nothing();
+	quantizers_of_any_size_have_the_same_range();
+	invalid_feedback_is_ignored();
 	return PASS();
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QCN in the real guest, congestion point and reaction point: feedback arrives, cuts, and what was cut comes back."""
+"""QCN in a lab, congestion point and reaction point: feedback reduces rates, which then recover."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_two_flows_fill_a_link_with_a_queue_around_its_equilibrium(
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     with pa.memory_map(str(tmp_path / "rates.arrow")) as file:
         samples: list[dict[str, Any]] = pa.ipc.open_stream(file).read_all().to_pylist()
-    late = [[s for s in samples if s["flow"] == flow and s["time_ns"] >= 40 * MS] for flow in (0, 1)]
-    goodput = [(of[-1]["acked_bytes"] - of[0]["acked_bytes"]) * 8e9 / (19 * MS) for of in late]
+    late = [[s for s in samples if s["flow"] == number and s["time_ns"] >= 40 * MS] for number in (0, 1)]
+    goodput = [(flow[-1]["acked_bytes"] - flow[0]["acked_bytes"]) * 8e9 / (19 * MS) for flow in late]
     assert sum(goodput) > 0.95 * 10e9 * (1500 - 20 - 8 - 88) / 1514
-    for of in late:
-        assert of[0]["feedbacks"] > 5 and of[-1]["retransmits"] == 0
-        # The queue settles around q_eq: 33 packets are 40 us, on top of a round trip of 34 us.
-        assert 20 * US < sum(sample["rtt_ns"] for sample in of) / len(of) - 34 * US < 60 * US
+    for flow in late:
+        assert flow[0]["feedbacks"] > 5 and flow[-1]["retransmits"] == 0
+        # The queue settles around q_eq: 33 packets are 40 us, in addition to a round trip of 34 us.
+        assert 20 * US < sum(sample["rtt_ns"] for sample in flow) / len(flow) - 34 * US < 60 * US

@@ -21,46 +21,47 @@
  * and reverse. Checking this condition is straightforward [...] such that RPM
  * can be turned off for flows that do not adhere to this condition."
  *
- * So that it can be checked, a register remembers whose acknowledgements pass
- * and when the last one did. It serves one flow at a time, which holds it
- * until its acknowledgements have been absent for reverse_timeout_ns: a flow
- * that hashes to a register held by another is marked on the forward path, and
- * no flow ever gets the signal of another. A flow that has ended holds nothing:
- * with its FIN it leaves the register to whoever comes, SYN and RST free it.
+ * To check this, a register stores the flow whose acknowledgements pass and the
+ * time of the last one. It serves one flow at a time, which holds it until no
+ * acknowledgement of it was seen for reverse_timeout_ns. A flow that hashes to a
+ * register held by another flow is marked on the forward path, so no flow gets
+ * the signal of another. After its FIN, a flow's register may be taken over by
+ * another flow; SYN and RST free it.
  */
 #ifndef _RPM_ALGORITHM_H
 #define _RPM_ALGORITHM_H
 
 #include "rpm_scheme.h"
 
-/* Signatures that no flow has. */
-#define RPM_NOBODY 0u
-#define RPM_ANY_FLOW 1u		/* of a register that all flows of a port share */
+/* Reserved signatures. */
+#define RPM_NO_FLOW 0u
+#define RPM_ANY_FLOW 1u		/* register shared by all flows of a port */
 
 /* R_C[pos] */
 struct rpm_register {
-	u64 reverse_ns;		/* when the holder's last acknowledgement passed */
-	void *port;		/* whose decisions are pending */
-	u32 signature;		/* of the flow that holds the register */
-	u32 pending;		/* decisions that no acknowledgement has carried yet */
-	bool closing;		/* the holder has said FIN: its last acknowledgements still
-				 * carry what is pending, unless another flow takes the register
+	u64 reverse_ns;		/* time of the holder's last acknowledgement */
+	void *port;		/* port of the pending decisions */
+	u32 signature;		/* signature of the flow that holds the register */
+	u32 pending;		/* decisions not yet carried by an acknowledgement */
+	bool closing;		/* the holder sent FIN: its last acknowledgements still carry
+				 * pending decisions, unless another flow takes the register
 				 */
 };
 
-/* What an acknowledgement may do. */
+/* Kind of an acknowledgement. */
 enum rpm_ack {
-	RPM_ACK,		/* carry a decision */
-	RPM_ACK_OPENS,		/* it is the SYN-ACK of a new connection: ECE means something else
-				 * in it (RFC 3168, 6.1.1), and what is pending is of an earlier one
+	RPM_ACK,		/* may carry a decision */
+	RPM_ACK_OPENS,		/* SYN-ACK of a new connection: ECE has another meaning in it (RFC
+				 * 3168, 6.1.1), and pending decisions belong to an earlier
+				 * connection
 				 */
-	RPM_ACK_TAKEN,		/* it carries a decision of another register */
+	RPM_ACK_TAKEN,		/* already carries a decision of another register */
 };
 
 /*
- * Call before each change of stats->pending, and before pending_time_ns is read. The
- * sum of waiting times is the integral of the number that waits, whichever
- * acknowledgement is said to carry which.
+ * Call before each change of stats->pending, and before pending_time_ns is
+ * read. The sum of waiting times is the integral of the number of pending
+ * decisions, independent of which acknowledgement carries which.
  */
 static inline void rpm_stats_advance(struct rpm_stats *stats, u64 *changed_ns, u64 now_ns)
 {
@@ -68,29 +69,29 @@ static inline void rpm_stats_advance(struct rpm_stats *stats, u64 *changed_ns, u
 	*changed_ns = now_ns;
 }
 
-/* Where the signal of a decision goes. */
+/* Path of a decision's signal. */
 enum rpm_path {
-	RPM_REVERSE,		/* into the next acknowledgement: the register counts it */
-	RPM_FORWARD,		/* stays in the packet: no acknowledgement passes here, or
-				 * decisions of another port are pending
+	RPM_REVERSE,		/* counted in the register, for the next acknowledgement */
+	RPM_FORWARD,		/* CE stays in the packet: no acknowledgement was seen, or decisions
+				 * of another port are pending
 				 */
-	RPM_COLLISION,		/* stays in the packet: another flow holds the register */
+	RPM_COLLISION,		/* CE stays in the packet: another flow holds the register */
 };
 
-/* What happens to an acknowledgement. */
+/* Verdict for an acknowledgement. */
 enum rpm_verdict {
 	RPM_PASS,
-	RPM_MARK,		/* set ECE: the register has been decremented */
+	RPM_MARK,		/* set ECE: the register was decremented */
 };
 
-/* What an acknowledgement that arrives does to the register of its flow. */
+/* Effect of an acknowledgement on the register of its flow. */
 struct rpm_arrival {
 	enum rpm_verdict verdict;
-	void *port;		/* whose decision it carries, or whose are cleared */
-	u32 cleared;		/* decisions of an earlier holder or connection, void now */
+	void *port;		/* port of the decision that it carries, or of the cleared ones */
+	u32 cleared;		/* number of discarded decisions of an earlier holder or connection */
 };
 
-/* A hash has 64 bits: the lower half is the position, the upper the signature. */
+/* The lower 32 bits of a hash are the position, the upper ones the signature. */
 static inline u32 rpm_position(u64 hash, u32 registers)
 {
 	return (u32)hash & (registers - 1);	/* a power of two */
@@ -106,11 +107,11 @@ static inline u32 rpm_signature(u64 hash)
 static inline bool rpm_seen(const struct rpm_params *params, const struct rpm_register *reg,
 			    u64 now_ns)
 {
-	return reg->signature != RPM_NOBODY &&
+	return reg->signature != RPM_NO_FLOW &&
 	       now_ns - reg->reverse_ns <= params->reverse_timeout_ns;
 }
 
-/* CoDel has decided to signal congestion to a flow: lines 2 to 5. */
+/* CoDel decided to signal congestion to a flow: lines 2 to 5. */
 static inline enum rpm_path rpm_on_congestion(const struct rpm_params *params,
 					      struct rpm_register *reg, u32 signature,
 					      void *port, u64 now_ns)
@@ -126,7 +127,7 @@ static inline enum rpm_path rpm_on_congestion(const struct rpm_params *params,
 	return RPM_REVERSE;
 }
 
-/* Decisions that nothing will carry any more; returns how many there were. */
+/* Discards pending decisions; returns their number. */
 static inline u32 rpm_clear(struct rpm_register *reg)
 {
 	u32 cleared = reg->pending;
@@ -144,7 +145,7 @@ static inline struct rpm_arrival rpm_on_ack(const struct rpm_params *params,
 
 	if (reg->signature != signature) {
 		if (!reg->closing && rpm_seen(params, reg, now_ns))
-			return arrival;		/* a collision; decisions count those */
+			return arrival;		/* a collision, counted by rpm_on_congestion() */
 		reg->signature = signature;
 		reg->closing = false;
 		arrival.cleared = rpm_clear(reg);
@@ -160,7 +161,7 @@ static inline struct rpm_arrival rpm_on_ack(const struct rpm_params *params,
 	return arrival;
 }
 
-/* A packet of the flow itself arrives with FIN. */
+/* A data packet of the flow arrives with FIN. */
 static inline void rpm_on_fin(struct rpm_register *reg, u32 signature)
 {
 	if (reg->signature == signature)
@@ -168,14 +169,14 @@ static inline void rpm_on_fin(struct rpm_register *reg, u32 signature)
 }
 
 /*
- * The connection is gone (RST), or another one of these ports begins (SYN); returns
- * how many decisions that makes void.
+ * The connection was reset (RST), or a new one with the same ports starts
+ * (SYN). Returns the number of discarded decisions.
  */
 static inline u32 rpm_on_end(struct rpm_register *reg, u32 signature)
 {
 	if (reg->signature != signature)
 		return 0;
-	reg->signature = RPM_NOBODY;
+	reg->signature = RPM_NO_FLOW;
 	reg->closing = false;
 	return rpm_clear(reg);
 }

@@ -4,14 +4,14 @@
  * carry its decisions to the senders.
  *
  * This is the output side, the FIFO under CoDel of codel_fifo.h, as in qcodel.
- * Where CoDel marks CE, the mark is taken back and registered;
- * sch_rpm_registers.h has the input side, rpm_algorithm.h the rules.
+ * Where CoDel marks CE, the mark is reverted and counted in a register. The
+ * input side is sch_rpm_registers.h, the algorithm rpm_algorithm.h.
  */
 #include <net/inet_ecn.h>
 
 #include <qbed/codel_fifo.h>
 #include <qbed/qdisc.h>
-#include <qbed/queue_note.h>
+#include <qbed/tap_skb_cb.h>
 
 #include "rpm_netlink.h"
 #include "sch_rpm_registers.h"
@@ -21,7 +21,7 @@ struct rpm_sched_data {
 	struct rpm_port port;
 };
 
-/* The reverse of INET_ECN_set_ce(), which has just changed the packet. */
+/* Reverts INET_ECN_set_ce(), which has just changed the packet. */
 static void rpm_restore_dsfield(struct sk_buff *skb, u8 dsfield)
 {
 	__be32 *word, marked;
@@ -49,9 +49,9 @@ static struct sk_buff *rpm_dequeue(struct Qdisc *sch)
 	if (likely(!marked))
 		return skb;
 	dsfield = q->fifo.vars.head_dsfield;
-	if (rpm_decided(&q->port, skb, INET_ECN_is_ce(dsfield))) {
+	if (rpm_register_decision(&q->port, skb, INET_ECN_is_ce(dsfield))) {
 		rpm_restore_dsfield(skb, dsfield);
-		queue_note(skb)->signalled = true;
+		tap_skb_cb(skb)->signalled = true;
 	}
 	return skb;
 }
@@ -63,12 +63,12 @@ static void rpm_set_params(struct Qdisc *sch, struct rpm_params *params)
 	params->target_ns = codel_fifo_rounded_ns(params->target_ns);
 	params->interval_ns = codel_fifo_rounded_ns(params->interval_ns);
 	sch_tree_lock(sch);
-	spin_lock_bh(&q->port.on->lock);
+	spin_lock_bh(&q->port.sw->lock);
 	q->port.params = *params;
 	if (!params->per_port)
-		q->port.on->params = *params;
-	spin_unlock_bh(&q->port.on->lock);
-	codel_fifo_set_law(sch, params->target_ns, params->interval_ns, true,
+		q->port.sw->params = *params;
+	spin_unlock_bh(&q->port.sw->lock);
+	codel_fifo_set_params(sch, params->target_ns, params->interval_ns, true,
 			   psched_mtu(qdisc_dev(sch)));
 	codel_fifo_set_limits(sch, params->buffer_bytes, params->buffer_packets);
 	sch_tree_unlock(sch);
@@ -137,10 +137,10 @@ static int rpm_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 	struct rpm_port *port = &q->port;
 	struct rpm_stats shown;
 
-	spin_lock_bh(&port->on->lock);
+	spin_lock_bh(&port->sw->lock);
 	rpm_stats_advance(&port->stats, &port->changed_ns, ktime_get_ns());
 	shown = port->stats;
-	spin_unlock_bh(&port->on->lock);
+	spin_unlock_bh(&port->sw->lock);
 	shown.dropped = fifo->stats.dropped;
 	shown.overlimit = fifo->stats.overlimit;
 	shown.last_delay_ns = codel_fifo_to_ns(vars->ldelay);

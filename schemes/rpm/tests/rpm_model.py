@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rpm must do, computed from captures: CoDel's decisions, and the acknowledgements that carry them.
+"""The expected behaviour of rpm, computed from captures: CoDel's decisions, and the acknowledgements that carry them.
 
-CoDel is written down here once more, in the kernel's fixed-point arithmetic (net/codel_impl.h; RFC 8289, 5), for a
-queue of ECN-capable packets that is never too full: then a decision is a mark and nothing is dropped.
+CoDel is implemented in the kernel's fixed-point arithmetic (net/codel_impl.h; RFC 8289, 5), for a queue of
+ECN-capable packets that never overflows: every decision is a mark and nothing is dropped.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Segment(NamedTuple):
 
     @property
     def back(self) -> tuple[bytes, bytes, int, int]:
-        """The other direction's flow."""
+        """The flow of the opposite direction."""
         source, destination, source_port, destination_port = self.flow
         return destination, source, destination_port, source_port
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What a switch does not change."""
+        """The fields that a switch does not modify."""
         return self.flow, self.sequence, self.acknowledged, self.flags & ~ECE, self.payload
 
 
 def ones_complement_holds(data: bytes) -> bool:
-    """RFC 1071: the sum over data with its checksum in it is 0xffff."""
+    """Check a checksum (RFC 1071): the sum over data that contains it is 0xffff."""
     words = struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2))
     total: int = sum(words)
     while total >> 16:
@@ -58,7 +58,7 @@ def ones_complement_holds(data: bytes) -> bool:
 
 
 def segment_of(packet: Packet) -> Segment | None:
-    """The TCP segment in a frame without VLAN tags or IPv6 extension headers."""
+    """Parse the TCP segment in a frame without VLAN tags or IPv6 extension headers."""
     ip = packet.data[ETHERNET:]
     if ip[0] >> 4 == 4:
         header, protocol, end = (ip[0] & 15) * 4, ip[9], struct.unpack_from("!H", ip, 2)[0]
@@ -87,18 +87,18 @@ def segment_of(packet: Packet) -> Segment | None:
 
 
 def segments(packets: Iterable[Packet]) -> Iterator[Segment]:
-    """The TCP segments among them."""
+    """Yield the TCP segments among packets."""
     return (found for found in map(segment_of, packets) if found)
 
 
 @dataclass
 class CoDel:
-    """RFC 8289 as Linux computes it. Times of its own are in units of its clock."""
+    """CoDel (RFC 8289) as implemented in Linux. Internal times are in units of its clock."""
 
     target_ns: int
     interval_ns: int
     epoch_ns: int
-    """The captures' origin on the kernel's clock: rounding depends on it."""
+    """The captures' time origin on the kernel's clock, which affects rounding."""
     unit_ns: int = 1024
     mtu: int = 1514
     first_above: int = 0
@@ -129,7 +129,7 @@ class CoDel:
         return now > self.first_above
 
     def dequeue(self, now_ns: int, enqueued_ns: int, backlog: int) -> bool:
-        """Whether it marks the packet; `backlog` is what it leaves behind, in bytes."""
+        """Return whether the packet is marked. `backlog`: bytes that remain in the queue"""
         now = self._clock(now_ns)
         above = self._above(now - self._clock(enqueued_ns), backlog, now)
         if self.dropping:
@@ -157,20 +157,20 @@ class CoDel:
 
 @dataclass
 class Expected:
-    """What must come of the traffic at a port."""
+    """The expected results for the traffic at a port."""
 
     decisions: list[Segment] = field(default_factory=list)
     echoes: list[tuple[Segment, bool]] = field(default_factory=list)
-    """Every acknowledgement as it arrives, and whether it must leave with an ECE set here."""
+    """Every acknowledgement as received, and whether the switch must set ECE in it."""
     waited_ns: int = 0
     pending: int = 0
 
 
 def expect(codel: CoDel, arriving: Iterable[Segment], port: Iterable[Segment], *, per_port: bool = False) -> Expected:
-    """Replays a port. `arriving`: what enters its queue; `port`: what leaves and comes in by it, in order."""
+    """Replay a port. `arriving`: packets that enter its queue; `port`: packets sent and received on it, in order"""
     port = list(port)
-    place = {segment.identity: number for number, segment in reversed(list(enumerate(port)))}
-    queue = deque(sorted(arriving, key=lambda segment: (segment.time_ns, place.get(segment.identity, len(port)))))
+    position = {segment.identity: number for number, segment in reversed(list(enumerate(port)))}
+    queue = deque(sorted(arriving, key=lambda segment: (segment.time_ns, position.get(segment.identity, len(port)))))
     expected = Expected()
     registers: dict[object, deque[int]] = defaultdict(deque)
     for segment in port:

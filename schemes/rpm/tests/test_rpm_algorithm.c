@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The registers: what counts, what takes, who holds, and books that balance. */
+/* The registers: counting, holders, and consistency of the counters. */
 #include "rpm_algorithm.h"
 #include "unit.h"
 
@@ -43,10 +43,10 @@ static void without_acknowledgements_the_mark_goes_forward(void)
 	EXPECT_EQUAL(decide(&reg, FLOW, 0), RPM_FORWARD);
 	EXPECT_EQUAL(decide(&reg, RPM_ANY_FLOW, 0), RPM_FORWARD);
 	ack(&reg, FLOW, 100);
-	EXPECT_EQUAL(decide(&reg, FLOW, 1100), RPM_REVERSE);	/* just recent enough */
+	EXPECT_EQUAL(decide(&reg, FLOW, 1100), RPM_REVERSE);	/* just within the timeout */
 	EXPECT_EQUAL(decide(&reg, FLOW, 1101), RPM_FORWARD);
 	EXPECT_EQUAL(reg.pending, 1);
-	EXPECT_EQUAL(ack(&reg, FLOW, 5000), RPM_MARK);		/* what was counted stays counted */
+	EXPECT_EQUAL(ack(&reg, FLOW, 5000), RPM_MARK);		/* pending decisions are kept */
 	EXPECT_EQUAL(decide(&reg, FLOW, 5001), RPM_REVERSE);
 }
 
@@ -58,11 +58,11 @@ static void a_register_serves_one_flow_at_a_time(void)
 	ack(&reg, FLOW, 100);
 	EXPECT_EQUAL(decide(&reg, FLOW, 101), RPM_REVERSE);
 	EXPECT_EQUAL(decide(&reg, OTHER, 102), RPM_COLLISION);
-	EXPECT_EQUAL(ack(&reg, OTHER, 103), RPM_PASS);		/* not the signal of another */
+	EXPECT_EQUAL(ack(&reg, OTHER, 103), RPM_PASS);		/* no signal of another flow */
 	EXPECT_EQUAL(reg.signature, FLOW);
-	EXPECT_EQUAL(reg.reverse_ns, 100);			/* nor does it keep the holder */
+	EXPECT_EQUAL(reg.reverse_ns, 100);			/* nor does it refresh the holder */
 
-	/* the holder has been silent for too long */
+	/* the holder's timeout has expired */
 	EXPECT_EQUAL(ack(&reg, OTHER, 1100), RPM_PASS);
 	EXPECT_EQUAL(reg.signature, FLOW);
 	arrival = rpm_on_ack(&params, &reg, OTHER, RPM_ACK, 1101);
@@ -87,7 +87,7 @@ static void a_new_connection_begins_at_zero(void)
 	EXPECT_EQUAL(arrival.cleared, 2);
 	EXPECT_EQUAL(ack(&reg, FLOW, 104), RPM_PASS);
 
-	/* other flows of the port go on; still, its SYN-ACK carries nothing */
+	/* other flows of the port continue; still, a SYN-ACK carries nothing */
 	reg = (struct rpm_register) {};
 	ack(&reg, RPM_ANY_FLOW, 100);
 	decide(&reg, RPM_ANY_FLOW, 101);
@@ -109,7 +109,7 @@ static void ports_do_not_mix(void)
 	EXPECT(reg.port == &port_b);
 }
 
-/* Not for reverse_timeout: the flow that ended would be counted among those that pass. */
+/* Otherwise the ended flow would hold it for reverse_timeout. */
 static void a_flow_that_has_ended_holds_no_register(void)
 {
 	struct rpm_register reg = {};
@@ -118,20 +118,20 @@ static void a_flow_that_has_ended_holds_no_register(void)
 	ack(&reg, FLOW, 100);
 	decide(&reg, FLOW, 101);
 	decide(&reg, FLOW, 102);
-	rpm_on_fin(&reg, OTHER);				/* not the holder's */
+	rpm_on_fin(&reg, OTHER);				/* not the holder */
 	EXPECT_EQUAL(decide(&reg, OTHER, 103), RPM_COLLISION);
 	rpm_on_fin(&reg, FLOW);
-	EXPECT_EQUAL(ack(&reg, FLOW, 104), RPM_MARK);		/* its last data are acknowledged yet */
-	EXPECT_EQUAL(decide(&reg, FLOW, 105), RPM_REVERSE);	/* a retransmission, say */
-	EXPECT_EQUAL(decide(&reg, OTHER, 106), RPM_FORWARD);	/* no acknowledgement of it passed */
+	EXPECT_EQUAL(ack(&reg, FLOW, 104), RPM_MARK);		/* its last data is still acknowledged */
+	EXPECT_EQUAL(decide(&reg, FLOW, 105), RPM_REVERSE);	/* for example a retransmission */
+	EXPECT_EQUAL(decide(&reg, OTHER, 106), RPM_FORWARD);	/* no acknowledgement of it was seen */
 	arrival = rpm_on_ack(&params, &reg, OTHER, RPM_ACK, 107);
 	EXPECT_EQUAL(arrival.verdict, RPM_PASS);
 	EXPECT_EQUAL(arrival.cleared, 2);
 	EXPECT_EQUAL(decide(&reg, OTHER, 108), RPM_REVERSE);
-	EXPECT_EQUAL(ack(&reg, FLOW, 109), RPM_PASS);		/* it is the other's now */
+	EXPECT_EQUAL(ack(&reg, FLOW, 109), RPM_PASS);		/* the other flow holds it now */
 	EXPECT_EQUAL(decide(&reg, FLOW, 110), RPM_COLLISION);
 
-	/* RST: nothing will be acknowledged any more */
+	/* RST: no further acknowledgements */
 	EXPECT_EQUAL(rpm_on_end(&reg, FLOW), 0);
 	EXPECT_EQUAL(rpm_on_end(&reg, OTHER), 1);
 	EXPECT_EQUAL(decide(&reg, OTHER, 111), RPM_FORWARD);
@@ -140,31 +140,32 @@ static void a_flow_that_has_ended_holds_no_register(void)
 }
 
 /*
- * A SYN-ACK acknowledges one direction. The other one's register is cleared by what
- * opens it: the SYN, or the SYN-ACK as a segment of that flow.
+ * A SYN-ACK acknowledges one direction. The register of the other direction is
+ * cleared by the segment that opens it: the SYN, or the SYN-ACK as a segment of
+ * that flow.
  */
-static void ports_that_are_used_again_inherit_nothing(void)
+static void reused_ports_do_not_inherit_decisions(void)
 {
-	struct rpm_register there = {}, back = {};	/* of the client's data, of the server's */
+	struct rpm_register client = {}, server = {};	/* registers of the client's and the server's data */
 
-	ack(&there, FLOW, 100);
-	ack(&back, OTHER, 100);
-	decide(&there, FLOW, 101);
-	decide(&back, OTHER, 101);
-	rpm_on_fin(&there, FLOW);
+	ack(&client, FLOW, 100);
+	ack(&server, OTHER, 100);
+	decide(&client, FLOW, 101);
+	decide(&server, OTHER, 101);
+	rpm_on_fin(&client, FLOW);
 
-	EXPECT_EQUAL(rpm_on_end(&there, FLOW), 1);		/* SYN */
-	EXPECT_EQUAL(rpm_on_end(&back, OTHER), 1);		/* SYN-ACK */
-	EXPECT_EQUAL(rpm_on_ack(&params, &there, FLOW, RPM_ACK_OPENS, 110).verdict, RPM_PASS);
-	EXPECT_EQUAL(ack(&back, OTHER, 111), RPM_PASS);		/* the handshake's third */
-	EXPECT_EQUAL(ack(&there, FLOW, 112), RPM_PASS);
-	EXPECT(!there.closing);
-	EXPECT_EQUAL(decide(&there, FLOW, 113), RPM_REVERSE);
-	EXPECT_EQUAL(decide(&there, OTHER, 114), RPM_COLLISION);
+	EXPECT_EQUAL(rpm_on_end(&client, FLOW), 1);		/* SYN */
+	EXPECT_EQUAL(rpm_on_end(&server, OTHER), 1);		/* SYN-ACK */
+	EXPECT_EQUAL(rpm_on_ack(&params, &client, FLOW, RPM_ACK_OPENS, 110).verdict, RPM_PASS);
+	EXPECT_EQUAL(ack(&server, OTHER, 111), RPM_PASS);		/* third segment of the handshake */
+	EXPECT_EQUAL(ack(&client, FLOW, 112), RPM_PASS);
+	EXPECT(!client.closing);
+	EXPECT_EQUAL(decide(&client, FLOW, 113), RPM_REVERSE);
+	EXPECT_EQUAL(decide(&client, OTHER, 114), RPM_COLLISION);
 }
 
-/* One that carries a port's decision has passed all the same. */
-static void an_acknowledgement_that_is_taken_still_counts_as_seen(void)
+/* An acknowledgement that carries a port's decision still refreshes the register. */
+static void a_taken_acknowledgement_refreshes_the_register(void)
 {
 	struct rpm_register reg = {};
 
@@ -181,12 +182,12 @@ static void positions_and_signatures(void)
 	EXPECT_EQUAL(rpm_position(0x123456789abcdef0ull, 65536), 0xdef0);
 	EXPECT_EQUAL(rpm_position(0x123456789abcdef0ull, 1), 0);
 	EXPECT_EQUAL(rpm_signature(0x123456789abcdef0ull), 0x12345678);
-	EXPECT_EQUAL(rpm_signature(0xffffffffull), 2);		/* 0 and 1 are taken */
+	EXPECT_EQUAL(rpm_signature(0xffffffffull), 2);		/* 0 and 1 are reserved */
 	EXPECT_EQUAL(rpm_signature(0x1ffffffffull), 2);
 }
 
-/* Whatever happens: reversed = carried + cleared + pending, and waiting times add up. */
-static void books_balance(void)
+/* For random events: reversed = carried + cleared + pending, and waiting times add up. */
+static void counters_are_consistent(void)
 {
 	enum { FLOWS = 5, REGISTERS = 4 };
 	struct rpm_register registers[REGISTERS] = {};
@@ -206,11 +207,11 @@ static void books_balance(void)
 		if (!random_below(20)) {
 			rpm_on_fin(reg, 10 + flow);
 		} else if (!random_below(20)) {
-			u32 gone = rpm_on_end(reg, 10 + flow);
+			u32 discarded = rpm_on_end(reg, 10 + flow);
 
-			cleared += gone;
-			stats.pending -= gone;
-			difference_ns += gone * now_ns;
+			cleared += discarded;
+			stats.pending -= discarded;
+			difference_ns += discarded * now_ns;
 		} else if (random_below(2)) {
 			if (decide(reg, 10 + flow, now_ns) == RPM_REVERSE) {
 				reversed++;
@@ -221,12 +222,12 @@ static void books_balance(void)
 			enum rpm_ack kind = random_below(50) ? RPM_ACK : RPM_ACK_OPENS;
 			struct rpm_arrival arrival = rpm_on_ack(&params, reg, 10 + flow, kind,
 								now_ns);
-			u32 gone = arrival.cleared + (arrival.verdict == RPM_MARK);
+			u32 discarded = arrival.cleared + (arrival.verdict == RPM_MARK);
 
 			carried += arrival.verdict == RPM_MARK;
 			cleared += arrival.cleared;
-			stats.pending -= gone;
-			difference_ns += gone * now_ns;
+			stats.pending -= discarded;
+			difference_ns += discarded * now_ns;
 		}
 	}
 	for (i = 0; i < REGISTERS; i++)
@@ -246,9 +247,9 @@ int main(void)
 	a_new_connection_begins_at_zero();
 	ports_do_not_mix();
 	a_flow_that_has_ended_holds_no_register();
-	ports_that_are_used_again_inherit_nothing();
-	an_acknowledgement_that_is_taken_still_counts_as_seen();
+	reused_ports_do_not_inherit_decisions();
+	a_taken_acknowledgement_refreshes_the_register();
 	positions_and_signatures();
-	books_balance();
+	counters_are_consistent();
 	return PASS();
 }

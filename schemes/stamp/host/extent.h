@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * DCTCP's rule, for rates, by the extent of congestion that switches stamp.
+ * DCTCP's algorithm for rates, driven by the extent of congestion that switches report.
  *
  * Alizadeh et al., Data Center TCP (SIGCOMM 2010), section 3.1, once in a round
  * trip, F the share of packets that were marked in it:
@@ -18,13 +18,13 @@
 
 struct extent_state {
 	u64 rate_bps;
-	u64 begun_ns;	/* the round trip */
-	u64 sum;	/* of its packets' extents, in RATE_ONE */
+	u64 begun_ns;	/* start of the round trip */
+	u64 sum;	/* of its packets' extents, in 1 / RATE_ONE */
 	u64 packets;
 	u64 smoothed;	/* alpha */
 };
 
-/* As DCTCP's alpha, it begins with 1: the first congestion halves the rate. */
+/* Like DCTCP's alpha, `smoothed` starts with 1: the first congestion halves the rate. */
 static inline void extent_start(void *state, const void *params, u64 now_ns)
 {
 	*(struct extent_state *)state = (struct extent_state) {
@@ -57,7 +57,7 @@ static inline void extent_on_ack(void *state, const void *params, const struct r
 	struct extent_state *vars = state;
 	u64 mean;
 
-	/* No switch said anything: nothing is known, and the rate stays. */
+	/* Without a signal from any switch the rate does not change. */
 	if (ack->kind != QSIGNAL_NONE && !ack->has_signal)
 		return;
 	vars->sum += extent_of(p, ack);
@@ -70,7 +70,7 @@ static inline void extent_on_ack(void *state, const void *params, const struct r
 		vars->rate_bps -= rate_share(vars->rate_bps, vars->smoothed / 2);
 	else
 		vars->rate_bps += p->step_bps;
-	vars->rate_bps = rate_within(vars->rate_bps, p->least_rate_bps, p->most_rate_bps);
+	vars->rate_bps = rate_clamp(vars->rate_bps, p->least_rate_bps, p->most_rate_bps);
 	vars->begun_ns = ack->now_ns;
 	vars->sum = 0;
 	vars->packets = 0;

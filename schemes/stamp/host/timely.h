@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Timely, driven by round-trip times or by the occupancy that switches stamp.
+ * Timely, driven by round-trip times or by the occupancy that switches report.
  *
  * Mittal et al., TIMELY: RTT-based Congestion Control for the Datacenter
  * (SIGCOMM 2015), Algorithm 1, at each completion event:
@@ -18,18 +18,18 @@
  *   11: else
  *   12:     rate <- rate * (1 - beta * normalized_gradient)
  *
- * Arslan and McKeown (BS 2019), section 4, put the occupancy of the path's
- * queues in the place of new_rtt and say nothing of the thresholds. Here an
- * occupancy is time, whatever its unit: what the queue needs to drain at
- * queue_rate. So one pair of thresholds serves all signals: an occupancy has no
- * propagation in it, so its T_low is q_low, that of an RTT min_rtt + q_low.
+ * Arslan and McKeown (BS 2019), section 4, use the occupancy of the path's
+ * queues in place of new_rtt and do not specify thresholds. Here an occupancy of
+ * any unit is converted to the time that the queue takes to drain at queue_rate,
+ * so one pair of thresholds serves all signals: an occupancy has no propagation
+ * delay, so its T_low is q_low; that of an RTT is min_rtt + q_low.
  */
 #ifndef _TIMELY_H
 #define _TIMELY_H
 
 #include "timely_controller.h"
 
-#define TIMELY_NS_MOST (1ull << 33)	/* of a sample; what is longer counts as 8.6 s */
+#define TIMELY_MAX_NS (1ull << 33)	/* limit of a sample: 8.6 s */
 #define TIMELY_FINE 256			/* parts of a nanosecond in averages */
 
 struct timely_state {
@@ -39,7 +39,7 @@ struct timely_state {
 	u64 decreased_ns;	/* when the rate last fell */
 	s64 change_fine;	/* rtt_diff, in 1/TIMELY_FINE ns */
 	u32 falling;		/* events in a row whose gradient was not positive */
-	bool begun;		/* last_ns is known */
+	bool begun;		/* last_ns is valid */
 };
 
 static inline void timely_start(void *state, const void *params, u64 now_ns)
@@ -56,7 +56,10 @@ static inline u64 timely_queueing_ns(const struct timely_params *params, const s
 	return rate_queueing_ns(ack, params->packet_bytes, params->queue_rate_bps);
 }
 
-/* Line 3: the difference's weight is at most 1, so the average stays as small as the differences are. */
+/*
+ * Line 3. The weight of the difference is at most 1, so the average is bounded
+ * by the differences.
+ */
 static inline void timely_average(struct timely_state *vars, u32 alpha, u64 sample_ns)
 {
 	s64 change_fine = 0;
@@ -68,7 +71,7 @@ static inline void timely_average(struct timely_state *vars, u32 alpha, u64 samp
 	vars->begun = true;
 }
 
-/* Lines 5 to 12, of at most most_rate: may be less than least_rate. */
+/* Lines 5 to 12. The result may be below least_rate. */
 static inline u64 timely_next(struct timely_state *vars, const struct timely_params *params,
 			      u64 sample_ns, u64 low_ns, u64 high_ns)
 {
@@ -99,7 +102,7 @@ static inline void timely_on_ack(void *state, const void *params, const struct r
 	struct timely_state *vars = state;
 	u64 sample_ns, next_bps;
 
-	/* No switch said anything: nothing is known, and the rate stays. */
+	/* Without a signal from any switch the rate does not change. */
 	if (!by_rtt && !ack->has_signal)
 		return;
 	vars->acked_bytes += ack->bytes;
@@ -107,17 +110,17 @@ static inline void timely_on_ack(void *state, const void *params, const struct r
 		return;
 	vars->acked_bytes %= p->segment_bytes;
 	sample_ns = by_rtt ? ack->rtt_ns : timely_queueing_ns(p, ack);
-	if (sample_ns > TIMELY_NS_MOST)
-		sample_ns = TIMELY_NS_MOST;
+	if (sample_ns > TIMELY_MAX_NS)
+		sample_ns = TIMELY_MAX_NS;
 	timely_average(vars, p->alpha, sample_ns);
 	next_bps = timely_next(vars, p, sample_ns, base_ns + p->q_low_ns, base_ns + p->q_high_ns);
 	if (next_bps < vars->rate_bps) {
-		/* It was sent before the last decrease, of which it knows nothing. */
+		/* The packet was sent before the last decrease and does not reflect it. */
 		if (p->fresh && vars->decreased_ns && ack->now_ns - vars->decreased_ns < ack->rtt_ns)
 			return;
 		vars->decreased_ns = ack->now_ns;
 	}
-	vars->rate_bps = rate_within(next_bps, p->least_rate_bps, p->most_rate_bps);
+	vars->rate_bps = rate_clamp(next_bps, p->least_rate_bps, p->most_rate_bps);
 }
 
 static inline u64 timely_rate(const void *state, const void *params)

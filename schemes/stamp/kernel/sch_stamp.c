@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* stamp: a FIFO that tells packets how long it is. The rule: stamp_algorithm.h. */
+/*
+ * stamp: a FIFO that adds its occupancy to the signal of packets. The
+ * algorithm: stamp_algorithm.h.
+ */
 #include <linux/ethtool.h>
 #include <linux/timekeeping.h>
 
@@ -16,7 +19,7 @@ struct stamp_sched_data {
 };
 
 struct stamp_cb {
-	u64 entered_ns;
+	u64 enqueue_ns;
 };
 
 static struct stamp_cb *stamp_cb(const struct sk_buff *skb)
@@ -39,14 +42,14 @@ static void stamp_fold(struct stamp_sched_data *q, struct sk_buff *skb,
 	q->stats.largest = max(q->stats.largest, part);
 }
 
-/* @skb is not in the queue, or not any more. */
-static void stamp_packet(struct Qdisc *sch, struct sk_buff *skb, u64 waited_ns)
+/* Called before @skb is enqueued or after it is dequeued. */
+static void stamp_packet(struct Qdisc *sch, struct sk_buff *skb, u64 sojourn_ns)
 {
 	struct stamp_sched_data *q = qdisc_priv(sch);
 	const struct stamp_queue queue = {
 		.packets = sch->q.qlen,
 		.bytes = sch->qstats.backlog,
-		.waited_ns = waited_ns,
+		.sojourn_ns = sojourn_ns,
 	};
 	struct qsignal_packet packet;
 	u64 part;
@@ -80,7 +83,7 @@ static int stamp_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff 
 		q->stats.dropped++;
 		return qdisc_drop(skb, sch, to_free);
 	}
-	stamp_cb(skb)->entered_ns = ktime_get_ns();
+	stamp_cb(skb)->enqueue_ns = ktime_get_ns();
 	if (q->params.at_enqueue)
 		stamp_packet(sch, skb, 0);
 	return qdisc_enqueue_tail(skb, sch);
@@ -92,11 +95,11 @@ static struct sk_buff *stamp_dequeue(struct Qdisc *sch)
 	struct sk_buff *skb = qdisc_dequeue_head(sch);
 
 	if (skb && !q->params.at_enqueue)
-		stamp_packet(sch, skb, ktime_get_ns() - stamp_cb(skb)->entered_ns);
+		stamp_packet(sch, skb, ktime_get_ns() - stamp_cb(skb)->enqueue_ns);
 	return skb;
 }
 
-/* The link's rate as its device says it, in whole Mbit/s; 0: it does not. Under RTNL. */
+/* Link rate reported by the device, in whole Mbit/s; 0: unknown. Called under RTNL. */
 static u64 stamp_device_rate(struct net_device *dev)
 {
 	struct ethtool_link_ksettings settings;
@@ -107,8 +110,8 @@ static u64 stamp_device_rate(struct net_device *dev)
 	return settings.base.speed * 1000000ull;
 }
 
-/* @now: NULL at creation, then the parameters that hold. */
-static int stamp_set(struct Qdisc *sch, const struct stamp_params *now, struct nlattr *opt,
+/* @current_params: NULL at creation */
+static int stamp_set(struct Qdisc *sch, const struct stamp_params *current_params, struct nlattr *opt,
 		     struct netlink_ext_ack *extack)
 {
 	struct stamp_sched_data *q = qdisc_priv(sch);
@@ -117,7 +120,7 @@ static int stamp_set(struct Qdisc *sch, const struct stamp_params *now, struct n
 	u64 rate_bps;
 	int err;
 
-	err = stamp_parse(&params, now, opt, extack);
+	err = stamp_parse(&params, current_params, opt, extack);
 	if (err)
 		return err;
 	rate_bps = params.rate_bps ?: stamp_device_rate(dev);

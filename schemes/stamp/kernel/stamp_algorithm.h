@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a queue says of itself: its length, in one of a few bins.
+ * Quantized queue length as the signal of a queue.
  *
  * Arslan and McKeown, Switches Know the Exact Amount of Congestion (BS '19),
  * 4.2: "The quantized value represents which equal sized bin the queue occupancy
  * lies in between zero and the full buffer size of 200 packets. We could
  * alternatively use a non-linear quantization, to give preference to a longer
- * bottleneck queue". README.md says what was decided beyond that.
+ * bottleneck queue". README.md lists further choices.
  */
 #ifndef _STAMP_ALGORITHM_H
 #define _STAMP_ALGORITHM_H
@@ -17,31 +17,33 @@
 
 #define STAMP_UNITS 3			/* enum qsignal_unit */
 #define STAMP_NS_PER_SECOND 1000000000ull
-#define STAMP_MOST_BYTES (1ull << 31)	/* whose time is known: 2^34 bits times 10^9 fit into 64 */
+#define STAMP_MAX_BYTES (1ull << 31)	/* maximum for conversion to time: 2^34 bits times 10^9 fits
+					 * into 64 bits
+					 */
 
-/* What is known of the device, and what follows from it and the parameters. */
+/* Values derived from the device and the parameters. */
 struct stamp_vars {
-	u64 rate_bps;			/* 0: not known */
-	u64 full[STAMP_UNITS];		/* a full buffer in each unit; 0: not known */
+	u64 rate_bps;			/* 0: unknown */
+	u64 full[STAMP_UNITS];		/* a full buffer in each unit; 0: unknown */
 };
 
 /* The queue around a packet, without the packet. */
 struct stamp_queue {
 	u32 packets;
 	u32 bytes;
-	u64 waited_ns;			/* by the packet, as it leaves */
+	u64 sojourn_ns;			/* sojourn time of the packet, at dequeue */
 };
 
-/* The time of @bytes on the wire; of more than 2 GiB, that of 2 GiB. */
+/* Serialization time of @bytes, limited to that of 2 GiB. */
 static inline u64 stamp_wire_ns(u64 bytes, u64 rate_bps)
 {
-	u64 bits = 8 * (bytes < STAMP_MOST_BYTES ? bytes : STAMP_MOST_BYTES);
+	u64 bits = 8 * (bytes < STAMP_MAX_BYTES ? bytes : STAMP_MAX_BYTES);
 
 	return bits / rate_bps * STAMP_NS_PER_SECOND +
 	       bits % rate_bps * STAMP_NS_PER_SECOND / rate_bps;
 }
 
-/* @frame_bytes: the device's largest, which stands for a packet where the buffer has another unit. */
+/* @frame_bytes: maximum frame size, the conversion factor between packets and bytes */
 static inline void stamp_vars_set(struct stamp_vars *vars, const struct stamp_params *params,
 				  u64 rate_bps, u32 frame_bytes)
 {
@@ -68,17 +70,17 @@ static inline bool stamp_fits(const struct stamp_params *params, const struct st
 static inline u64 stamp_length(const struct stamp_params *params, const struct stamp_vars *vars,
 			       const struct stamp_queue *queue, u8 unit, u32 packet_bytes)
 {
-	u64 own_bytes = params->count_own ? packet_bytes : 0;
+	u64 counted_bytes = params->count_own ? packet_bytes : 0;
 
 	switch (unit) {
 	case QSIGNAL_PACKETS:
 		return (u64)queue->packets + !!params->count_own;
 	case QSIGNAL_BYTES:
-		return queue->bytes + own_bytes;
+		return queue->bytes + counted_bytes;
 	default:
 		if (params->at_enqueue)
-			return stamp_wire_ns(queue->bytes + own_bytes, vars->rate_bps);
-		return queue->waited_ns + stamp_wire_ns(own_bytes, vars->rate_bps);
+			return stamp_wire_ns(queue->bytes + counted_bytes, vars->rate_bps);
+		return queue->sojourn_ns + stamp_wire_ns(counted_bytes, vars->rate_bps);
 	}
 }
 
@@ -97,7 +99,7 @@ static inline u64 stamp_power(const struct stamp_params *params, u64 full, u32 b
 	return product >> shift;
 }
 
-/* The least length in @bin of 2^@bits; of the bin behind the last: @full. */
+/* Lower bound of @bin of 2^@bits; of the bin behind the last: @full. */
 static inline u64 stamp_edge(const struct stamp_params *params, u64 full, u32 bits, u64 bin)
 {
 	if (params->fine_at_full)
@@ -105,7 +107,7 @@ static inline u64 stamp_edge(const struct stamp_params *params, u64 full, u32 bi
 	return stamp_power(params, full, bits, bin, true);
 }
 
-/* The last of 2^@bits bins that begins at @length or before. */
+/* Bin of @length, of 2^@bits bins. */
 static inline u64 stamp_bin(const struct stamp_params *params, u64 full, u32 bits, u64 length)
 {
 	u64 first = 0, behind = 1ull << bits;
@@ -122,8 +124,8 @@ static inline u64 stamp_bin(const struct stamp_params *params, u64 full, u32 bit
 }
 
 /*
- * @length in @bits: what stands for its bin, in the same unit. Lengths beyond
- * the buffer are in the last bin.
+ * Quantizes @length to @bits: the representative of its bin, in the same unit.
+ * Lengths beyond the buffer are in the last bin.
  */
 static inline u64 stamp_quantized(const struct stamp_params *params, u64 full, u32 bits, u64 length)
 {
@@ -132,7 +134,7 @@ static inline u64 stamp_quantized(const struct stamp_params *params, u64 full, u
 	if (length > full)
 		length = full;
 	if (params->exponent == 1 && full >> bits == 0)
-		return length;		/* bins are finer than a unit */
+		return length;		/* bins are narrower than a unit */
 	bin = stamp_bin(params, full, bits, length);
 	first = stamp_edge(params, full, bits, bin);
 	if (!params->middle)
@@ -142,26 +144,26 @@ static inline u64 stamp_quantized(const struct stamp_params *params, u64 full, u
 }
 
 enum stamp_verdict {
-	STAMP_FOLD,		/* the part is this queue's */
-	STAMP_LEAVE,		/* the header is not for this queue */
-	STAMP_NO_RATE,		/* a queueing time that is not known */
+	STAMP_FOLD,		/* add `part` to the signal */
+	STAMP_LEAVE,		/* leave the header unchanged */
+	STAMP_NO_RATE,		/* time requested, but the link rate is unknown */
 };
 
-/* What this queue adds to a well-formed @header. */
+/* Computes the value that this queue adds to a valid @header. */
 static inline enum stamp_verdict stamp_part(const struct stamp_params *params,
 					    const struct stamp_vars *vars,
 					    const struct stamp_queue *queue,
 					    const struct qsignal_header *header,
 					    u32 packet_bytes, u64 *part)
 {
-	u32 own = !!params->count_own;
+	u32 counted = !!params->count_own;
 
 	if (header->kind == QSIGNAL_NONE || header->type == QSIGNAL_FEEDBACK ||
 	    (header->type == QSIGNAL_ACK && !params->reverse))
 		return STAMP_LEAVE;
 	if (header->kind == QSIGNAL_IND) {
-		*part = (u64)queue->packets + own > params->threshold_packets ||
-			(u64)queue->bytes + own * packet_bytes > params->threshold_bytes;
+		*part = (u64)queue->packets + counted > params->threshold_packets ||
+			(u64)queue->bytes + counted * packet_bytes > params->threshold_bytes;
 		return STAMP_FOLD;
 	}
 	if (!vars->full[header->unit])

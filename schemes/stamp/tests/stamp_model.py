@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stamp once more, in exact fractions: bins by their definition, queues by what came and went."""
+"""A second implementation of stamp in exact fractions: bins by definition, queues from arrivals and departures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Port:
         return {Unit.PACKETS: self.buffer, Unit.BYTES: length, Unit.NS: length * 8 * 10**9 // self.rate_bps}[Unit(unit)]
 
     def edges(self, unit: int, bits: int) -> list[int]:
-        """The least length of every bin, and behind the last one what is more than any."""
+        """The lower bound of every bin, followed by a value above all lengths."""
         n, full = 2**bits, self.full(unit)
         shares = [Fraction(i, n) ** self.exponent for i in range(n)]
         if self.fine_at_full:
@@ -47,11 +47,11 @@ class Port:
             assert full < 2**bits and self.exponent == 1, "the model's lists would be too long"
             return length
         edges = self.edges(unit, bits)
-        least, following = max(edge for edge in edges if edge <= length), min(edge for edge in edges if edge > length)
-        return (least + following - 1) // 2 if self.middle else least
+        lower, upper = max(edge for edge in edges if edge <= length), min(edge for edge in edges if edge > length)
+        return (lower + upper - 1) // 2 if self.middle else lower
 
-    def part(self, sent: Seen, waiting: list[Seen], waited_ns: int) -> int | None:
-        """What is added for a packet; None: nothing."""
+    def part(self, sent: Seen, waiting: list[Seen], sojourn_ns: int) -> int | None:
+        """The value added for a packet, or None."""
         header = sent.header
         if header.kind == Kind.NONE or header.type == Type.FEEDBACK:
             return None
@@ -60,12 +60,12 @@ class Port:
         counted = [*waiting, sent] if self.count_own else waiting
         if header.kind == Kind.IND:
             return int(len(counted) > self.threshold)
-        octets = sum(packet.length for packet in counted)
-        own = sent.length if self.count_own else 0
-        time = waited_ns + own * 8 * 10**9 // self.rate_bps
+        queue_bytes = sum(packet.length for packet in counted)
+        counted_bytes = sent.length if self.count_own else 0
+        time = sojourn_ns + counted_bytes * 8 * 10**9 // self.rate_bps
         if self.at_enqueue:
-            time = octets * 8 * 10**9 // self.rate_bps
-        lengths = {Unit.PACKETS: len(counted), Unit.BYTES: octets, Unit.NS: time}
+            time = queue_bytes * 8 * 10**9 // self.rate_bps
+        lengths = {Unit.PACKETS: len(counted), Unit.BYTES: queue_bytes, Unit.NS: time}
         return self.quantized(header.unit, header.bits, lengths[Unit(header.unit)])
 
 
@@ -77,20 +77,22 @@ def folded(kind: int, signal: int, part: int) -> int:
     return max(signal, part)
 
 
-def expected(port: Port, came: list[Seen], went: list[Seen], first_out: bool = True) -> list[Seen]:
-    """The packets as they leave, from those that `came` in at their times and the times at which they `went`;
-    `first_out`: of two at one instant, the one that leaves was first.
+def expected(port: Port, received: list[Seen], forwarded: list[Seen], first_out: bool = True) -> list[Seen]:
+    """The packets as they are sent, computed from the packets `received` with their times and the times at which they
+    were `forwarded`. `first_out`: if two events have the same time, the departure comes first.
     """
     tie = int(first_out)
-    assert [packet.header.sequence for packet in came] == [packet.header.sequence for packet in went]
+    assert [packet.header.sequence for packet in received] == [packet.header.sequence for packet in forwarded]
     found = []
-    for number, (entered, left) in enumerate(zip(came, went, strict=True)):
+    for number, (entered, left) in enumerate(zip(received, forwarded, strict=True)):
         if port.at_enqueue:
             waiting = [
-                one for one, gone in zip(came[:number], went, strict=False) if gone.time_ns >= entered.time_ns + tie
+                one
+                for one, gone in zip(received[:number], forwarded, strict=False)
+                if gone.time_ns >= entered.time_ns + tie
             ]
         else:
-            waiting = [one for one in came[number + 1 :] if one.time_ns < left.time_ns + 1 - tie]
+            waiting = [one for one in received[number + 1 :] if one.time_ns < left.time_ns + 1 - tie]
         header = entered.header
         part = port.part(entered, waiting, left.time_ns - entered.time_ns)
         if part is not None:

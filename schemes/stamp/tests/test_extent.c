@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* extent: with one bit it is DCTCP, of which there is a model in floating point; with more, F is the mean extent. */
+/*
+ * extent: with one bit it is DCTCP, compared with a model in floating point;
+ * with more bits, F is the mean extent.
+ */
 #include "extent.h"
 #include "unit.h"
 
@@ -16,7 +19,7 @@ static struct extent_state started(const struct extent_params *params)
 	return state;
 }
 
-/* A packet that was acknowledged at some time of a round trip; the last one ends it. */
+/* Acknowledges a packet at @now_ns; the last one of a round trip ends it. */
 static void ack(struct extent_state *state, const struct extent_params *params, u64 now_ns, u8 kind, u64 signal)
 {
 	const struct rate_ack one = {
@@ -51,7 +54,7 @@ static void with_one_bit_it_is_dctcp(void)
 		rate = rate > params.most_rate_bps ? params.most_rate_bps : rate;
 		EXPECT(state.smoothed < (alpha + 2e-5) * RATE_ONE && state.smoothed > (alpha - 2e-5) * RATE_ONE);
 		EXPECT(state.rate_bps < rate * 1.001 && state.rate_bps > rate * 0.999);
-		rate = state.rate_bps;	/* roundings do not add up over trips */
+		rate = state.rate_bps;	/* do not accumulate rounding errors */
 	}
 }
 
@@ -68,7 +71,9 @@ static void between_the_thresholds_the_extent_is_linear(void)
 		one.signal = cases[i].queueing_ns;
 		EXPECT_EQUAL(extent_of(&defaults, &one), cases[i].extent);
 	}
-	one = (struct rate_ack) { .rtt_ns = defaults.min_rtt_ns + 105000 };	/* without a signal, by its time */
+	one = (struct rate_ack) { .rtt_ns = defaults.min_rtt_ns + 105000 };	/* without a signal,
+										 * from the RTT
+										 */
 	EXPECT_EQUAL(extent_of(&defaults, &one), RATE_ONE / 2);
 	one.rtt_ns = 1;
 	EXPECT_EQUAL(extent_of(&defaults, &one), 0);
@@ -85,7 +90,7 @@ static void equal_thresholds_are_a_step(void)
 	EXPECT_EQUAL(extent_of(&params, &one), 0);
 }
 
-static void what_no_switch_said_anything_of_changes_nothing(void)
+static void without_a_signal_nothing_changes(void)
 {
 	const struct rate_ack one = { .now_ns = 1000000, .rtt_ns = 1, .kind = QSIGNAL_MAX, .signal = U64_MAX };
 	struct extent_state state = started(&defaults);
@@ -100,6 +105,6 @@ int main(void)
 	with_one_bit_it_is_dctcp();
 	between_the_thresholds_the_extent_is_linear();
 	equal_thresholds_are_a_step();
-	what_no_switch_said_anything_of_changes_nothing();
+	without_a_signal_nothing_changes();
 	return PASS();
 }

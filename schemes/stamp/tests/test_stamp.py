@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stamp, packet by packet: datagrams through two slow queues, against the model and what was captured on the way."""
+"""stamp, packet by packet: datagrams through two slow queues, compared with a model of the captures."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ addressing: both
 duration: 1 s
 """
 ADDRESSES = {4: ("10.0.0.1", "10.0.0.3"), 6: ("fd00::1", "fd00::3")}
-"""Of h1 and of h2."""
+"""The addresses of h1 and h2."""
 
 
 @pytest.fixture
 def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
-    """bench(extra): a context in which the lab is up, with these further parameters of its switches."""
+    """Return bench(extra): a context manager that starts the lab with these additional parameters of its switches."""
 
     @contextmanager
     def up(extra: str = "") -> Iterator[Bench]:
@@ -49,21 +49,21 @@ def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Call
     return up
 
 
-def asked(bits: tuple[int, ...]) -> Iterator[Header]:
-    """Every kind in every unit and in every number of bits, over and over."""
+def requests(bits: tuple[int, ...]) -> Iterator[Header]:
+    """Yield headers that request every kind in every unit and in every number of bits, repeatedly."""
     kinds = (Kind.SUM, Kind.SUM_SQU, Kind.MAX, Kind.IND)
     for number, (width, unit, kind) in enumerate(itertools.cycle(itertools.product(bits, Unit, kinds))):
         yield Header(kind=kind, unit=unit, bits=width, sequence=number, flow=7, time=number)
 
 
 def burst(
-    count: int, bits: tuple[int, ...] = (1, 4, 8, 32), family: int | None = None, kind: Type = Type.DATA, **said: int
+    count: int, bits: tuple[int, ...] = (1, 4, 8, 32), family: int | None = None, kind: Type = Type.DATA, **fields: int
 ) -> list[Datagram]:
-    """Of several lengths; `family`: of one, instead of both in turn; `said`: in all headers."""
+    """Datagrams of several lengths. `family`: one family instead of both in turn; `fields`: set in all headers"""
     found = []
-    for header in itertools.islice(asked(bits), count):
+    for header in itertools.islice(requests(bits), count):
         source, destination = ADDRESSES[family or (4, 6)[header.sequence // 5 % 2]]
-        payload = padded(header._replace(type=kind, **said), 200 + 37 * header.sequence % 1200)
+        payload = padded(header._replace(type=kind, **fields), 200 + 37 * header.sequence % 1200)
         if kind == Type.DATA:
             found.append(Datagram(destination, payload))
         else:
@@ -71,10 +71,12 @@ def burst(
     return found
 
 
-def agree(port: Port, came: list[Seen], went: list[Seen]) -> None:
-    """Each packet left as the model has it, to the byte; of two events at one instant, either may be the first."""
-    models = [[one.payload for one in expected(port, came, went, order)] for order in (True, False)]
-    for left, *payloads in zip(went, *models, strict=True):
+def agree(port: Port, received: list[Seen], forwarded: list[Seen]) -> None:
+    """Check that each packet was sent as the model predicts, to the byte. Two events at one instant may be in either
+    order.
+    """
+    models = [[one.payload for one in expected(port, received, forwarded, order)] for order in (True, False)]
+    for left, *payloads in zip(forwarded, *models, strict=True):
         assert left.payload in payloads, (left.header, [parse(payload) for payload in payloads])
 
 
@@ -90,12 +92,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def yaml_of(settings: dict[str, Any]) -> str:
-    said = {True: "on", False: "off"}
-    return "".join(f", {name}: {said.get(v, v) if isinstance(v, bool) else v}" for name, v in settings.items())
+    flags = {True: "on", False: "off"}
+    return "".join(f", {name}: {flags.get(v, v) if isinstance(v, bool) else v}" for name, v in settings.items())
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_two_queues_add_themselves(bench: Callable[..., Any], name: str) -> None:
+def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
     settings = SETTINGS[name]
     bits = (1, 4, 8) if "exponent" in settings else (1, 4, 8, 32)
     with bench(yaml_of(settings)) as lab:
@@ -105,19 +107,19 @@ def test_two_queues_add_themselves(bench: Callable[..., Any], name: str) -> None
         lab.send("h1", datagrams)
         lab.sleep()
         statistics = [lab.statistics(*end) for end in (("s1", "eth1"), ("s2", "eth1"))]
-    came, between, arrived, went = (
+    received, between, arrived, forwarded = (
         [one for one in lab.captured(*end) if one.ports == (SENDER, PORT)]
         for end in (("s1", "eth0"), ("s1", "eth1"), ("s2", "eth0"), ("s2", "eth1"))
     )
-    assert len(went) == 180
-    agree(Port(10**9, **settings), came, between)
-    agree(Port(4 * 10**8, **settings), arrived, went)
-    # it was a queue indeed, and links change nothing
+    assert len(forwarded) == 180
+    agree(Port(10**9, **settings), received, between)
+    agree(Port(4 * 10**8, **settings), arrived, forwarded)
+    # the queue was long, and links do not modify packets
     assert max(packet.header.signal for packet in between if packet.header.kind == Kind.MAX) > 50
     assert [one.payload for one in between] == [one.payload for one in arrived]
-    assert all(packet.whole and packet.checksum for packet in [*came, *between, *went])
-    # a receiver takes only what its checksum holds for
-    assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in went]
+    assert all(packet.whole and packet.checksum for packet in [*received, *between, *forwarded])
+    # a receiver accepts only packets with a correct checksum
+    assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
     assert [found["stamped"] for found in statistics] == [180, 180]
     assert all(
         found[other] == 0
@@ -127,9 +129,7 @@ def test_two_queues_add_themselves(bench: Callable[..., Any], name: str) -> None
 
 
 @pytest.mark.parametrize("reverse", [True, False])
-def test_acknowledgements_go_on_adding_unless_the_way_back_is_left_out(
-    bench: Callable[..., Any], reverse: bool
-) -> None:
+def test_acknowledgements_accumulate_unless_reverse_is_off(bench: Callable[..., Any], reverse: bool) -> None:
     with bench(yaml_of({"reverse": reverse, "count_own": True})) as lab:
         lab.listen("h1", SENDER)
         lab.send("h2", burst(60, kind=Type.ACK, hops=3, signal=9, echo_signal=9, echo_hops=3))
@@ -154,13 +154,13 @@ def ethernet(packet: bytes, tags: int = 0) -> bytes:
 
 
 def with_options(packet: bytes) -> bytes:
-    """Four bytes of IPv4 options."""
+    """Insert four bytes of IPv4 options."""
     total = struct.unpack_from("!H", packet, 2)[0] + 4
     return b"\x46\0" + struct.pack("!H", total) + packet[4:20] + b"\x01\x01\x01\0" + packet[20:]
 
 
 def with_extension(packet: bytes) -> bytes:
-    """An IPv6 header of destination options."""
+    """Insert an IPv6 destination options header."""
     length = struct.unpack_from("!H", packet, 4)[0] + 8
     return packet[:4] + struct.pack("!HBB", length, 60, 64) + packet[8:40] + b"\x11\0\x01\x04\0\0\0\0" + packet[40:]
 
@@ -170,7 +170,7 @@ def changed(packet: bytes, at: int, value: bytes) -> bytes:
 
 
 def cases() -> Iterator[tuple[bytes, int, bool]]:
-    """Frames, where their UDP header begins, and whether a queue adds itself."""
+    """Yield frames, the offset of their UDP header and whether a queue modifies them."""
     for vector in VECTORS:
         asks = vector["verdict"] == "header" and vector["header"]["kind"] and vector["header"]["type"] != Type.FEEDBACK
         yield ethernet(bytes.fromhex(vector["packet"])), 14 + vector["payload_at"] - 8, bool(asks)
@@ -182,26 +182,26 @@ def cases() -> Iterator[tuple[bytes, int, bool]]:
     yield ethernet(with_extension(ipv6)), 14 + 48, True
     yield ethernet(changed(ipv4, 6, b"\x20\0")), 14 + 20, False  # the first fragment
     yield ethernet(changed(ipv4, 6, b"\0\x10")), 14 + 20, False  # a later one
-    yield ethernet(changed(ipv4, 9, b"\x11\xff\xff")), 14 + 20, True  # a broken IP checksum is not ours to judge
+    yield ethernet(changed(ipv4, 9, b"\x11\xff\xff")), 14 + 20, True  # an incorrect IP checksum is ignored
     yield ethernet(changed(ipv4, 9, b"\x06")), 14 + 20, False  # TCP
     yield ethernet(changed(ipv4, 22, b"\x18\x2d")), 14 + 20, False  # to another port
-    yield ethernet(changed(ipv4, 24, b"\0\x07")), 14 + 20, False  # a UDP length that is none
-    yield ethernet(changed(ipv4, 24, b"\xff\xff")), 14 + 20, False  # one beyond the packet
-    yield ethernet(ipv4[:40]), 14 + 20, False  # a packet that is cut off
+    yield ethernet(changed(ipv4, 24, b"\0\x07")), 14 + 20, False  # a UDP length that is too small
+    yield ethernet(changed(ipv4, 24, b"\xff\xff")), 14 + 20, False  # a UDP length beyond the packet
+    yield ethernet(ipv4[:40]), 14 + 20, False  # a truncated packet
     yield ethernet(changed(ipv4, 26, b"\0\0")), 14 + 20, True  # without a checksum
 
 
-def test_every_form_of_packet_by_itself(bench: Callable[..., Any]) -> None:
-    """Frames straight into the queue of s1: what is no header of ours leaves as it came."""
-    given = list(cases())
+def test_every_kind_of_packet(bench: Callable[..., Any]) -> None:
+    """Frames sent directly into the queue of s1: those without a valid header are not modified."""
+    cases_sent = list(cases())
     with bench(", count_own: on") as lab:
         lab.capture({"s1": "eth1"}, "not icmp6")
-        lab.send_frames("s1", "eth1", [frame for frame, *_ in given])
+        lab.send_frames("s1", "eth1", [frame for frame, *_ in cases_sent])
         lab.sleep()
         found = lab.statistics("s1", "eth1")
     left = lab.frames("s1", "eth1")
-    assert len(left) == len(given)
-    for (before, udp, asks), after in zip(given, left, strict=True):
+    assert len(left) == len(cases_sent)
+    for (before, udp, asks), after in zip(cases_sent, left, strict=True):
         if not asks:
             assert after == before
             continue
@@ -214,34 +214,34 @@ def test_every_form_of_packet_by_itself(bench: Callable[..., Any]) -> None:
         else:
             assert ones_sum(after[udp:]) == ones_sum(before[udp:])
     verdicts = [vector["verdict"] for vector in VECTORS]
-    assert found["stamped"] == sum(asks for *_, asks in given) == 14
+    assert found["stamped"] == sum(asks for *_, asks in cases_sent) == 14
     assert found["left_out"] == 3
     for statistic, verdict in {"unknown_version": "unknown version", "too_short": "too short"}.items():
         assert found[statistic] == verdicts.count(verdict)
     assert found["malformed"] == verdicts.count("malformed")
 
 
-def test_a_checksum_that_is_none_stays_none(bench: Callable[..., Any]) -> None:
+def test_a_checksum_of_0_stays_0(bench: Callable[..., Any]) -> None:
     with bench() as lab:
         lab.capture({"s1": "eth1"})
         lab.send("h1", [one._replace(checksum=False) for one in burst(40, family=4)])
         lab.sleep()
-    went = [one for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
-    assert len(went) == 40
-    assert {(one.checksum, one.header.hops) for one in went} == {(0, 1)}
+    forwarded = [one for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
+    assert len(forwarded) == 40
+    assert {(one.checksum, one.header.hops) for one in forwarded} == {(0, 1)}
 
 
-def test_what_does_not_fit_is_dropped_and_what_stays_is_told_no_more_than_the_buffer(bench: Callable[..., Any]) -> None:
+def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callable[..., Any]) -> None:
     with bench(", count_own: on") as lab:
         lab.capture({"s1": "eth1"})
         full = Header(kind=Kind.MAX, unit=Unit.PACKETS, bits=32)
         lab.send("h1", [Datagram(ADDRESSES[4][1], padded(full._replace(sequence=n), 1400)) for n in range(400)])
         lab.sleep()
         found = lab.statistics("s1", "eth1")
-    went = [one.header.signal for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
-    assert found["dropped"] == 400 - len(went) > 50
-    assert max(went) == 200 == found["largest"]
-    assert found["stamped"] == len(went)
+    forwarded = [one.header.signal for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
+    assert found["dropped"] == 400 - len(forwarded) > 50
+    assert max(forwarded) == 200 == found["largest"]
+    assert found["stamped"] == len(forwarded)
 
 
 def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Lengths and their bins: what stands for which, and where exactly a bin begins. */
+/* Lengths and their bins: representatives and exact bounds. */
 #include "stamp_algorithm.h"
 #include "unit.h"
 
@@ -36,8 +36,8 @@ static void equal_bins_of_the_paper(void)
 	EXPECT_EQUAL(stamp_quantized(&paper, 200, 4, 1000000), 188);
 }
 
-/* 256 bins of at most 200 packets: whatever stands for them. */
-static void bins_finer_than_a_unit_are_exact(void)
+/* With 256 or more bins for 200 packets, lengths are exact. */
+static void bins_narrower_than_a_unit_are_exact(void)
 {
 	struct stamp_params params = paper;
 	u32 bits;
@@ -51,7 +51,10 @@ static void bins_finer_than_a_unit_are_exact(void)
 	}
 }
 
-/* bin @bin of 2^@bits begins at (i / n)^exponent of @full; in whole numbers, compared as products */
+/*
+ * Returns true if @bin of 2^@bits, which begins at (i / n)^exponent of @full,
+ * begins at or before @length. Integer arithmetic without division.
+ */
 static bool begins_by(const struct stamp_params *params, u64 full, u32 bits, u64 bin, u64 length)
 {
 	__uint128_t n = (__uint128_t)1 << bits, i = bin, rest = n - bin;
@@ -86,7 +89,7 @@ static void bins_begin_where_they_should(void)
 		EXPECT_EQUAL(stamp_quantized(&params, full, bits, value), value);
 		if (length == 0)
 			EXPECT_EQUAL(value, 0);
-		/* the least of its bin: the one before it is in another */
+		/* the lower bound of its bin: the length before it is in another bin */
 		if (value)
 			EXPECT(stamp_bin(&params, full, bits, value - 1) < bin);
 		params.middle = 1;
@@ -95,8 +98,8 @@ static void bins_begin_where_they_should(void)
 	}
 }
 
-/* The short cut for bins finer than a unit says what the bins say. */
-static void the_short_cut_changes_nothing(void)
+/* The shortcut for bins narrower than a unit returns the same as the bins. */
+static void the_shortcut_is_exact(void)
 {
 	u64 length;
 
@@ -104,7 +107,7 @@ static void the_short_cut_changes_nothing(void)
 		EXPECT_EQUAL(stamp_edge(&paper, 200, 32, stamp_bin(&paper, 200, 32, length)), length);
 }
 
-static void longer_queues_are_never_said_to_be_shorter(void)
+static void quantization_is_monotonic(void)
 {
 	struct stamp_params params = paper;
 	u32 bits, style;
@@ -123,7 +126,7 @@ static void longer_queues_are_never_said_to_be_shorter(void)
 	}
 }
 
-/* Two bits of 200: 0, 1/16, 4/16, 9/16 of it, and the mirror image. */
+/* Two bits of 200: 0, 1/16, 4/16, 9/16 of it, and mirrored. */
 static void squared_bins(void)
 {
 	static const u64 at_empty[] = { 0, 13, 50, 113 }, at_full[] = { 0, 88, 150, 188 };
@@ -137,7 +140,7 @@ static void squared_bins(void)
 	for (i = 0; i < 4; i++)
 		EXPECT_EQUAL(stamp_edge(&params, 200, 2, i), at_full[i]);
 	EXPECT_EQUAL(stamp_edge(&params, 200, 2, 4), 200);
-	/* equal bins are their own mirror image */
+	/* equal bins are symmetric */
 	params.exponent = 1;
 	for (i = 0; i <= 16; i++)
 		EXPECT_EQUAL(stamp_edge(&params, 200, 4, i), stamp_edge(&paper, 200, 4, i));
@@ -162,11 +165,11 @@ static void the_buffer_in_every_unit(void)
 	stamp_vars_set(&vars, &params, 1, 1514);
 	EXPECT_EQUAL(vars.full[QSIGNAL_PACKETS], 1);
 	EXPECT_EQUAL(vars.full[QSIGNAL_NS], 800000000000ull);
-	params.buffer_bytes = 3000;	/* both: the shorter one */
+	params.buffer_bytes = 3000;	/* both limits: the smaller one */
 	params.buffer_packets = 200;
 	stamp_vars_set(&vars, &params, 1, 1514);
 	EXPECT_EQUAL(vars.full[QSIGNAL_BYTES], 3000);
-	/* the longest there are, at the slowest: no overflow */
+	/* maximum lengths at the lowest rate: no overflow */
 	params.buffer_bytes = STAMP_NO_BOUND - 1;
 	params.buffer_packets = STAMP_NO_BOUND - 1;
 	stamp_vars_set(&vars, &params, 1, 65549);
@@ -181,13 +184,13 @@ static void times_on_the_wire(void)
 	EXPECT_EQUAL(stamp_wire_ns(1514, 10000000000ull), 1211);	/* 1211.2 */
 	EXPECT_EQUAL(stamp_wire_ns(1500, 1000), 12000000000ull);
 	EXPECT_EQUAL(stamp_wire_ns(0, 1), 0);
-	EXPECT_EQUAL(stamp_wire_ns(STAMP_MOST_BYTES + 5, 17179869184ull), 1000000000);
-	EXPECT_EQUAL(stamp_wire_ns(STAMP_MOST_BYTES - 1, 17179869183ull), 999999999);
+	EXPECT_EQUAL(stamp_wire_ns(STAMP_MAX_BYTES + 5, 17179869184ull), 1000000000);
+	EXPECT_EQUAL(stamp_wire_ns(STAMP_MAX_BYTES - 1, 17179869183ull), 999999999);
 }
 
 static u64 part_of(const struct stamp_params *params, u8 kind, u8 unit, enum stamp_verdict expected)
 {
-	const struct stamp_queue queue = { .packets = 65, .bytes = 30000, .waited_ns = 7777 };
+	const struct stamp_queue queue = { .packets = 65, .bytes = 30000, .sojourn_ns = 7777 };
 	const struct qsignal_header header = { .type = QSIGNAL_DATA, .kind = kind, .unit = unit, .bits = 32 };
 	struct stamp_vars vars;
 	u64 part = 4711;
@@ -224,7 +227,7 @@ static void the_units_of_a_length(void)
 	EXPECT_EQUAL(part_of(&params, QSIGNAL_NONE, QSIGNAL_PACKETS, STAMP_LEAVE), 4711);
 }
 
-static void what_a_queue_leaves_alone(void)
+static void headers_that_are_not_modified(void)
 {
 	const struct stamp_queue queue = { .packets = 3 };
 	struct qsignal_header header = { .kind = QSIGNAL_SUM, .bits = 8 };
@@ -256,15 +259,15 @@ static void what_fits(void)
 int main(void)
 {
 	equal_bins_of_the_paper();
-	bins_finer_than_a_unit_are_exact();
+	bins_narrower_than_a_unit_are_exact();
 	bins_begin_where_they_should();
-	the_short_cut_changes_nothing();
-	longer_queues_are_never_said_to_be_shorter();
+	the_shortcut_is_exact();
+	quantization_is_monotonic();
 	squared_bins();
 	the_buffer_in_every_unit();
 	times_on_the_wire();
 	the_units_of_a_length();
-	what_a_queue_leaves_alone();
+	headers_that_are_not_modified();
 	what_fits();
 	return PASS();
 }

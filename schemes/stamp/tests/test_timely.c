@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Timely: the lines of Algorithm 1, occupancies as time, and a model in floating point that it does not leave. */
+/*
+ * Timely: the lines of Algorithm 1, occupancies converted to time, and
+ * agreement with a floating-point model.
+ */
 #include "timely.h"
 #include "unit.h"
 
@@ -8,7 +11,7 @@
 
 static const struct timely_params defaults = TIMELY_DEFAULTS;
 
-/* A completion event by round-trip time. */
+/* A completion event with an RTT. */
 static u64 event(struct timely_state *state, const struct timely_params *params, u64 rtt_ns)
 {
 	const struct rate_ack ack = { .rtt_ns = rtt_ns, .bytes = params->segment_bytes };
@@ -50,7 +53,7 @@ static void below_t_low_the_rate_rises_by_delta(void)
 	state = started(&params);
 	EXPECT_EQUAL(timely_rate(&state, &params), GBPS);
 	EXPECT_EQUAL(event(&state, &params, 20 * US), GBPS + 10000000);
-	EXPECT_EQUAL(event(&state, &params, 50 * US - 1), GBPS + 20000000);	/* whatever the gradient */
+	EXPECT_EQUAL(event(&state, &params, 50 * US - 1), GBPS + 20000000);	/* for any gradient */
 	params.most_rate_bps = GBPS + 25000000;
 	EXPECT_EQUAL(event(&state, &params, 20 * US), GBPS + 25000000);
 }
@@ -77,8 +80,10 @@ static void between_them_it_follows_the_gradient(void)
 	params.alpha = RATE_ONE / 2;
 	params.start_rate_bps = GBPS;
 	state = started(&params);
-	EXPECT_EQUAL(event(&state, &params, 100 * US), GBPS + 10000000);	/* the first has no difference */
-	/* 4 us more, of which half: 2/20; 0.8 of that */
+	EXPECT_EQUAL(event(&state, &params, 100 * US), GBPS + 10000000);	/* the first event
+										 * has no difference
+										 */
+	/* 4 us more, weight 1/2: 2/20; 0.8 of that */
 	EXPECT_EQUAL(event(&state, &params, 104 * US) / 100000, 1010 * 92 / 10);
 	/* (2 - 6)/2 = -2 us */
 	EXPECT_EQUAL(event(&state, &params, 98 * US) / 100000, 9292 + 100);
@@ -88,7 +93,7 @@ static void between_them_it_follows_the_gradient(void)
 	EXPECT_EQUAL(state.rate_bps / 100000, 9392 + 300);
 	EXPECT_EQUAL(event(&state, &params, 98 * US) / 100000, 9692 + 500);
 	EXPECT_EQUAL(event(&state, &params, 98 * US) / 100000, 10192 + 500);
-	/* and any other event ends the row */
+	/* any other event ends the sequence */
 	event(&state, &params, 49 * US);
 	EXPECT_EQUAL(event(&state, &params, 50 * US) / 100000, 10692 + 200);
 }
@@ -106,13 +111,15 @@ static void an_event_is_due_after_a_segment(void)
 	EXPECT_EQUAL(state.rate_bps / 100000, 60000);
 	for (i = 0; i < 10; i++)
 		timely_on_ack(&state, &defaults, &ack);
-	EXPECT_EQUAL(state.rate_bps / 100000, 60000);	/* 500 were left */
-	ack.rtt_ns = 20 * US;				/* what was acknowledged last has the signal */
+	EXPECT_EQUAL(state.rate_bps / 100000, 60000);	/* 500 bytes remained */
+	ack.rtt_ns = 20 * US;				/* the last acknowledged packet provides the
+							 * signal
+							 */
 	timely_on_ack(&state, &defaults, &ack);
 	EXPECT_EQUAL(state.rate_bps / 100000, 60100);
 }
 
-/* 300,000 bytes at 10 Gbit/s are 240 us, whatever the unit: 0.8 x (1 - 180/240) off. */
+/* 300,000 bytes at 10 Gbit/s are 240 us in any unit: reduction by 0.8 x (1 - 180/240). */
 static void an_occupancy_is_time(void)
 {
 	static const struct {
@@ -135,11 +142,14 @@ static void an_occupancy_is_time(void)
 		state = started(&params);
 		EXPECT_EQUAL(event_of_signal(&state, &params, kind, unit, full[i].signal) / 100000, 80000);
 		EXPECT_EQUAL(event_of_signal(&state, &params, kind, unit, 0) / 100000, 80100);
-		/* there is no more than that; times 1500 it is 0 in 64 bits */
+		/* limited to the maximum; times 1500 it would overflow to 0 */
 		event_of_signal(&state, &params, kind, unit, 1ull << 63);
 		EXPECT_EQUAL(state.rate_bps / 100000000, kind == QSIGNAL_IND ? 64 : 16);
 	}
-	/* T_low has no propagation in it: 31 us of queue are above it, and an RTT of 31 us is not */
+	/*
+	 * T_low contains no propagation delay: 31 us of queue are above it, an RTT of 31 us is
+	 * below
+	 */
 	state = started(&params);
 	event_of_signal(&state, &params, QSIGNAL_MAX, QSIGNAL_NS, 31 * US);
 	EXPECT_EQUAL(state.falling, 1);
@@ -147,7 +157,7 @@ static void an_occupancy_is_time(void)
 	EXPECT_EQUAL(state.falling, 0);
 }
 
-static void without_what_it_asked_for_the_rate_stays(void)
+static void without_the_requested_signal_the_rate_stays(void)
 {
 	struct timely_params params = defaults;
 	struct rate_ack ack = { .rtt_ns = 900 * US, .bytes = 64000, .kind = QSIGNAL_MAX };
@@ -162,7 +172,7 @@ static void without_what_it_asked_for_the_rate_stays(void)
 	EXPECT_EQUAL(state.rate_bps, GBPS + params.delta_bps);
 }
 
-static void only_fresh_packets_decrease_again(void)
+static void only_packets_sent_after_a_decrease_decrease_again(void)
 {
 	struct timely_params params = defaults;
 	struct rate_ack ack = { .now_ns = 1000 * US, .rtt_ns = 400 * US, .bytes = 16000 };
@@ -190,7 +200,7 @@ static double distance(double a, double b)
 	return a > b ? a - b : b - a;
 }
 
-/* Algorithm 1 as the paper has it, with real numbers. */
+/* Algorithm 1 in floating point. */
 struct model {
 	double rate, last, difference;
 	bool begun;
@@ -240,11 +250,12 @@ static void random_path(struct timely_params *params)
 }
 
 /*
- * After 50 events from one start: 1e-4 of the rate, and 1/256 ns an event in the
- * average of differences. Where that is less than 1 ns, rounding may take another
- * branch than the model, which then goes on from there: few of the events.
+ * After 50 events from the same start: 1e-4 of the rate, and 1/256 ns per event
+ * in the average of differences. If that is below 1 ns, rounding may take
+ * another branch than the model, which is then resynchronized; this affects few
+ * events.
  */
-static void it_does_not_leave_the_model(void)
+static void it_agrees_with_the_model(void)
 {
 	double worst = 0, worst_difference = 0;
 	u32 trial, i, followed = 0, events = 0;
@@ -278,42 +289,45 @@ static void it_does_not_leave_the_model(void)
 			events++;
 		}
 	}
-	printf("timely: of %u events the worst rate is %.1e of the model's off, the worst difference %.1e ns\n",
+	printf("timely: %u events, maximum relative error of the rate %.1e, maximum error of the difference %.1e ns\n",
 	       events, worst, worst_difference);
 	EXPECT(worst < 1e-4);
 	EXPECT(worst_difference < 50.0 / TIMELY_FINE);
 	EXPECT(followed < events / 20);
 }
 
-/* All sizes are as likely. */
-static u64 wild(u64 most)
+/* Random numbers of all orders of magnitude up to @max. */
+static u64 random_magnitude(u64 max)
 {
-	return (random_u64() >> random_below(64)) % (most + 1);
+	return (random_u64() >> random_below(64)) % (max + 1);
 }
 
-/* What one event does at the ends of all ranges, where a product that has no room in 64 bits would show. */
+/*
+ * One event with parameters at the bounds of their ranges, where a product
+ * could overflow 64 bits.
+ */
 static void nothing_overflows(void)
 {
 	u32 i;
 
 	for (i = 0; i < 2000000; i++) {
 		struct timely_params params = defaults;
-		struct timely_state state = { .begun = true, .last_ns = wild(TIMELY_NS_MOST) };
+		struct timely_state state = { .begun = true, .last_ns = random_magnitude(TIMELY_MAX_NS) };
 		struct model model = { .begun = true, .last = state.last_ns };
-		u64 sample_ns = wild(TIMELY_NS_MOST);
-		double before = 1000 + wild(RATE_MOST - 1000);
+		u64 sample_ns = random_magnitude(TIMELY_MAX_NS);
+		double before = 1000 + random_magnitude(RATE_MAX - 1000);
 
 		state.rate_bps = before;
 		model.rate = before;
 		params.least_rate_bps = 1;
-		params.most_rate_bps = RATE_MOST;
-		params.alpha = wild(RATE_ONE);
-		params.beta = wild(RATE_ONE);
-		params.delta_bps = 1 + wild(RATE_MOST - 1);
-		params.hai = 1 + wild(999);
-		params.min_rtt_ns = 1 + wild(999999999);
-		params.q_low_ns = wild(1000000000);
-		params.q_high_ns = params.q_low_ns + wild(1000000000 - params.q_low_ns);
+		params.most_rate_bps = RATE_MAX;
+		params.alpha = random_magnitude(RATE_ONE);
+		params.beta = random_magnitude(RATE_ONE);
+		params.delta_bps = 1 + random_magnitude(RATE_MAX - 1);
+		params.hai = 1 + random_magnitude(999);
+		params.min_rtt_ns = 1 + random_magnitude(999999999);
+		params.q_low_ns = random_magnitude(1000000000);
+		params.q_high_ns = params.q_low_ns + random_magnitude(1000000000 - params.q_low_ns);
 		event(&state, &params, sample_ns);
 		model_event(&model, &params, sample_ns);
 		if (model.difference < 0 || model.difference > 1)
@@ -322,7 +336,7 @@ static void nothing_overflows(void)
 	}
 }
 
-/* Any number that 64 bits hold can arrive. */
+/* Any 64-bit number may be received. */
 static void an_occupancy_of_any_size_is_time(void)
 {
 	u32 i;
@@ -336,11 +350,11 @@ static void an_occupancy_of_any_size_is_time(void)
 		};
 		double bytes = ack.signal, ns;
 
-		params.queue_rate_bps = 1000000 + wild(RATE_MOST - 1000000);
-		params.packet_bytes = 1 + wild(65534);
+		params.queue_rate_bps = 1000000 + random_magnitude(RATE_MAX - 1000000);
+		params.packet_bytes = 1 + random_magnitude(65534);
 		if (ack.unit == QSIGNAL_PACKETS)
 			bytes *= params.packet_bytes;
-		ns = (bytes < RATE_QUEUE_MOST ? bytes : RATE_QUEUE_MOST) * 8e9 / params.queue_rate_bps;
+		ns = (bytes < RATE_QUEUE_MAX_BYTES ? bytes : RATE_QUEUE_MAX_BYTES) * 8e9 / params.queue_rate_bps;
 		EXPECT(distance(timely_queueing_ns(&params, &ack), ns) <= 1 + 1e-12 * ns);
 	}
 }
@@ -352,9 +366,9 @@ int main(void)
 	between_them_it_follows_the_gradient();
 	an_event_is_due_after_a_segment();
 	an_occupancy_is_time();
-	without_what_it_asked_for_the_rate_stays();
-	only_fresh_packets_decrease_again();
-	it_does_not_leave_the_model();
+	without_the_requested_signal_the_rate_stays();
+	only_packets_sent_after_a_decrease_decrease_again();
+	it_agrees_with_the_model();
 	nothing_overflows();
 	an_occupancy_of_any_size_is_time();
 	return PASS();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time: what the lab's clock says, what has to happen when, and the timer that wakes for it.
+//! Lab time: the clock, the queue of deadlines, and the timer that wakes the engine.
 
 pub mod agenda;
+pub mod lab_clock;
 pub mod page;
-pub mod paper;
 pub mod timer;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one timer behind the agenda.
+//! The timer for the first deadline of the agenda.
 
-use crate::clock::paper::Paper;
+use crate::clock::lab_clock::TimeScale;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-/// An absolute timer, exact to the nanosecond. Watched edge-triggered, it never has to be read.
+/// An absolute timerfd with nanosecond resolution. It is watched edge-triggered, so it is never read.
 pub struct Timer {
     pub descriptor: TimerFd,
-    paper: Paper,
+    scale: TimeScale,
     armed_ns: Option<u64>,
     fired: bool,
 }
 
 impl Timer {
-    pub fn new(paper: Paper) -> nix::Result<Self> {
+    pub fn new(scale: TimeScale) -> nix::Result<Self> {
         let descriptor =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-        Ok(Self { descriptor, paper, armed_ns: None, fired: false })
+        Ok(Self { descriptor, scale, armed_ns: None, fired: false })
     }
 
     pub fn arm(&mut self, time_ns: Option<u64>) -> nix::Result<()> {
@@ -29,7 +29,7 @@ impl Timer {
             return self.descriptor.unset();
         };
         // Zero would disarm the timer.
-        let time = std::time::Duration::from_nanos(self.paper.to_monotonic(time_ns).max(1));
+        let time = std::time::Duration::from_nanos(self.scale.to_monotonic_ns(time_ns).max(1));
         let at = Expiration::OneShot(TimeSpec::from_duration(time));
         self.descriptor.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The clients of `control.sock`.
+//! Connections of the clients of `control.sock`.
 
 use crate::container::relay::{Client, Relay};
-use crate::container::{PATIENCE, SOCKET};
-use crate::failure::{Of, Result};
-use crate::gate::lines;
+use crate::container::{SOCKET, WRITE_TIMEOUT};
+use crate::control::gate::take_lines;
+use crate::failure::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,8 +22,8 @@ pub struct Clients {
     connections: BTreeMap<Client, Connection>,
     last: Client,
     relay: Relay,
-    /// What nobody listens to any more, as the gate calls it.
-    abandoned: Vec<u64>,
+    /// Gate ids of running programs of disconnected clients.
+    orphaned: Vec<u64>,
 }
 
 impl AsFd for Clients {
@@ -39,47 +39,47 @@ impl Clients {
     }
 
     fn listen_at(path: &str) -> Result<Self> {
-        let listener = UnixListener::bind(path).of(|| path.into())?;
-        listener.set_nonblocking(true).of(|| path.into())?;
+        let listener = UnixListener::bind(path).with_context(|| path.into())?;
+        listener.set_nonblocking(true).with_context(|| path.into())?;
         let (connections, relay) = (BTreeMap::new(), Relay::default());
-        Ok(Self { listener, connections, last: 0, relay, abandoned: Vec::new() })
+        Ok(Self { listener, connections, last: 0, relay, orphaned: Vec::new() })
     }
 
-    /// The next client: its number, and what to watch.
+    /// Accepts the next client. Returns its number and the stream to watch.
     pub fn accept(&mut self) -> Result<Option<(Client, BorrowedFd<'_>)>> {
         let stream = match self.listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            Err(error) => return Err(error).of(|| SOCKET.into()),
+            Err(error) => return Err(error).with_context(|| SOCKET.into()),
         };
-        stream.set_write_timeout(Some(PATIENCE)).of(|| SOCKET.into())?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT)).with_context(|| SOCKET.into())?;
         self.last += 1;
         let connection = Connection { stream, received: Vec::new() };
         let connection = self.connections.entry(self.last).or_insert(connection);
         Ok(Some((self.last, connection.stream.as_fd())))
     }
 
-    /// The lines that a client has sent.
+    /// Reads the complete lines that a client has sent.
     pub fn read(&mut self, client: Client) -> Vec<Vec<u8>> {
         let Some(connection) = self.connections.get_mut(&client) else { return Vec::new() };
-        let mut piece = [0; 1 << 16];
-        match connection.stream.read(&mut piece) {
-            Ok(length) if length > 0 => connection.received.extend_from_slice(&piece[..length]),
+        let mut buffer = [0; 1 << 16];
+        match connection.stream.read(&mut buffer) {
+            Ok(length) if length > 0 => connection.received.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::Interrupted => return Vec::new(),
             _ => {
-                self.part(client);
+                self.disconnect(client);
                 return Vec::new();
             }
         }
-        lines(&mut connection.received)
+        take_lines(&mut connection.received)
     }
 
-    /// A client's command, as the gate is to have it. Err: what the client did wrong.
+    /// Translates a client's command for the gate. Err: the command is invalid.
     pub fn command(&mut self, client: Client, command: Value) -> std::result::Result<Value, String> {
         self.relay.command(client, command)
     }
 
-    /// Hands an event of the gate to whom it is for.
+    /// Sends an event of the gate to its client, or to all clients.
     pub fn deliver(&mut self, event: Value) {
         match self.relay.event(event) {
             (Some(client), event) => self.send(client, &event),
@@ -97,18 +97,18 @@ impl Clients {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         let line = format!("{event}\n");
         if connection.stream.write_all(line.as_bytes()).is_err() {
-            self.part(client);
+            self.disconnect(client);
         }
     }
 
-    /// What clients that have gone had running, as the gate calls it; each is told once.
-    pub fn take_abandoned(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.abandoned)
+    /// Removes and returns the gate ids of programs of disconnected clients.
+    pub fn take_orphaned(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.orphaned)
     }
 
-    fn part(&mut self, client: Client) {
+    fn disconnect(&mut self, client: Client) {
         self.connections.remove(&client);
-        self.abandoned.extend(self.relay.left(client));
+        self.orphaned.extend(self.relay.remove_client(client));
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
 
     #[test]
-    fn an_answer_goes_to_who_asked_and_who_goes_leaves_what_it_had_running() {
+    fn replies_are_sent_to_the_requester_and_its_programs_are_orphaned() {
         let path = std::env::temp_dir().join(format!("qbed-clients-{}.sock", std::process::id()));
         let mut clients = Clients::listen_at(path.to_str().unwrap()).unwrap();
         assert!(clients.accept().unwrap().is_none());
@@ -133,19 +133,19 @@ mod tests {
         fs::remove_file(&path).unwrap();
         writeln!(streams[1], "{}", json!({"command": "exec", "id": 7})).unwrap();
         let line = clients.read(numbers[1]).remove(0);
-        let asked = clients.command(numbers[1], serde_json::from_slice(&line).unwrap()).unwrap();
-        clients.deliver(json!({"event": "running", "id": asked["id"]}));
+        let command = clients.command(numbers[1], serde_json::from_slice(&line).unwrap()).unwrap();
+        clients.deliver(json!({"event": "running", "id": command["id"]}));
         clients.deliver(json!({"event": "ready"}));
-        let mut heard = BufReader::new(streams[1].try_clone().unwrap()).lines().map_while(|line| line.ok());
-        assert_eq!(heard.next().unwrap(), json!({"event": "running", "id": 7}).to_string());
-        assert_eq!(heard.next().unwrap(), json!({"event": "ready"}).to_string());
+        let mut events = BufReader::new(streams[1].try_clone().unwrap()).lines().map_while(|line| line.ok());
+        assert_eq!(events.next().unwrap(), json!({"event": "running", "id": 7}).to_string());
+        assert_eq!(events.next().unwrap(), json!({"event": "ready"}).to_string());
         let mut other = BufReader::new(streams[0].try_clone().unwrap()).lines().map_while(|line| line.ok());
         assert_eq!(other.next().unwrap(), json!({"event": "ready"}).to_string());
-        assert!(clients.take_abandoned().is_empty());
-        drop(heard);
+        assert!(clients.take_orphaned().is_empty());
+        drop(events);
         streams.remove(1);
         assert!(clients.read(numbers[1]).is_empty());
-        assert_eq!(clients.take_abandoned(), [asked["id"].as_u64().unwrap()]);
-        assert!(clients.take_abandoned().is_empty());
+        assert_eq!(clients.take_orphaned(), [command["id"].as_u64().unwrap()]);
+        assert!(clients.take_orphaned().is_empty());
     }
 }

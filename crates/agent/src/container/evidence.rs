@@ -1,58 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node that has ended leaves beside its results: what it cost (`out/host.json`), and what went wrong.
+//! Data about a node: its resource usage, frame counters and lateness (`out/host.json`), and its error.
 
+use crate::container::frames::{self, Frames};
 use crate::container::interfaces;
-use crate::failure::{Of, Result};
-use crate::results::files::{folder, out};
+use crate::failure::Result;
+use crate::results::files::{folder, out_path};
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 const CONSOLE_LINES: usize = 4;
-/// /proc/stat counts in these.
+/// Unit of /proc/stat (USER_HZ).
 const TICK_NS: u64 = 10_000_000;
 
-/// Where a node's costs are counted from.
+/// Start of a node, with the resource usage before it.
 pub struct Start {
-    begun: Instant,
-    used: Used,
+    time: Instant,
+    usage: Usage,
 }
 
-/// Since the machine or the process began, in ns.
+/// Cumulative usage, in ns.
 #[derive(Clone, Copy)]
-struct Used {
+struct Usage {
     cpu_ns: u64,
     steal_ns: u64,
 }
 
 impl Start {
     pub fn now() -> Self {
-        Self { begun: Instant::now(), used: Used::now() }
+        Self { time: Instant::now(), usage: Usage::now() }
     }
 
-    /// Writes `out/host.json`, for what ran since.
-    pub fn write<'a>(&self, interfaces: impl Iterator<Item = &'a str>) -> Result<()> {
-        let used = Used::now();
-        let late = fs::read_to_string(out("late.json")).ok();
-        let late: Value = late.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-        let interfaces: Map<String, Value> =
-            interfaces.map(|name| (name.to_owned(), interfaces::counters(name))).collect();
+    /// Writes `out/host.json` with the usage since the start. If the node `has_ended`, the file also has the offloads
+    /// of its interfaces, and the lateness of `late.json`.
+    pub fn write(&self, frames: &Frames, interfaces: &[String], has_ended: bool) -> Result<()> {
+        let usage = Usage::now();
+        let mut late = frames.late_ns().clone();
+        let mut counters = frames.counters(interfaces)?;
+        if has_ended {
+            let last = fs::read_to_string(out_path("late.json")).ok();
+            late = last.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(late);
+            for (name, interface) in &mut counters {
+                interface["offloads"] = json!(interfaces::offloads(name));
+            }
+        }
         let evidence = json!({
-            "wall_ns": self.begun.elapsed().as_nanos() as u64,
-            "cpu_ns": used.cpu_ns - self.used.cpu_ns,
-            "steal_ns": used.steal_ns - self.used.steal_ns,
+            "wall_ns": self.time.elapsed().as_nanos() as u64,
+            "cpu_ns": usage.cpu_ns - self.usage.cpu_ns,
+            "steal_ns": usage.steal_ns - self.usage.steal_ns,
             "late_ns": late,
-            "interfaces": interfaces,
+            "interfaces": counters,
         });
-        fs::write(out("host.json"), format!("{evidence}\n")).of(|| "out/host.json".into())
+        frames::replace("host.json", &evidence)
     }
 }
 
-impl Used {
-    /// Of all children that were waited for, and of the whole machine.
+impl Usage {
+    /// CPU time of all reaped children, and steal time of the machine.
     fn now() -> Self {
         let cpu_ns = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
             (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as u64 * 1000
@@ -69,17 +76,17 @@ fn steal_ns(stat: &str) -> u64 {
     ticks.unwrap_or(0u64) * TICK_NS
 }
 
-/// What went wrong with the node that has ended.
+/// The error of a node that has ended, or None.
 pub fn failure() -> Option<String> {
-    let done = fs::read_to_string(out("done.json")).ok();
+    let done = fs::read_to_string(out_path("done.json")).ok();
     let done: Option<Value> = done.and_then(|text| serde_json::from_str(&text).ok());
     match done {
         Some(done) if done["status"] == "complete" => None,
         Some(done) => Some(done["error"].as_str().unwrap_or("failed").to_owned()),
         None => {
             let console = fs::read(Path::new(folder()).join("console.log")).unwrap_or_default();
-            let said = last_lines(&String::from_utf8_lossy(&console));
-            Some(format!("the node ended without a result; its console said last: {said}"))
+            let tail = last_lines(&String::from_utf8_lossy(&console));
+            Some(format!("the node ended without a result; its console ends with: {tail}"))
         }
     }
 }
@@ -101,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_console_is_told_from_its_end() {
+    fn the_last_lines_of_a_console_are_used() {
         assert_eq!(last_lines("a\nb \n\nc\nd\n  e\n\n"), "b | c | d | e");
         assert_eq!(last_lines("only\n"), "only");
     }

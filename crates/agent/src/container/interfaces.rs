@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The container's interfaces, which Containerlab gives it.
+//! The container's interfaces, which Containerlab creates.
 
-use crate::failure::{Of, Result};
-use crate::machine;
+use crate::failure::{Context, Result};
 use crate::netlink::{attributes, Subscription};
-use serde_json::{json, Value};
+use crate::subprocess;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a device may do to frames, by the names of `ethtool -k`.
+/// Offload features that change frames, by their names in `ethtool -k`.
 const OFFLOADS: [&str; 5] = [
     "tx-checksumming",
     "tcp-segmentation-offload",
@@ -19,27 +18,29 @@ const OFFLOADS: [&str; 5] = [
     "large-receive-offload",
 ];
 
-/// linux/rtnetlink.h: RTNLGRP_LINK; what stands before a link's attributes.
+/// linux/rtnetlink.h: RTNLGRP_LINK, and the length of the header before a link's attributes.
 const GROUP: u32 = 1;
 const IFINFOMSG_LEN: usize = 16;
 
-/// Hears of interfaces that go.
+/// Receives notifications of removed interfaces.
 pub struct Watch(Subscription);
 
 impl Watch {
     pub fn open() -> Result<Self> {
-        Subscription::open(libc::NETLINK_ROUTE, &[GROUP]).map(Self).of(|| "watching interfaces".into())
+        Subscription::open(libc::NETLINK_ROUTE, &[GROUP])
+            .map(Self)
+            .with_context(|| "watching interfaces".into())
     }
 
-    /// The names of those that have gone since it was asked last.
-    pub fn gone(&self) -> Result<Vec<String>> {
+    /// Names of interfaces that were removed since the last call.
+    pub fn removed(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        let heard = self.0.drain(|kind, payload| {
+        let drained = self.0.drain(|kind, payload| {
             if kind == libc::RTM_DELLINK {
                 names.extend(name(payload.get(IFINFOMSG_LEN..).unwrap_or_default()));
             }
         });
-        heard.of(|| "watching interfaces".into()).map(|()| names)
+        drained.with_context(|| "watching interfaces".into()).map(|()| names)
     }
 }
 
@@ -54,14 +55,15 @@ fn name(link: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
 }
 
-pub fn is_there(interface: &str) -> bool {
+pub fn exists(interface: &str) -> bool {
     Path::new("/sys/class/net").join(interface).exists()
 }
 
-/// Frames are to cross it as they are: no checksum or segmentation left to a device, no frames of its own.
+/// Disables offload features, so that frames pass unchanged, and for a guest IPv6, so that the interface sends no
+/// frames.
 pub fn prepare(interface: &str, mtu: u32, for_guest: bool) -> Result<()> {
-    let here = || format!("interface {interface}");
-    // Not every device knows all of them; what stays on is in the evidence.
+    let context = || format!("interface {interface}");
+    // Not every device supports all features; `counters` records those that stay on.
     let _ = Command::new("ethtool")
         .args([
             "-K", interface, "rx", "off", "tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off",
@@ -70,29 +72,22 @@ pub fn prepare(interface: &str, mtu: u32, for_guest: bool) -> Result<()> {
         .stderr(Stdio::null())
         .status();
     if for_guest {
-        fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").of(here)?;
+        fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1").with_context(context)?;
     }
     let mtu = mtu.to_string();
-    machine::run("ip", &["link", "set", interface, "mtu", &mtu, "gso_max_segs", "1", "up"], "")
+    subprocess::run("ip", &["link", "set", interface, "mtu", &mtu, "gso_max_segs", "1", "up"], "")
 }
 
-/// As a lab's kernel has it (lab::configure): packets that stay in the node are counted once, too.
+/// Disables GSO on the loopback interface, as in `netlink::link::loopback_up`.
 pub fn prepare_loopback() -> Result<()> {
-    machine::run("ip", &["link", "set", "lo", "gso_max_segs", "1"], "")
+    subprocess::run("ip", &["link", "set", "lo", "gso_max_segs", "1"], "")
 }
 
-pub fn counters(interface: &str) -> Value {
-    let count = |name: &str| -> u64 {
-        let path = format!("/sys/class/net/{interface}/statistics/{name}");
-        fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-    };
+/// The offloads of an interface that are on.
+pub fn offloads(interface: &str) -> Vec<&'static str> {
     let output = Command::new("ethtool").args(["-k", interface]).output();
     let features = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    json!({
-        "rx_packets": count("rx_packets"), "tx_packets": count("tx_packets"),
-        "rx_dropped": count("rx_dropped"), "tx_dropped": count("tx_dropped"),
-        "offloads": offloads_on(&features.unwrap_or_default()),
-    })
+    offloads_on(&features.unwrap_or_default())
 }
 
 fn offloads_on(features: &str) -> Vec<&'static str> {
@@ -106,7 +101,7 @@ mod tests {
     use crate::netlink::Batch;
 
     #[test]
-    fn a_link_is_known_by_its_name() {
+    fn the_name_of_a_link_is_parsed() {
         let mut link = Batch::default();
         link.request(libc::RTM_DELLINK, 0, &[], "").u32(libc::IFLA_MTU, 1500).text(libc::IFLA_IFNAME, "eth7");
         assert_eq!(name(link.body()).as_deref(), Some("eth7"));
@@ -115,9 +110,9 @@ mod tests {
 
     #[test]
     fn offloads_that_are_on_are_named() {
-        let said =
+        let output =
             "Features for eth0:\ntx-checksumming: off\n\ttx-checksum-ipv4: on\ngeneric-receive-offload: on\n\
                     large-receive-offload: off [fixed]\n";
-        assert_eq!(offloads_on(said), ["generic-receive-offload"]);
+        assert_eq!(offloads_on(output), ["generic-receive-offload"]);
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node's container (docs/formats.md §5): its entry point, which starts the node's kernel and stands between its gate
-//! and the clients of `control.sock`, and the program that is such a client inside it.
+//! A node's container (docs/formats.md §5): the entry point, which starts the node and relays messages between its
+//! gate and the clients of `control.sock`, and `exec`, a client inside the container.
 
 mod clients;
 mod evidence;
 pub mod exec;
+mod frames;
 mod guest;
 mod interfaces;
 mod origin;
@@ -14,5 +15,5 @@ pub mod supervisor;
 use std::time::Duration;
 
 const SOCKET: &str = "/qbed/control.sock";
-/// Who takes nothing for so long is left.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Write timeout of sockets; a client that exceeds it is disconnected.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);

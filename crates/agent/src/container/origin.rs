@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the time of a lab began that was deployed by hand, where nobody gives the word.
+//! Origin of lab time for a lab that was deployed by hand, without a `go` command.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use nix::sys::time::TimeValLike;
 use std::fs;
 use std::io::ErrorKind;
 
-/// All nodes of a lab share this folder.
+/// File in the folder that all nodes of a lab share.
 const ORIGIN: &str = "/qbed-lab/origin";
 
-/// The first node to come says when it was; the others take its word.
-pub fn shared() -> Result<i64> {
-    let here = || ORIGIN.to_owned();
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).of(|| "clock".into())?;
+/// The first node writes its current time; all nodes use that time.
+pub fn shared_origin() -> Result<i64> {
+    let context = || ORIGIN.to_owned();
+    let now =
+        nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).with_context(|| "clock".into())?;
     let now_ns = now.num_nanoseconds();
-    let own = format!("{ORIGIN}.{}-{now_ns}", std::process::id());
-    // By link, so that whoever reads it reads it whole.
-    fs::write(&own, now_ns.to_string()).of(here)?;
-    let linked = fs::hard_link(&own, ORIGIN);
-    let _ = fs::remove_file(&own);
+    let temporary = format!("{ORIGIN}.{}-{now_ns}", std::process::id());
+    // The hard link makes the write atomic for readers.
+    fs::write(&temporary, now_ns.to_string()).with_context(context)?;
+    let linked = fs::hard_link(&temporary, ORIGIN);
+    let _ = fs::remove_file(&temporary);
     match linked {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error).of(here),
-        _ => fs::read_to_string(ORIGIN).of(here)?.trim().parse().of(here),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error).with_context(context),
+        _ => fs::read_to_string(ORIGIN).with_context(context)?.trim().parse().with_context(context),
     }
 }

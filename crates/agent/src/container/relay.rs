@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Between a node's control socket and its gate: several clients, each with ids of its own; an answer goes to the one
-//! that asked, everything else to all.
+//! Translates ids between the clients of the control socket and the gate. Replies are for the requesting client, all
+//! other events for all clients.
 
 use serde_json::Value;
 use std::collections::HashMap;
@@ -8,48 +8,60 @@ use std::collections::HashMap;
 /// Number of a client's connection.
 pub type Client = u32;
 
+/// A request of a client.
+#[derive(Clone)]
+struct Request {
+    client: Client,
+    /// The client's id.
+    id: Value,
+    /// Whether the program ends with the connection of its client (`exec`).
+    foreground: bool,
+}
+
 #[derive(Default)]
 pub struct Relay {
-    /// What the gate calls a request: who asked, their name for it, and whether nobody else wants it.
-    asked: HashMap<u64, (Client, Value, bool)>,
+    /// By gate id.
+    requests: HashMap<u64, Request>,
     next: u64,
 }
 
 impl Relay {
-    /// A client's command, as the gate is to have it. Err: what the client did wrong.
+    /// Translates a client's command for the gate. Err: the command is invalid.
     pub fn command(&mut self, client: Client, mut command: Value) -> Result<Value, String> {
         let Some(fields) = command.as_object_mut() else { return Err("a command is an object".into()) };
         let kind = fields.get("command").and_then(Value::as_str);
         if let (Some("input" | "resize"), Some(id)) = (kind, fields.get("id").cloned()) {
-            let own = |(_, asked): &(&u64, &(Client, Value, bool))| (asked.0, &asked.1) == (client, &id);
-            let number = self.asked.iter().find(own).map(|(number, _)| *number);
-            let number = number.ok_or_else(|| format!("no program {id} of yours runs"))?;
+            let matches = |(_, request): &(&u64, &Request)| (request.client, &request.id) == (client, &id);
+            let number = self.requests.iter().find(matches).map(|(number, _)| *number);
+            let number = number.ok_or_else(|| format!("this client has no running program {id}"))?;
             fields.insert("id".into(), number.into());
         } else if let Some(id) = fields.get("id").cloned() {
             self.next += 1;
-            let own = fields.get("command").is_some_and(|command| command == "exec");
-            self.asked.insert(self.next, (client, id, own));
+            let foreground = fields.get("command").is_some_and(|command| command == "exec");
+            self.requests.insert(self.next, Request { client, id, foreground });
             fields.insert("id".into(), self.next.into());
         }
         Ok(command)
     }
 
-    /// An event of the gate, as its clients are to have it. None: it is for all.
+    /// Translates an event of the gate for its client. None: for all clients.
     pub fn event(&mut self, mut event: Value) -> (Option<Client>, Value) {
         let Some(number) = event.get("id").and_then(Value::as_u64) else { return (None, event) };
-        let Some((client, id, _)) = self.asked.get(&number).cloned() else { return (Some(0), event) };
+        let Some(Request { client, id, .. }) = self.requests.get(&number).cloned() else {
+            return (Some(0), event);
+        };
         if event["event"] == "exit" {
-            self.asked.remove(&number);
+            self.requests.remove(&number);
         }
         event["id"] = id;
         (Some(client), event)
     }
 
-    /// A client has gone: what the gate calls the programs that nobody listens to any more.
-    pub fn left(&mut self, gone: Client) -> Vec<u64> {
-        let own = |(_, (client, _, own)): &(&u64, &(Client, Value, bool))| *client == gone && *own;
-        let numbers: Vec<u64> = self.asked.iter().filter(own).map(|(number, _)| *number).collect();
-        self.asked.retain(|_, (client, _, _)| *client != gone);
+    /// Removes a client. Returns the gate ids of its foreground programs.
+    pub fn remove_client(&mut self, client: Client) -> Vec<u64> {
+        let ends = |(_, request): &(&u64, &Request)| request.client == client && request.foreground;
+        let numbers: Vec<u64> = self.requests.iter().filter(ends).map(|(number, _)| *number).collect();
+        self.requests.retain(|_, request| request.client != client);
         numbers
     }
 }
@@ -60,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn two_clients_with_the_same_id_get_their_own_answers() {
+    fn clients_with_equal_ids_get_separate_replies() {
         let mut relay = Relay::default();
         let first = relay.command(1, json!({"command": "exec", "id": 7})).unwrap();
         let second = relay.command(2, json!({"command": "exec", "id": 7})).unwrap();
@@ -72,20 +84,20 @@ mod tests {
         let types = || json!({"command": "input", "id": 7, "data": ""});
         let third = relay.command(2, json!({"command": "exec", "id": 7})).unwrap();
         assert_eq!(relay.command(2, types()).unwrap()["id"], third["id"]);
-        assert_eq!(relay.command(1, types()).unwrap_err(), "no program 7 of yours runs");
+        assert_eq!(relay.command(1, types()).unwrap_err(), "this client has no running program 7");
     }
 
     #[test]
-    fn who_leaves_takes_along_what_still_runs_but_in_the_background() {
+    fn only_running_foreground_programs_end_with_their_client() {
         let mut relay = Relay::default();
-        let mut ask =
-            |client, what| relay.command(client, json!({"command": what, "id": 1})).unwrap()["id"].clone();
-        let (over, runs) = (ask(1, "exec"), ask(1, "exec"));
-        ask(1, "background");
-        ask(2, "exec");
-        relay.event(json!({"event": "exit", "id": over, "code": 0}));
-        assert_eq!(relay.left(1), [runs.as_u64().unwrap()]);
-        assert!(relay.left(1).is_empty());
-        assert_eq!(relay.event(json!({"event": "exit", "id": runs, "code": 0})).0, Some(0));
+        let mut send =
+            |client, kind| relay.command(client, json!({"command": kind, "id": 1})).unwrap()["id"].clone();
+        let (ended, running) = (send(1, "exec"), send(1, "exec"));
+        send(1, "background");
+        send(2, "exec");
+        relay.event(json!({"event": "exit", "id": ended, "code": 0}));
+        assert_eq!(relay.remove_client(1), [running.as_u64().unwrap()]);
+        assert!(relay.remove_client(1).is_empty());
+        assert_eq!(relay.event(json!({"event": "exit", "id": running, "code": 0})).0, Some(0));
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The entry point of a node's container (docs/formats.md §5): waits for the interfaces that Containerlab gives it,
-//! prepares them, starts the node's kernel (ours as a process, or an agent on the host's), and stands between its gate
-//! and the clients of `control.sock`. Whatever it started ends with it.
+//! The entry point of a node's container (docs/formats.md §5): waits for the interfaces that Containerlab creates,
+//! configures them, starts the node (a guest, or an agent on the host's kernel), and relays messages between its gate
+//! and the clients of `control.sock`. All processes that it has started end with it.
 
 use crate::container::clients::Clients;
 use crate::container::guest::{Node, Running};
 use crate::container::interfaces::Watch;
 use crate::container::relay::Client;
 use crate::container::{evidence, interfaces, origin, SOCKET};
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::plan::place::{Place, Start};
 use crate::plan::Plan;
 use crate::results::files::{self, NODE};
@@ -24,10 +24,10 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-const INTERFACES_EVERY_MS: u8 = 10;
+const INTERFACE_POLL_MS: u8 = 10;
 
 pub fn main() -> ExitCode {
-    files::are_in(NODE);
+    files::set_folder(NODE);
     match Supervisor::new().and_then(Supervisor::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -56,7 +56,7 @@ impl State {
     }
 }
 
-/// Who wakes the supervisor.
+/// Kinds of epoll events.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     NewClient,
@@ -77,7 +77,7 @@ struct Supervisor {
     interfaces: Watch,
     clients: Clients,
     running: Option<Running>,
-    /// Why what runs was ended before its time.
+    /// Reason for which the supervisor has ended the node.
     fault: Option<String>,
     state: State,
     error: Option<String>,
@@ -85,25 +85,26 @@ struct Supervisor {
 
 impl Supervisor {
     fn new() -> Result<Self> {
-        let node = read()?;
+        let node = read_node()?;
         let clients = Clients::listen()?;
         let mut mask = SigSet::empty();
         [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD].into_iter().for_each(|signal| mask.add(signal));
-        mask.thread_block().of(|| "signals".into())?;
+        mask.thread_block().with_context(|| "signals".into())?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let signals = SignalFd::with_flags(&mask, flags).of(|| "signals".into())?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).of(|| "epoll".into())?;
+        let signals = SignalFd::with_flags(&mask, flags).with_context(|| "signals".into())?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).with_context(|| "epoll".into())?;
         let mut sources = Topics::default();
-        watch(&epoll, &clients, sources.hand_out(Source::NewClient).only()).of(|| SOCKET.into())?;
-        watch(&epoll, &signals, sources.hand_out(Source::Signals).only()).of(|| "signals".into())?;
+        watch(&epoll, &clients, sources.allocate(Source::NewClient).only()).with_context(|| SOCKET.into())?;
+        watch(&epoll, &signals, sources.allocate(Source::Signals).only())
+            .with_context(|| "signals".into())?;
         let interfaces = Watch::open()?;
-        let token = sources.hand_out(Source::Interfaces).only();
-        watch(&epoll, &interfaces, token).of(|| "watching interfaces".into())?;
+        let token = sources.allocate(Source::Interfaces).only();
+        watch(&epoll, &interfaces, token).with_context(|| "watching interfaces".into())?;
         Ok(Self {
             node,
             epoll,
-            client_lines: sources.hand_out(Source::Client),
-            gate: sources.hand_out(Source::Gate).only(),
+            client_lines: sources.allocate(Source::Client),
+            gate: sources.allocate(Source::Gate).only(),
             sources,
             signals,
             interfaces,
@@ -115,20 +116,21 @@ impl Supervisor {
         })
     }
 
-    /// Serves until it is told to end.
+    /// Runs until SIGTERM or SIGINT.
     fn run(mut self) -> Result<()> {
         let mut events = [EpollEvent::empty(); 32];
         loop {
-            if self.state == State::Preparing && self.interfaces_are_there() {
+            if self.state == State::Preparing && self.has_all_interfaces() {
                 self.prepare()?;
             }
-            let timeout = match self.state {
-                State::Preparing => EpollTimeout::from(INTERFACES_EVERY_MS),
+            let timeout = match (self.state, &self.running) {
+                (State::Preparing, _) => EpollTimeout::from(INTERFACE_POLL_MS),
+                (_, Some(running)) => running.frames.remaining().try_into().unwrap_or(EpollTimeout::ZERO),
                 _ => EpollTimeout::NONE,
             };
             let count = match self.epoll.wait(&mut events, timeout) {
                 Err(Errno::EINTR) => 0,
-                result => result.of(|| "epoll".into())?,
+                result => result.with_context(|| "epoll".into())?,
             };
             for event in &events[..count] {
                 let token = Token::from(event.data());
@@ -147,33 +149,40 @@ impl Supervisor {
                         }
                     }
                 }
-                self.end_abandoned();
+                self.end_orphaned();
+            }
+            if let Some(running) =
+                self.running.as_mut().filter(|running| running.frames.remaining().is_zero())
+            {
+                if let Err(failure) = running.count_frames(&self.node, false) {
+                    eprintln!("qbed-agent: {failure}");
+                }
             }
         }
     }
 
-    fn interfaces_are_there(&self) -> bool {
-        self.node.ends().all(|(end, _)| interfaces::is_there(&end.interface))
+    fn has_all_interfaces(&self) -> bool {
+        self.node.ends().all(|(end, _)| interfaces::exists(&end.interface))
     }
 
     fn prepare(&mut self) -> Result<()> {
         let guest = !self.node.is_native;
         self.node.ends().try_for_each(|(end, mtu)| interfaces::prepare(&end.interface, mtu, guest))?;
         if guest {
-            // Docker's own is 64 MB; a guest's memory is a file there, and grows as it is used.
+            // Docker's default is 64 MB. A guest's memory is a sparse file there.
             let mounted = mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), MsFlags::empty(), None::<&str>);
-            mounted.of(|| "mounting /dev/shm (is the container privileged?)".into())?;
+            mounted.with_context(|| "mounting /dev/shm (is the container privileged?)".into())?;
         } else {
             interfaces::prepare_loopback()?;
         }
-        self.enter(State::Waiting, None);
-        if self.node.place.start == Start::AtOnce {
-            self.go("lab", origin::shared()?);
+        self.set_state(State::Waiting, None);
+        if self.node.place.start == Start::Immediately {
+            self.start_node("lab", origin::shared_origin()?);
         }
         Ok(())
     }
 
-    fn enter(&mut self, state: State, error: Option<String>) {
+    fn set_state(&mut self, state: State, error: Option<String>) {
         self.state = state;
         self.error = error;
         self.clients.broadcast(&self.hello());
@@ -187,7 +196,7 @@ impl Supervisor {
 
     fn accept(&mut self) -> Result<()> {
         let Some((client, stream)) = self.clients.accept()? else { return Ok(()) };
-        watch(&self.epoll, stream, self.client_lines.at(client)).of(|| SOCKET.into())?;
+        watch(&self.epoll, stream, self.client_lines.at(client)).with_context(|| SOCKET.into())?;
         self.clients.send(client, &self.hello());
         Ok(())
     }
@@ -210,62 +219,70 @@ impl Supervisor {
             if !matches!(self.state, State::Waiting | State::Ended) {
                 return Err(format!("the node is {}, not waiting", self.state.name()));
             }
-            self.go(mode, origin_ns);
+            self.start_node(mode, origin_ns);
             return Ok(());
         }
         let command = self.clients.command(client, command)?;
         let not_running = || format!("the node is {}, not running", self.state.name());
         let running = self.running.as_mut().ok_or_else(not_running)?;
-        running.tell(&command).map_err(|error| format!("the node does not answer: {error}"))
+        running.send(&command).map_err(|error| format!("the node does not answer: {error}"))
     }
 
-    /// A client that has gone takes along what it has running.
-    fn end_abandoned(&mut self) {
-        for id in self.clients.take_abandoned() {
+    /// Ends the programs of disconnected clients.
+    fn end_orphaned(&mut self) {
+        for id in self.clients.take_orphaned() {
             if let Some(running) = &mut self.running {
-                let _ = running.tell(&json!({"command": "end", "id": id}));
+                let _ = running.send(&json!({"command": "end", "id": id}));
             }
         }
     }
 
     // --- the node
 
-    /// Starts the node; if that fails, its state says so.
-    fn go(&mut self, mode: &str, origin_ns: i64) {
-        match self.start(mode, origin_ns) {
+    /// Starts the node. If that fails, enters the state `ended` with the error.
+    fn start_node(&mut self, mode: &str, origin_ns: i64) {
+        match self.spawn_node(mode, origin_ns) {
             Ok(running) => {
                 self.running = Some(running);
-                self.enter(State::Running, None);
+                self.set_state(State::Running, None);
             }
-            Err(failure) => self.enter(State::Ended, Some(failure.to_string())),
+            Err(failure) => self.set_state(State::Ended, Some(failure.to_string())),
         }
     }
 
-    fn start(&mut self, mode: &str, origin_ns: i64) -> Result<Running> {
-        // What is to run may be another than last time.
-        self.node = read()?;
+    fn spawn_node(&mut self, mode: &str, origin_ns: i64) -> Result<Running> {
+        // The plan may have changed since the last start.
+        self.node = read_node()?;
         let running = Running::start(&self.node, mode, origin_ns)?;
-        watch(&self.epoll, &running, self.gate).of(|| "gate".into())?;
+        watch(&self.epoll, &running, self.gate).with_context(|| "gate".into())?;
         Ok(running)
     }
 
-    /// Returns whether there may be more.
+    /// Delivers events of the node. Returns whether more may be available.
     fn on_gate(&mut self) -> bool {
         let Some(running) = &mut self.running else { return false };
-        let Some(events) = running.hear() else {
-            // The end of the stream: SIGCHLD tells the rest.
+        let Some(events) = running.receive() else {
+            // The end of the stream; SIGCHLD follows.
             let _ = self.epoll.delete(&*running);
             return false;
         };
-        events.into_iter().for_each(|event| self.clients.deliver(event));
+        for event in events {
+            if running.frames.on_event(&event) {
+                continue;
+            }
+            if event["event"] == "ready" {
+                running.find_sockets(&self.node);
+            }
+            self.clients.deliver(event);
+        }
         true
     }
 
-    /// A cell without one of its links would measure another lab than the plan's. A lab that is up goes on, as with a
-    /// cable that is pulled.
+    /// Ends a cell when an interface of a link is removed, because its results would not be those of the plan. An
+    /// interactive lab continues, as after an unplugged cable.
     fn on_interfaces(&mut self) -> Result<()> {
-        let gone = self.interfaces.gone()?;
-        let lost = self.lost(|interface| gone.iter().any(|name| name == interface));
+        let removed = self.interfaces.removed()?;
+        let lost = self.lost_link(|interface| removed.iter().any(|name| name == interface));
         let Some(lost) = lost else { return Ok(()) };
         if let Some(running) = self.running.as_ref().filter(|running| running.is_cell) {
             running.end();
@@ -274,60 +291,61 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The first of the node's links whose interface `is_gone` says has gone, in words.
-    fn lost(&self, is_gone: impl Fn(&str) -> bool) -> Option<String> {
+    /// An error text for the first of the node's links that has no interface.
+    fn lost_link(&self, is_missing: impl Fn(&str) -> bool) -> Option<String> {
         self.node.plan.links.iter().find_map(|link| {
             let mut ends = link.ends().into_iter();
-            let end = ends.find(|end| end.node == self.node.place.node && is_gone(&end.interface))?;
-            Some(format!("interface {} of the link {} has gone", end.interface, link.name))
+            let end = ends.find(|end| end.node == self.node.place.node && is_missing(&end.interface))?;
+            Some(format!("interface {} of link {} was removed", end.interface, link.name))
         })
     }
 
-    /// Returns whether to end.
+    /// Handles signals. Returns whether the supervisor must end.
     fn on_signal(&mut self) -> Result<bool> {
         let mut end = false;
-        while let Some(signal) = self.signals.read_signal().of(|| "signals".into())? {
+        while let Some(signal) = self.signals.read_signal().with_context(|| "signals".into())? {
             end |= signal.ssi_signo != Signal::SIGCHLD as u32;
         }
-        // As process 1 it also reaps orphans.
+        // Process 1 also reaps orphans.
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) | Err(_) => return Ok(end),
                 Ok(status) => {
                     if self.running.as_ref().is_some_and(|running| running.is(status.pid())) {
-                        self.on_end();
+                        self.on_exit();
                     }
                 }
             }
         }
     }
 
-    fn on_end(&mut self) {
+    /// Handles the end of the node.
+    fn on_exit(&mut self) {
         self.running.iter_mut().for_each(Running::clean_up);
         while self.on_gate() {}
-        let Some(running) = self.running.take() else { return };
+        let Some(mut running) = self.running.take() else { return };
         let fault = self.fault.take();
-        // A guest that found a link gone while it began says something else; that may be another fault, too.
-        let cause = || self.lost(|interface| !interfaces::is_there(interface)).filter(|_| running.is_cell);
-        let all = |said| match cause() {
-            Some(lost) => format!("{lost}; {said}"),
-            None => said,
+        // If a link was removed while the guest started, its error is only a consequence, so that both are reported.
+        let cause = || self.lost_link(|interface| !interfaces::exists(interface)).filter(|_| running.is_cell);
+        let with_cause = |error| match cause() {
+            Some(lost) => format!("{lost}; {error}"),
+            None => error,
         };
-        let mut error = fault.or_else(|| evidence::failure().map(all));
-        let interfaces = self.node.ends().map(|(end, _)| end.interface.as_str());
-        if let Err(failure) = running.start.write(interfaces) {
+        let mut error = fault.or_else(|| evidence::failure().map(with_cause));
+        if let Err(failure) = running.count_frames(&self.node, true) {
             error.get_or_insert(failure.to_string());
         }
-        self.enter(State::Ended, error);
+        self.set_state(State::Ended, error);
     }
 }
 
-fn watch(epoll: &Epoll, what: impl AsFd, token: Token) -> nix::Result<()> {
-    epoll.add(what, EpollEvent::new(EpollFlags::EPOLLIN, token.into()))
+fn watch(epoll: &Epoll, fd: impl AsFd, token: Token) -> nix::Result<()> {
+    epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token.into()))
 }
 
-fn read() -> Result<Node> {
-    let text = fs::read_to_string(format!("{NODE}/plan.json")).of(|| "plan.json".into())?;
+/// Reads plan.json and place.json.
+fn read_node() -> Result<Node> {
+    let text = fs::read_to_string(format!("{NODE}/plan.json")).with_context(|| "plan.json".into())?;
     let plan = Plan::parse(&text)?;
     let place = Place::read(NODE, plan.nodes.len())?;
     let place = place.ok_or_else(|| Failure::new(format!("{NODE}/place.json is missing")))?;

@@ -1,77 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds the lab: namespaces, links, then node by node its queues, addresses, neighbours, routes and taps, in one
-//! batch of netlink requests each.
+//! Builds the lab: namespaces and links, then for each node its queues, addresses, neighbours, routes and taps, with
+//! one batch of netlink requests per node.
 
 pub mod boot;
 pub mod changes;
-mod far;
-pub mod linkstate;
-pub mod names;
+pub mod hosts_file;
+pub mod link_state;
 pub mod namespaces;
 mod parking;
+pub mod peer_stub;
 pub mod sysctls;
 pub mod view;
 
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::lab::namespaces::Namespaces;
 use crate::lab::sysctls::{write_interface_sysctls, write_parameters, write_sysctls};
 use crate::lab::view::View;
 use crate::netlink::tap::Taps;
 use crate::netlink::{address, link, qdisc, route, Batch, Netlink};
 use crate::pipeline::Programs;
+use crate::placement::{Kernel, Location, Placement};
 use crate::plan::{End, Node, Plan, Route};
-use crate::scope::{Kernel, Presence, Scope};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Of a node: the index of each interface.
+/// Interface indexes of a node, by name.
 pub type Interfaces = HashMap<String, u32>;
 
-/// The lab as it was built.
+/// The lab after its construction.
 pub struct Lab {
     pub namespaces: Namespaces,
-    /// Of each node.
+    /// By node.
     pub interfaces: Vec<Interfaces>,
-    /// Of each node: what its programs see of the file system.
+    /// File system views of programs, by node.
     pub views: Vec<View>,
-    /// Of switches in P4.
+    /// Compiled programs of P4 switches.
     pub programs: Programs,
 }
 
 impl Lab {
-    /// On a kernel of ours, where everything is made.
-    pub fn build(plan: &Plan, scope: &Scope) -> Result<Self> {
+    /// Builds the lab in a guest.
+    pub fn build(plan: &Plan, placement: &Placement) -> Result<Self> {
         write_sysctls(&format!("lab {}", plan.lab), &plan.sysctls, |_| true)?;
         write_parameters(plan)?;
-        let namespaces = Namespaces::create(plan, scope)?;
-        create_links(plan, scope, &namespaces)?;
-        parking::create(plan, scope, &namespaces)?;
-        let programs = Programs::compile(plan, scope)?;
+        let namespaces = Namespaces::create(plan, placement)?;
+        create_links(plan, placement, &namespaces)?;
+        parking::create(plan, placement, &namespaces)?;
+        let programs = Programs::compile(plan, placement)?;
         let (ends, queues) = (ends_by_node(plan), queues_by_node(plan));
-        let site = Site { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
+        let builder = NodeBuilder { plan, ends, queues, taps: Taps::find(plan)?, programs: &programs };
         let mut interfaces = Vec::with_capacity(plan.nodes.len());
         for node in 0..plan.nodes.len() {
             namespaces.enter(node)?;
-            interfaces.push(site.build(node, scope.presence(node))?);
+            interfaces.push(builder.build(node, placement.location(node))?);
         }
-        namespaces.go_home()?;
-        if !scope.is_whole() {
-            far::bridge(plan, scope)?;
+        namespaces.enter_root()?;
+        if !placement.is_complete() {
+            peer_stub::bridge(plan, placement)?;
         }
-        Ok(Self { namespaces, interfaces, views: views(plan, scope)?, programs })
+        Ok(Self { namespaces, interfaces, views: views(plan, placement)?, programs })
     }
 
-    /// On the host's kernel, in a container: the one node there has its interfaces already.
-    pub fn join(plan: &Plan, scope: &Scope) -> Result<Self> {
-        let namespaces = Namespaces::create(plan, scope)?;
-        let netlink = Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?;
-        let found = link::indexes(&netlink).of(|| "interfaces".into())?;
+    /// Configures the local node on the host's kernel. Its interfaces already exist in the container.
+    pub fn join(plan: &Plan, placement: &Placement) -> Result<Self> {
+        let namespaces = Namespaces::create(plan, placement)?;
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?;
+        let found = link::indexes(&netlink).with_context(|| "interfaces".into())?;
         let ends = ends_by_node(plan);
         let mut interfaces = vec![Interfaces::new(); plan.nodes.len()];
-        for node in scope.nodes() {
+        for node in placement.local_nodes() {
             interfaces[node].clone_from(&found);
             if plan.nodes[node].pipeline.is_some() {
-                // BMv2 beside it takes each frame off its interfaces: they have no address by which the kernel would.
+                // BMv2 in a sidecar receives all frames; without addresses the kernel does not process them.
                 continue;
             }
             let mut batch = Batch::default();
@@ -84,43 +84,43 @@ impl Lab {
             netlink.run(batch)?;
             write_interface_sysctls(&plan.nodes[node])?;
         }
-        Ok(Self { namespaces, interfaces, views: views(plan, scope)?, programs: Programs::default() })
+        Ok(Self { namespaces, interfaces, views: views(plan, placement)?, programs: Programs::default() })
     }
 }
 
-/// Creates the links that have an end here.
-fn create_links(plan: &Plan, scope: &Scope, namespaces: &Namespaces) -> Result<()> {
+/// Creates all links with a local end.
+fn create_links(plan: &Plan, placement: &Placement, namespaces: &Namespaces) -> Result<()> {
     let mut batch = Batch::default();
-    for index in scope.links(plan) {
+    for index in placement.local_links(plan) {
         let link = &plan.links[index];
-        let [a, b] = link.ends().map(|end| far::as_built(scope, index, end));
+        let [a, b] = link.ends().map(|end| peer_stub::local_end(placement, index, end));
         link::request(&mut batch, link, [&a, &b], |node| namespaces.descriptor(node));
     }
-    Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?.run(batch)
+    Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?.run(batch)
 }
 
-/// What is known of all nodes while they are built one by one.
-struct Site<'a> {
+/// Builds nodes one at a time.
+struct NodeBuilder<'a> {
     plan: &'a Plan,
-    /// Of each node: its ends of links, with the opposite ends.
+    /// Link ends with their peer ends, by node.
     ends: Vec<Vec<(&'a End, &'a End)>>,
-    /// Of each node.
+    /// Queue indexes by node.
     queues: Vec<Vec<usize>>,
     taps: Taps<'a>,
     programs: &'a Programs,
 }
 
-impl Site<'_> {
-    /// Builds what of a node is here, in its namespace, where the thread is.
-    fn build(&self, node: usize, presence: Presence) -> Result<Interfaces> {
-        let here = || format!("node {}", self.plan.nodes[node].name);
-        let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
-        let found = link::indexes(&netlink).of(here)?;
-        match presence {
-            Presence::Here => self.build_node(&netlink, node, &found).map(|()| found),
-            Presence::Elsewhere(kernel) => {
-                let far = far::interfaces(self.plan, node, &found);
-                self.bring_up_far(&netlink, node, kernel, &far).map(|()| far)
+impl NodeBuilder<'_> {
+    /// Builds a local node, or the stubs of a remote one. The thread is in the node's namespace.
+    fn build(&self, node: usize, location: Location) -> Result<Interfaces> {
+        let context = || format!("node {}", self.plan.nodes[node].name);
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(context)?;
+        let found = link::indexes(&netlink).with_context(context)?;
+        match location {
+            Location::Local => self.build_node(&netlink, node, &found).map(|()| found),
+            Location::Remote(kernel) => {
+                let stubs = peer_stub::stubs(self.plan, node, &found);
+                self.build_stubs(&netlink, node, kernel, &stubs).map(|()| stubs)
             }
         }
     }
@@ -137,24 +137,24 @@ impl Site<'_> {
         self.taps.attach(queues, interfaces)?;
         let node = &self.plan.nodes[node];
         let started = node.pipeline.as_ref().map_or(Ok(()), |pipeline| self.programs.start(pipeline));
-        started.of(|| format!("node {}", node.name))
+        started.with_context(|| format!("node {}", node.name))
     }
 
-    /// Another agent's node has its queues here if it has no kernel of ours to have them.
-    fn bring_up_far(&self, netlink: &Netlink, node: usize, kernel: Kernel, far: &Interfaces) -> Result<()> {
-        if far.is_empty() {
+    /// Builds the stubs of a remote node. If it is on the host's kernel, its queues and taps are at the stubs.
+    fn build_stubs(&self, netlink: &Netlink, node: usize, kernel: Kernel, stubs: &Interfaces) -> Result<()> {
+        if stubs.is_empty() {
             return Ok(());
         }
-        let ours =
-            |queue: &usize| kernel == Kernel::Host && far.contains_key(&self.plan.queues[*queue].interface);
-        let queues: Vec<usize> = self.queues[node].iter().copied().filter(ours).collect();
+        let at_stub =
+            |queue: &usize| kernel == Kernel::Host && stubs.contains_key(&self.plan.queues[*queue].interface);
+        let queues: Vec<usize> = self.queues[node].iter().copied().filter(at_stub).collect();
         let mut batch = Batch::default();
-        self.request_queues(&mut batch, &queues, far);
-        for (interface, ifindex) in far {
-            link::up(&mut batch, *ifindex, format!("the far end of {interface}"));
+        self.request_queues(&mut batch, &queues, stubs);
+        for (interface, ifindex) in stubs {
+            link::up(&mut batch, *ifindex, format!("the stub of {interface}"));
         }
         netlink.run(batch)?;
-        self.taps.attach(&queues, far)
+        self.taps.attach(&queues, stubs)
     }
 
     fn request_queues(&self, batch: &mut Batch, queues: &[usize], interfaces: &Interfaces) {
@@ -164,11 +164,11 @@ impl Site<'_> {
     }
 }
 
-/// Other agents' nodes have nothing of their own here.
-fn views(plan: &Plan, scope: &Scope) -> Result<Vec<View>> {
+/// Views of all nodes; those of remote nodes are empty.
+fn views(plan: &Plan, placement: &Placement) -> Result<Vec<View>> {
     let nodes = plan.nodes.iter().enumerate();
     nodes
-        .map(|(index, node)| if scope.has(index) { View::create(node) } else { Ok(View::default()) })
+        .map(|(index, node)| if placement.is_local(index) { View::create(node) } else { Ok(View::default()) })
         .collect()
 }
 
@@ -189,7 +189,7 @@ fn queues_by_node(plan: &Plan) -> Vec<Vec<usize>> {
     queues
 }
 
-/// Asks for a node's addresses, neighbours and routes, and for its interfaces to come up.
+/// Requests a node's addresses, neighbours and routes, and brings its interfaces up.
 fn configure(batch: &mut Batch, node: &Node, ends: &[(&End, &End)], interfaces: &Interfaces) -> Result<()> {
     let name = &node.name;
     let index = |interface: &str| {
@@ -201,26 +201,26 @@ fn configure(batch: &mut Batch, node: &Node, ends: &[(&End, &End)], interfaces: 
     for (end, _) in ends {
         if node.offload.is_some() {
             let object = format!("node {name}: offload at {}", end.interface);
-            link::allow_super_packets(batch, index(&end.interface)?, object);
+            link::allow_gso(batch, index(&end.interface)?, object);
         }
         link::up(batch, index(&end.interface)?, format!("node {name}: interface {}", end.interface));
     }
     for (end, peer) in ends {
-        address::address_ends(batch, name, end, peer, index(&end.interface)?);
+        address::configure_end(batch, name, end, peer, index(&end.interface)?);
     }
-    // An address that belongs to no link is the node's own: it lives on the loopback interface.
+    // Addresses that belong to no link are assigned to the loopback interface.
     let on_a_link = |a: &IpAddr| ends.iter().any(|(end, _)| end.addresses.iter().any(|p| p.address == *a));
-    for own in node.addresses.iter().filter(|a| !on_a_link(a)) {
-        let length = if own.is_ipv4() { 32 } else { 128 };
-        address::address(batch, lo, *own, length, format!("node {name}: address {own} on lo"));
+    for address in node.addresses.iter().filter(|a| !on_a_link(a)) {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        address::address(batch, lo, *address, length, format!("node {name}: address {address} on lo"));
     }
     request_routes(batch, node, interfaces, |_| true);
     Ok(())
 }
 
-/// Asks for those of a node's routes that are wanted.
-fn request_routes(batch: &mut Batch, node: &Node, interfaces: &Interfaces, wanted: impl Fn(&Route) -> bool) {
-    for route in node.routes.iter().filter(|route| wanted(route)) {
+/// Requests the routes of a node that match `filter`.
+fn request_routes(batch: &mut Batch, node: &Node, interfaces: &Interfaces, filter: impl Fn(&Route) -> bool) {
+    for route in node.routes.iter().filter(|route| filter(route)) {
         let object = format!("node {}: route to {}", node.name, route.to);
         route::request(batch, route, interfaces, object);
     }

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports of switches in P4 that have no link: to the kernel a link within the switch's own namespace, whose far end never
-//! comes up. What the program sends there waits in the port's queue and is taken back by recirculation; what it puts onto
-//! the wire all the same is lost, and counted.
+//! Recirculation ports of P4 switches. In the kernel such a port is a link within the switch's namespace whose peer
+//! end stays down. Packets wait in the port's queue and are recirculated; packets that reach the wire are dropped and
+//! counted.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::lab::namespaces::Namespaces;
 use crate::lab::Interfaces;
 use crate::netlink::{link, qdisc, Batch, Netlink};
+use crate::placement::Placement;
 use crate::plan::pipeline::Parking;
 use crate::plan::text::Mac;
 use crate::plan::{End, Link, Node, Plan};
-use crate::scope::Scope;
 
-fn of(node: &Node) -> &[Parking] {
+fn ports(node: &Node) -> &[Parking] {
     node.pipeline.as_ref().map_or(&[], |pipeline| &pipeline.parking)
 }
 
-/// Creates those of the nodes that are here.
-pub fn create(plan: &Plan, scope: &Scope, namespaces: &Namespaces) -> Result<()> {
-    if scope.nodes().all(|node| of(&plan.nodes[node]).is_empty()) {
+/// Creates the recirculation ports of local nodes.
+pub fn create(plan: &Plan, placement: &Placement, namespaces: &Namespaces) -> Result<()> {
+    if placement.local_nodes().all(|node| ports(&plan.nodes[node]).is_empty()) {
         return Ok(());
     }
     let mtus = plan.links.iter().flat_map(|link| link.ends().map(|end| (end.node, link.mtu)));
     let mut largest = vec![0; plan.nodes.len()];
     mtus.for_each(|(node, mtu)| largest[node] = mtu.max(largest[node]));
     let mut batch = Batch::default();
-    for node in scope.nodes() {
-        for parking in of(&plan.nodes[node]) {
-            let [near, far] = [parking.interface.clone(), parking.far()];
+    for node in placement.local_nodes() {
+        for parking in ports(&plan.nodes[node]) {
+            let [port, peer] = [parking.interface.clone(), parking.peer()];
             let name = format!("port {} of {}", parking.port, plan.nodes[node].name);
-            let made = Link { name, mtu: largest[node], a: end(node, near, 0), b: end(node, far, 1) };
-            link::request(&mut batch, &made, made.ends(), |node| namespaces.descriptor(node));
+            let link = Link { name, mtu: largest[node], a: end(node, port, 0), b: end(node, peer, 1) };
+            link::request(&mut batch, &link, link.ends(), |node| namespaces.descriptor(node));
         }
     }
-    Netlink::open(libc::NETLINK_ROUTE).of(|| "rtnetlink".into())?.run(batch)
+    Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?.run(batch)
 }
 
-/// An end that has a name and an address, and no wire.
+/// A link end without addresses and without a rate limit.
 fn end(node: usize, interface: String, side: u8) -> End {
     let mac = Mac([2, 1, 0, 0, 0, side]);
-    let rate_bps = link::AT_ONCE_BPS;
+    let rate_bps = link::RATE_NONE_BPS;
     End {
         node,
         interface,
@@ -55,9 +55,9 @@ fn end(node: usize, interface: String, side: u8) -> End {
     }
 }
 
-/// Asks for a node's to have their queues and to come up.
+/// Requests the queues of a node's recirculation ports and brings them up.
 pub fn bring_up(batch: &mut Batch, node: &Node, interfaces: &Interfaces) {
-    for parking in of(node) {
+    for parking in ports(node) {
         let ifindex = interfaces[&parking.interface];
         let name = format!("{}:{}", node.name, parking.interface);
         qdisc::request(batch, &name, &parking.qdisc, ifindex);

@@ -6,8 +6,8 @@ use crate::plan::End;
 use crate::socket;
 use std::net::IpAddr;
 
-/// The addresses of one end of a link, and its peer's as neighbours.
-pub fn address_ends(batch: &mut Batch, node: &str, end: &End, peer: &End, ifindex: u32) {
+/// Requests the addresses of a link end, and its peer's addresses as permanent neighbours.
+pub fn configure_end(batch: &mut Batch, node: &str, end: &End, peer: &End, ifindex: u32) {
     for prefix in &end.addresses {
         let object = format!("node {node}: address {prefix} on {}", end.interface);
         address(batch, ifindex, prefix.address, prefix.length, object);
@@ -30,24 +30,24 @@ pub fn family(address: IpAddr) -> u8 {
 }
 
 pub fn address(batch: &mut Batch, ifindex: u32, address: IpAddr, length: u8, object: String) {
-    let mut fixed = [family(address), length, 0, 0, 0, 0, 0, 0]; // ifaddrmsg
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let mut header = [family(address), length, 0, 0, 0, 0, 0, 0]; // ifaddrmsg
+    header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
     batch
-        .request(libc::RTM_NEWADDR, flags, &fixed, object)
+        .request(libc::RTM_NEWADDR, flags, &header, object)
         .attribute(libc::IFA_LOCAL, &octets(address))
         .attribute(libc::IFA_ADDRESS, &octets(address))
         .u32(libc::IFA_FLAGS, libc::IFA_F_NODAD);
 }
 
-/// A permanent entry: no ARP and no neighbour discovery on the wire.
+/// Requests a permanent neighbour entry, so that no ARP and no neighbour discovery is sent.
 fn neighbour(batch: &mut Batch, ifindex: u32, address: IpAddr, mac: [u8; 6], object: String) {
-    let mut fixed = [0u8; 12]; // ndmsg
-    fixed[0] = family(address);
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    fixed[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
+    let mut header = [0u8; 12]; // ndmsg
+    header[0] = family(address);
+    header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    header[8..10].copy_from_slice(&libc::NUD_PERMANENT.to_ne_bytes());
     batch
-        .request(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed, object)
+        .request(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &header, object)
         .attribute(libc::NDA_DST, &octets(address))
         .attribute(libc::NDA_LLADDR, &mac);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Netlink, in batches: many requests in one `sendmsg`. Only the last one of a datagram asks to be acknowledged; the
-//! kernel reports errors of the others anyway, before it. So a batch costs two system calls, whatever its length.
+//! Batched netlink: many requests in one datagram. Only the last request of a datagram has NLM_F_ACK; the kernel
+//! reports errors of the others without it, before the acknowledgement. A datagram therefore costs two system calls.
 
 pub mod address;
 pub mod generic;
@@ -16,30 +16,30 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub const HEADER_LEN: usize = 16;
-/// Largest datagram that a batch is cut into; below the default SO_SNDBUF.
+/// Limit on the size of a datagram, below the default SO_SNDBUF.
 const DATAGRAM_MAX: usize = 128 * 1024;
 const NLA_HEADER_LEN: usize = 4;
-/// `NLMSGERR_ATTR_MSG`: the kernel's sentence.
+/// `NLMSGERR_ATTR_MSG`: the extended error text.
 const EXTENDED_ACK_MESSAGE: u16 = 1;
 
 fn align(length: usize) -> usize {
     length.next_multiple_of(4)
 }
 
-/// Requests, one after the other, with the object that each of them is about.
+/// A sequence of requests, each with the name of its object for errors.
 #[derive(Default)]
 pub struct Batch {
     bytes: Vec<u8>,
     requests: Vec<(usize, String)>,
 }
 
-/// Where a nested attribute began.
+/// Start of an open nested attribute.
 #[must_use]
 pub struct Nest(usize);
 
 impl Batch {
-    /// Begins a request. `fixed` is the family's header (ifinfomsg, …). The request lasts until the next one begins.
-    pub fn request(&mut self, kind: u16, flags: i32, fixed: &[u8], object: impl Into<String>) -> &mut Self {
+    /// Begins a request. `header` is the family's header (ifinfomsg, …). Attributes belong to the last request.
+    pub fn request(&mut self, kind: u16, flags: i32, header: &[u8], object: impl Into<String>) -> &mut Self {
         self.finish();
         self.requests.push((self.bytes.len(), object.into()));
         let flags = (libc::NLM_F_REQUEST | flags) as u16;
@@ -49,10 +49,10 @@ impl Batch {
         self.bytes.extend_from_slice(&flags.to_ne_bytes());
         self.bytes.extend_from_slice(&sequence.to_ne_bytes());
         self.bytes.extend_from_slice(&0u32.to_ne_bytes());
-        self.raw(fixed)
+        self.raw(header)
     }
 
-    /// Appends bytes, padded to four.
+    /// Appends bytes, padded to a multiple of four.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(align(self.bytes.len()), 0);
@@ -73,7 +73,7 @@ impl Batch {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
-    /// A zero-terminated string.
+    /// Appends a NUL-terminated string.
     pub fn text(&mut self, kind: u16, value: &str) -> &mut Self {
         let mut bytes = Vec::from(value);
         bytes.push(0);
@@ -92,7 +92,7 @@ impl Batch {
         self
     }
 
-    /// A `struct rtnexthop` with its attributes.
+    /// Appends a `struct rtnexthop` with attributes.
     pub fn next_hop(&mut self, ifindex: u32, attributes: &Self) -> &mut Self {
         let length = 8 + attributes.bytes.len() as u16;
         self.bytes.extend_from_slice(&length.to_ne_bytes());
@@ -109,13 +109,13 @@ impl Batch {
         }
     }
 
-    /// What follows the first request's header: as an answer would carry it.
+    /// The first request without its netlink header, as a test message.
     #[cfg(test)]
     pub fn body(&self) -> &[u8] {
         &self.bytes[HEADER_LEN..]
     }
 
-    /// Ranges of requests that fit into a datagram each.
+    /// Ranges of requests, each of which fits into a datagram.
     fn datagrams(&self) -> Vec<std::ops::Range<usize>> {
         let mut ranges = Vec::new();
         let mut first = 0;
@@ -136,24 +136,24 @@ impl Batch {
 pub struct Netlink(OwnedFd);
 
 impl Netlink {
-    /// A socket of the caller's network namespace.
+    /// Opens a socket in the thread's current network namespace.
     pub fn open(protocol: i32) -> io::Result<Self> {
         let fd = socket::open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
         socket::set(&fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1i32)?;
         Ok(Self(fd))
     }
 
-    /// Carries out a batch; the error is the first request's that failed.
+    /// Runs a batch. Returns the error of the first request that failed.
     pub fn run(&self, batch: Batch) -> Result<()> {
         let mut first = None;
-        self.run_each(batch, |_, refused| {
-            first.get_or_insert(refused);
+        self.run_each(batch, |_, error| {
+            first.get_or_insert(error);
         })?;
-        first.map_or(Ok(()), |refused| Err(Failure::new(refused)))
+        first.map_or(Ok(()), |error| Err(Failure::new(error)))
     }
 
-    /// Carries out a batch, all of it; `each` gets the numbers of requests that failed (from 0), and why they did.
-    pub fn run_each(&self, mut batch: Batch, mut each: impl FnMut(usize, String)) -> Result<()> {
+    /// Runs all requests of a batch. `on_error` gets the index and the error of each request that failed.
+    pub fn run_each(&self, mut batch: Batch, mut on_error: impl FnMut(usize, String)) -> Result<()> {
         batch.finish();
         for range in batch.datagrams() {
             let last = range.end - 1;
@@ -172,8 +172,8 @@ impl Netlink {
                 for message in messages(&datagram).filter(|m| m.kind == libc::NLMSG_ERROR as u16) {
                     let request = message.sequence as usize - 1;
                     acknowledged |= request == last;
-                    if let Some(reason) = refusal(message.payload) {
-                        each(request, format!("{}: {reason}", batch.requests[request].1));
+                    if let Some(reason) = error_text(message.payload) {
+                        on_error(request, format!("{}: {reason}", batch.requests[request].1));
                     }
                 }
             }
@@ -181,7 +181,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Sends a query that asks for an acknowledgement; what answers it goes to `each`. The error is the kernel's own.
+    /// Sends a query with NLM_F_ACK and passes the reply to `each`. Returns the kernel's error code as an error.
     pub fn query(&self, mut query: Batch, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         query.finish();
         socket::send(&self.0, &query.bytes)?;
@@ -197,7 +197,7 @@ impl Netlink {
         }
     }
 
-    /// Sends a dump request (or a single query) and hands every message of the answer to `each`.
+    /// Sends a dump request (or a single query) and passes every message of the reply to `each`.
     pub fn dump(&self, mut query: Batch, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         query.finish();
         socket::send(&self.0, &query.bytes)?;
@@ -207,7 +207,7 @@ impl Netlink {
                 match i32::from(message.kind) {
                     libc::NLMSG_DONE => return Ok(()),
                     libc::NLMSG_ERROR => {
-                        return refusal(message.payload).map_or(Ok(()), |r| Err(io::Error::other(r)))
+                        return error_text(message.payload).map_or(Ok(()), |r| Err(io::Error::other(r)))
                     }
                     _ => each(message.kind, message.payload),
                 }
@@ -216,7 +216,7 @@ impl Netlink {
     }
 }
 
-/// A socket to which the kernel tells of changes in the caller's network namespace.
+/// A socket that receives notifications of changes in a network namespace.
 pub struct Subscription(OwnedFd);
 
 impl Subscription {
@@ -231,9 +231,9 @@ impl Subscription {
         Ok(Self(fd))
     }
 
-    /// Hands all messages that wait to `each`.
+    /// Passes all pending messages to `each`.
     pub fn drain(&self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
-        while let Some(datagram) = socket::receive_waiting(&self.0)? {
+        while let Some(datagram) = socket::try_receive(&self.0)? {
             messages(&datagram).for_each(|message| each(message.kind, message.payload));
         }
         Ok(())
@@ -263,18 +263,18 @@ fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// Why a request was refused; None for an acknowledgement. The kernel's sentence comes behind the request.
-fn refusal(payload: &[u8]) -> Option<String> {
+/// The error text of an NLMSG_ERROR payload; None for an acknowledgement. The extended text follows the copied request.
+fn error_text(payload: &[u8]) -> Option<String> {
     let code = u32_at(payload, 0)? as i32;
     if code == 0 {
         return None;
     }
     let error = io::Error::from_raw_os_error(-code);
     let request_len = u32_at(payload, 4)? as usize;
-    let sentence = attributes(payload.get(4 + align(request_len)..).unwrap_or(&[]))
+    let extended = attributes(payload.get(4 + align(request_len)..).unwrap_or(&[]))
         .find(|a| a.0 == EXTENDED_ACK_MESSAGE);
-    let sentence = sentence.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
-    Some(sentence.map_or_else(|| error.to_string(), |sentence| format!("{error}: {sentence}")))
+    let extended = extended.map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
+    Some(extended.map_or_else(|| error.to_string(), |text| format!("{error}: {text}")))
 }
 
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
@@ -287,7 +287,7 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The attribute of a kind.
+/// The payload of the first attribute of a kind.
 pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|a| a.0 == kind).map(|a| a.1)
 }
@@ -310,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_request_is_laid_out_as_the_kernel_reads_it() {
+    fn a_request_has_the_kernels_layout() {
         let mut batch = Batch::default();
         batch.request(16, libc::NLM_F_CREATE, &[9; 4], "link x").text(3, "eth0");
         let nest = batch.begin(18);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn long_batches_are_cut_between_requests() {
+    fn long_batches_are_split_between_requests() {
         let mut batch = Batch::default();
         for i in 0..100 {
             batch.request(16, 0, &[], format!("{i}")).attribute(1, &[0; 4000]);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_carries_the_kernels_sentence() {
+    fn an_error_contains_the_extended_text() {
         let mut payload = (-libc::EINVAL).to_ne_bytes().to_vec();
         let mut request = Batch::default();
         request.request(16, 0, &[0; 16], "link").attribute(1, &[0; 5]);
@@ -349,13 +349,13 @@ mod tests {
         let mut attribute = Batch::default();
         attribute.text(EXTENDED_ACK_MESSAGE, "rate is missing");
         payload.extend_from_slice(&attribute.bytes);
-        assert_eq!(refusal(&payload).unwrap(), "Invalid argument (os error 22): rate is missing");
-        assert_eq!(refusal(&payload[..4 + HEADER_LEN]).unwrap(), "Invalid argument (os error 22)");
-        assert_eq!(refusal(&[0; 20]), None);
+        assert_eq!(error_text(&payload).unwrap(), "Invalid argument (os error 22): rate is missing");
+        assert_eq!(error_text(&payload[..4 + HEADER_LEN]).unwrap(), "Invalid argument (os error 22)");
+        assert_eq!(error_text(&[0; 20]), None);
     }
 
     #[test]
-    fn the_kernel_acknowledges_a_batch_and_names_what_it_refuses() {
+    fn the_error_names_the_first_request_that_failed() {
         let netlink = Netlink::open(libc::NETLINK_ROUTE).unwrap();
         let mut links = 0;
         let mut query = Batch::default();
@@ -371,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn attributes_are_read_as_they_were_written(
+        fn attributes_round_trip(
             rows in prop::collection::vec((0u16..0x3fff, prop::collection::vec(any::<u8>(), 0..40)), 0..10),
         ) {
             let mut batch = Batch::default();
@@ -383,10 +383,10 @@ mod tests {
         }
 
         #[test]
-        fn noise_is_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn invalid_messages_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             messages(&bytes).for_each(drop);
             attributes(&bytes).for_each(drop);
-            refusal(&bytes);
+            error_text(&bytes);
         }
     }
 }

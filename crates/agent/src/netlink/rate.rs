@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to the kernel module `qrate` and its answers (kernel/include/uapi/qbed/qrate.h). A socket means the network
-//! namespace in which it was opened.
+//! Requests to the kernel module `qrate` and its replies (kernel/include/uapi/qbed/qrate.h). Requests apply to the
+//! network namespace of the socket.
 
 use crate::failure::Result;
 use crate::netlink::{attributes, generic, u32_at, u64_at, Batch, Netlink};
@@ -55,7 +55,7 @@ pub struct NewFlow<'a> {
     pub flow: u32,
     pub addresses: [IpAddr; 2],
     pub ports: [u16; 2],
-    /// None: until it is stopped.
+    /// None: unlimited.
     pub size_bytes: Option<u64>,
     /// CLOCK_MONOTONIC.
     pub stop_ns: Option<u64>,
@@ -69,8 +69,7 @@ pub enum Role {
     Receiver,
 }
 
-/// What the module knows of a flow at one of its ends; what it does not say of that end is zero. Times are
-/// CLOCK_MONOTONIC.
+/// State of a flow at one of its ends; attributes that the reply does not have are zero. Times are CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowState {
     pub flow: u32,
@@ -91,7 +90,7 @@ pub struct FlowState {
     pub inflight_bytes: u64,
 }
 
-/// The module, as its family's number.
+/// Handle of the module: its netlink family.
 #[derive(Debug, Clone, Copy)]
 pub struct Qrate(u16);
 
@@ -104,15 +103,16 @@ impl Qrate {
         batch.request(self.0, flags, &[command, VERSION, 0, 0], object)
     }
 
-    /// Receives flows on a port, and reflects data packets to their senders with that probability.
+    /// Requests reception on a port. `reflect`: probability that a data packet is reflected to its sender.
     pub fn listen(self, batch: &mut Batch, port: u16, reflect: f64, object: String) {
-        // The cast saturates: 1 is as near as 32 bits come to it.
+        // The cast saturates: 1 becomes 2^32 - 1.
         let reflect = (reflect * 2f64.powi(32)) as u32;
         self.request(batch, LISTEN, 0, object)
             .attribute(attribute::SOURCE_PORT, &port.to_ne_bytes())
             .u32(attribute::REFLECT, reflect);
     }
 
+    /// Requests the start of a flow.
     pub fn start(self, batch: &mut Batch, new: &NewFlow<'_>, object: String) {
         let Controller { name, parameters, signal, unit, bits, forward } = new.controller;
         let nested = attribute::PARAMETERS | libc::NLA_F_NESTED as u16;
@@ -145,7 +145,8 @@ impl Qrate {
         }
     }
 
-    /// Of each flow with an end in the socket's namespace; `running`: only of senders that have not ended.
+    /// Reads the state of all flows with an end in the socket's namespace. `running`: only of senders that have not
+    /// ended.
     pub fn flows(
         self,
         netlink: &Netlink,
@@ -165,20 +166,20 @@ impl Qrate {
     }
 }
 
-/// Of a message of `FLOW_GET`; None: it is of no flow.
+/// Parses a message of `FLOW_GET`; None if it has no flow.
 fn flow_state(message: &[u8]) -> Option<(Role, FlowState)> {
     let (mut flow, mut role, mut state) = (None, Role::Sender, FlowState::default());
     for (number, value) in attributes(message.get(generic::HEADER_LEN..)?) {
         let long = || u64_at(value, 0);
-        let known = || long().filter(|value| *value > 0);
+        let nonzero = || long().filter(|value| *value > 0);
         match number {
             attribute::FLOW => flow = u32_at(value, 0),
             attribute::ROLE if value.first() == Some(&1) => role = Role::Receiver,
             attribute::ENDED => state.ended = true,
-            attribute::END_TIME => state.end_ns = known(),
+            attribute::END_TIME => state.end_ns = nonzero(),
             attribute::RATE => state.rate_bps = long()?,
-            attribute::RTT => state.rtt_ns = known(),
-            attribute::RTT_LEAST => state.min_rtt_ns = known(),
+            attribute::RTT => state.rtt_ns = nonzero(),
+            attribute::RTT_LEAST => state.min_rtt_ns = nonzero(),
             attribute::LAST_SIGNAL => state.signal = long(),
             attribute::FEEDBACKS => state.feedbacks = long()?,
             attribute::SENT_BYTES => state.sent_bytes = long()?,
@@ -203,11 +204,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// The names of an enum of the header, by their numbers.
-    fn enumerated(header: &str, name: &str) -> BTreeMap<u16, String> {
+    /// The names of a C enum, by their values.
+    fn enum_names(header: &str, name: &str) -> BTreeMap<u16, String> {
         let start = format!("enum {name} {{");
         let body = header.split(&start).nth(1).unwrap().split("};").next().unwrap();
-        // Comments, of a line or of several, have commas of their own.
+        // Comments may contain commas.
         let code: String = body
             .split("/*")
             .enumerate()
@@ -220,15 +221,15 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_are_the_modules() {
+    fn the_numbers_match_the_header() {
         let header = include_str!("../../../../kernel/include/uapi/qbed/qrate.h");
-        let commands = enumerated(header, "qrate_command");
+        let commands = enum_names(header, "qrate_command");
         for (number, name) in [(LISTEN, "LISTEN"), (FLOW_NEW, "FLOW_NEW"), (FLOW_GET, "FLOW_GET")] {
             assert_eq!(commands[&u16::from(number)], format!("QRATE_CMD_{name}"));
         }
         use attribute::*;
         #[rustfmt::skip]
-        let ours = [
+        let expected = [
             (FLOW, "FLOW"), (SOURCE, "SOURCE"), (DESTINATION, "DESTINATION"), (SOURCE_PORT, "SOURCE_PORT"),
             (DESTINATION_PORT, "DESTINATION_PORT"), (SIZE, "SIZE"), (STOP_TIME, "STOP_TIME"), (PAYLOAD, "PAYLOAD"),
             (CONTROLLER, "CONTROLLER"), (PARAMETERS, "PARAMETERS"), (SIGNAL, "SIGNAL"), (UNIT, "UNIT"),
@@ -239,20 +240,20 @@ mod tests {
             (RECEIVED_PACKETS, "RECEIVED_PACKETS"), (LOST_PACKETS, "LOST_PACKETS"), (TIMEOUTS, "TIMEOUTS"),
             (INFLIGHT, "INFLIGHT"),
         ];
-        let attributes = enumerated(header, "qrate_attribute");
-        for (number, name) in ours {
+        let attributes = enum_names(header, "qrate_attribute");
+        for (number, name) in expected {
             assert_eq!(attributes[&number], format!("QRATE_A_{name}"));
         }
     }
 
-    fn answered(batch: &Batch) -> BTreeMap<u16, Vec<u8>> {
+    fn attributes_of(batch: &Batch) -> BTreeMap<u16, Vec<u8>> {
         attributes(&batch.body()[generic::HEADER_LEN..])
             .map(|(number, value)| (number, value.to_vec()))
             .collect()
     }
 
     #[test]
-    fn a_new_flow_says_what_the_plan_says() {
+    fn a_new_flow_has_the_attributes_of_the_plan() {
         let controller = Controller {
             name: "timely".into(),
             parameters: Hex(vec![8, 0, 1, 0, 7, 0, 0, 0]),
@@ -272,7 +273,7 @@ mod tests {
         };
         let mut batch = Batch::default();
         Qrate(30).start(&mut batch, &new, "flow 7".into());
-        let sent = answered(&batch);
+        let sent = attributes_of(&batch);
         assert_eq!(sent[&attribute::SOURCE], [10, 0, 0, 1]);
         assert_eq!(sent[&attribute::DESTINATION_PORT], 6190u16.to_ne_bytes());
         assert_eq!(sent[&attribute::SIZE], 1_000_000u64.to_ne_bytes());
@@ -286,16 +287,16 @@ mod tests {
     }
 
     #[test]
-    fn a_probability_of_one_fits() {
+    fn a_probability_of_one_is_saturated() {
         for (reflect, expected) in [(0.0, 0), (0.025, 107_374_182), (1.0, u32::MAX)] {
             let mut batch = Batch::default();
             Qrate(30).listen(&mut batch, 6190, reflect, "h1".into());
-            assert_eq!(answered(&batch)[&attribute::REFLECT], expected.to_ne_bytes());
+            assert_eq!(attributes_of(&batch)[&attribute::REFLECT], expected.to_ne_bytes());
         }
     }
 
     #[test]
-    fn a_state_is_read_as_the_module_writes_it() {
+    fn a_flow_state_is_parsed() {
         let mut batch = Batch::default();
         batch
             .request(30, 0, &[FLOW_GET, VERSION, 0, 0], "")
@@ -317,7 +318,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn noise_is_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn invalid_messages_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             flow_state(&bytes);
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes: single or over several next hops (ECMP), with metrics.
+//! Requests for routes with one or several next hops (ECMP) and metrics.
 
 use crate::netlink::address::{family, octets};
 use crate::netlink::Batch;
@@ -18,28 +18,28 @@ mod rtax {
     pub const CC_ALGO: u16 = 16;
 }
 
-/// RTA_VIA: a gateway of another family than the destination's.
+/// RTA_VIA: a gateway of another address family than the destination.
 const RTA_VIA: u16 = 18;
-/// IP6_RT_PRIO_ADDRCONF: the metric of the kernel's own routes to connected IPv6 prefixes.
+/// IP6_RT_PRIO_ADDRCONF: metric of the kernel's routes to connected IPv6 prefixes.
 const CONNECTED_V6_METRIC: u32 = 256;
 
 pub fn request(batch: &mut Batch, route: &Route, interfaces: &HashMap<String, u32>, object: String) {
     let to = route.to.address;
     let gateways = route.via.iter().any(|hop| hop.gateway.is_some());
     let scope = if gateways || to.is_ipv6() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
-    let mut fixed = [0u8; 12]; // rtmsg
-    fixed[0] = family(to);
-    fixed[1] = route.to.length;
-    fixed[4] = libc::RT_TABLE_MAIN;
-    fixed[5] = libc::RTPROT_STATIC;
-    fixed[6] = scope;
-    fixed[7] = libc::RTN_UNICAST;
-    batch.request(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &fixed, object);
+    let mut header = [0u8; 12]; // rtmsg
+    header[0] = family(to);
+    header[1] = route.to.length;
+    header[4] = libc::RT_TABLE_MAIN;
+    header[5] = libc::RTPROT_STATIC;
+    header[6] = scope;
+    header[7] = libc::RTN_UNICAST;
+    batch.request(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE, &header, object);
     if route.to.length > 0 {
         batch.attribute(libc::RTA_DST, &octets(to));
     }
     if to.is_ipv6() && !gateways {
-        // So that the kernel's route to the prefix is replaced, not shadowed.
+        // Equal metric, so that the kernel's route to the prefix is replaced.
         batch.u32(libc::RTA_PRIORITY, CONNECTED_V6_METRIC);
     }
     if let [hop] = &route.via[..] {
@@ -77,7 +77,7 @@ fn metrics(batch: &mut Batch, metrics: &Metrics) {
     }
     let nest = batch.begin(libc::RTA_METRICS);
     if metrics.rto_min_ms.is_some() {
-        // tcp_rto_min() heeds the metric only where it is locked.
+        // tcp_rto_min() uses the metric only if it is locked.
         batch.u32(rtax::LOCK, 1 << rtax::RTO_MIN);
     }
     let numbers = [

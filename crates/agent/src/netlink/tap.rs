@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tap on each planned queue.
+//! Queue taps: requests to the kernel module qtap.
 
 use crate::failure::Result;
 use crate::netlink::{generic, Batch};
@@ -35,7 +35,7 @@ impl<'a> Taps<'a> {
         Ok(Self { plan, family })
     }
 
-    /// Attaches taps to queues of the node in whose namespace the thread is.
+    /// Attaches taps to queues of one node. The thread must be in the node's namespace.
     pub fn attach(&self, queues: &[usize], interfaces: &HashMap<String, u32>) -> Result<()> {
         if queues.is_empty() {
             return Ok(());
@@ -47,9 +47,9 @@ impl<'a> Taps<'a> {
             let queue = &self.plan.queues[id];
             let mut flags = if queue.observe.events { qtap::FLAG_EVENTS } else { 0 };
             flags |= if self.plan.sojourn { qtap::FLAG_SOJOURN } else { 0 };
-            let fixed = [qtap::ATTACH, qtap::VERSION, 0, 0];
+            let header = [qtap::ATTACH, qtap::VERSION, 0, 0];
             batch
-                .request(self.family, 0, &fixed, format!("queue {}: its tap", queue.name))
+                .request(self.family, 0, &header, format!("queue {}: its tap", queue.name))
                 .u32(qtap::IFINDEX, interfaces[&queue.interface])
                 .u32(qtap::ID, id as u32)
                 .u32(qtap::FLAGS, flags)
@@ -63,19 +63,19 @@ impl<'a> Taps<'a> {
         generic::open()?.run(batch)
     }
 
-    /// Has every tap emit its last interval, summary and histogram.
+    /// Makes every tap emit its last interval, summary and histogram.
     pub fn flush(&self) -> Result<()> {
-        self.ask(qtap::FLUSH, "flushing the taps")
+        self.run_command(qtap::FLUSH, "flushing the taps")
     }
 
-    /// Has every tap emit the intervals that are over.
+    /// Makes every tap emit its complete intervals.
     pub fn push(&self) -> Result<()> {
-        self.ask(qtap::PUSH, "what the taps have")
+        self.run_command(qtap::PUSH, "reading the taps")
     }
 
-    fn ask(&self, command: u8, what: &str) -> Result<()> {
+    fn run_command(&self, command: u8, object: &str) -> Result<()> {
         let mut batch = Batch::default();
-        batch.request(self.family, 0, &[command, qtap::VERSION, 0, 0], what);
+        batch.request(self.family, 0, &[command, qtap::VERSION, 0, 0], object);
         generic::open()?.run(batch)
     }
 }

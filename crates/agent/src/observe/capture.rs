@@ -1,60 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packet captures, in nanosecond pcap. The kernel stamps and keeps the frames; they are collected in rounds, so that
-//! a captured packet wakes nobody.
+//! Packet captures in nanosecond pcap. The kernel timestamps and buffers the frames. The agent reads them
+//! periodically, so that a captured packet does not wake it.
 
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::results::files;
-use crate::socket::{self, Datagram, Inbox};
+use crate::socket::{self, Datagram, ReceiveBatch};
 use crate::world::token::{Part, Token};
 use crate::world::World;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::OwnedFd;
 
-/// Between two rounds: a 100 Gb/s link in both directions stays far below BUFFER_BYTES.
-const ROUND_NS: u64 = 1_000_000;
+/// Interval of reads: a 100 Gb/s link in both directions stays far below BUFFER_BYTES.
+const DRAIN_INTERVAL_NS: u64 = 1_000_000;
 const BUFFER_BYTES: i32 = 128 << 20;
-/// Of pcap with nanoseconds.
+/// Magic number of pcap with nanosecond timestamps.
 const MAGIC: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
-/// More than any frame.
+/// Larger than any frame.
 const SNAPLEN_MAX: u32 = 65_536;
 
 struct Capture {
     name: String,
     socket: OwnedFd,
-    inbox: Inbox,
+    batch: ReceiveBatch,
     file: BufWriter<File>,
 }
 
 pub struct Captures {
     captures: Vec<Capture>,
-    rounds: Token,
+    drains: Token,
 }
 
 impl Captures {
-    /// Opens the sockets and plans the first round.
+    /// Opens the sockets and schedules the first read.
     pub fn open(world: &mut World<'_>) -> Result<Self> {
         let open = |plan: &crate::plan::Capture| {
             let name = format!("capture {}", plan.name);
             world.lab.namespaces.enter(plan.node)?;
             let ifindex = world.lab.interfaces[plan.node][&plan.interface];
-            let socket = open_socket(ifindex).of(|| name.clone())?;
+            let socket = open_socket(ifindex).with_context(|| name.clone())?;
             let snaplen = plan.snaplen.min(SNAPLEN_MAX);
             let mut file = files::create(&format!("{}.pcap", plan.name.replace(':', "-")))?;
-            file.write_all(&file_header(snaplen)).of(|| name.clone())?;
-            Ok(Capture { name, socket, inbox: Inbox::new(snaplen as usize), file })
+            file.write_all(&file_header(snaplen)).with_context(|| name.clone())?;
+            Ok(Capture { name, socket, batch: ReceiveBatch::new(snaplen as usize), file })
         };
-        let here = world.plan.captures.iter().filter(|plan| world.scope.has(plan.node));
-        let captures = here.map(open).collect::<Result<_>>()?;
-        let captures = Self { captures, rounds: world.topic(Part::Captures).only() };
+        let local = world.plan.captures.iter().filter(|plan| world.placement.is_local(plan.node));
+        let captures = local.map(open).collect::<Result<_>>()?;
+        let captures = Self { captures, drains: world.topic(Part::Captures).only() };
         captures.schedule(world);
         Ok(captures)
     }
 
     fn schedule(&self, world: &mut World<'_>) {
         if !self.captures.is_empty() {
-            world.agenda.add(world.now_ns().max(world.plan.epoch_ns) + ROUND_NS, self.rounds);
+            world.agenda.add(world.now_ns().max(world.plan.epoch_ns) + DRAIN_INTERVAL_NS, self.drains);
         }
     }
 
@@ -71,10 +71,10 @@ impl Captures {
     pub fn finish(&mut self, world: &World<'_>) -> Result<()> {
         self.drain(world)?;
         for capture in &mut self.captures {
-            capture.file.flush().of(|| capture.name.clone())?;
+            capture.file.flush().with_context(|| capture.name.clone())?;
             let statistics: libc::tpacket_stats =
                 socket::get(&capture.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)
-                    .of(|| capture.name.clone())?;
+                    .with_context(|| capture.name.clone())?;
             if statistics.tp_drops > 0 {
                 let lost = format!("{}: {} frames were lost", capture.name, statistics.tp_drops);
                 return Err(Failure::new(lost));
@@ -89,21 +89,21 @@ impl Capture {
         let mut result = Ok(());
         let file = &mut self.file;
         let mut each = |frame: Datagram<'_>| {
-            // Frames before the epoch belong to the set-up.
-            if let Ok(time_ns) = u64::try_from(world.stamp_since_epoch(frame.time_ns)) {
+            // Frames before the epoch are part of the set-up.
+            if let Ok(time_ns) = u64::try_from(world.timestamp_since_epoch(frame.time_ns)) {
                 let header = frame_header(time_ns, frame.bytes.len() as u32, frame.length as u32);
                 let written = file.write_all(&header).and_then(|()| file.write_all(frame.bytes));
                 result = std::mem::replace(&mut result, Ok(())).and(written);
             }
         };
-        while let Err(error) = self.inbox.drain(&self.socket, &mut each) {
-            // Said once when the link goes down; what was captured until then still waits, and the kernel goes on with
-            // the same socket when the link is up again.
+        while let Err(error) = self.batch.drain(&self.socket, &mut each) {
+            // Reported once when the link goes down. Frames captured before are still in the socket, and the capture
+            // continues when the link is up again.
             if error.raw_os_error() != Some(libc::ENETDOWN) {
-                return Err(error).of(|| self.name.clone());
+                return Err(error).with_context(|| self.name.clone());
             }
         }
-        result.of(|| self.name.clone())
+        result.with_context(|| self.name.clone())
     }
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `counters.json`: what the kernel counted at links, queues and nodes, all at one instant.
+//! `counters.json`: a snapshot of the kernel's counters of links, queues and nodes at one instant.
 
-use crate::failure::{Of, Result};
-use crate::lab::sysctls::{has_ipv6, read_whole};
-use crate::netlink::link::{IFINFO, INFO_DATA};
+use crate::failure::{Context, Result};
+use crate::lab::sysctls::{has_ipv6, read_proc_file};
+use crate::netlink::link::{Statistics, IFINFO, INFO_DATA};
 use crate::netlink::qdisc::{ROOT, TCA_KIND, TCMSG_LEN};
 use crate::netlink::{attribute, u32_at, u64_at, Batch, Netlink};
-use crate::pipeline::Counted;
+use crate::pipeline::PipelineCounters;
 use crate::plan::{End, Plan};
 use crate::results::files;
 use crate::world::World;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-/// IFLA_QLINK_SENT and on.
+/// IFLA_QLINK_SENT and following.
 const SENT: u16 = 10;
 const DELIVERED: u16 = 11;
 const LOST: u16 = 12;
@@ -32,7 +32,7 @@ struct Counters {
     links: Vec<LinkCounters>,
     queues: Vec<QueueCounters>,
     nodes: Vec<Mib>,
-    /// Of switches in P4, by name.
+    /// P4 switches, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     switches: BTreeMap<String, SwitchCounters>,
 }
@@ -40,13 +40,13 @@ struct Counters {
 #[derive(Serialize)]
 struct SwitchCounters {
     #[serde(flatten)]
-    program: Counted,
-    /// By port.
+    program: PipelineCounters,
+    /// Recirculation ports, by port number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     parking: BTreeMap<usize, ParkingCounters>,
 }
 
-/// A port without a link: what it has put on its wire all the same, and its queue.
+/// A recirculation port: packets that reached the wire and were dropped, and its queue.
 #[derive(Serialize)]
 struct ParkingCounters {
     sent: u64,
@@ -76,7 +76,7 @@ pub struct QueueCounters {
     kind: String,
     packets: u64,
     bytes: u64,
-    drops: u32,
+    pub drops: u32,
     overlimits: u32,
     requeues: u32,
     backlog_bytes: u32,
@@ -100,11 +100,12 @@ pub fn write(world: &World<'_>) -> Result<()> {
     let nodes = (0..world.plan.nodes.len()).map(|node| read(world, node, &mut text));
     let mut nodes = nodes.collect::<Result<Vec<_>>>()?;
     let mut counters = arrange(world.plan, &world.lab.interfaces, &mut nodes, world.now_since_epoch());
-    let here = |index: &usize| world.scope.has(*index) && !world.scope.on_host_kernel();
-    for (index, node) in world.plan.nodes.iter().enumerate().filter(|(index, _)| here(index)) {
+    let in_guest = |index: &usize| world.placement.is_local(*index) && !world.placement.on_host_kernel();
+    for (index, node) in world.plan.nodes.iter().enumerate().filter(|(index, _)| in_guest(index)) {
         if let Some(pipeline) = &node.pipeline {
             world.lab.namespaces.enter(index)?;
-            let program = world.lab.programs.counted(pipeline).of(|| format!("node {}", node.name))?;
+            let program =
+                world.lab.programs.counters(pipeline).with_context(|| format!("node {}", node.name))?;
             let parking = pipeline.parking.iter().filter_map(|parking| {
                 let ifindex = world.lab.interfaces[index].get(&parking.interface)?;
                 let sent = nodes[index].ends.remove(ifindex)?.sent;
@@ -116,16 +117,19 @@ pub fn write(world: &World<'_>) -> Result<()> {
         }
     }
     let mut file = files::create("counters.json")?;
-    files::line(&mut file, &counters).and_then(|()| file.flush()).of(|| "out/counters.json".into())
+    files::write_line(&mut file, &counters)
+        .and_then(|()| file.flush())
+        .with_context(|| "out/counters.json".into())
 }
 
+/// Arranges the counters of nodes in the plan's order of links and queues.
 fn arrange(
     plan: &Plan,
     interfaces: &[HashMap<String, u32>],
     nodes: &mut [NodeCounters],
     time_ns: i64,
 ) -> Counters {
-    // An end that is not here counts nothing here.
+    // Counters of ends that are not local are zero.
     let index = |node: usize, interface: &str| interfaces[node].get(interface).copied().unwrap_or(0);
     let mut end =
         |end: &End| nodes[end.node].ends.remove(&index(end.node, &end.interface)).unwrap_or_default();
@@ -143,8 +147,8 @@ fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters>
         return Ok(NodeCounters { ends: HashMap::new(), queues: HashMap::new(), mib: Mib::new() });
     }
     world.lab.namespaces.enter(node)?;
-    let here = || format!("node {}: its counters", world.lab.namespaces.name(node));
-    let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
+    let context = || format!("node {}: its counters", world.lab.namespaces.name(node));
+    let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(context)?;
     let mut ends = HashMap::new();
     let mut query = Batch::default();
     query.request(libc::RTM_GETLINK, libc::NLM_F_DUMP, &IFINFO, "links");
@@ -154,26 +158,26 @@ fn read(world: &World<'_>, node: usize, text: &mut [u8]) -> Result<NodeCounters>
                 ends.insert(index, end_counters(attributes));
             }
         })
-        .of(here)?;
-    let queues = root_qdiscs(&netlink).of(here)?;
+        .with_context(context)?;
+    let queues = root_qdiscs(&netlink).with_context(context)?;
     let mut mib = Mib::new();
-    if !world.scope.has(node) {
+    if !world.placement.is_local(node) {
         return Ok(NodeCounters { ends, queues, mib });
     }
     let mut file = |name: &str, parse: fn(&str, &mut Mib)| {
-        let length = read_whole(&format!("/proc/thread-self/net/{name}"), text).of(here)?;
+        let length = read_proc_file(&format!("/proc/thread-self/net/{name}"), text).with_context(context)?;
         parse(&String::from_utf8_lossy(&text[..length]), &mut mib);
         Ok(())
     };
-    file("snmp", read_pairs)?;
-    file("netstat", read_pairs)?;
+    file("snmp", parse_pairs)?;
+    file("netstat", parse_pairs)?;
     if has_ipv6() {
-        file("snmp6", read_columns)?;
+        file("snmp6", parse_columns)?;
     }
     Ok(NodeCounters { ends, queues, mib })
 }
 
-/// The root qdiscs of the namespace of a socket.
+/// Counters of the root qdiscs in a socket's namespace, by interface.
 pub fn root_qdiscs(netlink: &Netlink) -> io::Result<ByInterface<QueueCounters>> {
     let mut queues = HashMap::new();
     let mut query = Batch::default();
@@ -190,18 +194,16 @@ pub fn root_qdiscs(netlink: &Netlink) -> io::Result<ByInterface<QueueCounters>> 
 fn end_counters(attributes: &[u8]) -> EndCounters {
     let info = attribute(attributes, libc::IFLA_LINKINFO).and_then(|info| attribute(info, INFO_DATA));
     let qlink = |kind| info.and_then(|data| attribute(data, kind)).and_then(|v| u64_at(v, 0)).unwrap_or(0);
-    // struct rtnl_link_stats64
-    let stats = attribute(attributes, libc::IFLA_STATS64).unwrap_or(&[]);
-    let stat = |index: usize| u64_at(stats, 8 * index).unwrap_or(0);
+    let link = Statistics::read(0, attributes);
     EndCounters {
         sent: qlink(SENT),
         delivered: qlink(DELIVERED),
         lost: qlink(LOST),
-        rx_packets: stat(0),
-        rx_bytes: stat(2),
-        tx_bytes: stat(3),
-        rx_dropped: stat(6),
-        tx_dropped: stat(7),
+        rx_packets: link.rx_packets,
+        rx_bytes: link.rx_bytes,
+        tx_bytes: link.tx_bytes,
+        rx_dropped: link.rx_dropped,
+        tx_dropped: link.tx_dropped,
     }
 }
 
@@ -211,18 +213,18 @@ fn queue_counters(attributes: &[u8]) -> QueueCounters {
     let basic = attribute(stats, STATS_BASIC).unwrap_or(&[]);
     let queue = attribute(stats, STATS_QUEUE).unwrap_or(&[]);
     let packets = attribute(stats, STATS_PACKETS).and_then(|v| u64_at(v, 0));
-    // What has attributes in place of a structure (cake) is not in the older place.
+    // Qdiscs with nested attributes (cake) have TCA_STATS_APP only.
     let xstats = attribute(attributes, TCA_XSTATS).or(attribute(stats, STATS_APP)).unwrap_or(&[]);
-    let of_queue = |index: usize| u32_at(queue, 4 * index).unwrap_or(0);
+    let field = |index: usize| u32_at(queue, 4 * index).unwrap_or(0);
     QueueCounters {
         kind: String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned(),
         bytes: u64_at(basic, 0).unwrap_or(0),
         packets: packets.or(u32_at(basic, 8).map(u64::from)).unwrap_or(0),
-        backlog_packets: of_queue(0),
-        backlog_bytes: of_queue(1),
-        drops: of_queue(2),
-        requeues: of_queue(3),
-        overlimits: of_queue(4),
+        backlog_packets: field(0),
+        backlog_bytes: field(1),
+        drops: field(2),
+        requeues: field(3),
+        overlimits: field(4),
         xstats: xstats.iter().map(|byte| format!("{byte:02x}")).collect(),
     }
 }
@@ -236,8 +238,8 @@ fn count(mib: &mut Mib, group: &str, name: &str, value: &str) {
     }
 }
 
-/// /proc/net/snmp and netstat: a line of names, a line of values.
-fn read_pairs(text: &str, mib: &mut Mib) {
+/// Parses /proc/net/snmp and netstat: pairs of a line of names and a line of values.
+fn parse_pairs(text: &str, mib: &mut Mib) {
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.chunks_exact(2) {
         if let (Some((group, names)), Some((_, values))) = (pair[0].split_once(':'), pair[1].split_once(':'))
@@ -248,8 +250,8 @@ fn read_pairs(text: &str, mib: &mut Mib) {
     }
 }
 
-/// /proc/net/snmp6: a counter a line, its group in front of its name.
-fn read_columns(text: &str, mib: &mut Mib) {
+/// Parses /proc/net/snmp6: one counter per line, its name prefixed by its group.
+fn parse_columns(text: &str, mib: &mut Mib) {
     const GROUPS: [&str; 4] = ["Icmp6", "UdpLite6", "Udp6", "Ip6"];
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -268,10 +270,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn snmp_is_read_by_column_and_zeros_are_left_out() {
+    fn snmp_is_parsed_and_zeros_are_omitted() {
         let mut mib = Mib::new();
-        read_pairs("Tcp: MaxConn InSegs OutRsts\nTcp: -1 7 0\nUdp: InDatagrams\nUdp: 3\n", &mut mib);
-        read_columns("Ip6InReceives  \t 5\nUdp6InDatagrams\t 0\nIcmp6OutMsgs 2\n", &mut mib);
+        parse_pairs("Tcp: MaxConn InSegs OutRsts\nTcp: -1 7 0\nUdp: InDatagrams\nUdp: 3\n", &mut mib);
+        parse_columns("Ip6InReceives  \t 5\nUdp6InDatagrams\t 0\nIcmp6OutMsgs 2\n", &mut mib);
         let json = serde_json::to_value(&mib).unwrap();
         let expected = serde_json::json!({
             "Tcp": {"MaxConn": -1, "InSegs": 7}, "Udp": {"InDatagrams": 3}, "Ip6": {"InReceives": 5}, "Icmp6": {"OutMsgs": 2},
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_qdiscs_statistics_are_found_where_the_kernel_puts_them() {
+    fn xstats_are_read_from_either_attribute() {
         let mut message = Batch::default();
         message.request(0, 0, &[], "").text(TCA_KIND, "red").attribute(TCA_XSTATS, &[0xab, 1]);
         let stats = message.begin(TCA_STATS2);

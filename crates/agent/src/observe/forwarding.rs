@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forwarding tables as the kernel has them: what its messages say, and whether every node can send where its plan
-//! expects it to.
+//! Forwarding tables: parses route messages, and checks that every node has the routes that the plan expects.
 
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::netlink::address::{family, octets};
 use crate::netlink::{attribute, attributes, u16_at, u32_at, Batch, Netlink};
 use crate::plan::text::Prefix;
@@ -20,7 +19,7 @@ const RTNH_F_LINKDOWN: u8 = 16;
 const RTNH_LEN: usize = 8;
 const RTA_VIA: u16 = 18;
 
-/// A route as a message of rtnetlink says it.
+/// A route of an rtnetlink message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Route {
     pub to: Prefix,
@@ -34,29 +33,29 @@ pub struct Route {
 pub struct Hop {
     pub ifindex: u32,
     pub gateway: Option<IpAddr>,
-    /// Neither it nor its link is down.
+    /// Whether neither RTNH_F_DEAD nor RTNH_F_LINKDOWN is set.
     pub alive: bool,
 }
 
 impl Route {
-    /// Reads the payload of an RTM_NEWROUTE or RTM_DELROUTE. None: not of IPv4 or IPv6.
+    /// Parses the payload of an RTM_NEWROUTE or RTM_DELROUTE. None if it is neither IPv4 nor IPv6.
     pub fn read(message: &[u8]) -> Option<Self> {
-        let fixed = message.get(..RTMSG_LEN)?;
+        let header = message.get(..RTMSG_LEN)?;
         let rest = &message[RTMSG_LEN..];
-        let address = match i32::from(fixed[0]) {
+        let address = match i32::from(header[0]) {
             libc::AF_INET => attribute(rest, libc::RTA_DST).map_or(Some([0; 4].into()), ip)?,
             libc::AF_INET6 => attribute(rest, libc::RTA_DST).map_or(Some([0; 16].into()), ip)?,
             _ => return None,
         };
         let hops = match attribute(rest, libc::RTA_MULTIPATH) {
             Some(nested) => next_hops(nested),
-            None => hop(u32::from_ne_bytes(fixed[8..12].try_into().ok()?) as u8, rest).into_iter().collect(),
+            None => hop(u32::from_ne_bytes(header[8..12].try_into().ok()?) as u8, rest).into_iter().collect(),
         };
         Some(Self {
-            to: Prefix { address, length: fixed[1] },
-            table: attribute(rest, libc::RTA_TABLE).and_then(|t| u32_at(t, 0)).unwrap_or(fixed[4].into()),
-            protocol: fixed[5],
-            unicast: fixed[7] == libc::RTN_UNICAST,
+            to: Prefix { address, length: header[1] },
+            table: attribute(rest, libc::RTA_TABLE).and_then(|t| u32_at(t, 0)).unwrap_or(header[4].into()),
+            protocol: header[5],
+            unicast: header[7] == libc::RTN_UNICAST,
             hops,
         })
     }
@@ -67,7 +66,7 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// The next hop that the attributes of a route with only one say.
+/// Parses the next hop of a single-path route.
 fn hop(flags: u8, attributes: &[u8]) -> Option<Hop> {
     let ifindex = attribute(attributes, libc::RTA_OIF).and_then(|index| u32_at(index, 0))?;
     Some(Hop { ifindex, gateway: gateway(attributes), alive: flags & (RTNH_F_DEAD | RTNH_F_LINKDOWN) == 0 })
@@ -81,7 +80,7 @@ fn gateway(bytes: &[u8]) -> Option<IpAddr> {
     })
 }
 
-/// A row of `struct rtnexthop`, each with its attributes.
+/// Parses the `struct rtnexthop` entries of a multipath route.
 fn next_hops(mut nested: &[u8]) -> Vec<Hop> {
     let mut hops = Vec::new();
     while let Some(length) = u16_at(nested, 0).map(usize::from).filter(|length| *length >= RTNH_LEN) {
@@ -94,21 +93,21 @@ fn next_hops(mut nested: &[u8]) -> Vec<Hop> {
     hops
 }
 
-/// Checks what every node's plan expects; the error names the first few routes that are missing, and the peers by which
-/// they should have come.
+/// Checks the expected routes of all local nodes. The error names the first missing routes and the peers that should
+/// have announced them.
 pub fn check(world: &World<'_>) -> Result<()> {
-    let (mut missing, mut ways) = (Vec::new(), Ways::default());
-    for index in world.scope.nodes() {
+    let (mut missing, mut reachability) = (Vec::new(), Reachability::default());
+    for index in world.placement.local_nodes() {
         let node = &world.plan.nodes[index];
         if node.expects.is_empty() {
             continue;
         }
         world.lab.namespaces.enter(index)?;
-        let here = || format!("node {}: its forwarding table", node.name);
-        let netlink = Netlink::open(libc::NETLINK_ROUTE).of(here)?;
+        let context = || format!("node {}: its forwarding table", node.name);
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(context)?;
         for expectation in &node.expects {
             for (host, address) in hosts_within(world.plan, expectation) {
-                let found = next_hops_to(&netlink, address).of(here)?;
+                let found = next_hops_to(&netlink, address).with_context(context)?;
                 let (to, hops, count) = (expectation.to, expectation.hops, found.len());
                 if count != hops {
                     missing
@@ -116,8 +115,8 @@ pub fn check(world: &World<'_>) -> Result<()> {
                 }
                 let interfaces = &world.lab.interfaces[index];
                 for via in &expectation.via {
-                    let leads = count == hops || interfaces.get(via).is_some_and(|i| found.contains(i));
-                    ways.count(index, via, leads);
+                    let reached = count == hops || interfaces.get(via).is_some_and(|i| found.contains(i));
+                    reachability.count(index, via, reached);
                 }
             }
         }
@@ -127,42 +126,43 @@ pub fn check(world: &World<'_>) -> Result<()> {
     let more = missing.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     Err(Failure::new(format!(
-        "routing has not converged at {} ms of the guest's time: {}{more}{}",
+        "routing has not converged at {} ms of lab time: {}{more}{}",
         world.now_ns() / 1_000_000,
         missing[..missing.len().min(SHOWN)].join("; "),
-        ways.table(world.plan),
+        reachability.table(world.plan),
     )))
 }
 
-/// By a node's index and interface: to how many hosts it leads, and to how many it should.
+/// By node and interface: number of hosts that are reached, and of hosts that should be.
 #[derive(Default)]
-struct Ways<'p>(BTreeMap<(usize, &'p str), (usize, usize)>);
+struct Reachability<'p>(BTreeMap<(usize, &'p str), (usize, usize)>);
 
-impl<'p> Ways<'p> {
-    fn count(&mut self, node: usize, interface: &'p str, leads: bool) {
-        let (hosts, of) = self.0.entry((node, interface)).or_default();
-        *hosts += usize::from(leads);
-        *of += 1;
+impl<'p> Reachability<'p> {
+    fn count(&mut self, node: usize, interface: &'p str, reached: bool) {
+        let (hosts, expected) = self.0.entry((node, interface)).or_default();
+        *hosts += usize::from(reached);
+        *expected += 1;
     }
 
-    /// The peers whose routes are missing, those first that gave none at all; empty if no peer's are.
+    /// A table of the peers with missing routes, those without any route first. Empty if no routes are missing.
     fn table(&self, plan: &Plan) -> String {
         const SHOWN: usize = 16;
-        let mut ways: Vec<_> = self.0.iter().filter(|(_, (hosts, of))| hosts < of).collect();
-        ways.sort_by_key(|(_, (hosts, _))| *hosts > 0);
-        let more = ways.len().saturating_sub(SHOWN);
-        let mut rows = vec![["router", "peer", "interface", "leads to hosts"].map(String::from)];
-        rows.extend(ways.iter().take(SHOWN).map(|((node, interface), (hosts, of))| {
+        let mut incomplete: Vec<_> =
+            self.0.iter().filter(|(_, (hosts, expected))| hosts < expected).collect();
+        incomplete.sort_by_key(|(_, (hosts, _))| *hosts > 0);
+        let more = incomplete.len().saturating_sub(SHOWN);
+        let mut rows = vec![["router", "peer", "interface", "reaches hosts"].map(String::from)];
+        rows.extend(incomplete.iter().take(SHOWN).map(|((node, interface), (hosts, expected))| {
             let [router, peer] =
                 [*node, peer(plan, *node, interface)].map(|node| plan.nodes[node].name.clone());
-            [router, peer, (*interface).into(), format!("{hosts} of {of}")]
+            [router, peer, (*interface).into(), format!("{hosts} of {expected}")]
         }));
         let [a, b, c] = [0, 1, 2].map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
         let line = |[router, peer, interface, hosts]: &[String; 4]| {
             format!("\n    {router:a$}  {peer:b$}  {interface:c$}  {hosts}")
         };
         let table: String = rows.iter().map(line).collect();
-        match (ways.len(), more) {
+        match (incomplete.len(), more) {
             (0, _) => String::new(),
             (_, 0) => table,
             _ => format!("{table}\n    and {more} more"),
@@ -173,8 +173,8 @@ impl<'p> Ways<'p> {
 /// The node at the other end of a node's interface.
 fn peer(plan: &Plan, node: usize, interface: &str) -> usize {
     let pairs = plan.links.iter().flat_map(|link| [(&link.a, &link.b), (&link.b, &link.a)]);
-    let mut theirs = pairs.filter(|(own, _)| own.node == node && own.interface == interface);
-    theirs.next().map_or(node, |(_, other)| other.node)
+    let mut matching = pairs.filter(|(end, _)| end.node == node && end.interface == interface);
+    matching.next().map_or(node, |(_, peer)| peer.node)
 }
 
 fn hosts_within<'p>(plan: &'p Plan, expectation: &'p Expectation) -> impl Iterator<Item = (&'p str, IpAddr)> {
@@ -184,14 +184,16 @@ fn hosts_within<'p>(plan: &'p Plan, expectation: &'p Expectation) -> impl Iterat
         .filter(|(_, address)| expectation.to.contains(*address))
 }
 
-/// By which interfaces the node's table leads to an address, of those that are alive; none: no route.
+/// Interfaces of the alive next hops to an address. Empty if there is no route.
 fn next_hops_to(netlink: &Netlink, to: IpAddr) -> io::Result<Vec<u32>> {
-    let mut fixed = [0u8; RTMSG_LEN];
-    fixed[0] = family(to);
-    fixed[1] = if to.is_ipv4() { 32 } else { 128 };
-    fixed[8..12].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
+    let mut header = [0u8; RTMSG_LEN];
+    header[0] = family(to);
+    header[1] = if to.is_ipv4() { 32 } else { 128 };
+    header[8..12].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
     let mut query = Batch::default();
-    query.request(libc::RTM_GETROUTE, libc::NLM_F_ACK, &fixed, "route").attribute(libc::RTA_DST, &octets(to));
+    query
+        .request(libc::RTM_GETROUTE, libc::NLM_F_ACK, &header, "route")
+        .attribute(libc::RTA_DST, &octets(to));
     let mut found = Vec::new();
     match netlink.query(query, |message| {
         let hops = Route::read(message).map_or(Vec::new(), |route| route.hops);
@@ -209,12 +211,12 @@ mod tests {
     use crate::testing::dumbbell;
     use proptest::prelude::*;
 
-    /// A message as the agent's own requests are laid out.
+    /// A route message.
     fn message(build: impl FnOnce(&mut Batch)) -> Vec<u8> {
         let mut batch = Batch::default();
-        let mut fixed = [0u8; RTMSG_LEN];
-        fixed[..8].copy_from_slice(&[libc::AF_INET as u8, 30, 0, 0, 254, 186, 0, libc::RTN_UNICAST]);
-        batch.request(libc::RTM_NEWROUTE, 0, &fixed, "");
+        let mut header = [0u8; RTMSG_LEN];
+        header[..8].copy_from_slice(&[libc::AF_INET as u8, 30, 0, 0, 254, 186, 0, libc::RTN_UNICAST]);
+        batch.request(libc::RTM_NEWROUTE, 0, &header, "");
         build(&mut batch);
         batch.body().to_vec()
     }
@@ -257,32 +259,32 @@ mod tests {
     }
 
     #[test]
-    fn peers_without_routes_are_listed_and_those_of_no_way_at_all_come_first() {
+    fn peers_with_missing_routes_are_listed_those_without_any_first() {
         let plan = dumbbell(|_| ());
-        let mut ways = Ways::default();
-        assert_eq!(ways.table(&plan), "");
-        for (node, interface, leads) in [(0, "eth0", true), (0, "eth0", false), (1, "eth0", false)] {
-            ways.count(node, interface, leads);
+        let mut reachability = Reachability::default();
+        assert_eq!(reachability.table(&plan), "");
+        for (node, interface, reached) in [(0, "eth0", true), (0, "eth0", false), (1, "eth0", false)] {
+            reachability.count(node, interface, reached);
         }
-        let table = ways.table(&plan);
+        let table = reachability.table(&plan);
         assert_eq!(
             table.lines().collect::<Vec<_>>(),
             [
                 "",
-                "    router  peer  interface  leads to hosts",
+                "    router  peer  interface  reaches hosts",
                 "    s1      h1    eth0       0 of 1",
                 "    h1      s1    eth0       1 of 2",
             ]
         );
         let more: Vec<String> = (0..20).map(|i| format!("to{i}")).collect();
-        more.iter().for_each(|interface| ways.count(1, interface, false));
-        let table = ways.table(&plan);
+        more.iter().for_each(|interface| reachability.count(1, interface, false));
+        let table = reachability.table(&plan);
         assert_eq!((table.lines().count(), table.lines().last()), (19, Some("    and 6 more")));
     }
 
     proptest! {
         #[test]
-        fn noise_is_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..100), v6: bool) {
+        fn invalid_messages_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..100), v6: bool) {
             let mut message = vec![if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8];
             message.extend(&bytes);
             Route::read(&message);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is measured beside the flows: queues, packets, counters, routes, and how late the clock ran.
+//! Measurements besides the flows: queues, packets, counters, routes, and the lateness of deadlines.
 
 pub mod capture;
 pub mod counters;
+pub mod devices;
 pub mod forwarding;
 pub mod lateness;
-pub mod routelog;
+pub mod route_log;
 pub mod statistics;
 pub mod taps;
 pub mod windows;

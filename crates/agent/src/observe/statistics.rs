@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `statistics.ndjson`: what qdiscs say of themselves, as a series. A queue has a row where that has changed.
+//! `statistics.ndjson`: time series of qdisc-specific statistics (xstats). A queue has a row when they have changed.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::netlink::Netlink;
 use crate::observe::counters;
 use crate::results::files;
@@ -17,13 +17,13 @@ const FILE: &str = "statistics.ndjson";
 pub struct Statistics {
     samples: Token,
     file: Option<BufWriter<File>>,
-    nodes: Vec<Watched>,
+    nodes: Vec<SampledNode>,
 }
 
-/// A node some of whose queues have statistics.
-struct Watched {
+/// A node that may have queues with statistics.
+struct SampledNode {
     netlink: Netlink,
-    /// By interface: the queue, and what it said last.
+    /// By interface: the queue and its last xstats.
     queues: HashMap<u32, (usize, String)>,
 }
 
@@ -41,22 +41,22 @@ impl Statistics {
             return Ok(Self { samples, file: None, nodes: Vec::new() });
         }
         let mut nodes = Vec::new();
-        let here = |node: &usize| !world.lab.interfaces[*node].is_empty();
-        for node in (0..world.plan.nodes.len()).filter(here) {
-            let own = world.plan.queues.iter().enumerate().filter(|(_, queue)| queue.node == node);
-            let queues = own.filter_map(|(index, queue)| {
+        let has_interfaces = |node: &usize| !world.lab.interfaces[*node].is_empty();
+        for node in (0..world.plan.nodes.len()).filter(has_interfaces) {
+            let node_queues = world.plan.queues.iter().enumerate().filter(|(_, queue)| queue.node == node);
+            let queues = node_queues.filter_map(|(index, queue)| {
                 let interface = world.lab.interfaces[node].get(&queue.interface)?;
                 Some((*interface, (index, String::new())))
             });
             world.lab.namespaces.enter(node)?;
             let netlink = Netlink::open(libc::NETLINK_ROUTE);
-            let netlink = netlink.of(|| format!("node {}", world.lab.namespaces.name(node)))?;
-            nodes.push(Watched { netlink, queues: queues.collect() });
+            let netlink = netlink.with_context(|| format!("node {}", world.lab.namespaces.name(node)))?;
+            nodes.push(SampledNode { netlink, queues: queues.collect() });
         }
         Ok(Self { samples, file: Some(files::create(FILE)?), nodes })
     }
 
-    /// Its times count from `base_ns` (CLOCK_MONOTONIC).
+    /// Schedules the first sample at `base_ns` (CLOCK_MONOTONIC).
     pub fn schedule(&self, world: &mut World<'_>, base_ns: u64) {
         if self.file.is_some() {
             world.agenda.add(base_ns, self.samples);
@@ -66,12 +66,12 @@ impl Statistics {
     pub fn on_timer(&mut self, world: &mut World<'_>, due_ns: u64) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let mut rows = Vec::new();
-        // A node whose queues have nothing to say now never will.
-        let mut silent = Vec::new();
-        for (place, node) in self.nodes.iter_mut().enumerate() {
-            let found = counters::root_qdiscs(&node.netlink).of(|| "qdiscs".into())?;
+        // A node without xstats is not sampled again.
+        let mut without_xstats = Vec::new();
+        for (position, node) in self.nodes.iter_mut().enumerate() {
+            let found = counters::root_qdiscs(&node.netlink).with_context(|| "qdiscs".into())?;
             if found.values().all(|queue| queue.xstats.is_empty()) {
-                silent.push(place);
+                without_xstats.push(position);
             }
             for (interface, queue) in found {
                 let Some((index, last)) = node.queues.get_mut(&interface) else { continue };
@@ -81,19 +81,20 @@ impl Statistics {
                 }
             }
         }
-        for place in silent.into_iter().rev() {
-            self.nodes.remove(place);
+        for position in without_xstats.into_iter().rev() {
+            self.nodes.remove(position);
         }
         rows.sort_unstable();
         let time_ns = world.since_epoch(due_ns);
         for (queue, xstats) in &rows {
-            files::line(file, &Row { time_ns, queue: *queue, xstats }).of(|| format!("out/{FILE}"))?;
+            files::write_line(file, &Row { time_ns, queue: *queue, xstats })
+                .with_context(|| format!("out/{FILE}"))?;
         }
         world.agenda.add(due_ns + world.plan.statistics_interval_ns, self.samples);
         Ok(())
     }
 
     pub fn finish(self) -> Result<()> {
-        self.file.map_or(Ok(()), |mut file| file.flush()).of(|| format!("out/{FILE}"))
+        self.file.map_or(Ok(()), |mut file| file.flush()).with_context(|| format!("out/{FILE}"))
     }
 }

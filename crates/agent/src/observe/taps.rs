@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tap stream: /dev/qtap wakes its reader for large pieces only, and they go to `out/taps.bin` as they are.
+//! The tap stream: copies /dev/qtap to `out/taps.bin`. The device wakes its reader only when much data is available.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::results::files;
 use crate::world::token::{Part, Token};
 use crate::world::{World, READABLE};
@@ -11,8 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 
 const DEVICE: &str = "/dev/qtap";
 const FILE: &str = "out/taps.bin";
-const PIECE: usize = 1 << 20;
-/// On the wall clock it is moved this often (real time), however little waits.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Interval of reads on the wall clock (real time), for live readers.
 const INTERVAL_NS: u64 = 100_000_000;
 
 pub struct TapStream {
@@ -22,41 +22,41 @@ pub struct TapStream {
 }
 
 impl TapStream {
-    /// None: this kernel has no taps.
+    /// Returns None if the kernel has no taps.
     pub fn open(world: &mut World<'_>) -> Result<Option<Self>> {
         if !std::path::Path::new(DEVICE).exists() {
             return Ok(None);
         }
         let device = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(DEVICE);
-        let device = device.of(|| DEVICE.into())?;
+        let device = device.with_context(|| DEVICE.into())?;
         let token = world.topic(Part::Taps).only();
-        world.watch(&device, token, READABLE).of(|| DEVICE.into())?;
-        let file = File::create(files::out("taps.bin")).of(|| FILE.into())?;
-        if world.scope.on_wall_clock() {
+        world.watch(&device, token, READABLE).with_context(|| DEVICE.into())?;
+        let file = File::create(files::out_path("taps.bin")).with_context(|| FILE.into())?;
+        if world.placement.on_wall_clock() {
             world.agenda.add(world.plan.epoch_ns, token);
         }
-        Ok(Some(Self { device, file, buffer: vec![0; PIECE] }))
+        Ok(Some(Self { device, file, buffer: vec![0; BUFFER_BYTES] }))
     }
 
-    /// Moves what waits, and will again: for those who follow the stream while the lab runs.
+    /// Copies available data and schedules the next read.
     pub fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()> {
-        world.agenda.add(due_ns + world.scope.real_ns(INTERVAL_NS), token);
-        self.take()
+        world.agenda.add(due_ns + world.placement.to_lab_ns(INTERVAL_NS), token);
+        self.drain()
     }
 
-    /// Moves everything that waits.
-    pub fn take(&mut self) -> Result<()> {
+    /// Copies all available data.
+    pub fn drain(&mut self) -> Result<()> {
         loop {
             match self.device.read(&mut self.buffer) {
-                Ok(length) => self.file.write_all(&self.buffer[..length]).of(|| FILE.into())?,
+                Ok(length) => self.file.write_all(&self.buffer[..length]).with_context(|| FILE.into())?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error).of(|| DEVICE.into()),
+                Err(error) => return Err(error).with_context(|| DEVICE.into()),
             }
         }
     }
 
-    /// Moves the rest, after a flush.
+    /// Copies the rest, after a flush.
     pub fn finish(mut self) -> Result<()> {
-        self.take()
+        self.drain()
     }
 }

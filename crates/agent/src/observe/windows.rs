@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `windows.ndjson`: what receivers have of the flows that are under way where a window of the plan begins or ends.
+//! `windows.ndjson`: received bytes of active flows at each window bound of the plan.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::results::files;
 use crate::world::token::{Part, Topic};
 use crate::world::World;
@@ -11,8 +11,8 @@ use std::io::{BufWriter, Write};
 
 const FILE: &str = "windows.ndjson";
 
-/// By bound.
 pub struct Windows {
+    /// By index of the bound.
     bounds: Topic,
     /// None: the plan has no windows.
     file: Option<BufWriter<File>>,
@@ -27,28 +27,28 @@ struct Row {
 
 impl Windows {
     pub fn open(world: &mut World<'_>) -> Result<Self> {
-        let wanted = !world.plan.windows.is_empty();
-        let file = wanted.then(|| files::create(FILE)).transpose()?;
+        let needed = !world.plan.windows.is_empty();
+        let file = needed.then(|| files::create(FILE)).transpose()?;
         Ok(Self { bounds: world.topic(Part::Windows), file })
     }
 
-    /// Their times count from `base_ns` (CLOCK_MONOTONIC).
+    /// Schedules all bounds. `base_ns` (CLOCK_MONOTONIC) is their time 0.
     pub fn schedule(&self, world: &mut World<'_>, base_ns: u64) {
         for (index, bound_ns) in (0..).zip(world.plan.bounds_ns()) {
             world.agenda.add(base_ns + bound_ns, self.bounds.at(index));
         }
     }
 
-    /// `received`: by the flows' numbers.
+    /// Writes one row per flow. `received`: flow ids and received bytes.
     pub fn write(&mut self, time_ns: i64, mut received: Vec<(u32, u64)>) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         received.sort_unstable();
         let row = |(flow, received_bytes)| Row { time_ns, flow, received_bytes };
-        let written = received.into_iter().try_for_each(|flow| files::line(file, &row(flow)));
-        written.of(|| format!("out/{FILE}"))
+        let written = received.into_iter().try_for_each(|flow| files::write_line(file, &row(flow)));
+        written.with_context(|| format!("out/{FILE}"))
     }
 
     pub fn finish(self) -> Result<()> {
-        self.file.map_or(Ok(()), |mut file| file.flush()).of(|| format!("out/{FILE}"))
+        self.file.map_or(Ok(()), |mut file| file.flush()).with_context(|| format!("out/{FILE}"))
     }
 }

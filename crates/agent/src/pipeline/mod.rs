@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches in P4: the plan's programs are compiled once, loaded where a node runs them, and told their entries.
+//! P4 switches: compiles the plan's programs once, loads them into the switches' kernel, and writes table entries.
 
 mod request;
 
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Context, Failure, Result};
+use crate::placement::Placement;
 use crate::plan::pipeline::{P4Program, Pipeline};
 use crate::plan::Plan;
-use crate::scope::Scope;
 use qbed_p4engine::control::{Answer, Count, Request, Totals};
 use qbed_p4engine::program::Program;
 use qbed_p4switch::device::{Command, Device, DEVICE};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Of a register array that is told at the end: no longer, and its values no wider.
-const MOST_VALUES: u32 = 512;
-const MOST_BITS: u32 = 64;
+/// Limits on register arrays that are written to the results.
+const REGISTER_VALUES_MAX: u32 = 512;
+const REGISTER_BITS_MAX: u32 = 64;
 
 /// The plan's programs, by name.
 #[derive(Default)]
@@ -23,83 +23,86 @@ pub struct Programs(BTreeMap<String, Compiled>);
 
 struct Compiled {
     program: Program,
-    /// As the kernel's engine takes it.
+    /// The program, serialized for the kernel's engine.
     image: Vec<u8>,
 }
 
 impl Programs {
-    /// Those that the nodes here run.
-    pub fn compile(plan: &Plan, scope: &Scope) -> Result<Self> {
-        let here = scope.nodes().filter_map(|node| plan.nodes[node].pipeline.as_ref());
-        let names: BTreeSet<&str> = here.map(|pipeline| pipeline.program.as_str()).collect();
-        let compile = |given: &P4Program| {
-            let here = || format!("program {}", given.name);
-            let program = qbed_p4switch::load::load(given.bmv2.as_bytes()).of(here)?;
-            let image = postcard::to_allocvec(&program).of(here)?;
-            Ok((given.name.clone(), Compiled { program, image }))
+    /// Compiles the programs of local nodes.
+    pub fn compile(plan: &Plan, placement: &Placement) -> Result<Self> {
+        let pipelines = placement.local_nodes().filter_map(|node| plan.nodes[node].pipeline.as_ref());
+        let names: BTreeSet<&str> = pipelines.map(|pipeline| pipeline.program.as_str()).collect();
+        let compile = |source: &P4Program| {
+            let context = || format!("program {}", source.name);
+            let program = qbed_p4switch::load::load(source.bmv2.as_bytes()).with_context(context)?;
+            let image = postcard::to_allocvec(&program).with_context(context)?;
+            Ok((source.name.clone(), Compiled { program, image }))
         };
-        let run = plan.p4.iter().filter(|program| names.contains(program.name.as_str()));
-        run.map(compile).collect::<Result<_>>().map(Self)
+        let used = plan.p4.iter().filter(|program| names.contains(program.name.as_str()));
+        used.map(compile).collect::<Result<_>>().map(Self)
     }
 
-    /// Makes the namespace in which the thread is a switch; its interfaces are there, and up.
+    /// Makes the thread's current namespace a P4 switch. Its interfaces must exist and be up.
     pub fn start(&self, pipeline: &Pipeline) -> Result<()> {
-        let here = || format!("program {}", pipeline.program);
-        let Compiled { program, image } = self.of(pipeline)?;
-        let mut device = Device::open(DEVICE).of(|| DEVICE.into())?;
-        device.ask(Command::Load, 0, image).of(here)?;
+        let context = || format!("program {}", pipeline.program);
+        let Compiled { program, image } = self.compiled(pipeline)?;
+        let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
+        device.ask(Command::Load, 0, image).with_context(context)?;
         for entry in &pipeline.entries {
-            let asked = request::request(program, entry).of(here)?;
-            tell(&mut device, &asked).of(|| format!("{}: {}", here(), entry.table))?;
+            let request = request::entry(program, entry).with_context(context)?;
+            write(&mut device, &request).with_context(|| format!("{}: {}", context(), entry.table))?;
         }
         for session in &pipeline.sessions {
-            let asked = request::session(session);
-            tell(&mut device, &asked).of(|| format!("{}: clone session {}", here(), session.session))?;
+            let request = request::session(session);
+            write(&mut device, &request)
+                .with_context(|| format!("{}: clone session {}", context(), session.session))?;
         }
         for group in &pipeline.groups {
-            tell(&mut device, &request::group(group)).of(|| format!("{}: group {}", here(), group.group))?;
+            write(&mut device, &request::group(group))
+                .with_context(|| format!("{}: group {}", context(), group.group))?;
         }
         for register in &pipeline.registers {
-            let asked = request::register(program, register).of(here)?;
-            tell(&mut device, &asked).of(|| format!("{}: register {}", here(), register.name))?;
+            let request = request::register(program, register).with_context(context)?;
+            write(&mut device, &request)
+                .with_context(|| format!("{}: register {}", context(), register.name))?;
         }
         let ports = (0..).zip(&pipeline.ports);
         let parking = pipeline.parking.iter().map(|parking| (parking.port as u32, &parking.interface));
         for (port, interface) in ports.chain(parking) {
             device
                 .ask(Command::Attach, port, interface.as_bytes())
-                .of(|| format!("port {port}, {interface}"))?;
+                .with_context(|| format!("port {port}, {interface}"))?;
         }
         Ok(())
     }
 
-    /// What the switch of the namespace in which the thread is has counted since it was started.
-    pub fn counted(&self, pipeline: &Pipeline) -> Result<Counted> {
-        let here = || format!("program {}", pipeline.program);
-        let program = &self.of(pipeline)?.program;
-        let mut device = Device::open(DEVICE).of(|| DEVICE.into())?;
-        let shell = device.ask(Command::Counters, 0, &[]).of(here)?;
-        let totals = match ask(&mut device, &Request::Totals).of(here)? {
+    /// Counters and registers of the switch in the thread's current namespace.
+    pub fn counters(&self, pipeline: &Pipeline) -> Result<PipelineCounters> {
+        let context = || format!("program {}", pipeline.program);
+        let program = &self.compiled(pipeline)?.program;
+        let mut device = Device::open(DEVICE).with_context(|| DEVICE.into())?;
+        let shell = device.ask(Command::Counters, 0, &[]).with_context(context)?;
+        let totals = match query(&mut device, &Request::Totals).with_context(context)? {
             Answer::Totals(totals) => totals,
-            answer => return Err(Failure::new(format!("{}: its totals: {answer:?}", here()))),
+            reply => return Err(Failure::new(format!("{}: totals: {reply:?}", context()))),
         };
         let mut counters = Sparse::new();
         for (number, counter) in (0..).zip(&program.counters).filter(|(_, one)| one.table.is_none()) {
-            let asked = Request::ReadCounter { counter: number, from: 0, count: counter.size };
-            if let Answer::Counts(counts) = ask(&mut device, &asked).of(here)? {
+            let request = Request::ReadCounter { counter: number, from: 0, count: counter.size };
+            if let Answer::Counts(counts) = query(&mut device, &request).with_context(context)? {
                 let packets = |count: &Count| count.packets;
                 counters.insert(counter.name.clone(), sparse(counts.iter().map(packets)));
             }
         }
         let mut registers = Sparse::new();
-        let told = |width: u32, size: u32| width <= MOST_BITS && size <= MOST_VALUES;
-        for (number, array) in (0..).zip(&program.arrays).filter(|(_, one)| told(one.width, one.size)) {
-            let asked = Request::ReadRegister { array: number, from: 0, count: array.size };
-            if let Answer::Values(values) = ask(&mut device, &asked).of(here)? {
+        let fits = |width: u32, size: u32| width <= REGISTER_BITS_MAX && size <= REGISTER_VALUES_MAX;
+        for (number, array) in (0..).zip(&program.arrays).filter(|(_, one)| fits(one.width, one.size)) {
+            let request = Request::ReadRegister { array: number, from: 0, count: array.size };
+            if let Answer::Values(values) = query(&mut device, &request).with_context(context)? {
                 registers.insert(array.name.clone(), sparse(values.iter().map(|value| number_of(value))));
             }
         }
-        Ok(Counted {
+        Ok(PipelineCounters {
             shell: by_name(&shell),
             totals: totals_by_name(&totals),
             drops: totals.drops,
@@ -108,19 +111,19 @@ impl Programs {
         })
     }
 
-    fn of(&self, pipeline: &Pipeline) -> Result<&Compiled> {
-        let known = self.0.get(&pipeline.program);
-        known.ok_or_else(|| Failure::new(format!("the plan has no program {}", pipeline.program)))
+    fn compiled(&self, pipeline: &Pipeline) -> Result<&Compiled> {
+        let found = self.0.get(&pipeline.program);
+        found.ok_or_else(|| Failure::new(format!("the plan has no program {}", pipeline.program)))
     }
 }
 
-/// What is not zero, by index, by name.
+/// Nonzero values by name and index.
 type Sparse = BTreeMap<String, BTreeMap<usize, u64>>;
 
-/// What a switch counted: packets by what its shell did with them, by what its program did, drops by reason, and the
-/// program's own counters and registers.
+/// Counters of a switch: packet counters of the module qp4 (`shell`), packet totals of the engine, drops by reason,
+/// and the program's counters and registers.
 #[derive(Debug, Serialize)]
-pub struct Counted {
+pub struct PipelineCounters {
     shell: BTreeMap<&'static str, u64>,
     totals: BTreeMap<&'static str, u64>,
     #[serde(serialize_with = "as_map")]
@@ -133,19 +136,21 @@ fn as_map<S: serde::Serializer>(pairs: &[(String, u64)], to: S) -> std::result::
     to.collect_map(pairs.iter().map(|(name, count)| (name, count)))
 }
 
-fn tell(device: &mut Device, request: &Request) -> std::result::Result<(), String> {
-    match ask(device, request)? {
+/// Sends a request that changes state.
+fn write(device: &mut Device, request: &Request) -> std::result::Result<(), String> {
+    match query(device, request)? {
         Answer::Done => Ok(()),
-        answer => Err(format!("{answer:?}")),
+        reply => Err(format!("{reply:?}")),
     }
 }
 
-fn ask(device: &mut Device, request: &Request) -> std::result::Result<Answer, String> {
-    let asked = postcard::to_allocvec(request).map_err(|error| error.to_string())?;
-    let answer = device.ask(Command::Control, 0, &asked).map_err(|error| error.to_string())?;
-    match postcard::from_bytes(&answer) {
-        Ok(Answer::Refused(_, why)) => Err(why),
-        Ok(answer) => Ok(answer),
+/// Sends a request and returns the reply.
+fn query(device: &mut Device, request: &Request) -> std::result::Result<Answer, String> {
+    let bytes = postcard::to_allocvec(request).map_err(|error| error.to_string())?;
+    let reply = device.ask(Command::Control, 0, &bytes).map_err(|error| error.to_string())?;
+    match postcard::from_bytes(&reply) {
+        Ok(Answer::Refused(_, reason)) => Err(reason),
+        Ok(reply) => Ok(reply),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -158,7 +163,7 @@ fn number_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// `struct qp4_counters`
+/// Fields of `struct qp4_counters`.
 const SHELL: [&str; 14] = [
     "received",
     "sent",

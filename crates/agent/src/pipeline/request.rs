@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the plan tells a table by names, as the engine is asked: by numbers and bytes.
+//! Translates entries of the plan, which have names and text, to requests of the engine, which have numbers and bytes.
 
 use crate::plan::pipeline::{Entry, Group, Register, Session, Value, Values};
 use crate::plan::text::{Hex, Mac};
@@ -7,9 +7,10 @@ use qbed_p4engine::control::{self, CloneSession, Replica, Request, Target};
 use qbed_p4engine::program::{ActionCall, Key, Match, MatchKind, Program, Table};
 use std::net::IpAddr;
 
-type Made<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, String>;
 
-pub fn request(program: &Program, entry: &Entry) -> Made<Request> {
+/// The request that inserts an entry or sets a default action.
+pub fn entry(program: &Program, entry: &Entry) -> Result<Request> {
     let position = program.tables.iter().position(|table| table.name == entry.table);
     let number = position.ok_or_else(|| format!("the program has no table {}", entry.table))?;
     let declared = &program.tables[number];
@@ -36,46 +37,46 @@ fn replicas(ports: &[u16]) -> Vec<Replica> {
     ports.iter().map(|port| Replica { port: *port, instance: 0 }).collect()
 }
 
-pub fn register(program: &Program, told: &Register) -> Made<Request> {
-    let here = |text: String| format!("register {}: {text}", told.name);
-    let position = program.arrays.iter().position(|array| array.name == told.name);
-    let number = position.ok_or_else(|| here("the program has none of this name".to_owned()))?;
-    let value = bytes(&told.value, program.arrays[number].width).map_err(here)?;
+pub fn register(program: &Program, register: &Register) -> Result<Request> {
+    let error = |text: String| format!("register {}: {text}", register.name);
+    let position = program.arrays.iter().position(|array| array.name == register.name);
+    let number = position.ok_or_else(|| error("the program has no such register".to_owned()))?;
+    let value = bytes(&register.value, program.arrays[number].width).map_err(error)?;
     let array = u16::try_from(number).map_err(|_| "too many registers".to_owned())?;
-    Ok(Request::WriteRegister { array, index: told.index, value })
+    Ok(Request::WriteRegister { array, index: register.index, value })
 }
 
-fn call(program: &Program, table: &Table, entry: &Entry) -> Made<ActionCall> {
-    let named = |number: &&u16| {
+fn call(program: &Program, table: &Table, entry: &Entry) -> Result<ActionCall> {
+    let matches_name = |number: &&u16| {
         program.actions.get(usize::from(**number)).is_some_and(|action| action.name == entry.action)
     };
-    let found = table.actions.iter().find(named);
+    let found = table.actions.iter().find(matches_name);
     let action = *found.ok_or_else(|| format!("table {}: no action {}", table.name, entry.action))?;
     let parameters = &program.actions[usize::from(action)].parameters;
-    let here = |text: String| format!("table {}, action {}: {text}", table.name, entry.action);
+    let error = |text: String| format!("table {}, action {}: {text}", table.name, entry.action);
     let names = parameters.iter().map(|parameter| parameter.name.as_str());
-    check_names(&entry.arguments, names).map_err(here)?;
+    check_names(&entry.arguments, names).map_err(error)?;
     let arguments = parameters.iter().map(|parameter| {
         bytes(&entry.arguments[&parameter.name], parameter.width)
-            .map_err(|text| here(format!("{}: {text}", parameter.name)))
+            .map_err(|text| error(format!("{}: {text}", parameter.name)))
     });
-    Ok(ActionCall { action, arguments: arguments.collect::<Made<_>>()? })
+    Ok(ActionCall { action, arguments: arguments.collect::<Result<_>>()? })
 }
 
-fn matches(program: &Program, table: &Table, values: &Values) -> Made<Vec<Match>> {
-    let here = |text: String| format!("table {}: {text}", table.name);
-    let wanted = |key: &&Key| key.kind == MatchKind::Exact || values.contains_key(&key.name);
-    check_names(values, table.keys.iter().filter(wanted).map(|key| key.name.as_str())).map_err(here)?;
-    let one = |key: &Key| {
+fn matches(program: &Program, table: &Table, values: &Values) -> Result<Vec<Match>> {
+    let error = |text: String| format!("table {}: {text}", table.name);
+    let required = |key: &&Key| key.kind == MatchKind::Exact || values.contains_key(&key.name);
+    check_names(values, table.keys.iter().filter(required).map(|key| key.name.as_str())).map_err(error)?;
+    let parse = |key: &Key| {
         let width = program.fields.get(usize::from(key.field)).map_or(0, |field| field.width);
-        let Some(value) = values.get(&key.name) else { return Ok(any(key.kind, width)) };
-        found(key, value, width).map_err(|text| here(format!("{}: {text}", key.name)))
+        let Some(value) = values.get(&key.name) else { return Ok(match_all(key.kind, width)) };
+        parse_match(key, value, width).map_err(|text| error(format!("{}: {text}", key.name)))
     };
-    table.keys.iter().map(one).collect()
+    table.keys.iter().map(parse).collect()
 }
 
-/// What fits all.
-fn any(kind: MatchKind, width: u32) -> Match {
+/// The match of any value.
+fn match_all(kind: MatchKind, width: u32) -> Match {
     let zeros = vec![0; width.div_ceil(8) as usize];
     match kind {
         MatchKind::Exact | MatchKind::Ternary => Match::Ternary { value: zeros.clone(), mask: zeros },
@@ -85,65 +86,67 @@ fn any(kind: MatchKind, width: u32) -> Match {
     }
 }
 
-/// The largest number of so many bits.
+/// The largest value of `width` bits.
 fn ones(width: u32) -> Vec<u8> {
-    let mut found = vec![0xff; width.div_ceil(8) as usize];
-    if let (Some(first), 1..) = (found.first_mut(), width % 8) {
+    let mut bytes = vec![0xff; width.div_ceil(8) as usize];
+    if let (Some(first), 1..) = (bytes.first_mut(), width % 8) {
         *first >>= 8 - width % 8;
     }
-    found
+    bytes
 }
 
-/// Of `5..9` and the like both numbers, as text.
-fn parts<'v>(value: &'v Value, between: &str, expected: &str) -> Made<(&'v str, &'v str)> {
+/// Splits text such as `5..9` at a separator.
+fn split<'v>(value: &'v Value, separator: &str, expected: &str) -> Result<(&'v str, &'v str)> {
     let Value::Text(text) = value else { return Err(format!("{value:?} is not {expected}")) };
-    text.split_once(between).ok_or_else(|| format!("{text:?} is not {expected}"))
+    text.split_once(separator).ok_or_else(|| format!("{text:?} is not {expected}"))
 }
 
-fn found(key: &Key, value: &Value, width: u32) -> Made<Match> {
+fn parse_match(key: &Key, value: &Value, width: u32) -> Result<Match> {
     let number = |text: &str| bytes(&Value::Text(text.to_owned()), width);
     match key.kind {
         MatchKind::Exact => bytes(value, width).map(Match::Exact),
         MatchKind::Optional => bytes(value, width).map(|value| Match::Optional(Some(value))),
         MatchKind::Lpm => {
-            let (prefix, length) = parts(value, "/", "a value with a prefix length")?;
+            let (prefix, length) = split(value, "/", "a value with a prefix length")?;
             let length: u16 =
                 length.parse().map_err(|_| format!("{value:?} is not a value with a prefix length"))?;
             if u32::from(length) > width {
-                return Err(format!("a prefix of {length} bits of {width}"));
+                return Err(format!("prefix length {length} is larger than {width}"));
             }
             Ok(Match::Lpm { value: number(prefix)?, length })
         }
         MatchKind::Ternary => {
-            let (value, mask) = parts(value, "&&&", "a value with a mask")?;
+            let (value, mask) = split(value, "&&&", "a value with a mask")?;
             Ok(Match::Ternary { value: number(value)?, mask: number(mask)? })
         }
         MatchKind::Range => {
-            let (low, high) = parts(value, "..", "two values, from and to")?;
+            let (low, high) = split(value, "..", "a range of two values")?;
             Ok(Match::Range { low: number(low)?, high: number(high)? })
         }
     }
 }
 
-/// Exactly these are given.
-fn check_names<'a>(values: &Values, names: impl Iterator<Item = &'a str> + Clone) -> Made<()> {
+/// Checks that `values` has exactly these names.
+fn check_names<'a>(values: &Values, names: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     if let Some(name) = names.clone().find(|name| !values.contains_key(*name)) {
         return Err(format!("{name} is missing"));
     }
-    match values.keys().find(|given| !names.clone().any(|name| name == given.as_str())) {
+    match values.keys().find(|key| !names.clone().any(|name| name == key.as_str())) {
         Some(name) => Err(format!("there is no {name}")),
         None => Ok(()),
     }
 }
 
-/// A value in the bytes of a field of so many bits, big endian.
-fn bytes(value: &Value, width: u32) -> Made<Vec<u8>> {
+/// Encodes a value as big-endian bytes of a field with `width` bits.
+fn bytes(value: &Value, width: u32) -> Result<Vec<u8>> {
     let length = width.div_ceil(8) as usize;
-    let (raw, whole) = match value {
+    let (raw, exact) = match value {
         Value::Number(number) => (number.to_be_bytes().to_vec(), false),
-        Value::Text(text) => read(text).ok_or_else(|| format!("{text:?} is no number and no address"))?,
+        Value::Text(text) => {
+            parse(text).ok_or_else(|| format!("{text:?} is neither a number nor an address"))?
+        }
     };
-    if whole && raw.len() != length {
+    if exact && raw.len() != length {
         return Err(format!("{value:?} does not have {width} bits"));
     }
     let first = raw.iter().position(|byte| *byte != 0).unwrap_or(raw.len());
@@ -152,13 +155,13 @@ fn bytes(value: &Value, width: u32) -> Made<Vec<u8>> {
     if bits > width {
         return Err(format!("{value:?} does not fit into {width} bits"));
     }
-    let mut found = vec![0; length - used.len()];
-    found.extend(used);
-    Ok(found)
+    let mut bytes = vec![0; length - used.len()];
+    bytes.extend(used);
+    Ok(bytes)
 }
 
-/// Big endian; and whether it is all of a field: an address.
-fn read(text: &str) -> Option<(Vec<u8>, bool)> {
+/// Parses text to big-endian bytes. The flag is true for addresses, which must have the width of the field.
+fn parse(text: &str) -> Option<(Vec<u8>, bool)> {
     if let Some(digits) = text.strip_prefix("0x") {
         let even = if digits.len() % 2 == 0 { digits.to_owned() } else { format!("0{digits}") };
         let Hex(raw) = even.parse().ok()?;
@@ -185,15 +188,15 @@ mod tests {
         qbed_p4switch::load::load(text).unwrap()
     }
 
-    fn entry(value: serde_json::Value) -> Entry {
+    fn plan_entry(value: serde_json::Value) -> Entry {
         serde_json::from_value(value).unwrap()
     }
 
     #[test]
-    fn entries_become_what_the_engine_takes() {
+    fn the_engine_accepts_translated_entries() {
         let program = ecn();
         let mut engine = qbed_p4engine::Engine::load(program.clone()).unwrap();
-        for told in [
+        for value in [
             json!({"table": "next_hops", "key": {"hop": 3}, "action": "send", "arguments":
                 {"port": 2, "source": "02:00:00:00:00:01", "destination": "02:00:00:00:00:02"}}),
             json!({"table": "ipv4_routes", "key": {"destination": "10.0.0.4/30"}, "action": "route", "arguments":
@@ -203,13 +206,13 @@ mod tests {
             json!({"table": "marking", "key": {"port": 510}, "action": "mark_above", "arguments": {"packets": 524287}}),
             json!({"table": "marking", "action": "mark_above", "arguments": {"packets": 7}}),
         ] {
-            let asked = request(&program, &entry(told)).unwrap();
-            assert_eq!(engine.control(&asked), control::Answer::Done, "{asked:?}");
+            let request = entry(&program, &plan_entry(value)).unwrap();
+            assert_eq!(engine.control(&request), control::Answer::Done, "{request:?}");
         }
     }
 
     #[test]
-    fn keys_of_every_kind_priorities_groups_and_registers() {
+    fn match_kinds_priorities_groups_and_registers() {
         let text = include_bytes!("../../../../crates/p4runtime/tests/programs/everything.json");
         let program = qbed_p4switch::load::load(text).unwrap();
         let bins =
@@ -224,36 +227,36 @@ mod tests {
             let action = "stands_for";
             json!({"table": "bins", "key": key, "action": action, "arguments": arguments, "priority": priority})
         };
-        for told in [bin(json!("5..9"), 1), bin(json!("0x0a..18446744073709551615"), 1), bin(json!(null), 2)]
+        for value in [bin(json!("5..9"), 1), bin(json!("0x0a..18446744073709551615"), 1), bin(json!(null), 2)]
         {
-            let asked = request(&bins, &entry(told)).unwrap();
-            assert_eq!(engine.control(&asked), control::Answer::Done, "{asked:?}");
+            let request = entry(&bins, &plan_entry(value)).unwrap();
+            assert_eq!(engine.control(&request), control::Answer::Done, "{request:?}");
         }
-        let message = request(&bins, &entry(bin(json!(5), 1))).unwrap_err();
-        assert!(message.contains("length: Number(5) is not two values, from and to"), "{message}");
+        let message = entry(&bins, &plan_entry(bin(json!(5), 1))).unwrap_err();
+        assert!(message.contains("length: Number(5) is not a range of two values"), "{message}");
 
-        let ternary = |key: &Key| found(key, &Value::Text("0x10&&&0xf0".to_owned()), 8);
+        let ternary = |key: &Key| parse_match(key, &Value::Text("0x10&&&0xf0".to_owned()), 8);
         let key = Key { name: "k".to_owned(), field: 0, kind: MatchKind::Ternary, mask: None };
         assert_eq!(ternary(&key), Ok(Match::Ternary { value: vec![0x10], mask: vec![0xf0] }));
         assert_eq!(ones(13), [0x1f, 0xff]);
 
         let mut engine = qbed_p4engine::Engine::load(program.clone()).unwrap();
         let array = &program.arrays[0].name;
-        let told = Register { name: array.clone(), index: 0, value: Value::Number(1) };
-        assert_eq!(engine.control(&register(&program, &told).unwrap()), control::Answer::Done);
-        let asked = group(&Group { group: 5, ports: vec![1, 2] });
-        assert_eq!(engine.control(&asked), control::Answer::Done);
-        let told = Register { name: "none".to_owned(), index: 0, value: Value::Number(1) };
-        assert!(register(&program, &told)
+        let known = Register { name: array.clone(), index: 0, value: Value::Number(1) };
+        assert_eq!(engine.control(&register(&program, &known).unwrap()), control::Answer::Done);
+        let request = group(&Group { group: 5, ports: vec![1, 2] });
+        assert_eq!(engine.control(&request), control::Answer::Done);
+        let unknown = Register { name: "none".to_owned(), index: 0, value: Value::Number(1) };
+        assert!(register(&program, &unknown)
             .unwrap_err()
-            .contains("register none: the program has none of this name"));
+            .contains("register none: the program has no such register"));
     }
 
     #[test]
-    fn refusals_say_what_is_wrong() {
+    fn errors_name_the_cause() {
         let program = ecn();
         let send = |arguments| json!({"table": "next_hops", "key": {"hop": 0}, "action": "send", "arguments": arguments});
-        for (told, says) in [
+        for (value, expected) in [
             (
                 json!({"table": "nexthops", "action": "send", "arguments": {}}),
                 "the program has no table nexthops",
@@ -268,10 +271,10 @@ mod tests {
                 "port: Number(512) does not fit into 9 bits",
             ),
             (send(json!({"port": 1, "source": "10.0.0.1", "destination": 2})), "does not have 48 bits"),
-            (send(json!({"port": 1, "source": "x", "destination": 2})), "is no number and no address"),
+            (send(json!({"port": 1, "source": "x", "destination": 2})), "is neither a number nor an address"),
             (
                 json!({"table": "ipv4_routes", "key": {"destination": "10.0.0.0/33"}, "action": "no_route", "arguments": {}}),
-                "destination: a prefix of 33 bits of 32",
+                "destination: prefix length 33 is larger than 32",
             ),
             (
                 json!({"table": "ipv4_routes", "key": {"destination": "10.0.0.0"}, "action": "no_route", "arguments": {}}),
@@ -282,8 +285,8 @@ mod tests {
                 "there is no to",
             ),
         ] {
-            let message = request(&program, &entry(told)).unwrap_err();
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            let message = entry(&program, &plan_entry(value)).unwrap_err();
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a plan promises beyond its types. Every refusal names the object.
+//! Rules for plans that their types do not express. Every error names the object.
 
 use crate::failure::{Failure, Result};
 use crate::plan::pipeline::Pipeline;
 use crate::plan::workload::{Family, Interarrival, Pairs, Pattern, Workload};
-use crate::plan::{Changed, Node, NodeKind, Plan, Qdisc, Sysctls, TIME_MAX_NS};
+use crate::plan::{ChangeKind, Node, NodeKind, Plan, Qdisc, Sysctls, TIME_MAX_NS};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// IFNAMSIZ less the terminating zero.
+/// IFNAMSIZ - 1, for the terminating NUL.
 const INTERFACE_NAME_MAX: usize = 15;
 
-/// How long before the workloads a program may be started: as long as connections may (`transport::AHEAD_NS`).
-const AHEAD_MAX_NS: i64 = 1_000_000_000;
-/// All of them are drawn before the first begins: more would not fit into any guest.
+/// Limit on a launch's start before the workloads: equals `transport::LEAD_TIME_NS` of connections.
+const LEAD_TIME_MAX_NS: i64 = 1_000_000_000;
+/// Limit on flows: all are drawn before the first starts and must fit into the guest's memory.
 const FLOWS_MAX: f64 = 100e6;
 
-/// QP4_DROP_PORT: the last number of nine bits means: drop.
+/// QP4_DROP_PORT: the largest 9-bit port number means drop.
 const PORTS_MAX: usize = 511;
 
 /// QTAP_MAX_BOUNDS
 const BOUNDS_MAX: usize = 64;
 
-fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<()> {
+fn require(holds: bool, error: impl FnOnce() -> String) -> Result<()> {
     if holds {
         Ok(())
     } else {
-        Err(Failure::new(sentence()))
+        Err(Failure::new(error()))
     }
 }
 
@@ -79,16 +79,17 @@ pub fn check(plan: &Plan) -> Result<()> {
 }
 
 fn check_times(plan: &Plan) -> Result<()> {
-    let bounded = |what: &dyn std::fmt::Display, ns: u64| {
+    let bounded = |field: &dyn std::fmt::Display, ns: u64| {
         require(ns <= TIME_MAX_NS, || {
-            format!("{what}: {ns} ns is longer than the {TIME_MAX_NS} ns of any lab")
+            format!("{field}: {ns} ns is longer than the limit of {TIME_MAX_NS} ns")
         })
     };
-    let own = [("epoch_ns", plan.epoch_ns), ("duration_ns", plan.duration_ns)];
-    for (name, ns) in own.into_iter().chain([
+    for (name, ns) in [
+        ("epoch_ns", plan.epoch_ns),
+        ("duration_ns", plan.duration_ns),
         ("flow_interval_ns", plan.flow_interval_ns),
         ("statistics_interval_ns", plan.statistics_interval_ns),
-    ]) {
+    ] {
         bounded(&format_args!("lab {}: {name}", plan.lab), ns)?;
     }
     for (link, end) in plan.links.iter().flat_map(|link| link.ends().map(|end| (link, end))) {
@@ -103,21 +104,21 @@ fn check_times(plan: &Plan) -> Result<()> {
     }
     for (index, change) in plan.changes.iter().enumerate() {
         bounded(&format_args!("change {index}: at_ns"), change.at_ns)?;
-        if let Changed::Link(link) = &change.what {
+        if let ChangeKind::Link(link) = &change.kind {
             bounded(&format_args!("change {index}: delay_ns"), link.delay_ns.unwrap_or(0))?;
         }
     }
     for workload in &plan.workloads {
-        let here = format_args!("workload {} ({})", workload.id, workload.label).to_string();
-        bounded(&format_args!("{here}: start_ns"), workload.start_ns)?;
-        bounded(&format_args!("{here}: stop_ns"), workload.stop_ns.unwrap_or(0))?;
+        let name = format!("workload {} ({})", workload.id, workload.label);
+        bounded(&format_args!("{name}: start_ns"), workload.start_ns)?;
+        bounded(&format_args!("{name}: stop_ns"), workload.stop_ns.unwrap_or(0))?;
         if let Pattern::Exchanges { spread_ns, .. } = &workload.pattern {
-            bounded(&format_args!("{here}: spread_ns"), *spread_ns)?;
+            bounded(&format_args!("{name}: spread_ns"), *spread_ns)?;
         }
         if let Pattern::Flows { spread_ns, each, .. } = &workload.pattern {
-            bounded(&format_args!("{here}: spread_ns"), *spread_ns)?;
+            bounded(&format_args!("{name}: spread_ns"), *spread_ns)?;
             let last_ns = each.iter().map(|(after_ns, _)| *after_ns).max();
-            bounded(&format_args!("{here}: each"), last_ns.unwrap_or(0))?;
+            bounded(&format_args!("{name}: each"), last_ns.unwrap_or(0))?;
         }
     }
     Ok(())
@@ -129,19 +130,19 @@ fn check_links(plan: &Plan) -> Result<Interfaces<'_>> {
     let mut interfaces = BTreeSet::new();
     for link in &plan.links {
         for end in link.ends() {
-            let here = || format!("link {}: interface {} of node {}", link.name, end.interface, end.node);
-            require(end.node < plan.nodes.len(), || format!("{}: no such node", here()))?;
-            require(is_interface(&end.interface), || format!("{}: not a name for an interface", here()))?;
+            let object = || format!("link {}: interface {} of node {}", link.name, end.interface, end.node);
+            require(end.node < plan.nodes.len(), || format!("{}: no such node", object()))?;
+            require(is_interface(&end.interface), || format!("{}: not a name for an interface", object()))?;
             require(end.interface != "lo" && interfaces.insert((end.node, end.interface.as_str())), || {
-                format!("{}: the name is taken", here())
+                format!("{}: the name is taken", object())
             })?;
-            require(end.rate_bps > 0, || format!("{}: the rate is 0", here()))?;
+            require(end.rate_bps > 0, || format!("{}: the rate is 0", object()))?;
             require((0.0..1.0).contains(&end.loss), || {
-                format!("{}: loss {} is not in [0, 1)", here(), end.loss)
+                format!("{}: loss {} is not in [0, 1)", object(), end.loss)
             })?;
             let queue = plan.queues.get(end.queue);
             require(queue.is_some_and(|q| q.node == end.node && q.interface == end.interface), || {
-                format!("{}: queue {} is not its queue", here(), end.queue)
+                format!("{}: queue {} is not its queue", object(), end.queue)
             })?;
         }
     }
@@ -158,17 +159,17 @@ fn check_nodes(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
         if let Some(controller) = &node.controller {
             controller
                 .check()
-                .map_err(|what| Failure::new(format!("node {}: controller: {what}", node.name)))?;
+                .map_err(|problem| Failure::new(format!("node {}: controller: {problem}", node.name)))?;
         }
         require((0.0..=1.0).contains(&node.reflect), || {
             format!("node {}: reflect {} is not in [0, 1]", node.name, node.reflect)
         })?;
         for route in &node.routes {
-            let here = || format!("node {}: route to {}/{}", node.name, route.to.address, route.to.length);
-            require(!route.via.is_empty(), || format!("{}: no next hop", here()))?;
+            let object = || format!("node {}: route to {}/{}", node.name, route.to.address, route.to.length);
+            require(!route.via.is_empty(), || format!("{}: no next hop", object()))?;
             for hop in &route.via {
                 let known = hop.interface == "lo" || interfaces.contains(&(index, hop.interface.as_str()));
-                require(known, || format!("{}: no interface {}", here(), hop.interface))?;
+                require(known, || format!("{}: no interface {}", object(), hop.interface))?;
             }
         }
     }
@@ -186,30 +187,32 @@ fn check_programs(node: &Node) -> Result<()> {
         })?;
     }
     node.expects.iter().try_for_each(|e| {
-        let (name, hops, ways, to) = (&node.name, e.hops, e.via.len(), e.to);
-        require((1..=ways).contains(&hops), || {
-            format!("node {name}: {hops} next hops of {ways} are expected to {to}")
+        let (name, hops, available, to) = (&node.name, e.hops, e.via.len(), e.to);
+        require((1..=available).contains(&hops), || {
+            format!("node {name}: {hops} of {available} next hops to {to} are expected")
         })
     })
 }
 
 fn check_launches(plan: &Plan) -> Result<()> {
     plan.launches.iter().enumerate().try_for_each(|(index, launch)| {
-        let here = |what: &str| format!("launch {index} ({}): {what}", launch.label);
-        require(launch.node < plan.nodes.len(), || here(&format!("no node {}", launch.node)))?;
-        require(is_program(&launch.argv), || here("the program has no name"))?;
-        require(is_plain_path(&launch.folder), || here("its folder is not an absolute path"))?;
-        let text = |word: &str| !word.contains('\0');
-        let told = launch.environment.iter().flat_map(|(name, value)| [name, value]);
-        require(launch.argv.iter().chain(told).all(|word| text(word)), || here("a word with a NUL"))?;
+        let error = |problem: &str| format!("launch {index} ({}): {problem}", launch.label);
+        require(launch.node < plan.nodes.len(), || error(&format!("no node {}", launch.node)))?;
+        require(is_program(&launch.argv), || error("the program has no name"))?;
+        require(is_plain_path(&launch.folder), || error("its folder is not an absolute path"))?;
+        let has_no_nul = |word: &str| !word.contains('\0');
+        let variables = launch.environment.iter().flat_map(|(name, value)| [name, value]);
+        require(launch.argv.iter().chain(variables).all(|word| has_no_nul(word)), || {
+            error("an argument or a variable contains NUL")
+        })?;
         let named = launch.environment.keys().all(|name| !name.is_empty() && !name.contains('='));
-        require(named, || here("a variable without a name"))?;
+        require(named, || error("a variable has no valid name"))?;
         let in_time = |ns: u64| ns <= TIME_MAX_NS;
-        require(launch.start_ns >= -AHEAD_MAX_NS && in_time(launch.start_ns.unsigned_abs()), || {
-            here(&format!("start_ns {} is no time of a lab", launch.start_ns))
+        require(launch.start_ns >= -LEAD_TIME_MAX_NS && in_time(launch.start_ns.unsigned_abs()), || {
+            error(&format!("start_ns {} is out of range", launch.start_ns))
         })?;
         let stops_late = launch.stop_ns.is_none_or(|stop| in_time(stop) && stop as i64 > launch.start_ns);
-        require(stops_late, || here("it stops before it starts"))
+        require(stops_late, || error("it stops before it starts"))
     })
 }
 
@@ -221,25 +224,25 @@ fn check_events(plan: &Plan) -> Result<()> {
 
 fn check_changes(plan: &Plan) -> Result<()> {
     for (index, change) in plan.changes.iter().enumerate() {
-        let here = |what: &str| format!("change {index}: {what}");
-        match &change.what {
-            Changed::Link(link) => {
-                require(link.link < plan.links.len(), || here(&format!("no link {}", link.link)))?;
-                require(link.rate_bps != Some(0), || here("the rate is 0"))?;
+        let error = |problem: &str| format!("change {index}: {problem}");
+        match &change.kind {
+            ChangeKind::Link(link) => {
+                require(link.link < plan.links.len(), || error(&format!("no link {}", link.link)))?;
+                require(link.rate_bps != Some(0), || error("the rate is 0"))?;
                 let loss = link.loss.unwrap_or(0.0);
-                require((0.0..1.0).contains(&loss), || here(&format!("loss {loss} is not in [0, 1)")))?;
+                require((0.0..1.0).contains(&loss), || error(&format!("loss {loss} is not in [0, 1)")))?;
             }
-            Changed::Queue(changed) => {
-                let queue = plan.queues.get(changed.queue);
+            ChangeKind::Queue(change) => {
+                let queue = plan.queues.get(change.queue);
                 let queue =
-                    queue.ok_or_else(|| Failure::new(here(&format!("no queue {}", changed.queue))))?;
-                let same = matches!((&queue.qdisc, &changed.qdisc),
+                    queue.ok_or_else(|| Failure::new(error(&format!("no queue {}", change.queue))))?;
+                let same = matches!((&queue.qdisc, &change.qdisc),
                     (Qdisc::Raw { kind: before, .. }, Qdisc::Raw { kind, .. }) if before == kind);
-                require(same, || here(&format!("the queue {} is of another kind", queue.name)))?;
+                require(same, || error(&format!("queue {} has another kind of qdisc", queue.name)))?;
             }
-            Changed::Node(node) => {
+            ChangeKind::Node(node) => {
                 let known = plan.nodes.get(node.node).is_some_and(|node| node.kind == NodeKind::Host);
-                require(known, || here(&format!("no host {}", node.node)))?;
+                require(known, || error(&format!("no host {}", node.node)))?;
             }
         }
     }
@@ -249,7 +252,7 @@ fn check_changes(plan: &Plan) -> Result<()> {
 fn check_windows(plan: &Plan) -> Result<()> {
     for window in &plan.windows {
         require(window.from_ns < window.until_ns && window.until_ns <= plan.duration_ns, || {
-            format!("window {}: it is not within the lab's {} ns", window.name, plan.duration_ns)
+            format!("window {}: it is not within the duration of {} ns", window.name, plan.duration_ns)
         })?;
     }
     let bounds = plan.bounds_ns().len();
@@ -258,11 +261,11 @@ fn check_windows(plan: &Plan) -> Result<()> {
     })
 }
 
-/// Only the network's: others name programs that the kernel starts, and in a container belong to the machine.
+/// Allows only net/: other sysctls may name programs that the kernel starts, and in a container they are the machine's.
 fn check_sysctls(owner: &str, sysctls: &Sysctls) -> Result<()> {
     sysctls.keys().try_for_each(|key| {
-        let inside = key.starts_with("net/") && !key.split('/').any(|part| ["", ".", ".."].contains(&part));
-        require(inside, || format!("{owner}: sysctl {key:?} is not a path under /proc/sys/net"))
+        let allowed = key.starts_with("net/") && !key.split('/').any(|part| ["", ".", ".."].contains(&part));
+        require(allowed, || format!("{owner}: sysctl {key:?} is not a path under /proc/sys/net"))
     })
 }
 
@@ -288,19 +291,19 @@ fn check_pipelines(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
 fn check_parking(index: usize, node: &Node, pipeline: &Pipeline, interfaces: &Interfaces<'_>) -> Result<()> {
     let mut taken = BTreeSet::new();
     for parking in &pipeline.parking {
-        let here = || format!("node {}: the port {} without a link", node.name, parking.port);
-        let (number, far) = (parking.port, parking.far());
-        let free = number >= pipeline.ports.len() && number < PORTS_MAX && taken.insert(far.clone());
-        require(free, || format!("{}: the number is taken or too large", here()))?;
-        for name in [&parking.interface, &far] {
-            require(is_interface(name), || format!("{}: {name:?} is not a name for an interface", here()))?;
+        let object = || format!("node {}: recirculation port {}", node.name, parking.port);
+        let (number, peer) = (parking.port, parking.peer());
+        let free = number >= pipeline.ports.len() && number < PORTS_MAX && taken.insert(peer.clone());
+        require(free, || format!("{}: the number is taken or too large", object()))?;
+        for name in [&parking.interface, &peer] {
+            require(is_interface(name), || format!("{}: {name:?} is not a name for an interface", object()))?;
             let unknown = !interfaces.contains(&(index, name.as_str()));
-            require(unknown && (*name == far || taken.insert(name.clone())), || {
-                format!("{}: the name {name} is taken", here())
+            require(unknown && (*name == peer || taken.insert(name.clone())), || {
+                format!("{}: the name {name} is taken", object())
             })?;
         }
         require(matches!(parking.qdisc, Qdisc::Raw { .. }), || {
-            format!("{}: its queue is in tc's words", here())
+            format!("{}: its queue is a tc command", object())
         })?;
     }
     Ok(())
@@ -320,55 +323,55 @@ fn check_queues(plan: &Plan, interfaces: &Interfaces<'_>) -> Result<()> {
 }
 
 fn check_workload(plan: &Plan, workload: &Workload) -> Result<()> {
-    let here = |what: &str| format!("workload {} ({}): {what}", workload.id, workload.label);
-    require(workload.port > 0, || here("the port is 0"))?;
-    require(workload.dscp.is_none_or(|dscp| dscp < 64), || here("dscp is not in 0..63"))?;
+    let error = |problem: &str| format!("workload {} ({}): {problem}", workload.id, workload.label);
+    require(workload.port > 0, || error("the port is 0"))?;
+    require(workload.dscp.is_none_or(|dscp| dscp < 64), || error("dscp is not in 0..63"))?;
     let stops_late = workload.stop_ns.is_none_or(|stop| stop >= workload.start_ns);
-    require(stops_late, || here("it stops before it starts"))?;
+    require(stops_late, || error("it stops before it starts"))?;
     match &workload.pattern {
         Pattern::Flows { pairs, size_bytes, each, .. } => {
-            require(*size_bytes != Some(0), || here("size_bytes is 0"))?;
-            require(each.is_empty() || each.len() == pairs.len(), || here("each is not of each pair"))?;
-            require(each.iter().all(|(_, bytes)| *bytes > 0), || here("the size of one is 0"))?;
+            require(*size_bytes != Some(0), || error("size_bytes is 0"))?;
+            require(each.is_empty() || each.len() == pairs.len(), || error("each needs one item per pair"))?;
+            require(each.iter().all(|(_, bytes)| *bytes > 0), || error("a size in each is 0"))?;
         }
         Pattern::Arrivals { pairs, interarrival, size, limit, together } => {
-            let moves = match interarrival {
+            let positive = match interarrival {
                 Interarrival::Exponential(mean) => mean.is_finite() && *mean >= 1.0,
                 Interarrival::Fixed(gap) => *gap > 0,
             };
-            require(moves, || here("interarrival_ns is below 1"))?;
-            let at_once = if *together { pairs.count() as f64 } else { 1.0 };
-            let flows = (at_once * arrivals(plan, workload, *interarrival))
+            require(positive, || error("interarrival_ns is below 1"))?;
+            let per_arrival = if *together { pairs.count() as f64 } else { 1.0 };
+            let flows = (per_arrival * arrivals(plan, workload, *interarrival))
                 .min(limit.map_or(f64::MAX, |most| most as f64));
-            require(flows <= FLOWS_MAX, || here(&format!("{flows:.0} flows are more than {FLOWS_MAX}")))?;
-            size.check().map_err(|what| Failure::new(here(what)))?;
-            check_ends(pairs).map_err(|what| Failure::new(here(what)))?;
+            require(flows <= FLOWS_MAX, || error(&format!("{flows:.0} flows are more than {FLOWS_MAX}")))?;
+            size.check().map_err(|problem| Failure::new(error(problem)))?;
+            check_ends(pairs).map_err(|problem| Failure::new(error(problem)))?;
         }
         Pattern::Exchanges { ends, .. } => {
-            check_ends(ends).map_err(|what| Failure::new(here(what)))?;
+            check_ends(ends).map_err(|problem| Failure::new(error(problem)))?;
         }
     }
     for (src, dst) in workload.endpoints() {
-        require(src != dst, || here(&format!("node {src} talks to itself")))?;
+        require(src != dst, || error(&format!("node {src} is source and destination")))?;
         for node in [src, dst] {
-            let known = plan.nodes.get(node);
-            let named = known.ok_or_else(|| Failure::new(here(&format!("no node {node}"))))?;
+            let found = plan.nodes.get(node);
+            let named = found.ok_or_else(|| Failure::new(error(&format!("no node {node}"))))?;
             let reachable = named.addresses.iter().any(|a| Family::of(*a) == workload.family);
-            require(reachable, || here(&format!("node {} has no address of its family", named.name)))?;
+            require(reachable, || error(&format!("node {} has no address of its family", named.name)))?;
         }
     }
     let some_pairs = workload.endpoints().next().is_some();
-    require(some_pairs, || here("it has no pairs"))
+    require(some_pairs, || error("it has no pairs"))
 }
 
 fn check_ends(ends: &Pairs) -> std::result::Result<(), &'static str> {
     let Pairs::Product { sources, destinations } = ends else { return Ok(()) };
     let another = |source: &usize| destinations.iter().any(|destination| destination != source);
     let all = !sources.is_empty() && sources.iter().all(another);
-    all.then_some(()).ok_or("a source has no destination but itself")
+    all.then_some(()).ok_or("a source has no destination except itself")
 }
 
-/// About how many flows arrive.
+/// Expected number of arrivals.
 fn arrivals(plan: &Plan, workload: &Workload, interarrival: Interarrival) -> f64 {
     let gap_ns = match interarrival {
         Interarrival::Exponential(mean) => mean.max(1.0),
@@ -378,7 +381,7 @@ fn arrivals(plan: &Plan, workload: &Workload, interarrival: Interarrival) -> f64
     end_ns.saturating_sub(workload.start_ns) as f64 / gap_ns
 }
 
-/// A listening socket has one congestion control: DCTCP, for one, decides at the SYN.
+/// Congestion control by listening socket. It must be unique, because DCTCP, for example, negotiates ECN at the SYN.
 type Listeners<'a> = BTreeMap<(usize, u16, Family, &'a str), Option<&'a str>>;
 
 fn check_listeners<'a>(plan: &Plan, workload: &'a Workload, listeners: &mut Listeners<'a>) -> Result<()> {
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contracts_example_is_a_plan() {
+    fn the_documented_example_is_valid() {
         let plan = dumbbell(|_| {});
         assert_eq!(plan.nodes[0].routes[0].metrics.rto_min_ms, Some(10));
         assert!(
@@ -424,8 +427,8 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_object() {
-        for (message, says) in [
+    fn errors_name_the_object() {
+        for (message, expected) in [
             (refusal(|p| p["version"] = json!(2)), "version 2"),
             (
                 refusal(|p| p["links"][0]["a"]["rate_bps"] = json!(0)),
@@ -458,20 +461,23 @@ mod tests {
             ),
             (refusal(|p| p["surprise"] = json!(1)), "unknown field `surprise`"),
         ] {
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 
     #[test]
-    fn refusals_name_the_workload() {
-        for (message, says) in [
+    fn errors_name_the_workload() {
+        for (message, expected) in [
             (
                 refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 0]])),
-                "workload 0 (bulk): node 0 talks to itself",
+                "workload 0 (bulk): node 0 is source and destination",
             ),
             (refusal(|p| p["workloads"][0]["pairs"] = json!([[0, 9]])), "workload 0 (bulk): no node 9"),
-            (refusal(|p| p["workloads"][0]["each"] = json!([[0, 1], [0, 1]])), "each is not of each pair"),
-            (refusal(|p| p["workloads"][0]["each"] = json!([[0, 0]])), "the size of one is 0"),
+            (
+                refusal(|p| p["workloads"][0]["each"] = json!([[0, 1], [0, 1]])),
+                "each needs one item per pair",
+            ),
+            (refusal(|p| p["workloads"][0]["each"] = json!([[0, 0]])), "a size in each is 0"),
             (refusal(|p| p["workloads"][0]["each"] = json!([[u64::MAX, 1]])), "is longer than"),
             (refusal(|p| p["workloads"][0]["family"] = json!(6)), "node h2 has no address of its family"),
             (
@@ -483,7 +489,7 @@ mod tests {
                     p["workloads"][1]["size"] =
                         json!({"pareto": {"mean_bytes": 60, "shape": 1.2, "most_bytes": 9}})
                 }),
-                "above its least size",
+                "above its scale",
             ),
             (
                 refusal(|p| {
@@ -495,29 +501,29 @@ mod tests {
             ),
             (refusal(|p| p["workloads"][1]["size"] = json!({"cdf": [[10, 0.5], [5, 1.0]]})), "does not rise"),
         ] {
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 
     #[test]
-    fn refusals_name_the_launch() {
-        for (message, says) in [
+    fn errors_name_the_launch() {
+        for (message, expected) in [
             (with_launch("node", json!(3)), "launch 0 (server): no node 3"),
             (with_launch("argv", json!([])), "launch 0 (server): the program has no name"),
-            (with_launch("argv", json!(["a", "b\0"])), "a word with a NUL"),
-            (with_launch("environment", json!({"A=B": "c"})), "a variable without a name"),
+            (with_launch("argv", json!(["a", "b\0"])), "contains NUL"),
+            (with_launch("environment", json!({"A=B": "c"})), "a variable has no valid name"),
             (with_launch("folder", json!("tmp/../x")), "its folder is not an absolute path"),
-            (with_launch("start_ns", json!(-1_000_000_001)), "start_ns -1000000001 is no time of a lab"),
-            (with_launch("start_ns", json!(i64::MIN)), "is no time of a lab"),
+            (with_launch("start_ns", json!(-1_000_000_001)), "start_ns -1000000001 is out of range"),
+            (with_launch("start_ns", json!(i64::MIN)), "is out of range"),
             (with_launch("stop_ns", json!(u64::MAX)), "it stops before it starts"),
         ] {
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 
     #[test]
-    fn refusals_of_changes_and_windows() {
-        for (message, says) in [
+    fn errors_of_changes_and_windows() {
+        for (message, expected) in [
             (
                 refusal(|p| {
                     p["changes"] = json!([{"at_ns": 1, "link": {"link": 0, "end": "a", "rate_bps": 0}}])
@@ -533,7 +539,7 @@ mod tests {
                     let qdisc = json!({"kind": "bfifo", "options": "00100000"});
                     p["changes"] = json!([{"at_ns": 1, "queue": {"queue": 0, "qdisc": qdisc}}]);
                 }),
-                "the queue h1:eth0 is of another kind",
+                "queue h1:eth0 has another kind of qdisc",
             ),
             (
                 refusal(|p| {
@@ -544,7 +550,7 @@ mod tests {
             (refusal(|p| p["changes"] = json!([{"at_ns": 1}])), "of a link, a queue or a node"),
             (
                 refusal(|p| p["windows"] = json!([{"name": "w", "from_ns": 5, "until_ns": 5}])),
-                "window w: it is not within the lab's",
+                "window w: it is not within the duration",
             ),
             (
                 refusal(|p| {
@@ -554,7 +560,7 @@ mod tests {
                 "65 instants",
             ),
         ] {
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 

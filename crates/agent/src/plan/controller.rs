@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a host finds the rate of what it sends by the transport `rate`.
+//! The congestion controller of a host's flows of the transport `rate`.
 
 use crate::plan::text::Hex;
 use serde::Deserialize;
@@ -7,23 +7,23 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Controller {
-    /// As the module qrate knows it.
+    /// Name of the controller in the module qrate.
     pub name: String,
-    /// What its declaration makes of the lab's parameters: netlink attributes.
+    /// The controller's parameters, encoded as netlink attributes.
     pub parameters: Hex,
     pub signal: Signal,
     pub unit: Unit,
-    /// In so many bits a switch may say its part of the signal.
+    /// Width of a switch's contribution to the signal.
     pub bits: u8,
-    /// Whether queues on the way back are left out.
+    /// Whether the signal covers the forward path only.
     pub forward: bool,
 }
 
-/// What it goes by; the numbers are those of `enum qsignal_kind` (kernel/include/uapi/qbed/signal.h).
+/// The controller's congestion signal: `enum qsignal_kind` (kernel/include/uapi/qbed/signal.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// It asks the switches for nothing.
+    /// No signal from switches.
     Rtt = 0,
     Sum = 1,
     SumSqu = 2,
@@ -31,7 +31,7 @@ pub enum Signal {
     Ind = 4,
 }
 
-/// What queues are counted in: `enum qsignal_unit`.
+/// Unit of queue occupancy: `enum qsignal_unit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -41,17 +41,17 @@ pub enum Unit {
 }
 
 impl Controller {
-    /// What is wrong with it, as far as the kernel could not say it as well.
+    /// Checks what the kernel does not report clearly.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.name.is_empty() || self.name.contains('\0') {
-            return Err("it has no name");
+            return Err("the name is empty or contains NUL");
         }
         if !(1..=32).contains(&self.bits) {
             return Err("bits is not in 1..32");
         }
-        // An attribute's length has 16 bits.
+        // The length of a netlink attribute has 16 bits.
         if self.parameters.0.len() > 60_000 {
-            return Err("its parameters are too long");
+            return Err("the parameters are too long");
         }
         Ok(())
     }

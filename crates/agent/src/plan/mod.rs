@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `plan.json`, version 1, as types (docs/formats.md §1). What the types cannot say is checked in `check`.
+//! Types of `plan.json`, version 1 (docs/formats.md §1). `check` has the rules that the types cannot express.
 
 mod check;
 pub mod controller;
@@ -8,7 +8,7 @@ pub mod place;
 pub mod text;
 pub mod workload;
 
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Context, Failure, Result};
 use crate::plan::controller::Controller;
 use crate::plan::pipeline::{P4Program, Pipeline};
 use crate::plan::text::{Hex, Mac, Prefix};
@@ -25,33 +25,33 @@ pub struct Plan {
     pub seed: u64,
     pub epoch_ns: u64,
     pub duration_ns: u64,
-    /// For the runner's `mem=`; the agent has no use for it.
+    /// For the runner's `mem=`; the agent ignores it.
     #[serde(rename = "memory_bytes")]
     pub _memory_bytes: u64,
     pub modules: Vec<String>,
-    /// Those that the kernel has only once.
+    /// Sysctls that are global to the kernel.
     pub sysctls: Sysctls,
-    /// Of the kernel's parts: PART/PARAMETER.
+    /// Module parameters, by MODULE/PARAMETER.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
     pub nodes: Vec<Node>,
     pub links: Vec<Link>,
     pub queues: Vec<Queue>,
     pub workloads: Vec<Workload>,
-    /// Programs that are part of what the hosts do.
+    /// Programs that are workload.
     #[serde(default)]
     pub launches: Vec<Launch>,
     pub captures: Vec<Capture>,
     #[serde(default)]
     pub events: Vec<LinkEvent>,
     pub flow_interval_ns: u64,
-    /// What else changes while the lab runs.
+    /// Changes of settings while the lab runs.
     #[serde(default)]
     pub changes: Vec<Change>,
-    /// Of the series of what qdiscs say of themselves; 0: none.
+    /// Interval of qdisc statistics; 0: none.
     #[serde(default)]
     pub statistics_interval_ns: u64,
-    /// Whether taps count how long packets waited.
+    /// Whether taps measure sojourn times.
     #[serde(default)]
     pub sojourn: bool,
     #[serde(default)]
@@ -61,13 +61,13 @@ pub struct Plan {
     pub p4: Vec<P4Program>,
 }
 
-/// Two years: no time of a lab is longer, and no sum of a few times ends beyond the numbers.
+/// Limit on all times of a plan, about two years: sums of a few of them do not overflow.
 pub const TIME_MAX_NS: u64 = 1 << 56;
 
-/// The default congestion control of a node's sockets.
+/// Sysctl with the default congestion control of a node's sockets.
 pub const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 
-/// Paths under /proc/sys, and their values.
+/// Values by path under /proc/sys.
 pub type Sysctls = BTreeMap<String, String>;
 
 #[derive(Debug, Deserialize)]
@@ -75,85 +75,85 @@ pub type Sysctls = BTreeMap<String, String>;
 pub struct Node {
     pub name: String,
     pub kind: NodeKind,
-    /// For whoever puts nodes into containers; `place.json` has what came of it.
+    /// For the container substrate, which writes the result to `place.json`; the agent ignores it.
     #[serde(default, rename = "kernel")]
     pub _kernel: Option<String>,
     pub addresses: Vec<IpAddr>,
     pub sysctls: Sysctls,
     pub routes: Vec<Route>,
-    /// What its network cards do of TCP's work.
+    /// Offload features of the node's interfaces.
     #[serde(default)]
     pub offload: Option<Offload>,
-    /// Of what it sends by the transport `rate`.
+    /// Controller of flows of the transport `rate`.
     #[serde(default)]
     pub controller: Option<Controller>,
-    /// Probability that it reflects a data packet of that transport to its sender.
+    /// Probability that the host reflects a received data packet of that transport to its sender.
     #[serde(default)]
     pub reflect: f64,
-    /// Of a switch in P4.
+    /// Set for a P4 switch.
     #[serde(default)]
     pub pipeline: Option<Pipeline>,
     /// Environment variables of every program that runs in the node.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Of each of these folders, the node's programs see one of their own, empty at first.
+    /// Folders that are private to the node's programs, and initially empty.
     #[serde(default)]
     pub folders: Vec<String>,
-    /// What the node's programs read at these paths, in its folders or in place of the machine's files.
+    /// Contents by path of files in these folders, or of files that replace the machine's for the node's programs.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Started one after the other once the links are up.
+    /// Started in sequence once the links are up.
     #[serde(default)]
-    pub programs: Vec<Resident>,
-    /// What the node's forwarding table must hold before the workloads begin.
+    pub programs: Vec<Daemon>,
+    /// Routes that the forwarding table must have before the workloads begin.
     #[serde(default)]
     pub expects: Vec<Expectation>,
 }
 
-/// `Tso`: TCP hands them up to 64 KB at a time.
+/// `Tso`: TCP builds packets of up to 64 KB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Offload {
     Tso,
 }
 
-/// A program that runs as long as the lab.
+/// A program that runs for the whole duration of the lab.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Resident {
+pub struct Daemon {
     pub argv: Vec<String>,
-    /// The next program is started when this file exists.
+    /// The daemon is ready when this file exists.
     #[serde(default)]
     pub ready: Option<String>,
-    /// A node that has no such program does without.
+    /// Skipped if the program is not installed.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// A program that is started in a node at a time of the lab's.
+/// A program that starts in a node at a time of the lab.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
-    /// Which entry of the lab file it is of.
+    /// Index of its entry in the lab file.
     pub program: u32,
     pub label: String,
     pub node: usize,
     pub argv: Vec<String>,
     pub environment: BTreeMap<String, String>,
-    /// Where it runs, as the node's programs see it.
+    /// Working directory, in the node's view of the file system.
     pub folder: String,
-    /// Before the workloads begin if it is negative.
+    /// Relative to the start of the workloads; may be negative.
     pub start_ns: i64,
-    /// When it is asked to end.
+    /// When it is sent SIGTERM.
     pub stop_ns: Option<u64>,
-    /// Whether it may end by itself with another exit status than 0.
+    /// Whether any exit status is accepted.
     pub any_status: bool,
-    /// For whoever makes tables of what it printed; the agent has no use for it.
+    /// Format of its output, for result tables; the agent ignores it.
     #[serde(rename = "output")]
     pub _output: String,
 }
 
-/// Every host's address within the prefix is reached by so many next hops of those by these interfaces.
+/// Every host address within the prefix must have `hops` next hops, over interfaces of `via`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
@@ -182,7 +182,7 @@ pub struct Route {
 #[serde(deny_unknown_fields)]
 pub struct Hop {
     pub interface: String,
-    /// None: the destination is on the link itself.
+    /// None: the destination is on-link.
     #[serde(default)]
     pub gateway: Option<IpAddr>,
 }
@@ -232,13 +232,13 @@ pub struct End {
     pub rate_bps: u64,
     pub delay_ns: u64,
     pub overhead_bytes: u32,
-    /// Probability that a frame is lost, below 1.
+    /// Loss probability of a frame, below 1.
     pub loss: f64,
     pub queue: usize,
-    /// The most that a frame takes longer than `delay_ns`.
+    /// Limit on the delay of a frame beyond `delay_ns`.
     #[serde(default)]
     pub jitter_ns: u64,
-    /// Whether frames overtake others on the way.
+    /// Whether frames may overtake each other.
     #[serde(default)]
     pub reordering: bool,
 }
@@ -267,7 +267,7 @@ pub enum Role {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "RawQdisc")]
 pub enum Qdisc {
-    /// The payload of TCA_OPTIONS. A classful one may have another qdisc in its class `:1`.
+    /// The payload of TCA_OPTIONS. A classful qdisc may have a child in its class `:1`.
     Raw { kind: String, options: Hex, child: Option<Child> },
     /// Arguments of `tc qdisc replace dev X root`.
     Tc(Vec<String>),
@@ -319,22 +319,22 @@ pub struct Capture {
     pub snaplen: u32,
 }
 
-/// What is one thing until an instant, and another from then on.
+/// A change of a setting at an instant.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "RawChange")]
 pub struct Change {
     pub at_ns: u64,
-    pub what: Changed,
+    pub kind: ChangeKind,
 }
 
 #[derive(Debug)]
-pub enum Changed {
+pub enum ChangeKind {
     Link(LinkChange),
     Queue(QueueChange),
     Node(NodeChange),
 }
 
-/// Of the transmitter of a link's end, what is said.
+/// New settings of the transmitter at one end of a link. None: unchanged.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
@@ -355,7 +355,7 @@ pub enum Side {
     B,
 }
 
-/// Parameters of a queue.
+/// New parameters of a queue's qdisc.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueChange {
@@ -363,7 +363,7 @@ pub struct QueueChange {
     pub qdisc: Qdisc,
 }
 
-/// Of a host.
+/// New congestion control of a host.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeChange {
@@ -384,17 +384,17 @@ impl TryFrom<RawChange> for Change {
     type Error = &'static str;
 
     fn try_from(raw: RawChange) -> std::result::Result<Self, Self::Error> {
-        let what = match (raw.link, raw.queue, raw.node) {
-            (Some(link), None, None) => Changed::Link(link),
-            (None, Some(queue), None) => Changed::Queue(queue),
-            (None, None, Some(node)) => Changed::Node(node),
+        let kind = match (raw.link, raw.queue, raw.node) {
+            (Some(link), None, None) => ChangeKind::Link(link),
+            (None, Some(queue), None) => ChangeKind::Queue(queue),
+            (None, None, Some(node)) => ChangeKind::Node(node),
             _ => return Err("a change is of a link, a queue or a node"),
         };
-        Ok(Self { at_ns: raw.at_ns, what })
+        Ok(Self { at_ns: raw.at_ns, kind })
     }
 }
 
-/// A span of the lab's time that has sums of its own.
+/// A time span with separate totals in the results.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -403,7 +403,7 @@ pub struct Window {
     pub until_ns: u64,
 }
 
-/// A link's both ends go down or come up.
+/// Takes both ends of a link down or up.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkEvent {
@@ -422,7 +422,7 @@ pub enum LinkState {
 impl Plan {
     /// Reads and checks a plan.
     pub fn parse(text: &str) -> Result<Self> {
-        let plan: Self = serde_json::from_str(text).of(|| "plan.json".into())?;
+        let plan: Self = serde_json::from_str(text).with_context(|| "plan.json".into())?;
         if plan.version != 1 {
             return Err(Failure::new(format!("plan.json: version {} is not known, only 1 is", plan.version)));
         }
@@ -430,14 +430,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The instants at which windows begin and end, since the epoch, each once and in their order.
+    /// Sorted, distinct bounds of all windows, relative to the epoch.
     pub fn bounds_ns(&self) -> BTreeSet<u64> {
         self.windows.iter().flat_map(|window| [window.from_ns, window.until_ns]).collect()
     }
 
-    /// A flow's address at one end.
+    /// The first address of a node in a family.
     pub fn address(&self, node: usize, family: Family) -> IpAddr {
         let found = self.nodes[node].addresses.iter().find(|address| Family::of(**address) == family);
-        *found.expect("the check found an address of the workload's family")
+        *found.expect("`check` requires an address of the workload's family")
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch in P4 runs and is told.
+//! The program, ports and table entries of a P4 switch.
 
 use crate::plan::Qdisc;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A program: BMv2's JSON, as text.
+/// A P4 program as BMv2 JSON text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct P4Program {
     pub name: String,
     pub bmv2: String,
-    /// For engines that are told by P4Runtime: no business of the agent.
+    /// For engines that use P4Runtime; the agent ignores it.
     #[serde(default, rename = "p4info")]
     _p4info: Option<String>,
 }
@@ -19,14 +19,14 @@ pub struct P4Program {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipeline {
-    /// One of the plan's `p4`.
+    /// Name in the plan's `p4`.
     pub program: String,
-    /// What runs it in a container, where the lab file says so: who puts the node on a kernel looks at it.
+    /// The engine in containers, if the lab file sets it; the agent ignores it.
     #[serde(default, rename = "engine")]
     _engine: Option<Engine>,
     /// Interfaces by port number.
     pub ports: Vec<String>,
-    /// In the order in which the tables are told.
+    /// In the order of insertion.
     pub entries: Vec<Entry>,
     #[serde(default)]
     pub parking: Vec<Parking>,
@@ -46,7 +46,7 @@ pub struct Group {
     pub ports: Vec<u16>,
 }
 
-/// What an element of a register begins with.
+/// Initial value of one register element.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Register {
@@ -55,32 +55,32 @@ pub struct Register {
     pub value: Value,
 }
 
-/// A port without a link: what the program sends there it takes out again, by recirculation.
+/// A recirculation port: it has a queue but no link, and recirculates packets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parking {
     pub port: usize,
     pub interface: String,
-    /// For people: the queue has it. None: at once.
+    /// Rate of the queue, for readers of the plan. None: unlimited.
     #[serde(default, rename = "rate_bps")]
     pub _rate_bps: Option<u64>,
     pub qdisc: Qdisc,
 }
 
 impl Parking {
-    /// The other end of what is a link to the kernel: never up, so that it loses, and counts, what is put on the wire.
-    pub fn far(&self) -> String {
+    /// Interface of the peer end, which is never up, so that packets that reach the wire are dropped and counted.
+    pub fn peer(&self) -> String {
         format!("far{}", self.port)
     }
 }
 
-/// Where the clones of a session go.
+/// A clone session.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
     pub session: u16,
     pub ports: Vec<u16>,
-    /// 0: whole.
+    /// 0: no truncation.
     #[serde(default)]
     pub truncate_bytes: u32,
 }
@@ -88,13 +88,13 @@ pub struct Session {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
-    /// The module of our kernel.
+    /// The kernel module qp4.
     P4switch,
-    /// BMv2, a container beside the node's.
+    /// BMv2 in a sidecar container.
     SimpleSwitchGrpc,
 }
 
-/// An entry of a table, or without a key its default action.
+/// A table entry, or without a key the table's default action.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -103,16 +103,16 @@ pub struct Entry {
     pub key: Option<Values>,
     pub action: String,
     pub arguments: Values,
-    /// Of entries that may overlap: the highest wins.
+    /// The highest priority wins if entries overlap.
     #[serde(default)]
     pub priority: u32,
 }
 
-/// By the names of a table's keys or an action's parameters.
+/// Values by key name of a table or by parameter name of an action.
 pub type Values = BTreeMap<String, Value>;
 
-/// A number; or an IP address, an Ethernet address, `0x` and digits. In a key, by its kind: with the length of a prefix
-/// (`10.0.0.0/8`), a mask (`0x10&&&0xf0`), or from one value to another (`5..9`).
+/// A number, or text: an IP address, an Ethernet address or hexadecimal digits with `0x`. Match kinds of keys add a
+/// prefix length (`10.0.0.0/8`), a mask (`0x10&&&0xf0`) or a range (`5..9`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Value {

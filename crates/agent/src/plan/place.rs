@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `place.json` (docs/formats.md §5): which node of the plan this container is, and how its paper time goes.
+//! `place.json` (docs/formats.md §5): the node that a container runs, and the dilation of its lab time.
 
-use crate::failure::{Failure, Of, Result};
+use crate::failure::{Context, Failure, Result};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -10,12 +10,13 @@ use std::path::Path;
 pub struct Place {
     version: u32,
     pub node: usize,
-    /// The nodes on the host's kernel; all others are guests.
+    /// Nodes on the host's kernel; all others are guests.
     #[serde(default)]
     pub host_kernel: Vec<usize>,
     pub dilation: u32,
     pub start: Start,
-    /// The command line of the node's guest, but for what only the container knows. Empty: it has none.
+    /// Kernel command line of the node's guest, without the part that the container adds. Empty if the node is no
+    /// guest.
     #[serde(default)]
     pub boot: Vec<String>,
 }
@@ -23,36 +24,37 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Start {
     #[serde(rename = "on go")]
-    OnGo,
+    OnCommand,
     #[serde(rename = "at once")]
-    AtOnce,
+    Immediately,
 }
 
 impl Place {
-    /// None: there is no such file.
+    /// Reads `place.json`; None if the file does not exist.
     pub fn read(folder: &str, nodes: usize) -> Result<Option<Self>> {
         let path = Path::new(folder).join("place.json");
-        let here = || "place.json".to_owned();
+        let context = || "place.json".to_owned();
         if !path.exists() {
             return Ok(None);
         }
-        let place: Self = serde_json::from_str(&std::fs::read_to_string(path).of(here)?).of(here)?;
+        let place: Self = serde_json::from_str(&std::fs::read_to_string(path).with_context(context)?)
+            .with_context(context)?;
         place.validate(nodes).map(Some)
     }
 
     fn validate(self, nodes: usize) -> Result<Self> {
-        let wrong = |what: String| Err(Failure::new(format!("place.json: {what}")));
+        let invalid = |problem: String| Err(Failure::new(format!("place.json: {problem}")));
         if self.version != 1 {
-            return wrong(format!("version is 1, not {}", self.version));
+            return invalid(format!("version is 1, not {}", self.version));
         }
         if let Some(node) = self.host_kernel.iter().chain([&self.node]).find(|node| **node >= nodes) {
-            return wrong(format!("the plan has no node {node}"));
+            return invalid(format!("the plan has no node {node}"));
         }
         if self.boot.is_empty() != self.host_kernel.contains(&self.node) {
-            return wrong(format!("`boot` is what node {} is started with, if it is a guest", self.node));
+            return invalid(format!("`boot` must be set if and only if node {} is a guest", self.node));
         }
         if self.dilation == 0 {
-            return wrong("dilation is at least 1".into());
+            return invalid("dilation must be at least 1".into());
         }
         Ok(self)
     }
@@ -63,17 +65,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_contracts_example_is_read() {
-        let contract = include_str!("../../../../docs/formats.md");
+    fn the_documented_example_is_valid() {
+        let formats = include_str!("../../../../docs/formats.md");
         let text =
-            contract.split("place.json            ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+            formats.split("place.json            ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
         let place = serde_json::from_str::<Place>(text).unwrap().validate(3).unwrap();
-        assert_eq!((place.node, place.dilation, place.start), (2, 50, Start::OnGo));
+        assert_eq!((place.node, place.dilation, place.start), (2, 50, Start::OnCommand));
         assert_eq!(place.host_kernel, [0, 1]);
         assert!(place.clone().validate(2).is_err());
         assert_eq!(place.boot[0], "mem=128M");
-        let refused = |place: Place| place.validate(3).unwrap_err().to_string();
-        assert!(refused(Place { boot: Vec::new(), ..place.clone() }).contains("`boot` is what node 2 is"));
-        assert!(refused(Place { node: 1, ..place }).contains("node 1"));
+        let refusal = |place: Place| place.validate(3).unwrap_err().to_string();
+        assert!(refusal(Place { boot: Vec::new(), ..place.clone() }).contains("if and only if node 2 is"));
+        assert!(refusal(Place { node: 1, ..place }).contains("node 1"));
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the plan writes as text: prefixes, MAC addresses, bytes.
+//! Values that the plan encodes as text: prefixes, MAC addresses, bytes.
 
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// An address with the length of its prefix, `10.0.0.1/31`.
+/// An address with a prefix length, `10.0.0.1/31`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     pub address: IpAddr,
@@ -40,13 +40,13 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not an address with a prefix length");
-        let (address, length) = text.split_once('/').ok_or_else(wrong)?;
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let length: u8 = length.parse().map_err(|_| wrong())?;
+        let invalid = || format!("{text:?} is not an address with a prefix length");
+        let (address, length) = text.split_once('/').ok_or_else(invalid)?;
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let length: u8 = length.parse().map_err(|_| invalid())?;
         let longest = if address.is_ipv4() { 32 } else { 128 };
         if length > longest {
-            return Err(wrong());
+            return Err(invalid());
         }
         Ok(Self { address, length })
     }
@@ -67,7 +67,7 @@ impl FromStr for Mac {
     }
 }
 
-/// Bytes, written as hexadecimal digits.
+/// Bytes, encoded as hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hex(pub Vec<u8>);
 
@@ -75,11 +75,11 @@ impl FromStr for Hex {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a row of bytes in hexadecimal");
+        let invalid = || format!("{text:?} is not a sequence of bytes in hexadecimal");
         if text.len() % 2 != 0 || !text.is_ascii() {
-            return Err(wrong());
+            return Err(invalid());
         }
-        let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| wrong());
+        let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| invalid());
         (0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>().map(Self)
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workloads, as the plan has them.
+//! Workloads of the plan.
 
 use crate::plan::TIME_MAX_NS;
 use serde::de::DeserializeOwned;
@@ -11,17 +11,18 @@ use std::net::IpAddr;
 pub struct Workload {
     pub id: u32,
     pub label: String,
-    /// Who carries its flows, and what only that one is told (`transport`).
+    /// Name of the transport that carries the flows (module `transport`).
     pub transport: String,
+    /// Fields that only the transport interprets.
     settings: Settings,
     pub start_ns: u64,
     pub stop_ns: Option<u64>,
     pub connect: Connect,
     pub port: u16,
     pub family: Family,
-    /// None: the sending node's sysctl.
+    /// None: the node's sysctl.
     pub congestion_control: Option<String>,
-    /// Its packets' class, those of both directions; None: the kernel's default.
+    /// DSCP of the packets of both directions; None: the kernel's default.
     pub dscp: Option<u8>,
     pub pattern: Pattern,
 }
@@ -29,12 +30,12 @@ pub struct Workload {
 type Settings = serde_json::Map<String, serde_json::Value>;
 
 impl Workload {
-    /// What only its transport is told, as that one reads it.
+    /// Deserializes the fields that only the transport interprets.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_value(self.settings.clone().into()).map_err(|error| error.to_string())
     }
 
-    /// Every pair once, or, for a product, enough pairs to name every node.
+    /// All listed pairs; for a product, pairs that contain every node.
     pub fn endpoints(&self) -> Box<dyn Iterator<Item = (usize, usize)> + '_> {
         match &self.pattern {
             Pattern::Flows { pairs, .. }
@@ -44,7 +45,7 @@ impl Workload {
             }
             Pattern::Arrivals { pairs: Pairs::Product { sources, destinations }, .. }
             | Pattern::Exchanges { ends: Pairs::Product { sources, destinations }, .. } => {
-                let other = |of: usize, among: &[usize]| among.iter().copied().find(|n| *n != of);
+                let other = |node: usize, nodes: &[usize]| nodes.iter().copied().find(|n| *n != node);
                 let from = sources.iter().filter_map(move |s| other(*s, destinations).map(|d| (*s, d)));
                 let to = destinations.iter().filter_map(move |d| other(*d, sources).map(|s| (s, *d)));
                 Box::new(from.chain(to))
@@ -59,7 +60,7 @@ pub enum Pattern {
         pairs: Vec<[usize; 2]>,
         size_bytes: Option<u64>,
         spread_ns: u64,
-        /// Of flows from a file: when each starts after the workload does, and its size.
+        /// Flows from a file: start after the workload's start, and size in bytes.
         each: Vec<(u64, u64)>,
     },
     Arrivals {
@@ -67,21 +68,22 @@ pub enum Pattern {
         interarrival: Interarrival,
         size: Size,
         limit: Option<u64>,
-        /// Every pair has a flow at each arrival.
+        /// Whether every pair has a flow at each arrival.
         together: bool,
     },
-    /// Clients that ask servers, and go on when they have their answers (closed loop). What they ask is the transport's.
+    /// Clients that send requests to servers and continue after the responses (closed loop). The transport has the
+    /// sizes.
     Exchanges {
-        /// Each pair has a client of its own; or each source asks all destinations.
+        /// One client per listed pair, or one client per source that sends to all destinations.
         ends: Pairs,
-        /// Each client's first exchange is up to so much later than the workload's start.
+        /// The first exchange of a client is delayed by a random time below this.
         spread_ns: u64,
-        /// Exchanges of each client.
+        /// Limit on the exchanges of a client.
         limit: Option<u64>,
     },
 }
 
-/// Who talks to whom in a workload of arrivals.
+/// Source and destination pairs of a workload.
 #[derive(Debug, Clone)]
 pub enum Pairs {
     Listed(Vec<[usize; 2]>),
@@ -136,7 +138,7 @@ pub enum Interarrival {
     Fixed(u64),
 }
 
-/// How long something takes.
+/// Distribution of a duration in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Time {
@@ -146,12 +148,13 @@ pub enum Time {
     Pareto { mean_ns: f64, shape: f64 },
 }
 
+/// Distribution of a size in bytes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
     Fixed(u64),
     Uniform(u64, u64),
-    /// Of the sizes of a Pareto distribution of this mean, those up to `most_bytes`.
+    /// Pareto distribution with this mean before its truncation at `most_bytes`.
     Pareto {
         mean_bytes: f64,
         shape: f64,
@@ -161,7 +164,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// What is wrong with it.
+    /// Checks the parameters of the distribution.
     pub fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Fixed(bytes) => (*bytes > 0).then_some(()).ok_or("the size is 0"),
@@ -172,9 +175,9 @@ impl Size {
                 let finite =
                     mean_bytes.is_finite() && *mean_bytes >= 1.0 && shape.is_finite() && *shape > 1.0;
                 finite.then_some(()).ok_or("size.pareto needs mean_bytes >= 1 and shape > 1")?;
-                let least = mean_bytes * (shape - 1.0) / shape;
-                let bounded = most_bytes.is_none_or(|most| most.is_finite() && most >= 1.0 && most > least);
-                bounded.then_some(()).ok_or("size.pareto needs a most_bytes above its least size")
+                let scale = mean_bytes * (shape - 1.0) / shape;
+                let bounded = most_bytes.is_none_or(|most| most.is_finite() && most >= 1.0 && most > scale);
+                bounded.then_some(()).ok_or("size.pareto needs most_bytes above its scale")
             }
             Self::Cdf(points) => {
                 let rising = points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1);
@@ -190,7 +193,7 @@ impl Size {
 }
 
 impl Time {
-    /// What is wrong with it. Its largest values are as long as a lab may be.
+    /// Checks the parameters of the distribution. All bounds and means are at most `TIME_MAX_NS`.
     pub fn check(&self) -> Result<(), &'static str> {
         let bounded = |mean: f64| mean.is_finite() && (0.0..=TIME_MAX_NS as f64).contains(&mean);
         let holds = match self {
@@ -199,12 +202,12 @@ impl Time {
             Self::Uniform(low, high) => low <= high && *high <= TIME_MAX_NS,
             Self::Pareto { mean_ns, shape } => bounded(*mean_ns) && shape.is_finite() && *shape > 1.0,
         };
-        holds.then_some(()).ok_or("a time is longer than a lab, or no distribution")
+        holds.then_some(()).ok_or("a time is longer than a lab, or not a valid distribution")
     }
 }
 
 impl Pairs {
-    /// How many there are.
+    /// Number of pairs; an upper bound for a product with common nodes.
     pub fn count(&self) -> usize {
         match self {
             Self::Listed(pairs) => pairs.len(),
@@ -212,21 +215,21 @@ impl Pairs {
         }
     }
 
-    /// Every pair, by sources first.
+    /// All pairs, in the order of the sources.
     pub fn all(&self) -> Vec<[usize; 2]> {
         match self {
             Self::Listed(pairs) => pairs.clone(),
             Self::Product { sources, destinations } => {
-                let of = |src: usize| {
+                let from = |src: usize| {
                     destinations.iter().filter(move |dst| **dst != src).map(move |dst| [src, *dst])
                 };
-                sources.iter().flat_map(|src| of(*src)).collect()
+                sources.iter().flat_map(|src| from(*src)).collect()
             }
         }
     }
 }
 
-/// A workload as it is written: the fields of all kinds, and what is its transport's.
+/// A workload in JSON: the fields of all kinds, and the transport's settings.
 #[derive(Deserialize)]
 struct RawWorkload {
     id: u32,
@@ -269,17 +272,17 @@ impl TryFrom<RawWorkload> for Workload {
 
     fn try_from(raw: RawWorkload) -> Result<Self, String> {
         let id = raw.id;
-        let need = |field: &str| format!("workload {id}: {field} is missing");
+        let missing = |field: &str| format!("workload {id}: {field} is missing");
         let ends = |pairs: Option<_>, sources: Option<_>, destinations: Option<_>| match pairs {
             Some(pairs) => Ok::<_, String>(Pairs::Listed(pairs)),
             None => Ok(Pairs::Product {
-                sources: sources.ok_or_else(|| need("sources (or pairs)"))?,
-                destinations: destinations.ok_or_else(|| need("destinations (or pairs)"))?,
+                sources: sources.ok_or_else(|| missing("sources (or pairs)"))?,
+                destinations: destinations.ok_or_else(|| missing("destinations (or pairs)"))?,
             }),
         };
         let pattern = match raw.kind {
             Kind::Flows => Pattern::Flows {
-                pairs: raw.pairs.ok_or_else(|| need("pairs"))?,
+                pairs: raw.pairs.ok_or_else(|| missing("pairs"))?,
                 size_bytes: raw.size_bytes,
                 spread_ns: raw.spread_ns.unwrap_or(0),
                 each: raw.each,
@@ -291,8 +294,8 @@ impl TryFrom<RawWorkload> for Workload {
             },
             Kind::Arrivals => Pattern::Arrivals {
                 pairs: ends(raw.pairs, raw.sources, raw.destinations)?,
-                interarrival: raw.interarrival_ns.ok_or_else(|| need("interarrival_ns"))?,
-                size: raw.size.ok_or_else(|| need("size"))?,
+                interarrival: raw.interarrival_ns.ok_or_else(|| missing("interarrival_ns"))?,
+                size: raw.size.ok_or_else(|| missing("size"))?,
                 limit: raw.limit,
                 together: raw.together,
             },
@@ -301,7 +304,7 @@ impl TryFrom<RawWorkload> for Workload {
             id,
             label: raw.label,
             transport: raw.transport,
-            // A field that is null is not there.
+            // A null field counts as absent.
             settings: raw.settings.into_iter().filter(|(_, value)| !value.is_null()).collect(),
             start_ns: raw.start_ns,
             stop_ns: raw.stop_ns,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs of the machine that run in the lab's nodes.
+//! Programs that run in the lab's nodes.
 
 pub mod children;
+pub mod daemons;
 pub mod exec;
-pub mod launched;
-pub mod resident;
+pub mod launches;
 pub mod terminal;
 
 use crate::results::files;
@@ -12,10 +12,10 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Of a dead program's log, how much is told: of its beginning, and of its end.
-const FIRST_WORDS: usize = 150;
-const LAST_WORDS: usize = 300;
-/// Of a log, no more than this of its beginning and of its end is read: it may be longer than the memory.
+/// Length of log excerpts in error texts: characters from the start and from the end.
+const HEAD_CHARS: usize = 150;
+const TAIL_CHARS: usize = 300;
+/// Bytes that are read from the start and from the end of a log, which may be larger than the memory.
 const EDGE_BYTES: u64 = 4096;
 
 fn program_name(argv: &[String]) -> &str {
@@ -23,28 +23,30 @@ fn program_name(argv: &[String]) -> &str {
     name.and_then(|name| name.to_str()).unwrap_or("its program")
 }
 
-/// The end of a file of results, to be put behind a sentence.
-fn last_words(log: &str) -> String {
-    let text = edges(&files::out(log)).unwrap_or_default();
-    let end = String::from_utf8_lossy(&text[text.len().saturating_sub(LAST_WORDS)..]).trim().to_owned();
+/// The end of a log, as the last clause of an error text.
+fn log_tail(log: &str) -> String {
+    let text = read_edges(&files::out_path(log)).unwrap_or_default();
+    let end = String::from_utf8_lossy(&text[text.len().saturating_sub(TAIL_CHARS)..]).trim().to_owned();
     if end.is_empty() {
         String::new()
     } else {
-        format!("; out/{log} says last: {end}")
+        format!("; out/{log} ends with: {end}")
     }
 }
 
-/// The same with its beginning: who does not understand its arguments says so first, and then how they are.
-fn words(log: &str) -> String {
-    let text = edges(&files::out(log)).unwrap_or_default();
+/// Start and end of a log, as the last clause of an error text. A program that rejects its arguments prints the error
+/// first and its usage after it.
+fn log_excerpt(log: &str) -> String {
+    let text = read_edges(&files::out_path(log)).unwrap_or_default();
     let all = String::from_utf8_lossy(&text);
     if all.trim().is_empty() {
         return String::new();
     }
-    format!("; out/{log} says: {}", shortened(all.trim()))
+    format!("; out/{log}: {}", elide_middle(all.trim()))
 }
 
-fn edges(log: &Path) -> io::Result<Vec<u8>> {
+/// Reads the first and the last `EDGE_BYTES` of a file.
+fn read_edges(log: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
     let mut text = Vec::new();
@@ -54,30 +56,31 @@ fn edges(log: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn shortened(text: &str) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    if letters.len() <= FIRST_WORDS + LAST_WORDS {
+/// Replaces the middle of a long text by an ellipsis.
+fn elide_middle(text: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    if characters.len() <= HEAD_CHARS + TAIL_CHARS {
         return text.to_owned();
     }
-    let (first, last) = (&letters[..FIRST_WORDS], &letters[letters.len() - LAST_WORDS..]);
+    let (head, tail) = (&characters[..HEAD_CHARS], &characters[characters.len() - TAIL_CHARS..]);
     format!(
         "{} … {}",
-        first.iter().collect::<String>().trim_end(),
-        last.iter().collect::<String>().trim_start()
+        head.iter().collect::<String>().trim_end(),
+        tail.iter().collect::<String>().trim_start()
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{edges, shortened};
+    use super::{elide_middle, read_edges};
 
     #[test]
-    fn of_a_long_log_its_edges_are_read() {
+    fn only_the_edges_of_a_long_log_are_read() {
         let log = std::env::temp_dir().join(format!("qbed-edges-{}", std::process::id()));
         for (length, kept) in [(0, 0), (4096, 4096), (5000, 5000), (8192, 8192), (9000, 8192)] {
             let text: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             std::fs::write(&log, &text).unwrap();
-            let found = edges(&log).unwrap();
+            let found = read_edges(&log).unwrap();
             let last = kept.min(4096);
             assert_eq!((found.len(), &found[..last]), (kept, &text[..last]));
             assert_eq!(found[kept - last..], text[text.len() - last..]);
@@ -86,10 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_text_the_beginning_and_the_end_are_told() {
+    fn a_long_text_keeps_its_start_and_end() {
         let long = format!("unrecognized option{}the end", " usage".repeat(100_000));
-        let told = shortened(&long);
-        assert!(told.starts_with("unrecognized option usage") && told.ends_with("usagethe end"), "{told}");
-        assert!(told.chars().count() < 500 && shortened("all of it") == "all of it");
+        let short = elide_middle(&long);
+        assert!(short.starts_with("unrecognized option usage") && short.ends_with("usagethe end"), "{short}");
+        assert!(short.chars().count() < 500 && elide_middle("all of it") == "all of it");
     }
 }

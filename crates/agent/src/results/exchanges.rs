@@ -1,77 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `exchanges.bin`: a record of each exchange, written when it is over. There may be millions of them.
+//! `exchanges.bin`: one record per exchange, written when the exchange ends. There may be millions.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::results::files;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 const NAME: &str = "exchanges.bin";
-/// In place of a time that there is not.
-const NEVER: i64 = i64::MIN;
+/// Encoding of an absent time.
+const NO_TIME: i64 = i64::MIN;
 
-/// What a client asked of one server at one instant. Times count from the epoch.
+/// One request of a client to one server, and its response. Times are relative to the epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchange {
     pub workload: u32,
-    /// Among its workload's.
+    /// Number of the client in its workload.
     pub client: u32,
-    /// Among its client's; all that is asked at one instant has the same.
+    /// Number of the exchange at its client. Simultaneous requests to several servers have the same number.
     pub number: u32,
-    /// Among its client's, in the order in which they were opened.
+    /// Number of the connection at its client, in the order of opening.
     pub connection: u32,
     pub src: u32,
     pub dst: u32,
     pub start_ns: i64,
-    /// Where the connection was opened for it.
+    /// None if the connection was open before.
     pub connected_ns: Option<i64>,
     pub first_byte_ns: Option<i64>,
     pub end_ns: Option<i64>,
     pub request_bytes: u64,
     pub response_bytes: u64,
-    /// With it, all that was asked at its instant had been answered.
+    /// Whether this response completed the exchange with all servers.
     pub last: bool,
-    /// The system's number.
+    /// errno.
     pub error: Option<u16>,
 }
 
 impl Exchange {
-    /// As `docs/formats.md` has it.
-    fn bytes(&self) -> [u8; 80] {
+    /// Encodes the record (docs/formats.md §2).
+    fn encode(&self) -> [u8; 80] {
         let mut bytes = [0; 80];
         let words = [self.workload, self.client, self.number, self.connection, self.src, self.dst];
-        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (slot, word) in bytes.chunks_exact_mut(4).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
         }
         bytes[24] = u8::from(self.last);
         bytes[26..28].copy_from_slice(&self.error.unwrap_or(0).to_le_bytes());
-        let time = |time: Option<i64>| time.unwrap_or(NEVER).to_le_bytes();
+        let time = |time: Option<i64>| time.unwrap_or(NO_TIME).to_le_bytes();
         let times = [Some(self.start_ns), self.connected_ns, self.first_byte_ns, self.end_ns].map(time);
         let sizes = [self.request_bytes, self.response_bytes].map(u64::to_le_bytes);
-        for (place, word) in bytes[32..].chunks_exact_mut(8).zip(times.iter().chain(&sizes)) {
-            place.copy_from_slice(word);
+        for (slot, word) in bytes[32..].chunks_exact_mut(8).zip(times.iter().chain(&sizes)) {
+            slot.copy_from_slice(word);
         }
         bytes
     }
 }
 
-pub struct Exchanges(BufWriter<File>);
+pub struct ExchangeWriter(BufWriter<File>);
 
-impl Exchanges {
+impl ExchangeWriter {
     pub fn create() -> Result<Self> {
         files::create(NAME).map(Self)
     }
 
     pub fn write(&mut self, exchange: &Exchange) -> Result<()> {
-        self.of(|file| file.write_all(&exchange.bytes()))
+        self.with_file(|file| file.write_all(&exchange.encode()))
     }
 
     pub fn finish(&mut self) -> Result<()> {
-        self.of(Write::flush)
+        self.with_file(Write::flush)
     }
 
-    fn of(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
-        write(&mut self.0).of(|| format!("out/{NAME}"))
+    fn with_file(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+        write(&mut self.0).with_context(|| format!("out/{NAME}"))
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_as_the_contract_says() {
+    fn a_record_has_the_documented_layout() {
         let exchange = Exchange {
             workload: 1,
             client: 2,
@@ -96,11 +96,11 @@ mod tests {
             error: Some(104),
             ..Exchange::default()
         };
-        let bytes = exchange.bytes();
+        let bytes = exchange.encode();
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         let long = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         assert_eq!([0, 4, 8, 12, 16, 20].map(word), [1, 2, 3, 4, 5, 6]);
         assert_eq!((bytes[24], bytes[25], bytes[26]), (1, 0, 104));
-        assert_eq!([32, 40, 48, 56, 64, 72].map(long), [-7, NEVER, NEVER, 8, 9, 10]);
+        assert_eq!([32, 40, 48, 56, 64, 72].map(long), [-7, NO_TIME, NO_TIME, 8, 9, 10]);
     }
 }

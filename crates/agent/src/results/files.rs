@@ -1,48 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where results go, and the last of them, `done.json`.
+//! Locations of result files, and `done.json`, which is written last.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Where the guest sees the cell folder.
+/// Mount point of the cell folder in a guest.
 pub const CELL: &str = "/mnt";
-/// Where a container sees its node's.
+/// Mount point of the node's folder in a container.
 pub const NODE: &str = "/qbed";
 
 static FOLDER: OnceLock<&str> = OnceLock::new();
 
-/// To be called first where the agent is no guest's.
-pub fn are_in(folder: &'static str) {
+/// Replaces the default folder `CELL`. To be called before any other function of this module.
+pub fn set_folder(folder: &'static str) {
     FOLDER.get_or_init(|| folder);
 }
 
-/// The folder that has the plan and gets the results.
+/// The folder of the plan and the results.
 pub fn folder() -> &'static str {
     FOLDER.get().copied().unwrap_or(CELL)
 }
 
-/// Bytes gathered before a write: each one waits for the host.
-const BUFFER: usize = 1 << 20;
+/// Size of write buffers: each write is a round trip to the host.
+const BUFFER_BYTES: usize = 1 << 20;
 
-pub fn out(name: &str) -> PathBuf {
+/// Path of a file in `out/`.
+pub fn out_path(name: &str) -> PathBuf {
     [folder(), "out", name].iter().collect()
 }
 
 pub fn create(name: &str) -> Result<BufWriter<File>> {
-    let file = File::create(out(name)).of(|| format!("out/{name}"))?;
-    Ok(BufWriter::with_capacity(BUFFER, file))
+    let file = File::create(out_path(name)).with_context(|| format!("out/{name}"))?;
+    Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
 }
 
-pub fn line(to: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
+/// Writes a value as one line of JSON.
+pub fn write_line(to: &mut impl Write, value: &impl Serialize) -> std::io::Result<()> {
     serde_json::to_writer(&mut *to, value)?;
     to.write_all(b"\n")
 }
 
-/// `done.json`, the last file: it appears whole or not at all.
+/// Content of `done.json`, the last file. It is replaced atomically.
 #[derive(Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Done {
@@ -52,10 +54,10 @@ pub enum Done {
 
 impl Done {
     pub fn write(&self) -> std::io::Result<()> {
-        fs::create_dir_all(out(""))?;
-        let beside = out("done.json.part");
-        fs::write(&beside, serde_json::to_string(self)? + "\n")?;
-        fs::rename(beside, out("done.json"))
+        fs::create_dir_all(out_path(""))?;
+        let temporary = out_path("done.json.part");
+        fs::write(&temporary, serde_json::to_string(self)? + "\n")?;
+        fs::rename(temporary, out_path("done.json"))
     }
 }
 
@@ -65,7 +67,7 @@ mod tests {
     use serde_json::{json, to_value};
 
     #[test]
-    fn done_says_its_status_first() {
+    fn status_is_the_first_field() {
         assert_eq!(
             to_value(Done::Complete { end_ns: 5 }).unwrap(),
             json!({"status": "complete", "end_ns": 5})

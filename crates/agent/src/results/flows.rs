@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flows.ndjson`: what is known of each flow.
+//! `flows.ndjson`: one record per flow.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::plan::Plan;
 use crate::results::files;
 use crate::workload::ports::LocalFlow;
@@ -17,7 +17,7 @@ pub enum Status {
     Failed,
 }
 
-/// Times count from the epoch.
+/// A row of `flows.ndjson`. Times are relative to the epoch.
 #[derive(Debug, Serialize)]
 pub struct FlowRecord<'a> {
     pub flow: u32,
@@ -40,16 +40,16 @@ pub struct FlowRecord<'a> {
     pub status: Status,
     pub error: Option<String>,
     #[serde(flatten)]
-    pub tally: Tally,
+    pub counters: SenderCounters,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segments_received: Option<u64>,
 }
 
-/// What the sender's kernel counted.
+/// Counters of the sender's kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct SenderCounters {
     pub retransmits: u32,
     pub timeouts: u16,
     pub ce_marks: u32,
@@ -60,7 +60,7 @@ pub struct Tally {
 }
 
 impl FlowRecord<'_> {
-    /// What the plan and the schedule say of a flow; everything else is still zero.
+    /// A record with the fields that the plan and the schedule determine. All others are zero.
     pub fn new<'a>(plan: &'a Plan, flow: &LocalFlow, start_ns: i64) -> FlowRecord<'a> {
         let LocalFlow { id, spec, src_port, .. } = flow;
         let workload = &plan.workloads[spec.workload];
@@ -84,7 +84,7 @@ impl FlowRecord<'_> {
             sent_bytes: 0,
             status: Status::Running,
             error: None,
-            tally: Tally::default(),
+            counters: SenderCounters::default(),
             dscp: workload.dscp,
             segments_received: None,
         }
@@ -94,8 +94,8 @@ impl FlowRecord<'_> {
 pub fn write(mut records: Vec<FlowRecord<'_>>) -> Result<()> {
     records.sort_by_key(|record| record.flow);
     let mut file = files::create("flows.ndjson")?;
-    let written = records.iter().try_for_each(|record| files::line(&mut file, record));
-    written.and_then(|()| file.flush()).of(|| "out/flows.ndjson".into())
+    let written = records.iter().try_for_each(|record| files::write_line(&mut file, record));
+    written.and_then(|()| file.flush()).with_context(|| "out/flows.ndjson".into())
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use serde_json::to_value;
 
     #[test]
-    fn a_record_has_the_contracts_fields() {
+    fn a_record_has_the_documented_fields() {
         let record = FlowRecord {
             flow: 0,
             workload: 0,
@@ -125,18 +125,18 @@ mod tests {
             sent_bytes: 100_000_000,
             status: Status::Complete,
             error: None,
-            tally: Tally {
+            counters: SenderCounters {
                 segments_sent: 69061,
                 min_rtt_ns: Some(20240),
                 rtt_ns: Some(150_000),
                 ecn: true,
-                ..Tally::default()
+                ..SenderCounters::default()
             },
             dscp: None,
             segments_received: None,
         };
-        let contract = include_str!("../../../../docs/formats.md");
-        let example = contract.split("Flow record:").nth(1).and_then(|rest| rest.split('`').nth(1)).unwrap();
+        let formats = include_str!("../../../../docs/formats.md");
+        let example = formats.split("Flow record:").nth(1).and_then(|rest| rest.split('`').nth(1)).unwrap();
         let example: serde_json::Value = serde_json::from_str(example).unwrap();
         assert_eq!(to_value(&record).unwrap(), example);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent leaves: the results of flows here, all else where it is measured (`observe`).
+//! Result files: flows, exchanges and the status of the lab. The files of measurements are written in `observe`.
 
 pub mod exchanges;
 pub mod files;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! UDP flows of constant bit rate: each datagram has its own deadline, computed from the start, so nothing drifts.
-//! Receivers are drained seldom; the kernel's time stamps say when a datagram came.
+//! UDP flows of constant bit rate. The deadline of each datagram is computed from the start, so that errors do not
+//! accumulate. Receivers are drained rarely; arrival times are the kernel's timestamps.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::plan::workload::{Family, Workload};
-use crate::results::flows::{FlowRecord, Status, Tally};
-use crate::socket::{self, Inbox};
-use crate::transport::{mark, Kind, Numbered, Transport};
+use crate::results::flows::{FlowRecord, SenderCounters, Status};
+use crate::socket::{self, ReceiveBatch};
+use crate::transport::{set_dscp, NumberedFlow, Transport, TransportKind};
 use crate::workload::ports::{self, LocalFlow};
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::{Part, Token, Topic};
@@ -18,13 +18,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-pub const KIND: Kind = Kind {
+pub const KIND: TransportKind = TransportKind {
     name: "udp",
     check: |_, workload| Settings::of(workload)?.check(),
     open: |world, part, flows| Ok(Box::new(Cbr::open(world, part, flows)?)),
 };
 
-/// `rate_bps` of payload in datagrams of `packet_bytes` of payload.
+/// Rate of payload bits, and payload per datagram.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -48,20 +48,20 @@ impl Settings {
     }
 }
 
-/// Room for every datagram between two drains and for those that wait in a sender's own queue.
+/// Socket buffer size: for all datagrams between two drains, and for those in the sender's queue.
 const BUFFER_BYTES: i32 = 256 << 20;
-/// Datagrams sent to a receiver until it is drained.
-const DRAIN_EVERY: u32 = 512;
-/// Where the sender is elsewhere, receivers are drained this often.
+/// Number of datagrams to a receiver between two drains.
+const DATAGRAMS_PER_DRAIN: u32 = 512;
+/// Interval of drains if a sender is remote.
 const DRAIN_INTERVAL_NS: u64 = 10_000_000;
-/// Source ports, where the kernel does not choose them, begin here: one above TCP's.
+/// First source port if the kernel does not choose it: one above TCP's.
 const FIRST_PORT: u16 = 10_001;
 
 struct Flow {
     local: LocalFlow,
     settings: Settings,
     sender: Option<OwnedFd>,
-    /// None: another agent has it.
+    /// Index in `receivers`; None: the receiver is remote.
     receiver: Option<usize>,
     base_ns: u64,
     start_ns: i64,
@@ -78,34 +78,35 @@ struct Count {
     bytes: u64,
 }
 
-/// One socket for all flows to a node's port.
+/// The socket of all flows to a node's port.
 struct Receiver {
     name: String,
     socket: OwnedFd,
     flows: HashMap<SocketAddr, u32>,
+    /// Datagrams since the last drain.
     undrained: u32,
 }
 
 struct Cbr {
-    /// By flow: its next datagram is due.
+    /// By flow: the next datagram is due.
     sends: Topic,
     drains: Topic,
     flows: Vec<Flow>,
     receivers: Vec<Receiver>,
-    inbox: Inbox,
+    batch: ReceiveBatch,
     payload: Vec<u8>,
 }
 
 impl Cbr {
     /// Opens the receivers.
-    fn open(world: &mut World<'_>, part: Part, flows: Vec<Numbered>) -> Result<Self> {
+    fn open(world: &mut World<'_>, part: Part, flows: Vec<NumberedFlow>) -> Result<Self> {
         let (sends, drains) = (world.topic(part), world.topic(part));
-        let (inbox, payload) = (Inbox::new(1), Vec::new());
-        let mut cbr = Self { sends, drains, flows: Vec::new(), receivers: Vec::new(), inbox, payload };
+        let (batch, payload) = (ReceiveBatch::new(1), Vec::new());
+        let mut cbr = Self { sends, drains, flows: Vec::new(), receivers: Vec::new(), batch, payload };
         let settings = world.plan.workloads.iter().map(Settings::of).collect::<Vec<_>>();
         let mut receivers = HashMap::new();
-        for (index, local) in (0..).zip(ports::local(world.scope, flows, FIRST_PORT)) {
-            let settings = *settings[local.spec.workload].as_ref().expect("`check` has read them");
+        for (index, local) in (0..).zip(ports::local_flows(world.placement, flows, FIRST_PORT)) {
+            let settings = *settings[local.spec.workload].as_ref().expect("`check` has parsed the settings");
             let receiver = local.receives.then(|| cbr.receiver(world, &local.spec, &mut receivers));
             let receiver = receiver.transpose()?;
             if let Some(receiver) = receiver.filter(|_| local.src_port != 0) {
@@ -119,28 +120,28 @@ impl Cbr {
         Ok(cbr)
     }
 
-    /// The receiver of a flow that ends here, opened if it is the first one there.
+    /// Index of a flow's receiver. Opens it for the first flow.
     fn receiver(
         &mut self,
         world: &World<'_>,
         spec: &FlowSpec,
-        known: &mut HashMap<(usize, u16, Family), usize>,
+        receivers: &mut HashMap<(usize, u16, Family), usize>,
     ) -> Result<usize> {
         let Workload { port, family, .. } = world.plan.workloads[spec.workload];
         let key = (spec.dst, port, family);
-        if let Some(receiver) = known.get(&key) {
+        if let Some(receiver) = receivers.get(&key) {
             return Ok(*receiver);
         }
         let name = format!("node {}: UDP port {port}", world.lab.namespaces.name(spec.dst));
         world.lab.namespaces.enter(spec.dst)?;
-        let at = SocketAddr::new(world.plan.address(spec.dst, family), port);
-        let socket = open_receiver(at).of(|| name.clone())?;
+        let address = SocketAddr::new(world.plan.address(spec.dst, family), port);
+        let socket = open_receiver(address).with_context(|| name.clone())?;
         self.receivers.push(Receiver { name, socket, flows: HashMap::new(), undrained: 0 });
-        known.insert(key, self.receivers.len() - 1);
+        receivers.insert(key, self.receivers.len() - 1);
         Ok(self.receivers.len() - 1)
     }
 
-    /// Sends a flow's next datagram; the first one opens its socket.
+    /// Sends a flow's next datagram. Opens its socket for the first one.
     fn send(&mut self, world: &mut World<'_>, token: Token) -> Result<()> {
         let flow = &mut self.flows[token.index as usize];
         if flow.sender.is_none() && flow.error.is_none() {
@@ -174,29 +175,29 @@ impl Cbr {
         }
         let Some(receiver) = flow.receiver else { return Ok(()) };
         self.receivers[receiver].undrained += 1;
-        if self.receivers[receiver].undrained >= DRAIN_EVERY {
+        if self.receivers[receiver].undrained >= DATAGRAMS_PER_DRAIN {
             self.drain(world, receiver)?;
         }
         Ok(())
     }
 
     fn drain(&mut self, world: &World<'_>, receiver: usize) -> Result<()> {
-        let Receiver { name, socket, flows: known, undrained } = &mut self.receivers[receiver];
+        let Receiver { name, socket, flows: by_source, undrained } = &mut self.receivers[receiver];
         *undrained = 0;
         let flows = &mut self.flows;
         let each = |datagram: socket::Datagram<'_>| {
-            if let Some(index) = known.get(&datagram.from) {
+            if let Some(index) = by_source.get(&datagram.from) {
                 let flow = &mut flows[*index as usize];
                 flow.received.add(datagram.length);
-                flow.last_arrival_ns = Some(world.stamp_since_epoch(datagram.time_ns));
+                flow.last_arrival_ns = Some(world.timestamp_since_epoch(datagram.time_ns));
             }
         };
-        self.inbox.drain(socket, each).of(|| name.clone())
+        self.batch.drain(socket, each).with_context(|| name.clone())
     }
 }
 
 impl Transport for Cbr {
-    /// Puts the first datagram of each flow on the agenda.
+    /// Schedules the first datagram of each flow.
     fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
         for (index, flow) in (0..).zip(&mut self.flows) {
             flow.base_ns = base_ns;
@@ -205,13 +206,13 @@ impl Transport for Cbr {
                 world.agenda.add(base_ns + flow.local.spec.start_ns, self.sends.at(index));
             }
         }
-        // Receivers whose senders are here are drained as these send.
+        // Receivers with local senders are drained after every `DATAGRAMS_PER_DRAIN` datagrams.
         if self.flows.iter().any(|flow| flow.local.receives && !flow.local.sends) {
             world.agenda.add(base_ns, self.drains.only());
         }
     }
 
-    /// It watches nothing: receivers are drained when there may be something.
+    /// Unused: receivers are drained periodically and are not watched.
     fn on_ready(&mut self, _world: &mut World<'_>, _token: Token, _events: EpollFlags) -> Result<()> {
         Ok(())
     }
@@ -224,13 +225,13 @@ impl Transport for Cbr {
         self.finish(world)
     }
 
-    fn received(&mut self, world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
+    fn received_bytes(&mut self, world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
         self.finish(world)?;
-        let begun = self.flows.iter().filter(|flow| flow.received.bytes > 0);
-        Ok(begun.map(|flow| (flow.local.id, flow.received.bytes)).collect())
+        let active = self.flows.iter().filter(|flow| flow.received.bytes > 0);
+        Ok(active.map(|flow| (flow.local.id, flow.received.bytes)).collect())
     }
 
-    /// Takes what receivers hold.
+    /// Drains all receivers.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         (0..self.receivers.len()).try_for_each(|receiver| self.drain(world, receiver))
     }
@@ -257,13 +258,13 @@ impl Flow {
         }
     }
 
-    /// Payload of the next datagram; the last one may be short.
+    /// Payload bytes of the next datagram. The last one may be shorter.
     fn next_length(&self) -> usize {
         let left = self.local.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent.bytes);
         left.min(self.settings.packet_bytes.into()) as usize
     }
 
-    /// When the next datagram is due; None: there is none.
+    /// Deadline of the next datagram; None after the last.
     fn next_ns(&self) -> Option<u64> {
         let offset = u128::from(self.sent.bytes) * 8 * 1_000_000_000 / u128::from(self.settings.rate_bps);
         let since_base = self.local.spec.start_ns.saturating_add(u64::try_from(offset).ok()?);
@@ -284,7 +285,7 @@ impl Flow {
             sent_bytes: self.sent.bytes,
             status,
             error: self.error.as_deref().map(str::to_owned),
-            tally: Tally { segments_sent: self.sent.datagrams, ..Tally::default() },
+            counters: SenderCounters { segments_sent: self.sent.datagrams, ..SenderCounters::default() },
             segments_received: Some(self.received.datagrams),
             ..FlowRecord::new(world.plan, &self.local, self.start_ns)
         }
@@ -298,11 +299,11 @@ impl Count {
     }
 }
 
-fn open_receiver(at: SocketAddr) -> io::Result<OwnedFd> {
-    let fd = socket::open(socket::domain(at.ip()), libc::SOCK_DGRAM, 0)?;
+fn open_receiver(address: SocketAddr) -> io::Result<OwnedFd> {
+    let fd = socket::open(socket::domain(address.ip()), libc::SOCK_DGRAM, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_BYTES)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-    socket::bind(&fd, at)?;
+    socket::bind(&fd, address)?;
     Ok(fd)
 }
 
@@ -312,7 +313,7 @@ fn open_sender(world: &World<'_>, flow: &LocalFlow) -> io::Result<(OwnedFd, Sock
     let [src, dst] = [spec.src, spec.dst].map(|node| world.plan.address(node, workload.family));
     let fd = socket::open(socket::domain(src), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES)?;
-    mark(&fd, workload)?;
+    set_dscp(&fd, workload)?;
     socket::bind(&fd, SocketAddr::new(src, *src_port))?;
     socket::connect(&fd, SocketAddr::new(dst, workload.port))?;
     let port = socket::local_port(&fd)?;
@@ -350,13 +351,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_the_row() {
+    fn no_datagram_is_due_at_the_stop() {
         assert_eq!(deadlines(flow(8_000_000, 1000, None, Some(2_000_100))), [100, 1_000_100]);
     }
 
     proptest! {
         #[test]
-        fn nothing_drifts(rate_bps in 1_000u64..100_000_000_000, packet_bytes in 1u32..9000, n in 1u64..1000) {
+        fn deadlines_do_not_drift(rate_bps in 1_000u64..100_000_000_000, packet_bytes in 1u32..9000, n in 1u64..1000) {
             let mut flow = flow(rate_bps, packet_bytes, None, None);
             flow.sent.bytes = n * u64::from(packet_bytes);
             let exact = 100.0 + flow.sent.bytes as f64 * 8e9 / rate_bps as f64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows cross the network. A transport is a file or a folder here and a line in `ALL`: it takes the flows of the
-//! workloads that name it, asks the world for topics of its own, and is told of what it watches and of its deadlines.
+//! Transports carry flows across the network. A transport is a file or a folder in this module and a line in `ALL`. It
+//! gets the flows of the workloads that name it, allocates topics, and handles the events and deadlines of its topics.
 
 mod cbr;
 mod exchanges;
@@ -20,65 +20,66 @@ use nix::sys::epoll::EpollFlags;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// A transport may send this long ahead of the workloads' start (`connect: before`).
-pub const AHEAD_NS: u64 = 1_000_000_000;
-/// Connections that stand before the workloads' start (`connect: before`) are made in the first part of the time ahead
-/// of it, evenly spaced so that their SYNs meet no queue.
-const CONNECT_WINDOW_NS: u64 = AHEAD_NS / 2;
+/// How long before the workloads' start connections may be opened (`connect: before`).
+pub const LEAD_TIME_NS: u64 = 1_000_000_000;
+/// Connections with `connect: before` are opened in the first part of the lead time, evenly spaced so that their SYNs
+/// find empty queues.
+const CONNECT_WINDOW_NS: u64 = LEAD_TIME_NS / 2;
 
 pub trait Transport {
-    /// Puts its flows on the agenda. Their times count from `base_ns` (CLOCK_MONOTONIC).
+    /// Schedules its flows. `base_ns` (CLOCK_MONOTONIC) is time 0 of the workloads.
     fn schedule(&mut self, world: &mut World<'_>, base_ns: u64);
 
-    /// Something that it watches under this token is ready.
+    /// Handles an epoll event of a token.
     fn on_ready(&mut self, world: &mut World<'_>, token: Token, events: EpollFlags) -> Result<()>;
 
-    /// A deadline of its own has come.
+    /// Handles a deadline of a token.
     fn on_timer(&mut self, world: &mut World<'_>, token: Token, due_ns: u64) -> Result<()>;
 
-    /// Of each flow that ends here and was under way at `at_ns` (since the epoch): its number, and the bytes that its
-    /// receiver has now. Those that had ended may be among them.
-    fn received(&mut self, world: &World<'_>, at_ns: i64) -> Result<Vec<(u32, u64)>>;
+    /// Flow ids and currently received bytes of flows with a local receiver that were active at `at_ns` (since the
+    /// epoch). The result may include flows that had ended.
+    fn received_bytes(&mut self, world: &World<'_>, at_ns: i64) -> Result<Vec<(u32, u64)>>;
 
-    /// A host has another congestion control from now on: flows under way, too, unless their workload names one.
+    /// Sets a host's congestion control, also for active flows if their workload does not name one.
     fn set_congestion_control(&mut self, _world: &World<'_>, _node: usize, _name: &str) -> Result<()> {
         Ok(())
     }
 
-    /// Writes what it has sampled so far, for who follows it.
+    /// Flushes samples to their files, for live readers.
     fn push(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// The lab is at its end: reads what waits, closes what is open.
+    /// Ends all flows at the end of the lab: reads pending data and closes sockets.
     fn finish(&mut self, world: &World<'_>) -> Result<()>;
 
-    /// Of each flow with an end here, what is known here.
+    /// Records of all flows with a local end.
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>>;
 }
 
-/// A flow, and its number among all flows of the lab.
-type Numbered = (u32, FlowSpec);
+/// A flow with its number among all flows of the lab.
+type NumberedFlow = (u32, FlowSpec);
 
-/// Takes the flows that are its; what it asks the world for, it asks for as this part.
-type Open = fn(&mut World<'_>, Part, Vec<Numbered>) -> Result<Box<dyn Transport>>;
+/// Creates a transport for its flows. `Part` owns the topics that it allocates.
+type Open = fn(&mut World<'_>, Part, Vec<NumberedFlow>) -> Result<Box<dyn Transport>>;
 
-struct Kind {
-    /// As the plan calls it.
+struct TransportKind {
+    /// Name in the plan.
     name: &'static str,
-    /// What is wrong with a workload, as far as only its transport can tell.
+    /// Checks the transport-specific settings of a workload.
     check: fn(&Plan, &Workload) -> std::result::Result<(), String>,
     open: Open,
 }
 
-/// Those that there are.
-pub struct Kinds(&'static [Kind]);
+/// A list of transports.
+pub struct TransportKinds(&'static [TransportKind]);
 
-/// What they do at one instant they do in this order.
-pub const ALL: Kinds = Kinds(&[tcp::KIND, cbr::KIND, rate::KIND, probe::KIND, exchanges::KIND]);
+/// All transports. At one instant they act in this order.
+pub const ALL: TransportKinds =
+    TransportKinds(&[tcp::KIND, cbr::KIND, rate::KIND, probe::KIND, exchanges::KIND]);
 
-/// A socket's packets have the workload's class, if it names one. ECN stays as it was.
-fn mark(socket: &OwnedFd, workload: &Workload) -> io::Result<()> {
+/// Sets the workload's DSCP on a socket, if it has one. The ECN bits are not changed.
+fn set_dscp(socket: &OwnedFd, workload: &Workload) -> io::Result<()> {
     let Some(dscp) = workload.dscp else { return Ok(()) };
     let (level, name) = match workload.family {
         Family::V4 => (libc::IPPROTO_IP, libc::IP_TOS),
@@ -87,32 +88,34 @@ fn mark(socket: &OwnedFd, workload: &Workload) -> io::Result<()> {
     socket::set(socket, level, name, i32::from(dscp) << 2)
 }
 
-impl Kinds {
-    fn of(&self, workload: &Workload) -> Option<usize> {
+impl TransportKinds {
+    fn index_of(&self, workload: &Workload) -> Option<usize> {
         self.0.iter().position(|kind| kind.name == workload.transport)
     }
 
-    /// What the plan's own check leaves to the transports.
+    /// Checks that every workload has a known transport and valid settings for it.
     pub fn check(&self, plan: &Plan) -> Result<()> {
         plan.workloads.iter().try_for_each(|workload| {
-            let known = || self.0.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-            let no_such = || format!("no transport {:?}, only {}", workload.transport, known());
-            let kind = self.of(workload).ok_or_else(no_such);
-            let own = matches!(workload.pattern, Pattern::Exchanges { .. })
+            let names = || self.0.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+            let unknown = || format!("no transport {:?}, only {}", workload.transport, names());
+            let index = self.index_of(workload).ok_or_else(unknown);
+            let matches_kind = matches!(workload.pattern, Pattern::Exchanges { .. })
                 == (workload.transport == exchanges::KIND.name);
-            let here = |what| Failure::new(format!("workload {} ({}): {what}", workload.id, workload.label));
-            let kind = kind
-                .and_then(|kind| own.then_some(kind).ok_or_else(|| "its kind is another transport's".into()));
-            kind.and_then(|kind| (self.0[kind].check)(plan, workload)).map_err(here)
+            let mismatch = || "its kind needs another transport".to_owned();
+            let index = index.and_then(|index| matches_kind.then_some(index).ok_or_else(mismatch));
+            let error =
+                |problem| Failure::new(format!("workload {} ({}): {problem}", workload.id, workload.label));
+            index.and_then(|index| (self.0[index].check)(plan, workload)).map_err(error)
         })
     }
 
-    /// All transports, by their number in `Part::Transport`, each with its flows.
+    /// Creates all transports, each with its flows. The index is the number in `Part::Transport`.
     pub fn open(&self, world: &mut World<'_>) -> Result<Vec<Box<dyn Transport>>> {
-        let mut flows: Vec<Vec<Numbered>> = self.0.iter().map(|_| Vec::new()).collect();
+        let mut flows: Vec<Vec<NumberedFlow>> = self.0.iter().map(|_| Vec::new()).collect();
         for (id, spec) in (0..).zip(schedule::flows(world.plan)) {
-            let kind = self.of(&world.plan.workloads[spec.workload]).expect("`check` knows every transport");
-            flows[kind].push((id, spec));
+            let index =
+                self.index_of(&world.plan.workloads[spec.workload]).expect("`check` has found the transport");
+            flows[index].push((id, spec));
         }
         let kinds = self.0.iter().zip(flows).enumerate();
         kinds.map(|(number, (kind, flows))| (kind.open)(world, Part::Transport(number), flows)).collect()
@@ -122,11 +125,11 @@ impl Kinds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::paper::Paper;
+    use crate::clock::lab_clock::TimeScale;
     use crate::lab::namespaces::Namespaces;
     use crate::lab::Lab;
     use crate::pipeline::Programs;
-    use crate::scope::Scope;
+    use crate::placement::Placement;
     use crate::testing::{dumbbell, place, refusal};
     use crate::workload::ports::{self, LocalFlow};
     use crate::world::token::Topic;
@@ -136,7 +139,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    /// A third transport: sends one byte of each flow at its start, through a socket of the machine.
+    /// A test transport that sends one byte per flow at its start, over a Unix socket pair.
     struct Byte {
         starts: Topic,
         arrivals: Topic,
@@ -151,17 +154,17 @@ mod tests {
         received: u64,
     }
 
-    const fn byte(name: &'static str) -> Kind {
+    const fn byte(name: &'static str) -> TransportKind {
         let open: Open = |world, part, flows| {
             let (starts, arrivals) = (world.topic(part), world.topic(part));
-            let local = ports::local(world.scope, flows, 10_000).into_iter();
+            let local = ports::local_flows(world.placement, flows, 10_000).into_iter();
             let flows = local.map(|local| {
                 let (sender, receiver) = UnixStream::pair().unwrap();
                 Flow { local, sender, receiver, sent: 0, received: 0 }
             });
             Ok(Box::new(Byte { starts, arrivals, flows: flows.collect() }))
         };
-        Kind { name, check: |_, _| Ok(()), open }
+        TransportKind { name, check: |_, _| Ok(()), open }
     }
 
     impl Transport for Byte {
@@ -185,7 +188,7 @@ mod tests {
             Ok(())
         }
 
-        fn received(&mut self, _world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
+        fn received_bytes(&mut self, _world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
             Ok(self.flows.iter().map(|flow| (flow.local.id, flow.received)).collect())
         }
 
@@ -203,16 +206,16 @@ mod tests {
         }
     }
 
-    /// What the engine does, until every flow has its byte.
+    /// Runs a minimal engine until every flow has received its byte.
     fn run(world: &mut World<'_>, transports: &mut [Box<dyn Transport>]) {
         let part = |world: &World<'_>, token| match world.part(token) {
             Part::Transport(number) => number,
-            part => panic!("{part:?} asked for nothing here"),
+            part => panic!("{part:?} has no topics"),
         };
         let mut events = [EpollEvent::empty(); 4];
         for _ in 0..2_000 {
-            world.clock.time_has_passed();
-            while let Some((due_ns, token)) = world.agenda.take_due(world.now_ns()) {
+            world.clock.invalidate();
+            while let Some((due_ns, token)) = world.agenda.pop_due(world.now_ns()) {
                 let number = part(world, token);
                 transports[number].on_timer(world, token, due_ns).unwrap();
             }
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn each_transport_gets_its_own_flows_events_and_deadlines() {
+    fn each_transport_gets_its_flows_events_and_deadlines() {
         let mut plan = dumbbell(|plan| {
             plan["workloads"][0]["pairs"] = json!([[0, 2], [0, 1], [2, 1]]);
             plan["workloads"][1]["pairs"] = json!([[0, 2]]);
@@ -240,13 +243,13 @@ mod tests {
         });
         plan.workloads[1].transport = "third".into();
         plan.nodes[0].sysctls.clear();
-        const KINDS: Kinds = Kinds(&[byte("tcp"), byte("udp"), byte("third")]);
+        const KINDS: TransportKinds = TransportKinds(&[byte("tcp"), byte("udp"), byte("third")]);
         KINDS.check(&plan).unwrap();
-        let scope = Scope::new(&plan, Some(&place(0, &[0], 1)));
-        let namespaces = Namespaces::create(&plan, &scope).unwrap();
+        let placement = Placement::new(&plan, Some(&place(0, &[0], 1)));
+        let namespaces = Namespaces::create(&plan, &placement).unwrap();
         let lab =
             Lab { namespaces, interfaces: Vec::new(), views: Vec::new(), programs: Programs::default() };
-        let mut world = World::new(&plan, &scope, &lab, Paper::GUEST).unwrap();
+        let mut world = World::new(&plan, &placement, &lab, TimeScale::IDENTITY).unwrap();
         let mut transports = KINDS.open(&mut world).unwrap();
         let base_ns = world.now_ns();
         transports.iter_mut().for_each(|transport| transport.schedule(&mut world, base_ns));
@@ -259,13 +262,13 @@ mod tests {
                     .collect()
             })
             .collect();
-        // The flow from node 2 to node 1 has no end here.
+        // The flow from node 2 to node 1 has no local end.
         assert_eq!(flows[0], [(0, "tcp", 2, 1, 1), (1, "tcp", 1, 1, 1)]);
         assert!(flows[1].is_empty());
         assert_eq!(flows[2], [3, 4, 5].map(|flow| (flow, "third", 2, 1, 1)));
     }
 
-    /// The first workload, as one of constant bit rate.
+    /// The error for the first workload with the transport `udp`.
     fn cbr_refusal(settings: &[(&str, serde_json::Value)]) -> String {
         refusal(|plan| {
             let workload = &mut plan["workloads"][0];
@@ -275,10 +278,10 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_reads_its_own_settings_and_refuses_others() {
+    fn a_transport_rejects_unknown_settings() {
         let rate = ("rate_bps", json!(1_000_000));
         let packet = ("packet_bytes", json!(1000));
-        for (message, says) in [
+        for (message, expected) in [
             (cbr_refusal(&[]), "workload 0 (bulk): missing field `rate_bps`"),
             (cbr_refusal(std::slice::from_ref(&rate)), "missing field `packet_bytes`"),
             (cbr_refusal(&[("rate_bps", json!(0)), packet.clone()]), "workload 0 (bulk): rate_bps is 0"),
@@ -290,12 +293,12 @@ mod tests {
                 "no transport \"sctp\", only tcp, udp, rate, probe, exchanges",
             ),
         ] {
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 
     #[test]
-    fn probes_need_an_interval_and_room_for_their_stamps() {
+    fn probes_need_an_interval_and_space_for_their_header() {
         let with = |field: &str, value: serde_json::Value| {
             refusal(|plan| {
                 let workload = &mut plan["workloads"][0];
@@ -304,7 +307,7 @@ mod tests {
                 workload[field] = value;
             })
         };
-        for (message, says) in [
+        for (message, expected) in [
             (with("interval_ns", json!(null)), "workload 0 (bulk): missing field `interval_ns`"),
             (with("interval_ns", json!(0)), "workload 0 (bulk): interval_ns 0 is too short"),
             (with("packet_bytes", json!(31)), "packet_bytes is not in 32..65000"),
@@ -312,11 +315,11 @@ mod tests {
             (with("timeout_ns", json!(1)), "unknown field `timeout_ns`"),
             (with("dscp", json!(64)), "workload 0 (bulk): dscp is not in 0..63"),
         ] {
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 
-    /// The first workload, as one of the transport `rate`, whose host has the controller.
+    /// Gives the first workload the transport `rate` and its host a controller.
     fn rate_plan(plan: &mut serde_json::Value, controller: serde_json::Value) {
         plan["nodes"][0]["controller"] = controller;
         plan["workloads"][0]["transport"] = json!("rate");
@@ -325,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_flow_needs_a_controller_that_the_kernel_can_take() {
+    fn a_rate_flow_needs_a_valid_controller() {
         let controller = json!({
             "name": "timely", "parameters": "0800010005000000", "signal": "sum_squ", "unit": "time", "bits": 4,
             "forward": true,
@@ -343,27 +346,27 @@ mod tests {
                 plan["workloads"][0][field] = value;
             })
         };
-        for (message, says) in [
+        for (message, expected) in [
             (refusal(|plan| rate_plan(plan, json!(null))), "workload 0 (bulk): node h1 has no controller"),
             (with("bits", json!(0)), "node h1: controller: bits is not in 1..32"),
             (with("bits", json!(33)), "bits is not in 1..32"),
-            (with("name", json!("a\0b")), "it has no name"),
+            (with("name", json!("a\0b")), "the name is empty or contains NUL"),
             (with("signal", json!("mean")), "unknown variant `mean`"),
             (with("gain", json!(1)), "unknown field `gain`"),
             (workload("payload_bytes", json!(0)), "payload_bytes is not in 1..65419"),
             (workload("connect", json!("before")), "only TCP"),
-            (workload("dscp", json!(46)), "its packets have no dscp"),
+            (workload("dscp", json!(46)), "dscp is not supported"),
             (
                 refusal(|plan| plan["nodes"][2]["reflect"] = json!(1.5)),
                 "node h2: reflect 1.5 is not in [0, 1]",
             ),
         ] {
-            assert!(message.contains(says), "{message:?} does not say {says:?}");
+            assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
         }
     }
 
     #[test]
-    fn a_setting_that_is_null_is_none() {
+    fn a_null_setting_is_absent() {
         dumbbell(|plan| plan["workloads"][0]["rate_bps"] = json!(null));
     }
 }

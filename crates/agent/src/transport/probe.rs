@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Probes: datagrams at a fixed interval that the other end sends back at once, as ping does. A request carries when it
-//! was sent; its answer, of the same length and class, also when the request came and when the answer left. All clocks
-//! of a lab are one, so both ways are measured, not half of the round trip.
+//! Probes: datagrams at a fixed interval, which the peer returns immediately, as ping does. A request carries its send
+//! time. The reply has the same length and DSCP, and also carries the arrival time of the request and the send time of
+//! the reply. All nodes of a lab have one clock, so one-way delays are measured.
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::plan::workload::{Family, Workload};
 use crate::plan::Plan;
 use crate::results::files;
-use crate::results::flows::{FlowRecord, Status, Tally};
-use crate::socket::{self, Datagram, Inbox};
-use crate::transport::{mark, Kind, Numbered, Transport};
+use crate::results::flows::{FlowRecord, SenderCounters, Status};
+use crate::socket::{self, Datagram, ReceiveBatch};
+use crate::transport::{set_dscp, NumberedFlow, Transport, TransportKind};
 use crate::workload::ports::{self, LocalFlow};
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::{Part, Token, Topic};
@@ -22,10 +22,13 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-pub const KIND: Kind =
-    Kind { name: "probe", check, open: |world, part, flows| Ok(Box::new(Probes::open(world, part, flows)?)) };
+pub const KIND: TransportKind = TransportKind {
+    name: "probe",
+    check,
+    open: |world, part, flows| Ok(Box::new(Probes::open(world, part, flows)?)),
+};
 
-/// A probe each `interval_ns`, of `packet_bytes` of payload.
+/// Interval of probes, and their payload.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -38,41 +41,40 @@ fn check(plan: &Plan, workload: &Workload) -> std::result::Result<(), String> {
     if plan.duration_ns.checked_div(interval_ns).is_none_or(|probes| probes >= u64::from(u32::MAX)) {
         return Err(format!("interval_ns {interval_ns} is too short"));
     }
-    if !(Stamps::BYTES as u32..=65_000).contains(&packet_bytes) {
-        return Err(format!("packet_bytes is not in {}..65000", Stamps::BYTES));
+    if !(ProbeHeader::BYTES as u32..=65_000).contains(&packet_bytes) {
+        return Err(format!("packet_bytes is not in {}..65000", ProbeHeader::BYTES));
     }
     Ok(())
 }
 
 /// `probes.bin`: records of 40 bytes, little-endian: u32 flow, u32 number, i64 sent, received, replied, returned.
 const FILE: &str = "probes.bin";
-/// Of a probe that is not back: its other times.
-const NEVER: i64 = i64::MIN;
+/// Encoding of the missing times of a lost probe.
+const NO_TIME: i64 = i64::MIN;
 
-/// What a datagram begins with. Times count from the epoch; those that are yet to come are 0.
+/// Header of the payload. Times are relative to the epoch; 0 if not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamps {
-    /// Its flow's number among all of the lab.
+struct ProbeHeader {
     flow: u32,
-    /// Of its flow, from 0.
+    /// Sequence number in the flow, from 0.
     number: u32,
     sent_ns: i64,
     received_ns: i64,
     replied_ns: i64,
 }
 
-impl Stamps {
+impl ProbeHeader {
     const BYTES: usize = 32;
 
     fn write(self, to: &mut [u8]) {
         to[..4].copy_from_slice(&self.flow.to_le_bytes());
         to[4..8].copy_from_slice(&self.number.to_le_bytes());
-        for (place, time_ns) in (8..).step_by(8).zip([self.sent_ns, self.received_ns, self.replied_ns]) {
-            to[place..place + 8].copy_from_slice(&time_ns.to_le_bytes());
+        for (offset, time_ns) in (8..).step_by(8).zip([self.sent_ns, self.received_ns, self.replied_ns]) {
+            to[offset..offset + 8].copy_from_slice(&time_ns.to_le_bytes());
         }
     }
 
-    /// None: it is too short for one of ours.
+    /// Parses a payload; None if it is too short.
     fn read(from: &[u8]) -> Option<Self> {
         let (head, times) = from.get(..Self::BYTES)?.split_at(8);
         let number = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
@@ -85,66 +87,66 @@ impl Stamps {
 struct Flow {
     local: LocalFlow,
     settings: Settings,
-    /// By number among `responders`; None: another agent has it.
+    /// Index in `responders`; None: the responder is remote.
     responder: Option<u32>,
     sender: Option<OwnedFd>,
     base_ns: u64,
     start_ns: i64,
-    /// How many were sent, and which of them are not back: number, and when.
     sent: u32,
-    waiting: VecDeque<(u32, i64)>,
+    /// Probes without a reply: sequence number and send time.
+    pending: VecDeque<(u32, i64)>,
     rtt_ns: Option<u64>,
     min_rtt_ns: Option<u64>,
-    /// What its other end has.
+    /// Number of requests at the responder.
     received: u64,
     last_arrival_ns: Option<i64>,
     done: bool,
     error: Option<Box<str>>,
 }
 
-/// One socket answers all flows to a node's port.
+/// The socket that replies to all flows to a node's port.
 struct Responder {
     name: String,
     socket: OwnedFd,
 }
 
 struct Probes {
-    /// By flow: its next probe is due.
+    /// By flow: the next probe is due.
     sends: Topic,
-    /// By flow: answers have come.
-    answers: Topic,
-    /// By responder.
+    /// By flow: replies have arrived.
+    replies: Topic,
+    /// By responder: requests have arrived.
     requests: Topic,
-    /// In the order of their numbers.
+    /// Sorted by flow id.
     flows: Vec<Flow>,
     responders: Vec<Responder>,
-    inbox: Inbox,
+    batch: ReceiveBatch,
     payload: Vec<u8>,
-    /// None: no probe begins here.
+    /// None: there are no local senders.
     file: Option<BufWriter<File>>,
 }
 
 impl Probes {
-    /// Opens what answers.
-    fn open(world: &mut World<'_>, part: Part, flows: Vec<Numbered>) -> Result<Self> {
-        let (sends, answers, requests) = (world.topic(part), world.topic(part), world.topic(part));
+    /// Opens the responders.
+    fn open(world: &mut World<'_>, part: Part, flows: Vec<NumberedFlow>) -> Result<Self> {
+        let (sends, replies, requests) = (world.topic(part), world.topic(part), world.topic(part));
         let mut probes = Self {
             sends,
-            answers,
+            replies,
             requests,
             flows: Vec::new(),
             responders: Vec::new(),
-            inbox: Inbox::new(Stamps::BYTES),
+            batch: ReceiveBatch::new(ProbeHeader::BYTES),
             payload: Vec::new(),
             file: None,
         };
-        let mut known = HashMap::new();
-        for mut local in ports::local(world.scope, flows, 0x8000) {
-            local.src_port = 0; // a datagram says itself whose it is
+        let mut responders = HashMap::new();
+        for mut local in ports::local_flows(world.placement, flows, 0x8000) {
+            local.src_port = 0; // the header identifies the flow
             let workload = &world.plan.workloads[local.spec.workload];
-            let settings: Settings = workload.settings().expect("`check` has read them");
+            let settings: Settings = workload.settings().expect("`check` has parsed the settings");
             let responder =
-                local.receives.then(|| probes.responder(world, &local.spec, &mut known)).transpose()?;
+                local.receives.then(|| probes.responder(world, &local.spec, &mut responders)).transpose()?;
             let length = probes.payload.len().max(settings.packet_bytes as usize);
             probes.payload.resize(length, 0x71);
             if local.sends && probes.file.is_none() {
@@ -155,33 +157,33 @@ impl Probes {
         Ok(probes)
     }
 
-    /// What answers a flow that ends here, opened if it is the first one there.
+    /// Index of a flow's responder. Opens it for the first flow.
     fn responder(
         &mut self,
         world: &World<'_>,
         spec: &FlowSpec,
-        known: &mut HashMap<(usize, u16, Family), u32>,
+        responders: &mut HashMap<(usize, u16, Family), u32>,
     ) -> Result<u32> {
         let workload = &world.plan.workloads[spec.workload];
         let next = self.responders.len() as u32;
-        let number = *known.entry((spec.dst, workload.port, workload.family)).or_insert(next);
+        let number = *responders.entry((spec.dst, workload.port, workload.family)).or_insert(next);
         if number == next {
             let name = format!("node {}: UDP port {}", world.lab.namespaces.name(spec.dst), workload.port);
             world.lab.namespaces.enter(spec.dst)?;
-            let at = SocketAddr::new(world.plan.address(spec.dst, workload.family), workload.port);
-            let socket = open_socket(at, workload).of(|| name.clone())?;
-            world.watch(&socket, self.requests.at(number), READABLE).of(|| name.clone())?;
+            let address = SocketAddr::new(world.plan.address(spec.dst, workload.family), workload.port);
+            let socket = open_socket(address, workload).with_context(|| name.clone())?;
+            world.watch(&socket, self.requests.at(number), READABLE).with_context(|| name.clone())?;
             self.responders.push(Responder { name, socket });
         }
         Ok(number)
     }
 
-    /// Sends a flow's next probe; the first one opens its socket.
+    /// Sends a flow's next probe. Opens its socket for the first one.
     fn send(&mut self, world: &mut World<'_>, token: Token) -> Result<()> {
         let flow = &mut self.flows[token.index as usize];
         if flow.sender.is_none() {
             world.lab.namespaces.enter(flow.local.spec.src)?;
-            match open_sender(world, &flow.local.spec, self.answers.at(token.index)) {
+            match open_sender(world, &flow.local.spec, self.replies.at(token.index)) {
                 Ok((socket, port)) => (flow.sender, flow.local.src_port) = (Some(socket), port),
                 Err(error) => {
                     flow.error = Some(error.to_string().into());
@@ -191,11 +193,11 @@ impl Probes {
         }
         let Some(sender) = &flow.sender else { return Ok(()) };
         let (number, sent_ns) = (flow.sent, now(world));
-        Stamps { flow: flow.local.id, number, sent_ns, received_ns: 0, replied_ns: 0 }
+        ProbeHeader { flow: flow.local.id, number, sent_ns, received_ns: 0, replied_ns: 0 }
             .write(&mut self.payload);
-        // Where there is no way at the moment, the probe is lost, as it would be behind the first switch.
+        // Without a route the probe counts as lost, as if the first switch had dropped it.
         let _ = socket::send(sender, &self.payload[..flow.settings.packet_bytes as usize]);
-        flow.waiting.push_back((number, sent_ns));
+        flow.pending.push_back((number, sent_ns));
         flow.sent += 1;
         match flow.next_ns() {
             Some(next_ns) => world.agenda.add(next_ns, token),
@@ -204,49 +206,49 @@ impl Probes {
         Ok(())
     }
 
-    /// Sends back what has come to a responder.
-    fn answer(&mut self, world: &World<'_>, number: u32) -> Result<()> {
+    /// Replies to the requests at a responder.
+    fn reply(&mut self, world: &World<'_>, number: u32) -> Result<()> {
         let Responder { name, socket } = &self.responders[number as usize];
         let (flows, payload) = (&mut self.flows, &mut self.payload);
         let each = |datagram: Datagram<'_>| {
-            let Some(stamps) = Stamps::read(datagram.bytes) else { return };
-            let Some(flow) = find(flows, stamps.flow).filter(|flow| flow.responder == Some(number)) else {
+            let Some(header) = ProbeHeader::read(datagram.bytes) else { return };
+            let Some(flow) = find(flows, header.flow).filter(|flow| flow.responder == Some(number)) else {
                 return;
             };
-            let received_ns = world.stamp_since_epoch(datagram.time_ns);
+            let received_ns = world.timestamp_since_epoch(datagram.time_ns);
             flow.received += 1;
             flow.last_arrival_ns = Some(received_ns);
-            Stamps { received_ns, replied_ns: now(world), ..stamps }.write(payload);
+            ProbeHeader { received_ns, replied_ns: now(world), ..header }.write(payload);
             let _ = socket::send_to(socket, &payload[..datagram.length.min(payload.len())], datagram.from);
         };
-        self.inbox.drain(socket, each).of(|| name.clone())
+        self.batch.drain(socket, each).with_context(|| name.clone())
     }
 
-    /// Notes what has come back to a flow's sender.
-    fn take(&mut self, world: &World<'_>, index: u32) -> Result<()> {
+    /// Records the replies at a flow's sender.
+    fn receive_replies(&mut self, world: &World<'_>, index: u32) -> Result<()> {
         let flow = &mut self.flows[index as usize];
         let (Some(sender), Some(file)) = (flow.sender.take(), &mut self.file) else { return Ok(()) };
         let mut written = Ok(());
-        let drained = self.inbox.drain(&sender, |datagram| {
-            let stamps = Stamps::read(datagram.bytes).filter(|stamps| stamps.flow == flow.local.id);
-            let Some(stamps) = stamps else { return };
-            let returned_ns = world.stamp_since_epoch(datagram.time_ns);
-            if let (Some(sent_ns), Ok(())) = (flow.take(stamps.number, returned_ns), &written) {
-                let times = [sent_ns, stamps.received_ns, stamps.replied_ns, returned_ns];
-                written = write(file, stamps.flow, stamps.number, times);
+        let drained = self.batch.drain(&sender, |datagram| {
+            let header = ProbeHeader::read(datagram.bytes).filter(|header| header.flow == flow.local.id);
+            let Some(header) = header else { return };
+            let returned_ns = world.timestamp_since_epoch(datagram.time_ns);
+            if let (Some(sent_ns), Ok(())) = (flow.on_reply(header.number, returned_ns), &written) {
+                let times = [sent_ns, header.received_ns, header.replied_ns, returned_ns];
+                written = write(file, header.flow, header.number, times);
             }
         });
         flow.sender = Some(sender);
         match drained {
-            // What came back was a router's word that there is no way: the probe stays lost.
+            // An ICMP error of a router: the probe stays lost.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-            result => result.and(written).of(|| format!("flow {}: answers", flow.local.id)),
+            result => result.and(written).with_context(|| format!("flow {}: replies", flow.local.id)),
         }
     }
 }
 
 impl Transport for Probes {
-    /// Puts the first probe of each flow on the agenda.
+    /// Schedules the first probe of each flow.
     fn schedule(&mut self, world: &mut World<'_>, base_ns: u64) {
         for (index, flow) in (0..).zip(&mut self.flows) {
             flow.base_ns = base_ns;
@@ -259,9 +261,9 @@ impl Transport for Probes {
 
     fn on_ready(&mut self, world: &mut World<'_>, token: Token, _events: EpollFlags) -> Result<()> {
         if token.topic == self.requests {
-            self.answer(world, token.index)
+            self.reply(world, token.index)
         } else {
-            self.take(world, token.index)
+            self.receive_replies(world, token.index)
         }
     }
 
@@ -269,25 +271,25 @@ impl Transport for Probes {
         self.send(world, token)
     }
 
-    fn received(&mut self, _world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
-        let begun = self.flows.iter().filter(|flow| flow.received > 0);
-        Ok(begun.map(|flow| (flow.local.id, flow.received_bytes())).collect())
+    fn received_bytes(&mut self, _world: &World<'_>, _at_ns: i64) -> Result<Vec<(u32, u64)>> {
+        let active = self.flows.iter().filter(|flow| flow.received > 0);
+        Ok(active.map(|flow| (flow.local.id, flow.received_bytes())).collect())
     }
 
-    /// Takes what has come back at this very instant, and notes what has not.
+    /// Records pending replies, and the probes without a reply as lost.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         for index in 0..self.flows.len() {
-            if !self.flows[index].waiting.is_empty() {
-                self.take(world, index as u32)?;
+            if !self.flows[index].pending.is_empty() {
+                self.receive_replies(world, index as u32)?;
             }
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        let missing =
-            self.flows.iter().flat_map(|flow| flow.waiting.iter().map(|probe| (flow.local.id, probe)));
-        for (flow, (number, sent_ns)) in missing {
-            write(file, flow, *number, [*sent_ns, NEVER, NEVER, NEVER]).of(|| format!("out/{FILE}"))?;
+        let lost = self.flows.iter().flat_map(|flow| flow.pending.iter().map(|probe| (flow.local.id, probe)));
+        for (flow, (number, sent_ns)) in lost {
+            write(file, flow, *number, [*sent_ns, NO_TIME, NO_TIME, NO_TIME])
+                .with_context(|| format!("out/{FILE}"))?;
         }
-        file.flush().of(|| format!("out/{FILE}"))
+        file.flush().with_context(|| format!("out/{FILE}"))
     }
 
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {
@@ -305,7 +307,7 @@ impl Flow {
             base_ns: 0,
             start_ns: 0,
             sent: 0,
-            waiting: VecDeque::new(),
+            pending: VecDeque::new(),
             rtt_ns: None,
             min_rtt_ns: None,
             received: 0,
@@ -315,7 +317,7 @@ impl Flow {
         }
     }
 
-    /// When the next probe is due; None: there is none.
+    /// Deadline of the next probe; None after the last.
     fn next_ns(&self) -> Option<u64> {
         let offset_ns = self.settings.interval_ns.checked_mul(self.sent.into())?;
         let since_base = self.local.spec.start_ns.saturating_add(offset_ns);
@@ -323,10 +325,10 @@ impl Flow {
         in_time.then_some(self.base_ns.saturating_add(since_base))
     }
 
-    /// A probe is back: when it was sent. None: it was before.
-    fn take(&mut self, number: u32, returned_ns: i64) -> Option<i64> {
-        let place = self.waiting.binary_search_by_key(&number, |probe| probe.0).ok()?;
-        let (_, sent_ns) = self.waiting.remove(place)?;
+    /// Records a reply and returns the probe's send time. None if the probe has a reply already.
+    fn on_reply(&mut self, number: u32, returned_ns: i64) -> Option<i64> {
+        let index = self.pending.binary_search_by_key(&number, |probe| probe.0).ok()?;
+        let (_, sent_ns) = self.pending.remove(index)?;
         let rtt_ns = u64::try_from(returned_ns - sent_ns).ok();
         self.rtt_ns = rtt_ns.or(self.rtt_ns);
         self.min_rtt_ns = self.min_rtt_ns.into_iter().chain(rtt_ns).min();
@@ -350,11 +352,11 @@ impl Flow {
             sent_bytes: sent * u64::from(self.settings.packet_bytes),
             status,
             error: self.error.as_deref().map(str::to_owned),
-            tally: Tally {
+            counters: SenderCounters {
                 segments_sent: sent,
                 rtt_ns: self.rtt_ns,
                 min_rtt_ns: self.min_rtt_ns,
-                ..Tally::default()
+                ..SenderCounters::default()
             },
             segments_received: Some(self.received),
             ..FlowRecord::new(world.plan, &self.local, self.start_ns)
@@ -362,16 +364,16 @@ impl Flow {
     }
 }
 
-/// The flow of this number among all of the lab.
+/// The flow with an id.
 fn find(flows: &mut [Flow], id: u32) -> Option<&mut Flow> {
-    let place = flows.binary_search_by_key(&id, |flow| flow.local.id).ok()?;
-    Some(&mut flows[place])
+    let index = flows.binary_search_by_key(&id, |flow| flow.local.id).ok()?;
+    Some(&mut flows[index])
 }
 
-/// On the wall clock the agent's own work takes time: this instant, not that of the last event.
+/// The current time. On the wall clock the agent's work takes time, so the clock is read again.
 fn now(world: &World<'_>) -> i64 {
-    if world.scope.on_wall_clock() {
-        world.clock.time_has_passed();
+    if world.placement.on_wall_clock() {
+        world.clock.invalidate();
     }
     world.now_since_epoch()
 }
@@ -380,18 +382,18 @@ fn write(file: &mut impl Write, flow: u32, number: u32, times_ns: [i64; 4]) -> i
     let mut record = [0; 40];
     record[..4].copy_from_slice(&flow.to_le_bytes());
     record[4..8].copy_from_slice(&number.to_le_bytes());
-    for (place, time_ns) in (8..).step_by(8).zip(times_ns) {
-        record[place..place + 8].copy_from_slice(&time_ns.to_le_bytes());
+    for (offset, time_ns) in (8..).step_by(8).zip(times_ns) {
+        record[offset..offset + 8].copy_from_slice(&time_ns.to_le_bytes());
     }
     file.write_all(&record)
 }
 
-/// A socket that stamps what comes.
-fn open_socket(at: SocketAddr, workload: &Workload) -> io::Result<OwnedFd> {
-    let fd = socket::open(socket::domain(at.ip()), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
+/// Opens a socket with receive timestamps.
+fn open_socket(address: SocketAddr, workload: &Workload) -> io::Result<OwnedFd> {
+    let fd = socket::open(socket::domain(address.ip()), libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-    mark(&fd, workload)?;
-    socket::bind(&fd, at)?;
+    set_dscp(&fd, workload)?;
+    socket::bind(&fd, address)?;
     Ok(fd)
 }
 
@@ -428,25 +430,25 @@ mod tests {
                 None => break,
             }
         }
-        assert_eq!(due, [1_105, 2_105], "the one at 3,100 is the stop's");
+        assert_eq!(due, [1_105, 2_105], "no probe is due at the stop (3,100)");
     }
 
     #[test]
-    fn each_answer_counts_once_in_whatever_order_they_come() {
+    fn each_reply_counts_once_in_any_order() {
         let mut flow = flow(1_000, None);
-        flow.waiting.extend([(0, 100), (1, 1_100), (2, 2_100)]);
-        assert_eq!(flow.take(1, 1_900), Some(1_100));
-        assert_eq!(flow.take(1, 2_000), None);
-        assert_eq!(flow.take(0, 2_000), Some(100));
-        assert_eq!(flow.take(3, 2_000), None);
+        flow.pending.extend([(0, 100), (1, 1_100), (2, 2_100)]);
+        assert_eq!(flow.on_reply(1, 1_900), Some(1_100));
+        assert_eq!(flow.on_reply(1, 2_000), None);
+        assert_eq!(flow.on_reply(0, 2_000), Some(100));
+        assert_eq!(flow.on_reply(3, 2_000), None);
         assert_eq!((flow.rtt_ns, flow.min_rtt_ns), (Some(1_900), Some(800)));
-        assert_eq!(flow.waiting, [(2, 2_100)]);
+        assert_eq!(flow.pending, [(2, 2_100)]);
     }
 
     #[test]
-    fn a_record_is_as_the_contract_says() {
+    fn a_record_has_the_documented_layout() {
         let mut bytes = Vec::new();
-        write(&mut bytes, 1, 2, [3, 4, 5, NEVER]).unwrap();
+        write(&mut bytes, 1, 2, [3, 4, 5, NO_TIME]).unwrap();
         let words: Vec<u32> =
             bytes[..8].chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
         let times: Vec<i64> =
@@ -456,19 +458,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stamps_survive_the_wire(
-            flow: u32, number: u32, sent_ns: i64, received_ns: i64, replied_ns: i64, length in Stamps::BYTES..200
+        fn headers_round_trip(
+            flow: u32, number: u32, sent_ns: i64, received_ns: i64, replied_ns: i64, length in ProbeHeader::BYTES..200
         ) {
-            let stamps = Stamps { flow, number, sent_ns, received_ns, replied_ns };
+            let header = ProbeHeader { flow, number, sent_ns, received_ns, replied_ns };
             let mut payload = vec![0x71; length];
-            stamps.write(&mut payload);
-            prop_assert_eq!(Stamps::read(&payload), Some(stamps));
-            prop_assert!(payload[Stamps::BYTES..].iter().all(|byte| *byte == 0x71));
+            header.write(&mut payload);
+            prop_assert_eq!(ProbeHeader::read(&payload), Some(header));
+            prop_assert!(payload[ProbeHeader::BYTES..].iter().all(|byte| *byte == 0x71));
         }
 
         #[test]
-        fn a_strangers_datagram_is_no_answer(payload in prop::collection::vec(any::<u8>(), 0..Stamps::BYTES)) {
-            prop_assert_eq!(Stamps::read(&payload), None);
+        fn short_datagrams_are_ignored(payload in prop::collection::vec(any::<u8>(), 0..ProbeHeader::BYTES)) {
+            prop_assert_eq!(ProbeHeader::read(&payload), None);
         }
     }
 }

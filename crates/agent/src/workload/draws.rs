@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random draws: one ChaCha8 stream for each workload. Logarithms and powers come from `libm` in Rust, not from the
-//! host's C library, so that a seed means the same flows on every machine.
+//! Random draws: one ChaCha8 stream per workload. Logarithms and powers are computed by the Rust crate `libm` and not
+//! by the host's C library, so that a seed gives the same flows on every machine.
 
 use crate::plan::workload::{Interarrival, Pairs, Size, Time};
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -17,8 +17,8 @@ impl Draws {
         Self(ChaCha8Rng::from_seed(key))
     }
 
-    /// The stream of one of a workload's clients: what it draws is its own, whatever the network does to the others.
-    pub fn of_client(seed: u64, workload: u32, client: u32) -> Self {
+    /// The stream of one client of a workload: its draws do not depend on the other clients.
+    pub fn for_client(seed: u64, workload: u32, client: u32) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..16].copy_from_slice(&u64::from(workload).to_le_bytes());
@@ -27,13 +27,13 @@ impl Draws {
     }
 
     /// Uniform in [0, 1), 53 bits.
-    fn unit(&mut self) -> f64 {
+    fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Uniform in [0, n) without bias (Lemire, "Fast random integer generation in an interval", 2019).
     pub fn below(&mut self, n: u64) -> u64 {
-        assert!(n > 0, "a draw from nothing");
+        assert!(n > 0, "the range is empty");
         let reject_below = n.wrapping_neg() % n;
         loop {
             let product = u128::from(self.0.next_u64()) * u128::from(n);
@@ -43,27 +43,29 @@ impl Draws {
         }
     }
 
-    /// Time to the next arrival, at least 1 ns so that arrivals keep an order.
+    /// Time to the next arrival, at min 1 ns so that arrivals are ordered.
     pub fn gap_ns(&mut self, interarrival: Interarrival) -> u64 {
         match interarrival {
             Interarrival::Fixed(gap) => gap,
-            Interarrival::Exponential(mean) => ((-mean * libm::log(1.0 - self.unit())).round() as u64).max(1),
+            Interarrival::Exponential(mean) => {
+                ((-mean * libm::log(1.0 - self.uniform())).round() as u64).max(1)
+            }
         }
     }
 
-    /// A flow's size, at least 1 byte.
+    /// A flow's size, at min 1 byte.
     pub fn size_bytes(&mut self, size: &Size) -> u64 {
         match size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(low, high) => low + self.below(high - low + 1),
             Size::Pareto { mean_bytes, shape, most_bytes } => {
                 let scale = mean_bytes * (shape - 1.0) / shape;
-                // What is below the bound, as if every draw above it were made again.
-                let below = most_bytes.map_or(1.0, |most| 1.0 - libm::pow(scale / most, *shape));
-                let draw = scale * libm::pow(1.0 - below * self.unit(), -1.0 / shape);
+                // Truncated distribution: equals rejection of all draws above the bound.
+                let mass = most_bytes.map_or(1.0, |most| 1.0 - libm::pow(scale / most, *shape));
+                let draw = scale * libm::pow(1.0 - mass * self.uniform(), -1.0 / shape);
                 (draw.round() as u64).max(1)
             }
-            Size::Cdf(points) => (quantile(points, self.unit()).round() as u64).max(1),
+            Size::Cdf(points) => (quantile(points, self.uniform()).round() as u64).max(1),
         }
     }
 
@@ -71,21 +73,21 @@ impl Draws {
     pub fn time_ns(&mut self, time: &Time) -> u64 {
         match time {
             Time::Fixed(ns) => *ns,
-            Time::Exponential(mean) => (-mean * libm::log(1.0 - self.unit())).round() as u64,
+            Time::Exponential(mean) => (-mean * libm::log(1.0 - self.uniform())).round() as u64,
             Time::Uniform(low, high) => low + self.below(high - low + 1),
             Time::Pareto { mean_ns, shape } => {
                 let scale = mean_ns * (shape - 1.0) / shape;
-                (scale * libm::pow(1.0 - self.unit(), -1.0 / shape)).round() as u64
+                (scale * libm::pow(1.0 - self.uniform(), -1.0 / shape)).round() as u64
             }
         }
     }
 
-    /// Puts so many of them, drawn without replacement, to the front. All of them stay in their order.
-    pub fn choose<T>(&mut self, count: usize, among: &mut [T]) {
-        if count < among.len() {
-            for place in 0..count {
-                let drawn = place + self.below((among.len() - place) as u64) as usize;
-                among.swap(place, drawn);
+    /// Moves `count` items, drawn without replacement, to the front. If that is all of them, keeps their order.
+    pub fn partial_shuffle<T>(&mut self, count: usize, items: &mut [T]) {
+        if count < items.len() {
+            for index in 0..count {
+                let drawn = index + self.below((items.len() - index) as u64) as usize;
+                items.swap(index, drawn);
             }
         }
     }
@@ -104,7 +106,7 @@ impl Draws {
     }
 }
 
-/// The inverse of a piecewise linear distribution. Below the first point, its value: a mass of that probability.
+/// The inverse of a piecewise linear distribution function. The first point is an atom with its probability.
 fn quantile(points: &[(f64, f64)], probability: f64) -> f64 {
     let above = points.partition_point(|point| point.1 <= probability);
     match (above.checked_sub(1).map(|i| points[i]), points.get(above)) {
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_key_gives_the_same_draws_and_another_key_others() {
+    fn equal_keys_give_equal_draws_and_different_keys_do_not() {
         let row = |seed, workload| {
             let mut draws = Draws::new(seed, workload);
             (0..8).map(|_| draws.below(1 << 40)).collect::<Vec<_>>()
@@ -136,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn gaps_have_the_mean_that_was_asked_for() {
+    fn gaps_have_the_configured_mean() {
         let mut draws = Draws::new(7, 0);
         let mean = mean(200_000, || draws.gap_ns(Interarrival::Exponential(300_000.0)) as f64);
         assert!((mean / 300_000.0 - 1.0).abs() < 0.01, "{mean}");
     }
 
     #[test]
-    fn pareto_has_the_mean_that_was_asked_for() {
+    fn pareto_has_the_configured_mean() {
         let size = Size::Pareto { mean_bytes: 50_000.0, shape: 3.0, most_bytes: None };
         let mut draws = Draws::new(7, 0);
         let mean = mean(200_000, || draws.size_bytes(&size) as f64);
@@ -151,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_pareto_is_what_is_left_of_it() {
-        let whole = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, most_bytes: None };
+    fn a_bounded_pareto_is_a_truncated_pareto() {
+        let unbounded = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, most_bytes: None };
         let bounded = Size::Pareto { mean_bytes: 50_000.0, shape: 1.2, most_bytes: Some(100_000.0) };
         let sizes = |size: &Size, seed| {
             let mut draws = Draws::new(seed, 0);
@@ -161,16 +163,21 @@ mod tests {
             sizes.sort_unstable();
             sizes
         };
-        let (left, drawn) = (sizes(&whole, 7), sizes(&bounded, 8));
+        let (filtered, drawn) = (sizes(&unbounded, 7), sizes(&bounded, 8));
         assert_eq!(drawn.len(), 100_000);
         for share in [0.1, 0.5, 0.9, 0.99] {
             let at = |sizes: &[u64]| sizes[(share * sizes.len() as f64) as usize] as f64;
-            assert!((at(&drawn) / at(&left) - 1.0).abs() < 0.03, "{share}: {} {}", at(&drawn), at(&left));
+            assert!(
+                (at(&drawn) / at(&filtered) - 1.0).abs() < 0.03,
+                "{share}: {} {}",
+                at(&drawn),
+                at(&filtered)
+            );
         }
     }
 
     #[test]
-    fn a_cdf_is_interpolated_linearly_and_starts_with_a_mass() {
+    fn a_cdf_is_interpolated_linearly_and_starts_with_an_atom() {
         let points = [(100.0, 0.2), (200.0, 0.6), (1000.0, 1.0)];
         assert_eq!(quantile(&points, 0.0), 100.0);
         assert_eq!(quantile(&points, 0.19), 100.0);
@@ -199,16 +206,16 @@ mod tests {
         ) {
             let mut draws = Draws::new(seed, 0);
             let scale = mean * (shape - 1.0) / shape;
-            let least = scale.round().max(1.0) as u64;
-            let whole = Size::Pareto { mean_bytes: mean, shape, most_bytes: None };
-            prop_assert!((0..16).all(|_| draws.size_bytes(&whole) >= least));
-            let most = (bound * scale).round().max(1.0) as u64;
+            let min = scale.round().max(1.0) as u64;
+            let unbounded = Size::Pareto { mean_bytes: mean, shape, most_bytes: None };
+            prop_assert!((0..16).all(|_| draws.size_bytes(&unbounded) >= min));
+            let max = (bound * scale).round().max(1.0) as u64;
             let bounded = Size::Pareto { mean_bytes: mean, shape, most_bytes: Some(bound * scale) };
-            prop_assert!((0..16).all(|_| (least..=most).contains(&draws.size_bytes(&bounded))));
+            prop_assert!((0..16).all(|_| (min..=max).contains(&draws.size_bytes(&bounded))));
         }
 
         #[test]
-        fn quantiles_never_fall(mut sizes in prop::collection::vec(1.0f64..1e9, 2..8), a in 0.0f64..1.0, b in 0.0f64..1.0) {
+        fn quantiles_are_monotonic(mut sizes in prop::collection::vec(1.0f64..1e9, 2..8), a in 0.0f64..1.0, b in 0.0f64..1.0) {
             sizes.sort_by(f64::total_cmp);
             let last = sizes.len() as f64;
             let points: Vec<_> = sizes.iter().enumerate().map(|(i, s)| (*s, (i + 1) as f64 / last)).collect();
@@ -216,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn a_drawn_pair_is_never_a_node_with_itself(seed: u64, nodes in 2usize..10) {
+        fn a_drawn_pair_has_two_different_nodes(seed: u64, nodes in 2usize..10) {
             let all: Vec<usize> = (0..nodes).collect();
             let pairs = Pairs::Product { sources: all.clone(), destinations: all };
             let mut draws = Draws::new(seed, 3);

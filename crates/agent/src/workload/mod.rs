@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From workloads to flows: who sends how much to whom and when, and what of it is here.
+//! Expands workloads to flows: source, destination, size and start of each, and which of them are local.
 
 pub mod draws;
 pub mod ports;

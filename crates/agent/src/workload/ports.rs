@@ -1,51 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a transport's flows is here, and the ports that they are sent from.
+//! Selects the flows of a transport that have a local end, and assigns their source ports.
 
-use crate::scope::Scope;
+use crate::placement::Placement;
 use crate::workload::schedule::FlowSpec;
 use std::collections::HashMap;
 
-/// A flow with an end here.
+/// A flow with at least one local end.
 #[derive(Debug)]
 pub struct LocalFlow {
-    /// Its number among all flows of the lab.
+    /// Number among all flows of the lab.
     pub id: u32,
     pub spec: FlowSpec,
     pub sends: bool,
     pub receives: bool,
-    /// 0: the kernel chooses, when the flow is opened.
+    /// 0: the kernel chooses the port when the flow is opened.
     pub src_port: u16,
 }
 
-const LOWEST: u16 = 10_000;
-/// Below the kernel's own ephemeral ports.
-const COUNT: u16 = 22_000;
+const LOWEST_PORT: u16 = 10_000;
+/// The range ends below the kernel's ephemeral ports.
+const PORT_COUNT: u16 = 22_000;
 
-/// Those of a transport's flows that have an end here. Where a flow's ends are two agents', the receiver's has to know the
-/// sender's port: it follows from the flow's rank among those of its source, which every agent counts alike. `first`: the
-/// first one's port.
-pub fn local(scope: &Scope, flows: impl IntoIterator<Item = (u32, FlowSpec)>, first: u16) -> Vec<LocalFlow> {
-    let mut flows = numbered(scope, flows, first);
-    if scope.is_whole() {
+/// Flows with a local end. If both ends are local, the kernel chooses the source port. Otherwise the receiver's agent
+/// must know the port that the sender's agent uses, so the port is computed as in `local_flows_with_ports`.
+pub fn local_flows(
+    placement: &Placement,
+    flows: impl IntoIterator<Item = (u32, FlowSpec)>,
+    first_port: u16,
+) -> Vec<LocalFlow> {
+    let mut flows = local_flows_with_ports(placement, flows, first_port);
+    if placement.is_complete() {
         flows.iter_mut().for_each(|flow| flow.src_port = 0);
     }
     flows
 }
 
-/// The same where no kernel chooses ports: each flow has its own everywhere.
-pub fn numbered(
-    scope: &Scope,
+/// Flows with a local end and a computed source port: `first_port` plus the flow's rank among the flows of its source,
+/// which is the same in every agent.
+pub fn local_flows_with_ports(
+    placement: &Placement,
     flows: impl IntoIterator<Item = (u32, FlowSpec)>,
-    first: u16,
+    first_port: u16,
 ) -> Vec<LocalFlow> {
     let mut ranks: HashMap<usize, u16> = HashMap::new();
-    let ported = flows.into_iter().map(|(id, spec)| {
-        let rank = ranks.entry(spec.src).or_insert(first - LOWEST);
-        let src_port = LOWEST + *rank;
-        *rank = (*rank + 1) % COUNT;
-        LocalFlow { id, sends: scope.has(spec.src), receives: scope.has(spec.dst), src_port, spec }
+    let with_ports = flows.into_iter().map(|(id, spec)| {
+        let rank = ranks.entry(spec.src).or_insert(first_port - LOWEST_PORT);
+        let src_port = LOWEST_PORT + *rank;
+        *rank = (*rank + 1) % PORT_COUNT;
+        LocalFlow {
+            id,
+            sends: placement.is_local(spec.src),
+            receives: placement.is_local(spec.dst),
+            src_port,
+            spec,
+        }
     });
-    ported.filter(|flow| flow.sends || flow.receives).collect()
+    with_ports.filter(|flow| flow.sends || flow.receives).collect()
 }
 
 #[cfg(test)]
@@ -66,19 +76,19 @@ mod tests {
     }
 
     #[test]
-    fn in_virtual_time_every_flow_has_both_ends_here_and_the_kernel_chooses_ports() {
-        let scope = Scope::new(&dumbbell(|_| {}), None);
-        let local = local(&scope, flows(&[[0, 2], [2, 0]]), LOWEST);
+    fn in_virtual_time_both_ends_are_local_and_the_kernel_chooses_ports() {
+        let placement = Placement::new(&dumbbell(|_| {}), None);
+        let local = local_flows(&placement, flows(&[[0, 2], [2, 0]]), LOWEST_PORT);
         assert_eq!(local.len(), 2);
         assert!(local.iter().all(|flow| flow.sends && flow.receives && flow.src_port == 0));
     }
 
     #[test]
-    fn sender_and_receiver_count_the_same_port() {
+    fn sender_and_receiver_compute_the_same_port() {
         let plan = dumbbell(|_| {});
         let at = |node| {
-            let scope = Scope::new(&plan, Some(&place(node, &[], 1)));
-            let local = local(&scope, flows(&[[0, 2], [2, 0], [1, 0], [0, 2]]), 10_001);
+            let placement = Placement::new(&plan, Some(&place(node, &[], 1)));
+            let local = local_flows(&placement, flows(&[[0, 2], [2, 0], [1, 0], [0, 2]]), 10_001);
             local.iter().map(|flow| (flow.id, flow.sends, flow.receives, flow.src_port)).collect::<Vec<_>>()
         };
         let (to, from) = ((true, false), (false, true));
@@ -92,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn numbered_ports_are_there_in_virtual_time_too() {
-        let scope = Scope::new(&dumbbell(|_| {}), None);
-        let ports: Vec<_> = numbered(&scope, flows(&[[0, 2], [2, 0], [0, 1]]), 21_000)
+    fn computed_ports_are_also_used_in_virtual_time() {
+        let placement = Placement::new(&dumbbell(|_| {}), None);
+        let ports: Vec<_> = local_flows_with_ports(&placement, flows(&[[0, 2], [2, 0], [0, 1]]), 21_000)
             .iter()
             .map(|flow| flow.src_port)
             .collect();
@@ -102,10 +112,10 @@ mod tests {
     }
 
     #[test]
-    fn after_the_last_port_comes_the_lowest() {
+    fn ports_wrap_around() {
         let plan = dumbbell(|_| {});
-        let scope = Scope::new(&plan, Some(&place(0, &[], 1)));
-        let local = local(&scope, flows(&vec![[0, 2]; 22_001]), 10_001);
+        let placement = Placement::new(&plan, Some(&place(0, &[], 1)));
+        let local = local_flows(&placement, flows(&vec![[0, 2]; 22_001]), 10_001);
         assert_eq!(
             (local[21_998].src_port, local[21_999].src_port, local[22_000].src_port),
             (31_999, 10_000, 10_001)

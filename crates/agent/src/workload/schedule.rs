@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From workloads to flows: who sends how much to whom, and when. Pure in the plan and its seed; the network has no
-//! say in it (open loop). A flow's id is its index.
+//! Expands workloads to flows (open loop): the result depends only on the plan and its seed, not on the network. The
+//! id of a flow is its index.
 
 use crate::plan::workload::{Pattern, Workload};
 use crate::plan::Plan;
@@ -8,18 +8,18 @@ use crate::workload::draws::Draws;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// Index of its workload.
+    /// Index of the workload.
     pub workload: usize,
     pub src: usize,
     pub dst: usize,
-    /// None: until `stop_ns`.
+    /// None: unlimited until `stop_ns`.
     pub size_bytes: Option<u64>,
     pub start_ns: u64,
-    /// When its sender ends it; None: with the lab.
+    /// When the sender stops; None: at the end of the lab.
     pub stop_ns: Option<u64>,
 }
 
-/// All flows that start within the lab's duration, by workload and within a workload in the plan's or the drawn order.
+/// All flows that start within the lab's duration, ordered by workload and then as listed or drawn.
 pub fn flows(plan: &Plan) -> Vec<FlowSpec> {
     let mut flows = Vec::new();
     for (index, workload) in plan.workloads.iter().enumerate() {
@@ -32,37 +32,37 @@ pub fn flows(plan: &Plan) -> Vec<FlowSpec> {
 
 fn expand(index: usize, workload: &Workload, draws: &mut Draws, end_ns: u64, flows: &mut Vec<FlowSpec>) {
     match &workload.pattern {
-        // What these send depends on what they get.
+        // Closed loop: each client schedules its next exchange at run time.
         Pattern::Exchanges { .. } => {}
         Pattern::Flows { pairs, size_bytes, spread_ns, each } => {
             for (number, &[src, dst]) in pairs.iter().enumerate() {
                 let offset = if *spread_ns > 0 { draws.below(*spread_ns) } else { 0 };
-                let own = each.get(number);
-                let start_ns = workload.start_ns + offset + own.map_or(0, |(after_ns, _)| *after_ns);
+                let listed = each.get(number);
+                let start_ns = workload.start_ns + offset + listed.map_or(0, |(after_ns, _)| *after_ns);
                 if start_ns < end_ns {
-                    let size_bytes = own.map_or(*size_bytes, |(_, bytes)| Some(*bytes));
+                    let size_bytes = listed.map_or(*size_bytes, |(_, bytes)| Some(*bytes));
                     let stop_ns = workload.stop_ns;
                     flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns });
                 }
             }
         }
         Pattern::Arrivals { pairs, interarrival, size, limit, together } => {
-            let every = if *together { pairs.all() } else { Vec::new() };
+            let all_pairs = if *together { pairs.all() } else { Vec::new() };
             // The first arrival is one gap after the start, as in any renewal process.
             let mut start_ns = workload.start_ns.saturating_add(draws.gap_ns(*interarrival));
             let mut count = 0;
             while start_ns < end_ns && limit.is_none_or(|limit| count < limit) {
                 let drawn;
-                let at_once = if *together {
-                    &every[..]
+                let arriving = if *together {
+                    &all_pairs[..]
                 } else {
                     drawn = [draws.pair(pairs)];
                     &drawn
                 };
                 let left = limit.map_or(u64::MAX, |limit| limit - count);
-                for &[src, dst] in at_once.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+                for &[src, dst] in arriving.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
                     let size_bytes = Some(draws.size_bytes(size));
-                    // `stop_ns` ends the arrivals, not the flows that have arrived.
+                    // `stop_ns` ends the arrivals, not the flows themselves.
                     flows.push(FlowSpec { workload: index, src, dst, size_bytes, start_ns, stop_ns: None });
                     count += 1;
                 }
@@ -78,7 +78,7 @@ mod tests {
     use crate::testing::dumbbell;
 
     #[test]
-    fn one_flow_for_each_pair_at_the_start() {
+    fn each_pair_has_one_flow_at_the_start() {
         let plan = dumbbell(|plan| {
             plan["workloads"] = serde_json::json!([plan["workloads"][0]]);
             plan["workloads"][0]["pairs"] = serde_json::json!([[0, 2], [2, 0]]);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_draws_starts_within_it() {
+    fn starts_are_drawn_within_the_spread() {
         let plan = dumbbell(|plan| {
             plan["workloads"] = serde_json::json!([plan["workloads"][0]]);
             plan["workloads"][0]["pairs"] = serde_json::json!(vec![[0, 2]; 500]);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_a_file_have_their_own_starts_and_sizes() {
+    fn flows_from_a_file_have_listed_starts_and_sizes() {
         let plan = dumbbell(|plan| {
             plan["workloads"] = serde_json::json!([plan["workloads"][0]]);
             plan["workloads"][0]["pairs"] = serde_json::json!([[0, 2], [2, 0], [0, 2]]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_stop_at_their_stop_and_keep_their_rate() {
+    fn arrivals_end_at_the_stop() {
         let plan = dumbbell(|plan| {
             plan["workloads"][1]["interarrival_ns"] = serde_json::json!({"fixed": 1_000_000})
         });
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn all_senders_start_together_where_they_are_told() {
+    fn together_starts_a_flow_of_every_pair() {
         let plan = dumbbell(|plan| {
             plan["workloads"][1]["pairs"] = serde_json::json!([[0, 2], [2, 0]]);
             plan["workloads"][1]["interarrival_ns"] = serde_json::json!({"fixed": 1_000_000});
@@ -145,11 +145,11 @@ mod tests {
         let (ms, twice) = (1_000_000, 2_000_000);
         assert_eq!(found, [(0, 2, ms), (2, 0, ms), (0, 2, twice), (2, 0, twice), (0, 2, 3 * ms)]);
         let sizes: std::collections::HashSet<_> = arrivals.iter().map(|f| f.size_bytes).collect();
-        assert!(sizes.len() > 2, "each flow draws its own size: {sizes:?}");
+        assert!(sizes.len() > 2, "each flow draws a size: {sizes:?}");
     }
 
     #[test]
-    fn another_seed_moves_arrivals_but_not_listed_flows() {
+    fn the_seed_changes_arrivals_but_not_listed_flows() {
         let with_seed = |seed: u64| flows(&dumbbell(|plan| plan["seed"] = seed.into()));
         let (one, again, two) = (with_seed(1), with_seed(1), with_seed(2));
         assert_eq!(one, again);

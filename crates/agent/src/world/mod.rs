@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every part of the engine needs: the plan, what of it is here, the lab, the clock, the agenda, and a way to be
-//! woken.
+//! State that all parts of the engine share: the plan, its placement, the lab, the clock, the agenda and the epoll
+//! instance.
 
 pub mod token;
 
 use crate::clock::agenda::Agenda;
-use crate::clock::paper::{Clock, Paper};
-use crate::failure::{Of, Result};
+use crate::clock::lab_clock::{Clock, TimeScale};
+use crate::failure::{Context, Result};
 use crate::lab::Lab;
+use crate::placement::Placement;
 use crate::plan::workload::Workload;
 use crate::plan::{Plan, CONGESTION_CONTROL};
-use crate::scope::Scope;
 use crate::world::token::{Part, Token, Topic, Topics};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
 
-/// Edge-triggered: an event is told once, and nothing is asked of the kernel in between.
+/// Edge-triggered: each event is reported once.
 pub const READABLE: EpollFlags = EpollFlags::EPOLLIN.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
 pub const WRITABLE: EpollFlags =
     EpollFlags::EPOLLOUT.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
-/// Level-triggered: told again as long as something waits, for those who take one piece at a time.
-pub const READABLE_STILL: EpollFlags = EpollFlags::EPOLLIN;
+/// Level-triggered: reported as long as data remain, for handlers that read one buffer per event.
+pub const READABLE_LEVEL: EpollFlags = EpollFlags::EPOLLIN;
 
 pub struct World<'a> {
     pub plan: &'a Plan,
-    pub scope: &'a Scope,
+    pub placement: &'a Placement,
     pub lab: &'a Lab,
     pub agenda: Agenda<Token>,
     pub epoll: Epoll,
@@ -33,18 +33,18 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub fn new(plan: &'a Plan, scope: &'a Scope, lab: &'a Lab, paper: Paper) -> Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).of(|| "epoll".into())?;
-        let clock = Clock::new(paper).of(|| "clock".into())?;
-        Ok(Self { plan, scope, lab, agenda: Agenda::default(), epoll, clock, topics: Topics::default() })
+    pub fn new(plan: &'a Plan, placement: &'a Placement, lab: &'a Lab, scale: TimeScale) -> Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).with_context(|| "epoll".into())?;
+        let clock = Clock::new(scale).with_context(|| "clock".into())?;
+        Ok(Self { plan, placement, lab, agenda: Agenda::default(), epoll, clock, topics: Topics::default() })
     }
 
-    /// Hands out a number for one kind of what a part waits for.
+    /// Allocates a topic for one kind of event of a part.
     pub fn topic(&mut self, part: Part) -> Topic {
-        self.topics.hand_out(part)
+        self.topics.allocate(part)
     }
 
-    /// Who was handed out the topic of a token.
+    /// The part that owns a token's topic.
     pub fn part(&self, token: Token) -> Part {
         self.topics.part(token)
     }
@@ -65,16 +65,17 @@ impl<'a> World<'a> {
         self.since_epoch(self.now_ns())
     }
 
-    /// Of a packet's time stamp (CLOCK_REALTIME).
-    pub fn stamp_since_epoch(&self, realtime_ns: u64) -> i64 {
-        self.since_epoch(self.clock.at_stamp(realtime_ns))
+    /// Time since the epoch of a packet's timestamp (CLOCK_REALTIME).
+    pub fn timestamp_since_epoch(&self, realtime_ns: u64) -> i64 {
+        self.since_epoch(self.clock.timestamp_to_lab_ns(realtime_ns))
     }
 
-    /// What a workload's sockets at a node have to be told; None: the kernel's default is right. In a container the
-    /// host's kernel may not let a default be chosen (`tcp_allowed_congestion_control`), but each socket may.
+    /// Congestion control to set on a workload's sockets at a node; None: the namespace's default. On the host's
+    /// kernel the node's default is set per socket, because a container may lack permission for the sysctl
+    /// (`tcp_allowed_congestion_control`).
     pub fn congestion_control(&self, workload: &'a Workload, node: usize) -> Option<&'a str> {
-        let of_the_node = || self.plan.nodes[node].sysctls.get(CONGESTION_CONTROL);
-        let own = || self.scope.on_host_kernel().then(of_the_node).flatten();
-        workload.congestion_control.as_ref().or_else(own).map(String::as_str)
+        let sysctl = || self.plan.nodes[node].sysctls.get(CONGESTION_CONTROL);
+        let node_default = || self.placement.on_host_kernel().then(sysctl).flatten();
+        workload.congestion_control.as_ref().or_else(node_default).map(String::as_str)
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whom an event or a deadline is for. A part of the engine asks for a *topic* for each kind of thing that it waits for
-//! (`World::topic`), and within it numbers as it likes: by flow, by node. Both together are a *token*, which the kernel
-//! or the agenda hands back.
+//! Routing of events and deadlines to the parts of the engine. A part allocates a *topic* for each kind of event
+//! (`World::topic`) and numbers the events within it, by flow or by node. Topic and index form a *token*, which epoll
+//! or the agenda returns with the event.
 
-/// Of the engine: who asks for topics. All that the engine knows of a transport is its number.
+/// A part of the engine that owns topics. Transports are identified by their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Timer,
@@ -12,7 +12,7 @@ pub enum Part {
     Children,
     Pipes,
     Kills,
-    Programs,
+    Daemons,
     LaunchStarts,
     LaunchStops,
     LaunchKills,
@@ -24,15 +24,16 @@ pub enum Part {
     Changes,
     Windows,
     Statistics,
+    Devices,
     Progress,
     Transport(usize),
 }
 
-/// One kind of event or deadline, of one part.
+/// One kind of event or deadline of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topic(u32);
 
-/// What comes back: a topic, and its part's own number.
+/// A topic and an index that the topic's part has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token {
     pub topic: Topic,
@@ -44,13 +45,13 @@ impl Topic {
         Token { topic: self, index }
     }
 
-    /// Of a topic with one token only.
+    /// The token of a topic that has only one.
     pub fn only(self) -> Token {
         self.at(0)
     }
 }
 
-/// As epoll carries it.
+/// Encodes a token as epoll data.
 impl From<Token> for u64 {
     fn from(token: Token) -> Self {
         Self::from(token.topic.0) << 32 | Self::from(token.index)
@@ -63,7 +64,7 @@ impl From<u64> for Token {
     }
 }
 
-/// The topics that were handed out: by number, to whom.
+/// Allocated topics: the owner of each, by number.
 pub struct Topics<P>(Vec<P>);
 
 impl<P> Default for Topics<P> {
@@ -73,7 +74,7 @@ impl<P> Default for Topics<P> {
 }
 
 impl<P: Copy> Topics<P> {
-    pub fn hand_out(&mut self, part: P) -> Topic {
+    pub fn allocate(&mut self, part: P) -> Topic {
         self.0.push(part);
         Topic(self.0.len() as u32 - 1)
     }
@@ -89,19 +90,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn no_topic_is_handed_out_twice_and_each_comes_back_to_who_asked() {
+    fn topics_are_unique_and_map_to_their_owner() {
         let mut topics = Topics::default();
-        let asked = [Part::Taps, Part::Transport(0), Part::Transport(1), Part::Transport(0), Part::Taps];
-        let handed: Vec<Topic> = asked.into_iter().map(|part| topics.hand_out(part)).collect();
-        for (topic, part) in handed.iter().zip(asked) {
+        let owners = [Part::Taps, Part::Transport(0), Part::Transport(1), Part::Transport(0), Part::Taps];
+        let allocated: Vec<Topic> = owners.into_iter().map(|part| topics.allocate(part)).collect();
+        for (topic, part) in allocated.iter().zip(owners) {
             assert_eq!(topics.part(topic.at(u32::MAX)), part);
-            assert_eq!(handed.iter().filter(|other| *other == topic).count(), 1);
+            assert_eq!(allocated.iter().filter(|other| *other == topic).count(), 1);
         }
     }
 
     proptest! {
         #[test]
-        fn tokens_survive_the_kernel(topic: u32, index: u32) {
+        fn tokens_round_trip_through_epoll_data(topic: u32, index: u32) {
             let token = Topic(topic).at(index);
             prop_assert_eq!(Token::from(u64::from(token)), token);
         }

@@ -11,7 +11,7 @@ use qbed_p4engine::control::{Answer, Request};
 use super::arrays::known;
 use super::tables::{decode_action, encode_action};
 use super::{Found, Session};
-use crate::pipeline::Profile;
+use crate::pipeline::{Action, Pipeline, Profile, Table};
 use crate::proto::p4::v1::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::update::Type;
@@ -48,6 +48,17 @@ fn profile<'a>(session: &Session<'a>, id: u32) -> Result<&'a Profile> {
     known(&session.pipeline.profiles, id, "action profile")
 }
 
+/// The actions of the first table of a profile that has the one in question: those of its other tables may be others.
+fn actions_with<'a>(
+    pipeline: &'a Pipeline,
+    id: u32,
+    profile: &'a Profile,
+    is_it: impl Fn(&Action) -> bool,
+) -> &'a [Action] {
+    let mut tables = pipeline.tables.values().filter(|table| table.profile == Some(id));
+    tables.find(|table| table.actions.iter().any(&is_it)).map_or(&profile.actions, |table| &table.actions)
+}
+
 fn no_one_shots(session: &mut Session, id: u32, profile: &Profile) -> Result<()> {
     match session.state.profiles.entry(id).or_default().one_shots {
         0 => Ok(()),
@@ -69,7 +80,8 @@ pub fn write_member(session: &mut Session, kind: Type, given: &ActionProfileMemb
         return Ok(());
     }
     let action = given.action.as_ref().ok_or_else(|| invalid("a member without an action"))?;
-    let (call, _) = decode_action(&profile.actions, &profile.name, action)?;
+    let actions = actions_with(session.pipeline, id, profile, |one| one.id == action.action_id);
+    let (call, _) = decode_action(actions, &profile.name, action)?;
     if kind == Type::Modify {
         return session.done(Request::ModifyMember { profile: number, member, call });
     }
@@ -97,7 +109,8 @@ pub fn read_members(session: &mut Session, filter: &ActionProfileMember, found: 
             if written.members.contains(&member_id)
                 && (filter.member_id == 0 || filter.member_id == member_id)
             {
-                let action = encode_action(&profile.actions, &call);
+                let actions = actions_with(session.pipeline, *id, profile, |one| one.number == call.action);
+                let action = encode_action(actions, &call);
                 let member = ActionProfileMember { action_profile_id: *id, member_id, action };
                 found.push(Kind::ActionProfileMember(member))?;
             }
@@ -207,6 +220,7 @@ pub fn add_one_shot(
     session: &mut Session,
     id: u32,
     profile: &Profile,
+    table: &Table,
     set: &ActionProfileActionSet,
 ) -> Result<OneShot> {
     let written = session.state.profiles.entry(id).or_default();
@@ -233,8 +247,8 @@ pub fn add_one_shot(
         };
         weights.push(weight(profile, one.weight, watched)?);
         let action = one.action.as_ref().ok_or_else(|| invalid("a set with no action in it"))?;
-        let (call, _) = decode_action(&profile.actions, &profile.name, action)?;
-        one.action = encode_action(&profile.actions, &call); // with values of the shortest form
+        let (call, _) = decode_action(&table.actions, &table.name, action)?;
+        one.action = encode_action(&table.actions, &call); // with values of the shortest form
         calls.push(call);
     }
     fits(&Profile { by_weight, ..profile.clone() }, &weights, profile.most_in_group)?;

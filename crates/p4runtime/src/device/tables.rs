@@ -288,7 +288,7 @@ fn target_of(
             Ok((Target::Group(*group), None))
         }
         Some(ActionType::ActionProfileActionSet(set)) if profile.selector => {
-            let one_shot = profiles::add_one_shot(session, id, profile, set)?;
+            let one_shot = profiles::add_one_shot(session, id, profile, table, set)?;
             Ok((Target::Group(one_shot.group), Some(one_shot)))
         }
         _ if profile.selector => Err(wrong("a member, a group or a set of actions")),

@@ -375,6 +375,74 @@ fn sets_of_actions_in_one_shot() {
     bench.insert("action_profile_member { action_profile_id: <paths> member_id: 1 action { action_id: <multicast> params { param_id: 1 value: '\\x01' } } }");
 }
 
+/// A switch whose tables `by_hop` (forward, drop) and `by_path` (forward, multicast) have the profile `paths`.
+fn with_shared_profile() -> Bench {
+    let mut config = everything();
+    let program = String::from_utf8(config.p4_device_config).unwrap();
+    let program = program.replace("\"type\": \"indirect\"", "\"type\": \"indirect_ws\"");
+    let of_table = |name: &str| format!("\"action_profile\": \"ProbeIngress.{name}\"");
+    assert_eq!(program.matches(&of_table("hops")).count(), 1);
+    config.p4_device_config = program.replace(&of_table("hops"), &of_table("paths")).into_bytes();
+    let tables = &mut config.p4info.as_mut().unwrap().tables;
+    let table = tables.iter_mut().find(|table| table.preamble.as_ref().unwrap().alias == "by_hop").unwrap();
+    table.implementation_id = with_ids("<paths>").parse().unwrap();
+    let mut bench = Bench::new();
+    bench.device.configure(Action::VerifyAndCommit, Some(config)).unwrap();
+    bench
+}
+
+#[test]
+fn tables_share_members_and_groups_whose_actions_they_have() {
+    let mut bench = with_shared_profile();
+    let member = |id: u32, action: &str| {
+        format!("action_profile_member {{ action_profile_id: <paths> member_id: {id} action {{ action_id: {action} }} }}")
+    };
+    let port = "<forward> params { param_id: 1 value: '\\x04' }";
+    let group = "<multicast> params { param_id: 1 value: '\\x01' }";
+    let members = [member(1, port), member(2, "<drop>"), member(3, group)];
+    members.iter().for_each(|member| bench.insert(member));
+    bench.finds("action_profile_member { }", &members.each_ref().map(String::as_str));
+    bench.insert(
+        "action_profile_group { action_profile_id: <paths> group_id: 1 members { member_id: 1 weight: 1 } members { member_id: 3 weight: 1 } }",
+    );
+    let entry = |table: &str, key: u8, target: &str| {
+        format!("table_entry {{ table_id: <{table}> match {{ field_id: 1 exact {{ value: '\\x{key:02x}' }} }} action {{ {target} }} }}")
+    };
+    for (table, member, missing) in [("by_hop", 2, 3), ("by_path", 3, 2)] {
+        bench.insert(&entry(table, 1, "action_profile_member_id: 1"));
+        bench.insert(&entry(table, 2, &format!("action_profile_member_id: {member}")));
+        let refused = entry(table, 3, &format!("action_profile_member_id: {missing}"));
+        bench.refuses(
+            Type::Insert,
+            &refused,
+            Code::InvalidArgument,
+            &format!("which table ProbeIngress.{table} does not have"),
+        );
+    }
+    bench.insert(&entry("by_path", 4, "action_profile_group_id: 1"));
+    let refused = entry("by_hop", 4, "action_profile_group_id: 1");
+    bench.refuses(Type::Insert, &refused, Code::InvalidArgument, "member 3 calls ProbeIngress.multicast");
+}
+
+#[test]
+fn a_set_of_actions_has_those_of_its_table() {
+    let mut bench = with_shared_profile();
+    let entry = |table: &str, action: &str| {
+        format!(
+            "table_entry {{ table_id: <{table}> match {{ field_id: 1 exact {{ value: '\\x01' }} }}
+            action {{ action_profile_action_set {{ action_profile_actions {{ weight: 1 action {{ action_id: {action} }} }} }} }} }}"
+        )
+    };
+    let group = "<multicast> params { param_id: 1 value: '\\x01' }";
+    for (table, action) in [("by_hop", "<drop>"), ("by_path", group)] {
+        let written = entry(table, action);
+        bench.insert(&written);
+        bench.finds(&format!("table_entry {{ table_id: <{table}> }}"), &[&written]);
+    }
+    bench.refuses(Type::Modify, &entry("by_hop", group), Code::InvalidArgument, "by_hop");
+    bench.refuses(Type::Modify, &entry("by_path", "<drop>"), Code::InvalidArgument, "by_path");
+}
+
 #[test]
 fn counters_and_registers() {
     let mut bench = Bench::new();

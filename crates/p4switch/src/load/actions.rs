@@ -255,7 +255,8 @@ impl Loader<'_> {
         match call.call.op.as_str() {
             "exit" => self.emit(Op::Exit),
             "no_op" => return Ok(true),
-            "drop" | "mark_to_drop" => self.emit(Op::MarkToDrop),
+            "drop" => self.emit(Op::MarkToDrop),
+            "mark_to_drop" => self.mark_to_drop(call)?,
             "truncate" => {
                 let bytes = self.number(&call.value(self, 0)?)?;
                 self.emit(Op::Truncate { bytes })
@@ -281,6 +282,21 @@ impl Loader<'_> {
             _ => return Ok(false),
         };
         Ok(true)
+    }
+
+    /// BMv2 marks the header that it is given, which may be a copy of the standard metadata: p4c makes one for a function
+    /// with an `inout` parameter, and copies it back behind the call.
+    fn mark_to_drop(&mut self, call: &Arguments) -> Result<usize> {
+        let Object::Header(header) = call.object(self, 0)? else {
+            return call.at(0, refuse("not a header"));
+        };
+        let name = &self.program.headers[header as usize].name;
+        let egress_spec = call.at(0, self.layout.field(name, "egress_spec"))?;
+        let mcast_grp = self.layout.field(name, "mcast_grp").ok();
+        Ok(self.emit(match self.program.standard.egress_spec {
+            Some(standard) if standard == egress_spec => Op::MarkToDrop,
+            _ => Op::MarkCopyToDrop { egress_spec, mcast_grp },
+        }))
     }
 
     /// What others are told.

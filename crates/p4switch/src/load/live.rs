@@ -110,7 +110,8 @@ fn none_of(op: &Op) -> Registers {
         Execute, ExecuteDirect, Exit, Extract, ExtractNext, ExtractNextVarbit, ExtractVarbit, HashTo, Jump,
     };
     use Op::{
-        JumpIf, JumpUnless, Load, LoadIndexed, LoadLast, Log, Lookahead, MarkToDrop, Move, Narrow, Pop, Push,
+        JumpIf, JumpUnless, Load, LoadIndexed, LoadLast, Log, Lookahead, MarkCopyToDrop, MarkToDrop, Move,
+        Narrow, Pop, Push,
     };
     use Op::{
         Random, Recirculate, RegisterRead, RegisterWrite, Reject, RemoveHeader, Resubmit, Select, Set,
@@ -140,7 +141,7 @@ fn none_of(op: &Op) -> Registers {
         }
         Reject { .. } | Extract { .. } | ExtractNext { .. } | Lookahead { .. } | WideLookahead { .. } => 0,
         Emit { .. } | EmitStack { .. } | EmitUnion { .. } | ExecuteDirect { .. } | Digest { .. } => 0,
-        Resubmit { .. } | Recirculate { .. } | MarkToDrop | Op::None => 0,
+        Resubmit { .. } | Recirculate { .. } | MarkToDrop | MarkCopyToDrop { .. } | Op::None => 0,
         // Said above.
         Store { .. } | Unary { .. } | Move { .. } | Cut { .. } | Widen { .. } | BinaryWith { .. } => {
             Registers::MAX

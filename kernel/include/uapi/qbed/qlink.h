@@ -10,7 +10,7 @@
 
 #define QLINK_KIND "qlink"
 
-/* A rate: no transmitter and no wire, a frame is at the other end at once. */
+/* Rate of a link without serialization and delay: frames are delivered at once. */
 #define QLINK_RATE_NONE (~0ULL)
 
 enum {
@@ -20,21 +20,21 @@ enum {
 	/* of this end's transmitter */
 	IFLA_QLINK_RATE,	/* u64, bit/s, at least 1; required at creation */
 	IFLA_QLINK_DELAY,	/* u64, ns of propagation */
-	IFLA_QLINK_OVERHEAD,	/* u32, bytes of wire time added to each frame */
+	IFLA_QLINK_OVERHEAD,	/* bytes added to the serialization time of each frame */
 	IFLA_QLINK_LOSS,	/* u32, probability x 2^32 */
 	/* of the other end's transmitter; at creation they default to this end's */
 	IFLA_QLINK_PEER_RATE,
 	IFLA_QLINK_PEER_DELAY,
 	IFLA_QLINK_PEER_OVERHEAD,
 	IFLA_QLINK_PEER_LOSS,
-	/* read only, frames; SENT - DELIVERED - LOST are on the wire */
-	IFLA_QLINK_SENT,	/* u64, this end began to transmit */
-	IFLA_QLINK_DELIVERED,	/* u64, reached the other end */
-	IFLA_QLINK_LOST,	/* u64, to the loss model or a peer that is down */
+	/* read-only frame counters; SENT - DELIVERED - LOST frames are in flight */
+	IFLA_QLINK_SENT,	/* u64, transmissions started by this end */
+	IFLA_QLINK_DELIVERED,	/* u64, delivered to the other end */
+	IFLA_QLINK_LOST,	/* u64, dropped by the loss model, or because the peer is down */
 	IFLA_QLINK_PAD,
-	/* at creation this end's are 0 unless given, the other's default to them */
-	IFLA_QLINK_JITTER,	/* u64, ns: the most that a frame takes longer, by chance */
-	IFLA_QLINK_REORDERING,	/* u32, not 0: a frame may overtake those before it */
+	/* at creation, this end's default to 0 and the other end's to this end's */
+	IFLA_QLINK_JITTER,	/* u64, ns: maximum random addition to the delay of a frame */
+	IFLA_QLINK_REORDERING,	/* u32, not 0: jitter may reorder frames */
 	IFLA_QLINK_PEER_JITTER,
 	IFLA_QLINK_PEER_REORDERING,
 	__IFLA_QLINK_MAX

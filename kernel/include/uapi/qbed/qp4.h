@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
- * qp4: a P4 switch of a network namespace, asked through /dev/qp4, which means
- * the namespace of who opened it.
+ * qp4: control interface of a P4 switch in a network namespace, /dev/qp4. An
+ * open file refers to the namespace of the process that opened it.
  *
- * A write is one request, whole: struct qp4_request and what the command says.
- * What is read next is its answer: struct qp4_answer and what the command says,
- * or why not, in words; then nothing (end of file), until the next request.
- * Numbers are in the machine's byte order.
+ * One write is one request: struct qp4_request and the command's data. The
+ * following reads return its reply: struct qp4_answer and the command's data
+ * or, on an error, a message; then end of file until the next request. Integers
+ * are in native byte order.
  */
 #ifndef _UAPI_QBED_QP4_H
 #define _UAPI_QBED_QP4_H
@@ -14,31 +14,39 @@
 #include <linux/types.h>
 
 #define QP4_DEVICE "qp4"
-#define QP4_MOST_PORTS 512		/* v1model's port numbers have 9 bits; the last one means: drop */
+#define QP4_MOST_PORTS 512		/* v1model's port numbers have 9 bits; 511 means drop */
 #define QP4_DROP_PORT 511
 #define QP4_MOST_REQUEST (64u << 20)	/* bytes */
 #define QP4_MOST_PACKET 65535u		/* bytes */
 
 enum qp4_command {
-	/* a program's image (crates/p4engine): it takes the place of the one that runs, whose packets in the queues
-	 * still leave by it; if it is refused, that one goes on
+	/* load a program's image (crates/p4engine) in place of the current program. Packets that are
+	 * queued still pass the egress of the program that queued them. If the image is refused,
+	 * the current program stays.
 	 */
 	QP4_LOAD = 1,
-	/* the name of an interface of this namespace, a qlink: it becomes port `value` */
+	/* attach an interface of this namespace, a qlink, by name: it becomes port `value` */
 	QP4_ATTACH = 2,
-	/* port `value` is an interface again */
+	/* detach port `value` */
 	QP4_DETACH = 3,
-	/* a request to the program (control.rs, postcard); the answer is one, too */
+	/* a control request to the program (control.rs, postcard), and its reply */
 	QP4_CONTROL = 4,
-	/* answer: struct qp4_counters */
+	/* reply: struct qp4_counters */
 	QP4_COUNTERS = 5,
-	/* answer: what the program said since, at most `value` messages: struct qp4_event and its bytes, each */
+	/*
+	 * reply: at most `value` events since the last call, each a struct qp4_event and its
+	 * data
+	 */
 	QP4_EVENTS = 6,
-	/* port `value` is the CPU port from now on: packets that leave by it are events (QP4_EVENT_PACKET), as the
-	 * program's egress leaves them; QP4_DROP_PORT: there is none, as in the beginning. No interface can have it.
+	/* make port `value` the CPU port. Packets sent to it pass the program's egress and become
+	 * events (QP4_EVENT_PACKET). QP4_DROP_PORT: no CPU port, the default. No interface can be
+	 * attached to it.
 	 */
 	QP4_CPU_PORT = 7,
-	/* a packet, at most QP4_MOST_PACKET bytes, to the program's ingress, come in by the CPU port */
+	/*
+	 * inject a packet of at most QP4_MOST_PACKET bytes into ingress, received on the CPU
+	 * port
+	 */
 	QP4_PACKET_OUT = 8,
 };
 
@@ -48,40 +56,43 @@ struct qp4_request {
 };
 
 struct qp4_answer {
-	__u32 error;		/* 0, or an errno, and then words follow */
+	__u32 error;		/* 0, or an errno followed by a message */
 	__u32 reserved;
 };
 
-/* Packets that the shell dropped, by reason; the program's own drops are in its totals (QP4_CONTROL). */
+/*
+ * Packets, and those dropped by the module, by reason. Drops by the program are
+ * in its own counters (QP4_CONTROL).
+ */
 struct qp4_counters {
 	__u64 received;		/* on all ports */
 	__u64 sent;		/* onto all wires */
 	__u64 no_program;
-	__u64 no_port;		/* no such port, or its interface is down */
-	__u64 refused;		/* by the port's queue, at once */
-	__u64 too_many_rounds;	/* resubmitted, recirculated or cloned without end */
-	__u64 foreign;		/* sent through a port by others than the program */
+	__u64 no_port;		/* the port does not exist or its interface is down */
+	__u64 refused;		/* by the port's queue, on enqueue */
+	__u64 too_many_rounds;	/* limit on resubmission, recirculation and cloning */
+	__u64 foreign;		/* sent through a port, but not by the program */
 	__u64 runt;		/* shorter than an Ethernet header */
 	__u64 no_memory;
-	__u64 no_group;		/* to a multicast group or clone session that is not there */
-	__u64 events_lost;	/* messages of the program for which nobody came */
-	__u64 packets_in;	/* to the CPU port's egress, and from there to who asks for events */
-	__u64 packets_in_lost;	/* of them: nobody came for them */
-	__u64 packets_out;	/* from who asks, by the CPU port: not among `received` */
+	__u64 no_group;		/* unknown multicast group or clone session */
+	__u64 events_lost;	/* events dropped because the queue was full */
+	__u64 packets_in;	/* sent to the CPU port */
+	__u64 packets_in_lost;	/* of these: dropped because the queue was full */
+	__u64 packets_out;	/* injected by QP4_PACKET_OUT, not counted in `received` */
 };
 
 enum qp4_event_kind {
-	QP4_EVENT_DIGEST = 1,	/* `id`: whose; the fields' values */
-	QP4_EVENT_LOG = 2,	/* words */
-	QP4_EVENT_FAILED = 3,	/* an assert's words */
-	QP4_EVENT_PACKET = 4,	/* what left by the CPU port, headers and payload; `id`: that port */
+	QP4_EVENT_DIGEST = 1,	/* `id`: digest id; data: values of the fields */
+	QP4_EVENT_LOG = 2,	/* data: a message */
+	QP4_EVENT_FAILED = 3,	/* data: message of a failed assert */
+	QP4_EVENT_PACKET = 4,	/* data: a packet sent to the CPU port; `id`: that port */
 };
 
 struct qp4_event {
 	__u32 kind;
 	__u32 id;
 	__u64 time_ns;		/* CLOCK_MONOTONIC */
-	__u32 bytes;		/* that follow, without what fills them up to a multiple of 8 */
+	__u32 bytes;		/* length of the data, without padding to a multiple of 8 */
 	__u32 reserved;
 };
 

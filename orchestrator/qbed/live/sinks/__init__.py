@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where samples go while a lab runs. Parquet they become in any case, in the run folder; a sink is one more reader."""
+"""Sinks of samples while a lab runs. The run folder has them as Parquet in any case; a sink is one more reader."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class NotTakenError(QbedError):
 
 
 class Sink(Protocol):
-    """One place to which points go."""
+    """A destination of points."""
 
     @property
     def name(self) -> str:
-        """What people know it by, without secrets: the ledger of a run has it."""
+        """The sink's name for users, without secrets. The delivery log of a run records it."""
 
     def open(self, size: int | None) -> None:
         """Before the first points; `size`: what `give` returned last, None if it never did. Raises `SinkError`."""

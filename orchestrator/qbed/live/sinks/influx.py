@@ -6,8 +6,8 @@
     http://localhost:8181/api/v3/write_lp?db=qbed               3.x
 
 The token (or `user:password` of 1.x) is in QBED_INFLUX_TOKEN: a URL is seen by all users of a machine, and is kept in
-the run folder. The precision is always sent: InfluxDB 3 guesses it otherwise. It is also told to take a batch wholly or
-not at all (`accept_partial`), as the others do.
+the run folder. The precision is always sent: InfluxDB 3 guesses it otherwise. `accept_partial=false`
+makes it take a batch wholly or not at all, as the others do.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Influx:
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
             self.close()
             if fresh:
-                raise NotTakenError(f"{self._where}: {_said(error)}") from error
+                raise NotTakenError(f"{self._where}: {_describe(error)}") from error
         except (http.client.HTTPException, OSError, ValueError) as error:
             self.close()
-            raise NotTakenError(f"{self._where}: {_said(error)}") from error
+            raise NotTakenError(f"{self._where}: {_describe(error)}") from error
         return self.give(body)  # the server had closed a connection that was idle
 
     def close(self) -> None:
@@ -147,11 +147,11 @@ def _authorization(path: str, token: str) -> dict[str, str]:
 
 
 def _wait_s(headers: http.client.HTTPMessage) -> float:
-    said = headers.get("Retry-After", "")
-    return min(float(said), LONGEST_WAIT_S) if said.isdecimal() else 0.0
+    text = headers.get("Retry-After", "")
+    return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else 0.0
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer"
     return shorten(getattr(error, "strerror", None) or str(error) or type(error).__name__, 300)

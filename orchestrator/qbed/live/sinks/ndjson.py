@@ -25,7 +25,7 @@ class File:
         return str(self._path)
 
     def open(self, size: int | None) -> None:
-        """What came after `size` is cut off: nobody knows of it, and it comes again."""
+        """Cut off what follows `size`: it was not acknowledged, and is sent again."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
             self._stream = os.fdopen(descriptor, "r+b", buffering=0)

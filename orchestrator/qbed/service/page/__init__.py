@@ -14,13 +14,13 @@ KINDS = {
     ".css": "text/css; charset=utf-8",
 }
 BRINGS_UPLOT = "youplot"
-"""A Python package that has uPlot's own release in it, so that the page needs no npm. Nothing else of it is used."""
+"""A Python package that has uPlot's local release in it, so that the page needs no npm. Nothing else of it is used."""
 
 
 def assets() -> dict[str, tuple[bytes, str]]:
-    """What is served, by its path: read once, so that no path of a client's names a file."""
-    own = {path.name: path.read_bytes() for path in sorted(Path(__file__).parent.iterdir()) if path.suffix in KINDS}
-    found = {f"/page/{name}": (content, KINDS[Path(name).suffix]) for name, content in {**own, **_uplot()}.items()}
+    """The served files by path. They are read once, so that no request path names a file."""
+    local = {path.name: path.read_bytes() for path in sorted(Path(__file__).parent.iterdir()) if path.suffix in KINDS}
+    found = {f"/page/{name}": (content, KINDS[Path(name).suffix]) for name, content in {**local, **_uplot()}.items()}
     return {"/": found.pop("/page/index.html"), **found}
 
 

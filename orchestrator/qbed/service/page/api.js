@@ -10,7 +10,7 @@ export class ApiError extends Error {
   }
 }
 
-// Asks whoever looks at the page for the token, once for all requests that want it.
+// Prompts for the token, once for all requests that need it.
 let asking = null;
 function askForToken() {
   asking ??= new Promise(resolve => {
@@ -33,8 +33,8 @@ async function request(path, options = {}) {
     const answer = await fetch(`/api${path}`, {...options, headers});
     if (answer.status === 401) { await askForToken(); continue; }
     if (answer.ok) return answer;
-    const said = await answer.json().catch(() => ({}));
-    throw new ApiError(answer.status, said.errors ?? [`${answer.status} ${answer.statusText}`]);
+    const reply = await answer.json().catch(() => ({}));
+    throw new ApiError(answer.status, reply.errors ?? [`${answer.status} ${answer.statusText}`]);
   }
 }
 
@@ -47,8 +47,8 @@ export async function post(path, body) {
 
 export async function blob(path) { return (await request(path)).blob(); }
 
-// Calls heard(event, data) for each event until the stream ends (`end`) or `signal` aborts; comes again where it broke off.
-export async function follow(path, signal, heard) {
+// Calls onEvent(event, data) for each event until the stream ends (`end`) or `signal` aborts; comes again where it broke off.
+export async function follow(path, signal, onEvent) {
   let last = '';
   while (!signal.aborted) {
     try {
@@ -66,7 +66,7 @@ export async function follow(path, signal, heard) {
             return [line.slice(0, at), line.slice(at + 2)];
           }));
           if (fields.id) last = fields.id;
-          if (fields.event) heard(fields.event, JSON.parse(fields.data));
+          if (fields.event) onEvent(fields.event, JSON.parse(fields.data));
           if (fields.event === 'end') return;
         }
       }

@@ -54,7 +54,7 @@ export class Curves {
     this.drawn = -1;
   }
 
-  // The fullest queue, if nobody has chosen one.
+  // The fullest queue, unless the user has chosen one.
   usual() {
     if (this.chosen.length || !this.series) return;
     const most = this.series.most, fullest = most.indexOf(Math.max(...most));
@@ -90,7 +90,7 @@ export class Flows {
     this.series = series;
     this.plot?.destroy();
     this.plot = null;
-    this.place.textContent = 'No flow has said a rate yet (observe.flows).';
+    this.place.textContent = 'No rate of a flow was received yet (observe.flows).';
     this.count = 0;
     this.drawn = -1;
   }

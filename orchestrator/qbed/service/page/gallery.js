@@ -8,7 +8,7 @@ function line(parent, kind, text, tone) {
   return made;
 }
 
-const told = measured => Object.entries(measured).map(([name, value]) => (
+const described = measured => Object.entries(measured).map(([name, value]) => (
   `${name} ${typeof value === 'number' ? Number(value.toPrecision(4)) : value}`)).join(', ');
 
 export function showGallery(place, entries) {
@@ -22,7 +22,7 @@ export function showGallery(place, entries) {
     for (const [name, history] of Object.entries(entry.claims)) {
       const last = history[0], asked = last.verdict !== 'not asked';
       const claim = line(list, 'li', `${name}: ${last.verdict}`, asked ? last.verdict === last.expect ? 'good' : 'bad' : '');
-      for (const one of history) line(claim, 'small', `qbed ${one.qbed} (${one.toolchain}): ${one.verdict} ${told(one.measured)}`);
+      for (const one of history) line(claim, 'small', `qbed ${one.qbed} (${one.toolchain}): ${one.verdict} ${described(one.measured)}`);
     }
   }
 }

@@ -16,7 +16,7 @@ const $ = id => document.getElementById(id);
 const curves = new Curves($('curves')), flows = new Flows($('flows')), topology = new Topology($('topology'));
 const heat = new Heat($('heat'), $('under'), queue => curves.toggle(queue));
 const page = {heat, curves, job: null, stop: null, watch: null, listed: null, series: null, latest: null, paused: false, frames: 0};
-window.qbed = page;  // for whoever looks with the browser's console, and for the tests
+window.qbed = page;  // for the browser's console and the tests
 
 function say(text) { $('said').textContent = text; }
 
@@ -84,7 +84,7 @@ function choose(job) {
       look($('which').value);
     }
   });
-  tried(() => follow(`/jobs/${job}/events`, page.stop.signal, (event, data) => job === page.job && heard(event, data)));
+  tried(() => follow(`/jobs/${job}/events`, page.stop.signal, (event, data) => job === page.job && onEvent(event, data)));
 }
 
 // Follows the cell that runs, whichever it is, or shows one that has ended.
@@ -135,7 +135,7 @@ function claims(verdicts) {
   }
 }
 
-function heard(event, data) {
+function onEvent(event, data) {
   if (event === 'concluded') claims(data.verdicts);
   if (event === 'outcome') item($('messages'), `cell ${data.cell} ${data.status}: ${data.error ?? ''}`, 'bad');
   if (event === 'refused') for (const text of data.messages) item($('messages'), text, 'bad');

@@ -21,27 +21,27 @@ export class Series {
   }
 
   // Columns may come in two pieces: they are put together.
-  queues(said) {
-    for (let i = 0; i < said.queue.length; i++) {
-      if (said.bin[i] >= COLUMNS) continue;
-      const queue = said.queue[i], at = queue * COLUMNS + said.bin[i];
-      this.min[at] = this.ns[at] ? Math.min(this.min[at], said.min[i]) : said.min[i];
-      this.max[at] = this.ns[at] ? Math.max(this.max[at], said.max[i]) : said.max[i];
-      this.bytes[at] += said.mean[i] * said.ns[i];
-      this.ns[at] += said.ns[i];
-      this.sent[at] += said.dequeued_bytes[i];
-      this.packets[at] += said.dequeued[i];
-      if (said.max[i] > this.most[queue]) this.most[queue] = said.max[i];
-      if (said.max[i] > this.highest) this.highest = said.max[i];
-      if (said.bin[i] >= this.end) this.end = said.bin[i] + 1;
+  queues(batch) {
+    for (let i = 0; i < batch.queue.length; i++) {
+      if (batch.bin[i] >= COLUMNS) continue;
+      const queue = batch.queue[i], at = queue * COLUMNS + batch.bin[i];
+      this.min[at] = this.ns[at] ? Math.min(this.min[at], batch.min[i]) : batch.min[i];
+      this.max[at] = this.ns[at] ? Math.max(this.max[at], batch.max[i]) : batch.max[i];
+      this.bytes[at] += batch.mean[i] * batch.ns[i];
+      this.ns[at] += batch.ns[i];
+      this.sent[at] += batch.dequeued_bytes[i];
+      this.packets[at] += batch.dequeued[i];
+      if (batch.max[i] > this.most[queue]) this.most[queue] = batch.max[i];
+      if (batch.max[i] > this.highest) this.highest = batch.max[i];
+      if (batch.bin[i] >= this.end) this.end = batch.bin[i] + 1;
     }
     this.version++;
   }
 
-  rates(said) {
-    for (let i = 0; i < said.flow.length; i++) {
-      if (!this.flows.has(said.flow[i])) this.flows.set(said.flow[i], new Float64Array(COLUMNS).fill(NaN));
-      if (said.bin[i] < COLUMNS) this.flows.get(said.flow[i])[said.bin[i]] = said.bps[i];
+  rates(batch) {
+    for (let i = 0; i < batch.flow.length; i++) {
+      if (!this.flows.has(batch.flow[i])) this.flows.set(batch.flow[i], new Float64Array(COLUMNS).fill(NaN));
+      if (batch.bin[i] < COLUMNS) this.flows.get(batch.flow[i])[batch.bin[i]] = batch.bps[i];
     }
     this.version++;
   }

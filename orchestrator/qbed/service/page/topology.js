@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The topology, and on each link how full its busier direction is: the bytes of the frames that left the queue, with what
-// each costs on the wire (`overhead`), of the link's rate. Of a cell that has ended nobody knows the overhead: without it.
+// each costs on the wire (`overhead`), of the link's rate. The overhead of an ended cell is unknown, and left out.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MOST_NODES = 300, WIDTH = 900, HEIGHT = 380;

@@ -23,7 +23,7 @@ from qbed.substrates.containers.placement import Placement
 from qbed.telemetry import probes
 from qbed.telemetry.exchanges import EXCHANGES, read_exchanges
 from qbed.telemetry.records import AS_THEY_ARE, Row, read_done, read_rows
-from qbed.telemetry.wall import FILE
+from qbed.telemetry.wall import FILE, FRAMES, NODE_FILE
 
 RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
 """What of a flow only its receiver knows."""
@@ -51,6 +51,8 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     if plan.statistics_interval_ns:
         told = (read_rows(part / STATISTICS) for part in parts)
         _write(out / STATISTICS, heapq.merge(*told, key=lambda row: (row["time_ns"], row["queue"])))
+    frames = (read_rows(part / FRAMES) for part in parts if (part / FRAMES).exists())
+    _write(out / FRAMES, heapq.merge(*frames, key=lambda row: (row["time_ns"], row["node"])))
     if any((part / ROUTES).exists() for part in parts):
         _write(out / ROUTES, heapq.merge(*(read_rows(part / ROUTES) for part in parts), key=lambda row: row["time_ns"]))
     if plan.launches:
@@ -69,7 +71,7 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
         "substrate": NAME,
         "dilation": placement.dilation,
         "host_kernel": [plan.nodes[node].name for node in placement.host_kernel],
-        "nodes": {node.name: _json(part / "host.json") for node, part in zip(plan.nodes, parts, strict=True)},
+        "nodes": {node.name: _json(part / NODE_FILE) for node, part in zip(plan.nodes, parts, strict=True)},
     }
     (out / FILE).write_text(json.dumps(wall))
     (out / "done.json").write_text(json.dumps({"status": "complete", "end_ns": end_ns}))

@@ -30,7 +30,7 @@ from qbed.substrates.containers.labs import (
 )
 from qbed.substrates.containers.placement import Placement
 from qbed.substrates.sessions import Conversation, Message, command, connect, resized, state_folder, typed
-from qbed.telemetry.wall import read_wall
+from qbed.telemetry.wall import read_node, read_wall
 
 CELL = "cell"
 BOOT_S = 60.0
@@ -203,7 +203,13 @@ class InContainers:
     def status(self) -> Status:
         record = self.record
         since_ns = self._since_ns() if record.state == "up" else 0
-        return Status("docker", since_ns, "a cell of `qbed run`" if record.kind == "cell" else _running(record))
+        runs = "a cell of `qbed run`" if record.kind == "cell" else _running(record)
+        found = [read_node(record.path / NODES / node / OUT) for node in record.nodes]
+        known = [node for node in found if node is not None]
+        if not known:
+            return Status("docker", since_ns, runs)
+        late_ns = max(node.late_ns.p99 for node in known)
+        return Status("docker", since_ns, runs, sum(node.lost for node in known), late_ns)
 
     def stop(self) -> None:
         take_down(self.record)

@@ -14,6 +14,7 @@ from qbed.plan.model import Plan
 from qbed.substrates import CellError, Finding, Limits
 from qbed.substrates.rebuild import changed_sources, shown
 from qbed.substrates.toolchain import ToolchainError, find_toolchain
+from qbed.substrates.toolchain_files import all_damages
 from qbed.substrates.virtual.cell import VirtualCell
 from qbed.substrates.virtual.confinement import FILTERED, SIGNALS, landlock_version
 from qbed.substrates.virtual.guest import memory_folder
@@ -39,8 +40,17 @@ def _toolchain() -> Iterator[Finding]:
         yield Finding("toolchain", "missing", str(error), "make setup")
         return
     version = toolchain.manifest.kernel_version or "of unknown version"
-    yield Finding("toolchain", "good", f"kernel {version} in {toolchain.folder}")
-    changed = changed_sources()
+    damaged = list(all_damages(toolchain.folder, copied=True)) if toolchain.checksums else []
+    for name, problem in damaged:
+        yield Finding("toolchain", "missing", f"{toolchain.folder / name} {problem}", "make setup")
+    if not damaged:
+        checked = f"its {len(toolchain.checksums)} files are what was built" if toolchain.checksums else "no checksums"
+        yield Finding("toolchain", "good", f"kernel {version} in {toolchain.folder}, {checked}")
+    try:
+        changed = changed_sources()
+    except ToolchainError as error:
+        yield Finding("sources", "missing", str(error), "make setup")
+        return
     if changed:
         text = f"{shown(changed)} changed after the set-up: `qbed run` and `qbed up` build it again first"
         yield Finding("sources", "optional", text, "make setup")
@@ -105,7 +115,7 @@ def _boot() -> Iterator[Finding]:
         os.sched_setaffinity(0, {min(cores)})
         try:
             VirtualCell(toolchain, folder, TRIVIAL).run(Limits(60.0, 30.0), lambda _: None)
-        except CellError as error:
+        except (CellError, ToolchainError) as error:
             yield Finding("boot", "missing", f"the guest does not run: {error}")
         else:
             yield Finding(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from qbed import terminal
+from qbed.files import open_regular
 from qbed.language.reach import trusted
 from qbed.places import checkout
 from qbed.plan.controlling import PROGRAMS, PYTHON
@@ -24,7 +25,8 @@ from qbed.substrates.virtual.confinement import SYSTEM, landlock_version, settin
 
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
-EVERY_TOOLBOX = ("frr",)
+FRR = "frr"
+EVERY_TOOLBOX = (FRR,)
 HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
 SEEN = "seen"
 _ELSEWHERE = "labs with a `controller` run in a checkout, or from a wheel of this machine's kind; no image has it"
@@ -80,12 +82,13 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
     """Put what the guest loads into its cell folder: the toolchain may be where the guest mounts something else."""
     for lack in lacks(toolchain, plan):
         raise CellError(lack.text)
+    toolchain.check(loaded(toolchain, plan))
     tools = folder / TOOLS
     shutil.rmtree(tools, ignore_errors=True)
     (tools / "modules").mkdir(parents=True)
     (tools / "qbed-agent").symlink_to(toolchain.folder / "qbed-agent")
     for name in (*MODULES, *plan.modules):
-        shutil.copyfile(_module(toolchain, name), tools / "modules" / f"{name}.ko")
+        _copy_module(toolchain, name, tools / "modules" / f"{name}.ko")
     # An empty one for what is not here: a mount point draws a random number, and the results must be the same.
     (tools / "none").mkdir()
     for name, box in (dict.fromkeys(EVERY_TOOLBOX, "none") | toolboxes(toolchain, plan)).items():
@@ -97,8 +100,29 @@ def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]
     return tools
 
 
+def _copy_module(toolchain: Toolchain, name: str, place: Path) -> None:
+    """Copy a module; `ToolchainError` if it cannot be read, as in a toolchain without checksums."""
+    try:
+        with open_regular(_module(toolchain, name)) as source:
+            content = source.read()
+    except OSError as error:
+        raise toolchain.damaged(f"modules/{name}.ko", f"cannot be read: {error.strerror}") from error
+    place.write_bytes(content)
+
+
 def _module(toolchain: Toolchain, name: str) -> Path:
     return toolchain.folder / "modules" / f"{name}.ko"
+
+
+def loaded(toolchain: Toolchain, plan: Plan) -> list[str]:
+    """The toolchain's files that a guest with this plan loads."""
+    names = ["linux", "qbed-agent", *(f"modules/{name}.ko" for name in (*MODULES, *plan.modules))]
+    if _brings(plan):
+        names += toolchain.names_in("programs")
+    path = f"{TOOLBOXES}/{FRR}/"
+    if any(path in node.environment.get("PATH", "") for node in plan.nodes):
+        names += toolchain.names_in(FRR)
+    return names
 
 
 def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from qbed.plan.model import Plan
 from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, refuse_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
 from qbed.substrates.sessions import Conversation, Message, command, connect, resized, state_folder, typed
-from qbed.substrates.toolchain import find_toolchain
+from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
 from qbed.substrates.virtual.provision import seen_folders
@@ -220,11 +221,14 @@ def refuse_second(name: str) -> None:
     refuse_elsewhere(name, NAME)
 
 
-def _lend_plugins(built: Path, folder: Path) -> None:
+def _lend_plugins(toolchain: Toolchain, folder: Path) -> None:
     """Let tc on nodes know the schemes, if the plugins are of the tc that is installed: they share its structures."""
+    built = toolchain.folder / TC
+    if os.path.lexists(built):
+        toolchain.check(toolchain.names_in(TC))
     try:
-        version = subprocess.run(["tc", "-V"], env={"PATH": PATH}, capture_output=True, text=True, check=True).stdout
-        if (built / "version").read_text() == version:
+        version = subprocess.run(["tc", "-V"], env={"PATH": PATH}, capture_output=True, check=True).stdout
+        if (built / "version").read_bytes() == version:
             shutil.copytree(built, folder)
     except (OSError, subprocess.CalledProcessError):
         return
@@ -235,11 +239,12 @@ def start(plan: Plan, file: Path, limits: Limits) -> None:
     one = session(plan.lab)
     one.home.parent.mkdir(parents=True, exist_ok=True)
     refuse_second(plan.lab)
+    toolchain = find_toolchain()
     one.clean()
     one.home.mkdir(mode=0o700)
     one.folder.mkdir()
     (one.folder / "plan.json").write_text(plan.dumps())
-    _lend_plugins(find_toolchain().folder / TC, one.folder / TC)
+    _lend_plugins(toolchain, one.folder / TC)
     (one.home / LAB).write_text(str(file.resolve()))
     (one.home / SEES).write_text(json.dumps([str(path) for path in seen_folders(file)]))
     (one.home / LIMITS).write_text(json.dumps(asdict(limits)))

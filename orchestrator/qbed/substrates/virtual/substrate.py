@@ -62,7 +62,11 @@ class VirtualSubstrate:
         return session.samples(folder, plan)
 
     def lacks(self, plan: Plan) -> Iterator[Lack]:
-        return provision.lacks(self._tools, plan)
+        """`ToolchainError` if what the plan loads is damaged."""
+        found = list(provision.lacks(self._tools, plan))
+        if not found:
+            self._tools.check(provision.loaded(self._tools, plan))
+        return iter(found)
 
     def examine(self) -> Iterator[Finding]:
         return checks.examine()

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the plan says of exchanges.
+//! Settings of exchange workloads.
 
 use crate::plan::workload::{Connect, Pairs, Pattern, Size, Time, Workload};
 use crate::plan::Plan;
 use crate::transport::exchanges::stream::HEADER_BYTES;
 use serde::Deserialize;
 
-/// All connections that stand before the epoch are made within half a second.
-const EARLY_MAX: usize = 100_000;
-/// Clients of one workload, and servers that all of them know: each has a list of its own.
+/// Limit on connections with `connect: before`, which are opened within half a second.
+const EARLY_CONNECTIONS_MAX: usize = 100_000;
+/// Limits on the clients of a workload, and on the total length of their server lists.
 const CLIENTS_MAX: usize = 1_000_000;
-const KNOWN_MAX: usize = 10_000_000;
+const SERVER_ENTRIES_MAX: usize = 10_000_000;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Servers that are asked at once; None: all.
+    /// Number of servers per exchange; None: all.
     pub fanout: Option<usize>,
-    /// What a client sends, or how long it does.
+    /// Size of a request; None: `on_ns` is set.
     pub request: Option<Size>,
+    /// How long a client sends.
     pub on_ns: Option<Time>,
-    /// What it is answered; None: the time at which the server had everything.
+    /// Size of the response; None: a report, the time at which the server had all bytes.
     pub response: Option<Size>,
-    /// From the last answer to the next exchange.
+    /// Time from the last response to the next exchange.
     pub think_ns: Time,
-    /// Whether connections stay.
+    /// Whether connections are reused.
     pub persistent: bool,
-    /// Clients of each source or pair, which know nothing of each other.
+    /// Number of independent clients per source or pair.
     pub outstanding: usize,
 }
 
@@ -49,18 +50,21 @@ pub fn check(_plan: &Plan, workload: &Workload) -> Result<(), String> {
     let clients = sources.saturating_mul(settings.outstanding);
     let early = workload.connect == Connect::Before;
     let rules = [
-        (settings.request.is_some() != settings.on_ns.is_some(), "it needs a request or a time to send for"),
-        (settings.on_ns.is_none() || settings.response.is_none(), "what is sent for a time has no response"),
+        (settings.request.is_some() != settings.on_ns.is_some(), "it needs either request or on_ns"),
+        (settings.on_ns.is_none() || settings.response.is_none(), "on_ns excludes response"),
         (
             settings.fanout.is_none_or(|fanout| (1..=servers).contains(&fanout)),
-            "fanout is more than its servers, or 0",
+            "fanout is 0 or larger than the number of servers",
         ),
         ((1..=CLIENTS_MAX).contains(&clients), "too many clients, or none"),
-        (clients.saturating_mul(servers + 1) <= KNOWN_MAX, "too many servers that each client knows"),
-        (!early || settings.persistent, "only connections that stay are made before the start"),
-        (!early || clients.saturating_mul(servers) <= EARLY_MAX, "too many connections before the start"),
+        (clients.saturating_mul(servers + 1) <= SERVER_ENTRIES_MAX, "too many servers for so many clients"),
+        (!early || settings.persistent, "connect: before needs persistent connections"),
+        (
+            !early || clients.saturating_mul(servers) <= EARLY_CONNECTIONS_MAX,
+            "too many connections before the start",
+        ),
     ];
-    rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, what)| Err(String::from(*what)))?;
+    rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, problem)| Err(String::from(*problem)))?;
     for size in settings.request.iter().chain(&settings.response) {
         size.check()?;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Things that come and go, by a number that tokens can carry.
+//! A slab: values by number, as tokens carry it. Numbers of removed values are reused.
 
 #[derive(Debug)]
 pub struct Slots<T> {
@@ -14,33 +14,33 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// The number that the next one will have.
+    /// The number that the next `add` will return.
     pub fn next(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)
     }
 
-    pub fn add(&mut self, thing: T) -> u32 {
+    pub fn add(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(number) => {
-                self.slots[number as usize] = Some(thing);
+                self.slots[number as usize] = Some(value);
                 number
             }
             None => {
-                self.slots.push(Some(thing));
+                self.slots.push(Some(value));
                 self.slots.len() as u32 - 1
             }
         }
     }
 
-    /// None: it has gone, and something is told of it still.
+    /// None if the value was removed: an event may arrive later.
     pub fn get(&mut self, number: u32) -> Option<&mut T> {
         self.slots.get_mut(number as usize)?.as_mut()
     }
 
     pub fn remove(&mut self, number: u32) -> Option<T> {
-        let thing = self.slots.get_mut(number as usize)?.take()?;
+        let value = self.slots.get_mut(number as usize)?.take()?;
         self.free.push(number);
-        Some(thing)
+        Some(value)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {
@@ -53,9 +53,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_used_again_when_its_thing_has_gone() {
+    fn numbers_of_removed_values_are_reused() {
         let mut slots = Slots::default();
-        let [first, second] = ["a", "b"].map(|thing| slots.add(thing));
+        let [first, second] = ["a", "b"].map(|value| slots.add(value));
         assert_eq!(slots.remove(first), Some("a"));
         assert!(slots.get(first).is_none() && slots.remove(first).is_none());
         assert_eq!(slots.next(), first);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One flow, as the module knows it at its ends here, and what the results take from that.
+//! A flow of the module `qrate`: the state of its local ends, and its record.
 
 use crate::netlink::rate::FlowState;
-use crate::results::flows::{FlowRecord, Status, Tally};
+use crate::results::flows::{FlowRecord, SenderCounters, Status};
 use crate::workload::ports::LocalFlow;
 use crate::world::World;
 use serde::Serialize;
@@ -11,7 +11,7 @@ pub struct Flow {
     pub local: LocalFlow,
     pub payload_bytes: u32,
     pub start_ns: i64,
-    /// At the end of the lab.
+    /// State of the local ends, read at window bounds and at the end of the lab.
     pub sender: Option<FlowState>,
     pub receiver: Option<FlowState>,
     pub error: Option<Box<str>>,
@@ -22,8 +22,8 @@ impl Flow {
         Self { local, payload_bytes, start_ns: 0, sender: None, receiver: None, error: None }
     }
 
-    /// A flow with a size is complete when its receiver has all of it, any other when its sender has stopped. Where the
-    /// other end is another agent's, its record says the rest.
+    /// A flow with a size is complete when its receiver has all bytes, a flow without when its sender has stopped. If
+    /// an end is remote, the other agent's record has its state.
     fn status(&self) -> Status {
         let size = self.local.spec.size_bytes;
         let received = || self.receiver.is_some_and(|end| Some(end.received_bytes) == size);
@@ -39,9 +39,9 @@ impl Flow {
     pub fn record<'a>(&'a self, world: &World<'a>) -> FlowRecord<'a> {
         let plan = world.plan;
         let (status, sender) = (self.status(), self.sender.unwrap_or_default());
-        // Whether a flow without a size is over, only its sender knows.
-        let over = status == Status::Complete || !self.local.sends && self.local.spec.size_bytes.is_none();
-        let end_ns = self.receiver.and_then(|end| end.end_ns).filter(|_| over);
+        // The end of a flow without a size is known at its sender only.
+        let ended = status == Status::Complete || !self.local.sends && self.local.spec.size_bytes.is_none();
+        let end_ns = self.receiver.and_then(|end| end.end_ns).filter(|_| ended);
         let controller = plan.nodes[self.local.spec.src].controller.as_ref();
         FlowRecord {
             congestion_control: controller.map(|controller| controller.name.as_str()),
@@ -50,14 +50,14 @@ impl Flow {
             sent_bytes: sender.sent_bytes,
             status,
             error: self.error.as_deref().map(str::to_owned),
-            tally: sender.into(),
+            counters: sender.into(),
             segments_received: self.receiver.map(|end| end.received_packets),
             ..FlowRecord::new(plan, &self.local, self.start_ns)
         }
     }
 }
 
-impl From<FlowState> for Tally {
+impl From<FlowState> for SenderCounters {
     fn from(sender: FlowState) -> Self {
         Self {
             retransmits: sender.lost_packets.try_into().unwrap_or(u32::MAX),
@@ -70,7 +70,7 @@ impl From<FlowState> for Tally {
     }
 }
 
-/// A row of `rates.ndjson`: a sender at one instant.
+/// A row of `rates.ndjson`: the state of a sender at one instant.
 #[derive(Debug, Serialize)]
 pub struct RateRow {
     flow: u32,
@@ -88,16 +88,16 @@ pub struct RateRow {
 }
 
 impl RateRow {
-    /// `asks`: whether the flow asks switches for a signal.
-    pub fn new(time_ns: i64, sender: &FlowState, asks: bool) -> Self {
+    /// `has_signal`: whether the flow's controller uses a signal of switches.
+    pub fn new(time_ns: i64, sender: &FlowState, has_signal: bool) -> Self {
         Self {
             flow: sender.flow,
             time_ns,
             rate_bps: sender.rate_bps,
             rtt_ns: sender.rtt_ns,
             min_rtt_ns: sender.min_rtt_ns,
-            // What does not fit (2^64-1) is as much as a table's column holds.
-            signal: sender.signal.filter(|_| asks).map(|signal| signal.min(i64::MAX as u64)),
+            // Saturated to the range of the table's column (i64).
+            signal: sender.signal.filter(|_| has_signal).map(|signal| signal.min(i64::MAX as u64)),
             feedbacks: sender.feedbacks,
             sent_bytes: sender.sent_bytes,
             acked_bytes: sender.acked_bytes,
@@ -123,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_complete_when_it_has_arrived_and_no_size_when_its_sender_stopped() {
+    fn a_flow_is_complete_when_its_bytes_have_arrived_or_its_sender_has_stopped() {
         for (size, received, ended, status) in [
             (Some(10), 9, false, Status::Running),
-            // Its last acknowledgement may still be on its way.
+            // The last acknowledgement may be in flight.
             (Some(10), 10, false, Status::Complete),
-            // Cut by its workload's stop.
+            // Ended early by the workload's stop.
             (Some(10), 9, true, Status::Running),
             (None, 9, false, Status::Running),
             (None, 9, true, Status::Complete),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One flow: its two sockets, and what they may do.
+//! A TCP flow: its two sockets and the state of its sender.
 
-use crate::results::flows::{FlowRecord, Status, Tally};
+use crate::results::flows::{FlowRecord, SenderCounters, Status};
 use crate::socket::{self, PATTERN_MAX};
 use crate::transport::tcp::watermark::Watermark;
 use crate::workload::ports::LocalFlow;
@@ -19,7 +19,7 @@ pub struct Flow {
     pub start_ns: i64,
     pub connected_ns: Option<i64>,
     pub end_ns: Option<i64>,
-    pub tally: Tally,
+    pub counters: SenderCounters,
     pub error: Option<Box<str>>,
 }
 
@@ -28,14 +28,14 @@ pub struct Receiver {
     pub watermark: Watermark,
 }
 
-/// What the sender may do.
+/// State of the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Connecting or connected ahead of its start.
-    Early,
+    /// Before the flow's start; may be connected already.
+    Waiting,
     Sending,
-    /// Everything is offered, or its time is over.
-    Quiet,
+    /// All bytes are in the send buffer, or the flow was stopped.
+    Finished,
 }
 
 impl Flow {
@@ -44,18 +44,18 @@ impl Flow {
             local,
             sender: None,
             receiver: None,
-            phase: Phase::Early,
+            phase: Phase::Waiting,
             sent_bytes: 0,
             received_bytes: 0,
             start_ns: 0,
             connected_ns: None,
             end_ns: None,
-            tally: Tally::default(),
+            counters: SenderCounters::default(),
             error: None,
         }
     }
 
-    /// Bytes that the receiver still lacks; None: nobody knows.
+    /// Bytes that the receiver has not read yet; None for a flow without a size.
     pub fn remaining(&self) -> Option<u64> {
         self.local.spec.size_bytes.map(|size| size - self.received_bytes)
     }
@@ -68,8 +68,8 @@ impl Flow {
         }
     }
 
-    /// Takes what the receiver holds.
-    pub fn take(&mut self, world: &World<'_>) -> io::Result<()> {
+    /// Reads the receiver's pending bytes.
+    pub fn receive(&mut self, world: &World<'_>) -> io::Result<()> {
         let Some(receiver) = &mut self.receiver else { return Ok(()) };
         let Some(length) = socket::discard(&receiver.socket)? else { return Ok(()) };
         self.received_bytes += length as u64;
@@ -78,7 +78,7 @@ impl Flow {
         if remaining == Some(0) || (ended && remaining.is_none()) {
             self.end_ns = Some(world.now_since_epoch());
         }
-        // A flow with a size whose stream ends early was stopped: it stays without an end.
+        // If the stream of a flow with a size ends early, the flow was stopped: its end time stays None.
         if ended || remaining == Some(0) {
             self.receiver = None;
             return Ok(());
@@ -86,27 +86,28 @@ impl Flow {
         receiver.watermark.adapt(&receiver.socket, remaining)
     }
 
-    /// Bytes that have arrived in order, whether they were taken or not.
-    pub fn received(&self) -> io::Result<u64> {
-        let waiting = self.receiver.as_ref().map_or(Ok(0), |receiver| socket::waiting(&receiver.socket))?;
-        Ok(self.received_bytes + waiting)
+    /// Bytes that have arrived in order, read or not.
+    pub fn received_bytes(&self) -> io::Result<u64> {
+        let unread =
+            self.receiver.as_ref().map_or(Ok(0), |receiver| socket::unread_bytes(&receiver.socket))?;
+        Ok(self.received_bytes + unread)
     }
 
     /// Fills the send buffer.
-    pub fn offer(&mut self) -> io::Result<()> {
+    pub fn send(&mut self) -> io::Result<()> {
         let Some(sender) = &self.sender else { return Ok(()) };
         loop {
             let left = self.local.spec.size_bytes.map_or(u64::MAX, |size| size - self.sent_bytes);
             if left == 0 {
-                self.phase = Phase::Quiet;
+                self.phase = Phase::Finished;
                 return Ok(());
             }
             let length = left.min(PATTERN_MAX as u64) as usize;
-            let Some(taken) = socket::send_pattern(sender, length, left > length as u64)? else {
+            let Some(accepted) = socket::send_pattern(sender, length, left > length as u64)? else {
                 return Ok(());
             };
-            self.sent_bytes += taken as u64;
-            if taken < length {
+            self.sent_bytes += accepted as u64;
+            if accepted < length {
                 return Ok(());
             }
         }
@@ -121,7 +122,7 @@ impl Flow {
             sent_bytes: self.sent_bytes,
             status: self.status(),
             error: self.error.as_deref().map(str::to_owned),
-            tally: self.tally,
+            counters: self.counters,
             ..FlowRecord::new(world.plan, &self.local, self.start_ns)
         }
     }

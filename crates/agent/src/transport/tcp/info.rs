@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `struct tcp_info` as Linux 6.7 and later fill it (include/uapi/linux/tcp.h), and what the results take from it.
+//! `struct tcp_info` of Linux 6.7 and later (include/uapi/linux/tcp.h), and its values in the results.
 
-use crate::results::flows::Tally;
-use crate::socket::{self, Plain};
+use crate::results::flows::SenderCounters;
+use crate::socket::{self, Pod};
 use serde::Serialize;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -71,7 +71,7 @@ pub struct TcpInfo {
     _total_rto_time_ms: u32,
 }
 
-impl Plain for TcpInfo {}
+impl Pod for TcpInfo {}
 
 const TCPI_OPT_ECN: u8 = 8;
 /// TCP_INFINITE_SSTHRESH: slow start has not ended yet.
@@ -100,18 +100,18 @@ impl TcpInfo {
         (self.rtt_us != 0).then(|| u64::from(self.rtt_us) * 1000)
     }
 
-    /// None where the sender does not pace.
+    /// None if the sender does not pace.
     pub fn pacing_bps(&self) -> Option<u64> {
         self.pacing_rate.checked_mul(8)
     }
 
-    /// The congestion avoidance state machine's (TCP_CA_*).
+    /// Name of the congestion avoidance state (TCP_CA_*).
     pub fn ca_state_name(&self) -> &'static str {
         ["open", "disorder", "cwr", "recovery", "loss"].get(usize::from(self.ca_state)).unwrap_or(&"unknown")
     }
 }
 
-impl From<TcpInfo> for Tally {
+impl From<TcpInfo> for SenderCounters {
     fn from(info: TcpInfo) -> Self {
         Self {
             retransmits: info.total_retrans,
@@ -169,7 +169,7 @@ mod tests {
 
     /// Offsets of the kernel's structure.
     #[test]
-    fn the_layout_is_the_kernels() {
+    fn the_layout_matches_the_kernel() {
         let offsets = [
             (offset_of!(TcpInfo, rtt_us), 68),
             (offset_of!(TcpInfo, total_retrans), 100),
@@ -180,11 +180,11 @@ mod tests {
             (offset_of!(TcpInfo, total_rto), 240),
             (size_of::<TcpInfo>(), 248),
         ];
-        assert!(offsets.iter().all(|(ours, kernels)| ours == kernels), "{offsets:?}");
+        assert!(offsets.iter().all(|(actual, expected)| actual == expected), "{offsets:?}");
     }
 
     #[test]
-    fn a_fresh_connection_has_sent_and_lost_nothing() {
+    fn a_new_connection_has_no_losses() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = TcpInfo::read(&OwnedFd::from(stream)).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP flows, both ends of each. The sender connects, offers its bytes and waits; the receiver takes them and, when
-//! it has the last one, closes. So the sender learns from the FIN that everything is acknowledged, its counters are
-//! final, and TIME_WAIT is on the receiver's side, where it holds no ephemeral port.
+//! TCP flows. The sender connects and writes its bytes; the receiver reads them and closes the connection after the
+//! last one. When the FIN arrives at the sender, all bytes are acknowledged and its counters are final. TIME_WAIT is
+//! on the receiver's side, where it occupies no ephemeral port.
 
 mod flow;
 mod info;
@@ -9,7 +9,7 @@ mod listeners;
 pub mod sockets;
 pub mod watermark;
 
-use crate::failure::{Of, Result};
+use crate::failure::{Context, Result};
 use crate::plan::workload::Connect;
 use crate::results::files;
 use crate::results::flows::FlowRecord;
@@ -17,7 +17,7 @@ use crate::socket;
 use crate::transport::tcp::flow::{Flow, Phase, Receiver};
 use crate::transport::tcp::info::{InfoRow, TcpInfo};
 use crate::transport::tcp::listeners::Listeners;
-use crate::transport::{Kind, Numbered, Transport, AHEAD_NS, CONNECT_WINDOW_NS};
+use crate::transport::{NumberedFlow, Transport, TransportKind, CONNECT_WINDOW_NS, LEAD_TIME_NS};
 use crate::workload::ports;
 use crate::workload::schedule::FlowSpec;
 use crate::world::token::{Part, Token, Topic};
@@ -30,20 +30,21 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 
-pub const KIND: Kind = Kind {
+pub const KIND: TransportKind = TransportKind {
     name: "tcp",
     check: |_, workload| workload.settings::<Settings>().map(drop),
     open: |world, part, flows| Ok(Box::new(Tcp::open(world, part, flows)?)),
 };
 
-/// TCP is told nothing that other transports are not.
+/// TCP has no settings besides the common ones.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {}
 
-/// Source ports, where the kernel does not choose them, begin here.
+/// First source port if the kernel does not choose it.
 const FIRST_PORT: u16 = 10_000;
-/// What it waits for, each by flow but for the last two.
+
+/// Topics, by flow unless noted.
 struct Topics {
     connects: Topic,
     begins: Topic,
@@ -56,7 +57,7 @@ struct Topics {
 }
 
 impl Topics {
-    fn ask(world: &mut World<'_>, part: Part) -> Self {
+    fn new(world: &mut World<'_>, part: Part) -> Self {
         let mut topic = || world.topic(part);
         Self {
             connects: topic(),
@@ -74,25 +75,25 @@ struct Tcp {
     topics: Topics,
     flows: Vec<Flow>,
     listeners: Listeners,
-    /// Flows that have a sender, in order, for the series.
+    /// Flows with an open sender, for the time series.
     active: BTreeSet<u32>,
     series: Option<BufWriter<File>>,
-    /// What the kernel chose where the plan does not: the same for all flows of a workload between two nodes.
+    /// Congestion control of flows by (workload, source, destination), as read from closed senders.
     controls: HashMap<(usize, usize, usize), String>,
-    /// The same by flow, from hosts that have changed theirs.
-    changed: HashMap<u32, String>,
-    /// Hosts that have, and what they have now.
-    fickle: BTreeMap<usize, String>,
-    /// Of each node: whether its sockets have to be told their address.
-    bind: Vec<bool>,
+    /// Congestion control by flow, for flows of hosts in `changed_controls`.
+    controls_by_flow: HashMap<u32, String>,
+    /// New congestion control of hosts that have changed it.
+    changed_controls: BTreeMap<usize, String>,
+    /// Whether a node's sockets must be bound to an address.
+    must_bind: Vec<bool>,
 }
 
 impl Tcp {
-    /// Opens the listening sockets of all flows that end here.
-    fn open(world: &mut World<'_>, part: Part, flows: Vec<Numbered>) -> Result<Self> {
-        let topics = Topics::ask(world, part);
+    /// Opens the listening sockets of all flows with a local receiver.
+    fn open(world: &mut World<'_>, part: Part, flows: Vec<NumberedFlow>) -> Result<Self> {
+        let topics = Topics::new(world, part);
         let flows: Vec<Flow> =
-            ports::local(world.scope, flows, FIRST_PORT).into_iter().map(Flow::new).collect();
+            ports::local_flows(world.placement, flows, FIRST_PORT).into_iter().map(Flow::new).collect();
         let series =
             (world.plan.flow_interval_ns > 0).then(|| files::create("tcpinfo.ndjson")).transpose()?;
         let received = flows.iter().map(|flow| &flow.local).filter(|local| local.receives);
@@ -104,7 +105,7 @@ impl Tcp {
                 listeners.expect(world, &local.spec, source, index);
             }
         }
-        let bind = sockets::several_addresses(world.plan);
+        let must_bind = sockets::multihomed(world.plan);
         Ok(Self {
             topics,
             flows,
@@ -112,9 +113,9 @@ impl Tcp {
             active: BTreeSet::new(),
             series,
             controls: HashMap::new(),
-            changed: HashMap::new(),
-            fickle: BTreeMap::new(),
-            bind,
+            controls_by_flow: HashMap::new(),
+            changed_controls: BTreeMap::new(),
+            must_bind,
         })
     }
 
@@ -123,7 +124,7 @@ impl Tcp {
         let local = &mut flow.local;
         world.lab.namespaces.enter(local.spec.src)?;
         let bind = match local.src_port {
-            0 => self.bind[local.spec.src].then_some(0),
+            0 => self.must_bind[local.spec.src].then_some(0),
             port => Some(port),
         };
         let ends = [local.spec.src, local.spec.dst];
@@ -140,34 +141,35 @@ impl Tcp {
             Err(error) => {
                 let workload = &world.plan.workloads[local.spec.workload];
                 let [from, to] = ends.map(|node| world.plan.address(node, workload.family));
-                let told = format!("connecting {from} to {to} port {}: {error}", workload.port);
-                flow.error = Some(told.into());
+                let problem = format!("connecting {from} to {to} port {}: {error}", workload.port);
+                flow.error = Some(problem.into());
             }
         }
         Ok(())
     }
 
+    /// Starts sending on a connection that was opened before the flow's start.
     fn begin(&mut self, index: u32) {
         let flow = &mut self.flows[index as usize];
-        if flow.phase == Phase::Early {
+        if flow.phase == Phase::Waiting {
             flow.phase = Phase::Sending;
             if flow.connected_ns.is_some() {
-                let result = flow.offer();
-                self.settle(index, result);
+                let result = flow.send();
+                self.fail_on_error(index, result);
             }
         }
     }
 
     fn stop(&mut self, index: u32) {
         let flow = &mut self.flows[index as usize];
-        if flow.phase == Phase::Quiet {
+        if flow.phase == Phase::Finished {
             return;
         }
-        flow.phase = Phase::Quiet;
+        flow.phase = Phase::Finished;
         let Some(sender) = &flow.sender else { return };
         if flow.connected_ns.is_some() {
             let result = socket::shut_down_sending(sender);
-            self.settle(index, result);
+            self.fail_on_error(index, result);
         } else {
             self.close_sender(index);
         }
@@ -176,9 +178,11 @@ impl Tcp {
     fn on_listener(&mut self, world: &World<'_>, listener: u32) -> Result<()> {
         let Some(mut connection) = self.listeners.accept(listener)? else { return Ok(()) };
         let flow = &mut self.flows[connection.flow as usize];
-        let here = || format!("flow {}: its receiver", flow.local.id);
-        connection.watermark.adapt(&connection.socket, flow.remaining()).of(here)?;
-        world.watch(&connection.socket, self.topics.receivers.at(connection.flow), READABLE).of(here)?;
+        let context = || format!("flow {}: its receiver", flow.local.id);
+        connection.watermark.adapt(&connection.socket, flow.remaining()).with_context(context)?;
+        world
+            .watch(&connection.socket, self.topics.receivers.at(connection.flow), READABLE)
+            .with_context(context)?;
         flow.receiver = Some(Receiver { socket: connection.socket, watermark: connection.watermark });
         Ok(())
     }
@@ -191,15 +195,16 @@ impl Tcp {
             let error = if flow.end_ns.is_none() { socket::pending_error(sender) } else { None };
             return match error {
                 Some(error) => self.fail(index, &error),
-                // The receiver has closed: everything that was sent is acknowledged.
+                // The receiver has closed the connection: all bytes are acknowledged.
                 None => self.close_sender(index),
             };
         }
         if flow.connected_ns.is_none() {
             flow.connected_ns = Some(world.now_since_epoch());
-            // Changed during the handshake: before its end DCTCP would have found no ECN.
-            let own = world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
-            let name = self.fickle.get(&flow.local.spec.src).filter(|_| !own);
+            // The host's congestion control may have changed during the handshake. It is set now, because DCTCP needs
+            // the negotiated ECN.
+            let explicit = world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
+            let name = self.changed_controls.get(&flow.local.spec.src).filter(|_| !explicit);
             let set = name.map_or(Ok(()), |name| {
                 socket::set_text(sender, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)
             });
@@ -208,23 +213,23 @@ impl Tcp {
             }
         }
         if flow.phase == Phase::Sending {
-            let result = flow.offer();
-            self.settle(index, result);
+            let result = flow.send();
+            self.fail_on_error(index, result);
         }
     }
 
     fn on_receiver(&mut self, world: &World<'_>, index: u32, events: EpollFlags) {
         let flow = &mut self.flows[index as usize];
-        let result = flow.take(world);
-        // Behind the last bytes of a flow that was stopped is the end of its stream.
+        let result = flow.receive(world);
+        // After the last bytes of a stopped flow, the next read returns the end of the stream.
         let result = match result {
-            Ok(()) if events.contains(EpollFlags::EPOLLRDHUP) => flow.take(world),
+            Ok(()) if events.contains(EpollFlags::EPOLLRDHUP) => flow.receive(world),
             result => result,
         };
-        self.settle(index, result);
+        self.fail_on_error(index, result);
     }
 
-    /// Writes one row for every flow that has a sender.
+    /// Writes one row per flow with a connected sender.
     fn sample(&mut self, world: &World<'_>) -> Result<()> {
         let Some(series) = &mut self.series else {
             return Ok(());
@@ -233,15 +238,16 @@ impl Tcp {
         for index in &self.active {
             let flow = &self.flows[*index as usize];
             if let (Some(sender), Some(_)) = (&flow.sender, flow.connected_ns) {
-                let info = TcpInfo::read(sender).of(|| format!("flow {}: TCP_INFO", flow.local.id))?;
-                let written = files::line(series, &InfoRow::new(flow.local.id, time_ns, &info));
-                written.of(|| "out/tcpinfo.ndjson".into())?;
+                let info =
+                    TcpInfo::read(sender).with_context(|| format!("flow {}: TCP_INFO", flow.local.id))?;
+                let written = files::write_line(series, &InfoRow::new(flow.local.id, time_ns, &info));
+                written.with_context(|| "out/tcpinfo.ndjson".into())?;
             }
         }
         Ok(())
     }
 
-    fn settle(&mut self, index: u32, result: io::Result<()>) {
+    fn fail_on_error(&mut self, index: u32, result: io::Result<()>) {
         if let Err(error) = result {
             self.fail(index, &error);
         }
@@ -261,16 +267,16 @@ impl Tcp {
         let Some(sender) = flow.sender.take() else { return };
         self.active.remove(&index);
         if let Ok(info) = TcpInfo::read(&sender) {
-            flow.tally = info.into();
+            flow.counters = info.into();
         }
         let FlowSpec { workload, src, dst, .. } = flow.local.spec;
-        if self.fickle.contains_key(&src) {
+        if self.changed_controls.contains_key(&src) {
             if let Ok(name) = socket::congestion_control(&sender) {
-                self.changed.insert(index, name);
+                self.controls_by_flow.insert(index, name);
             }
-        } else if let Entry::Vacant(unknown) = self.controls.entry((workload, src, dst)) {
+        } else if let Entry::Vacant(entry) = self.controls.entry((workload, src, dst)) {
             if let Ok(name) = socket::congestion_control(&sender) {
-                unknown.insert(name);
+                entry.insert(name);
             }
         }
     }
@@ -281,13 +287,13 @@ impl Transport for Tcp {
         let topics = &self.topics;
         let early = |flow: &&Flow| world.plan.workloads[flow.local.spec.workload].connect == Connect::Before;
         let spacing_ns = CONNECT_WINDOW_NS / self.flows.iter().filter(early).count().max(1) as u64;
-        let mut connect_ns = base_ns.saturating_sub(AHEAD_NS);
+        let mut connect_ns = base_ns.saturating_sub(LEAD_TIME_NS);
         for (index, flow) in (0..).zip(&mut self.flows) {
             let spec = &flow.local.spec;
             let start_ns = base_ns + spec.start_ns;
             flow.start_ns = world.since_epoch(start_ns);
             if !flow.local.sends {
-                flow.phase = Phase::Quiet;
+                flow.phase = Phase::Finished;
                 continue;
             }
             if world.plan.workloads[spec.workload].connect == Connect::Before {
@@ -333,38 +339,45 @@ impl Transport for Tcp {
     }
 
     fn set_congestion_control(&mut self, world: &World<'_>, node: usize, name: &str) -> Result<()> {
-        self.fickle.insert(node, name.to_owned());
+        self.changed_controls.insert(node, name.to_owned());
         self.listeners.set_congestion_control(node, name)?;
-        let own = |flow: &Flow| world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
-        for flow in self.flows.iter().filter(|flow| !own(flow)) {
+        let explicit =
+            |flow: &Flow| world.plan.workloads[flow.local.spec.workload].congestion_control.is_some();
+        for flow in self.flows.iter().filter(|flow| !explicit(flow)) {
             let spec = &flow.local.spec;
             let sender = flow.sender.as_ref().filter(|_| spec.src == node && flow.connected_ns.is_some());
             let receiver = flow.receiver.as_ref().filter(|_| spec.dst == node);
             for socket in sender.into_iter().chain(receiver.map(|receiver| &receiver.socket)) {
                 let set = socket::set_text(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name);
-                set.of(|| format!("flow {}: {name}", flow.local.id))?;
+                set.with_context(|| format!("flow {}: {name}", flow.local.id))?;
             }
         }
         Ok(())
     }
 
-    fn received(&mut self, _world: &World<'_>, at_ns: i64) -> Result<Vec<(u32, u64)>> {
-        // On the wall clock one may have ended since.
-        let over = |flow: &Flow| flow.end_ns.is_some_and(|end_ns| end_ns <= at_ns);
-        let under_way = self.flows.iter().filter(|flow| flow.local.receives && !over(flow));
-        under_way
+    fn received_bytes(&mut self, _world: &World<'_>, at_ns: i64) -> Result<Vec<(u32, u64)>> {
+        // On the wall clock a flow may have ended after `at_ns`.
+        let ended = |flow: &Flow| flow.end_ns.is_some_and(|end_ns| end_ns <= at_ns);
+        let active = self.flows.iter().filter(|flow| flow.local.receives && !ended(flow));
+        active
             .map(|flow| {
-                Ok((flow.local.id, flow.received().of(|| format!("flow {}: its receiver", flow.local.id))?))
+                Ok((
+                    flow.local.id,
+                    flow.received_bytes().with_context(|| format!("flow {}: its receiver", flow.local.id))?,
+                ))
             })
             .filter(|flow| !matches!(flow, Ok((_, 0))))
             .collect()
     }
 
     fn push(&mut self) -> Result<()> {
-        self.series.as_mut().map_or(Ok(()), |series| series.flush()).of(|| "out/tcpinfo.ndjson".into())
+        self.series
+            .as_mut()
+            .map_or(Ok(()), |series| series.flush())
+            .with_context(|| "out/tcpinfo.ndjson".into())
     }
 
-    /// Takes what receivers still hold and reads the counters of senders that are still open.
+    /// Reads pending bytes of receivers and the counters of open senders.
     fn finish(&mut self, world: &World<'_>) -> Result<()> {
         for index in 0..self.flows.len() as u32 {
             self.on_receiver(world, index, EpollFlags::EPOLLRDHUP);
@@ -372,13 +385,16 @@ impl Transport for Tcp {
                 self.close_sender(index);
             }
         }
-        self.series.take().map_or(Ok(()), |mut series| series.flush()).of(|| "out/tcpinfo.ndjson".into())
+        self.series
+            .take()
+            .map_or(Ok(()), |mut series| series.flush())
+            .with_context(|| "out/tcpinfo.ndjson".into())
     }
 
     fn records<'a>(&'a self, world: &World<'a>) -> Vec<FlowRecord<'a>> {
         let control = |index: u32, FlowSpec { workload, src, dst, .. }: &FlowSpec| {
-            let known = || self.controls.get(&(*workload, *src, *dst));
-            self.changed.get(&index).or_else(known).map(String::as_str)
+            let by_pair = || self.controls.get(&(*workload, *src, *dst));
+            self.controls_by_flow.get(&index).or_else(by_pair).map(String::as_str)
         };
         (0..)
             .zip(&self.flows)

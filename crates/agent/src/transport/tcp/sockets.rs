@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How TCP's sockets are opened, for all that is sent over them.
+//! Opens TCP sockets for flows and exchanges.
 
 use crate::plan::workload::Family;
 use crate::plan::{Link, Plan};
 use crate::socket;
-use crate::transport::mark;
+use crate::transport::set_dscp;
 use crate::world::token::Token;
 use crate::world::World;
 use nix::sys::epoll::EpollFlags;
@@ -13,22 +13,23 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// All flows of an incast may connect in one instant.
+/// All flows of an incast may connect at the same instant.
 pub const BACKLOG: i32 = 65_535;
 
-/// Of each node: whether it has more than one address of a family, so that the kernel cannot know which one is meant.
-pub fn several_addresses(plan: &Plan) -> Vec<bool> {
+/// Nodes with more than one address of a family. Their sockets must be bound, because the kernel could choose another
+/// source address than the plan's.
+pub fn multihomed(plan: &Plan) -> Vec<bool> {
     let mut addresses: Vec<BTreeSet<IpAddr>> =
         plan.nodes.iter().map(|node| node.addresses.iter().copied().collect()).collect();
     for end in plan.links.iter().flat_map(Link::ends) {
         addresses[end.node].extend(end.addresses.iter().map(|prefix| prefix.address));
     }
-    let of = |all: &BTreeSet<IpAddr>, family| all.iter().filter(|a| Family::of(**a) == family).count();
-    addresses.iter().map(|all| of(all, Family::V4) > 1 || of(all, Family::V6) > 1).collect()
+    let count = |all: &BTreeSet<IpAddr>, family| all.iter().filter(|a| Family::of(**a) == family).count();
+    addresses.iter().map(|all| count(all, Family::V4) > 1 || count(all, Family::V6) > 1).collect()
 }
 
-/// A socket that connects from a node, whose namespace has been entered, to another one's port of its workload, and its
-/// own address.
+/// Connects from a node to the workload's port at another node. The thread must be in the first node's namespace.
+/// Binds to the port `bind` (0: chosen by the kernel), if it is set. Returns the socket and its local address.
 pub fn connect(
     world: &World<'_>,
     workload: usize,
@@ -39,14 +40,14 @@ pub fn connect(
     let workload = &world.plan.workloads[workload];
     let [src, dst] = [from, to].map(|node| world.plan.address(node, workload.family));
     let fd = socket::open(socket::domain(src), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
-    // The last segment is not held back; MSG_MORE keeps all others full.
+    // Nagle's algorithm would delay the last segment; MSG_MORE keeps all others full.
     socket::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    mark(&fd, workload)?;
+    set_dscp(&fd, workload)?;
     if let Some(name) = world.congestion_control(workload, from) {
         socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
     }
     if let Some(port) = bind {
-        // A port of 0 is chosen at connect(), where only the four-tuple has to be free.
+        // Port 0 is chosen at connect(), where only the four-tuple must be unique.
         let option = if port == 0 {
             (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)
         } else {
@@ -61,18 +62,18 @@ pub fn connect(
     Ok((fd, SocketAddr::new(src, port)))
 }
 
-/// A listening socket at a node, whose namespace has been entered, on its workload's port.
+/// Opens a listening socket on the workload's port at a node. The thread must be in the node's namespace.
 pub fn listen(world: &World<'_>, workload: usize, node: usize) -> io::Result<OwnedFd> {
     let workload = &world.plan.workloads[workload];
     let address = world.plan.address(node, workload.family);
     let fd = socket::open(socket::domain(address), libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     socket::set(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    // A receiver has its part in some congestion controls (DCTCP's echo of CE), so it has the sender's.
+    // Some congestion controls need the receiver's cooperation (DCTCP's echo of CE).
     if let Some(name) = world.congestion_control(workload, node) {
         socket::set_text(&fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name)?;
     }
-    // Its connections have it, too.
-    mark(&fd, workload)?;
+    // Accepted connections inherit the DSCP.
+    set_dscp(&fd, workload)?;
     socket::bind(&fd, SocketAddr::new(address, workload.port))?;
     socket::listen(&fd, BACKLOG)?;
     Ok(fd)

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Peer stubs: if the peer of a link is a remote node, a stub device in the root namespace is the link's other end. It
+//! is bridged to the container's interface to the remote agent.
+
+use crate::failure::{Context, Failure, Result};
+use crate::lab::Interfaces;
+use crate::netlink::{link, Batch, Netlink};
+use crate::placement::{Kernel, Location, Placement};
+use crate::plan::{End, Plan};
+use crate::subprocess;
+use std::borrow::Cow;
+
+/// Name of a link's stub device.
+fn stub_name(link: usize) -> String {
+    format!("peer{link}")
+}
+
+/// A link end as this agent creates it. A stub for a node on the host's kernel transmits with the plan's settings,
+/// because that node has no qlink. A stub for a remote guest forwards immediately, because the guest's qlink has
+/// already applied rate, delay, jitter and loss.
+pub fn local_end<'p>(placement: &Placement, link: usize, end: &'p End) -> Cow<'p, End> {
+    match placement.location(end.node) {
+        Location::Local => Cow::Borrowed(end),
+        Location::Remote(Kernel::Host) => Cow::Owned(End { interface: stub_name(link), ..end.clone() }),
+        Location::Remote(Kernel::Qbed) => Cow::Owned(End {
+            interface: stub_name(link),
+            rate_bps: link::RATE_NONE_BPS,
+            delay_ns: 0,
+            overhead_bytes: 0,
+            loss: 0.0,
+            jitter_ns: 0,
+            reordering: false,
+            ..end.clone()
+        }),
+    }
+}
+
+/// Stubs of a remote node, by the plan's interface names. `root` has the interfaces of the root namespace.
+pub fn stubs(plan: &Plan, node: usize, root: &Interfaces) -> Interfaces {
+    let links = plan.links.iter().enumerate();
+    let ends = links.flat_map(|(index, link)| link.ends().map(|end| (index, end)));
+    let remote = ends.filter(|(_, end)| end.node == node);
+    remote.filter_map(|(index, end)| Some((end.interface.clone(), *root.get(&stub_name(index))?))).collect()
+}
+
+/// The guest's vector devices (`vec0`, `vec1`, ...), which are attached to the container's interfaces, with their
+/// links.
+pub fn vector_devices<'p>(
+    plan: &'p Plan,
+    placement: &'p Placement,
+) -> impl Iterator<Item = (String, usize)> + 'p {
+    placement.local_links(plan).enumerate().map(|(number, link)| (format!("vec{number}"), link))
+}
+
+/// Redirects frames between each link's stub and vector device.
+pub fn bridge(plan: &Plan, placement: &Placement) -> Result<()> {
+    let netlink = Netlink::open(libc::NETLINK_ROUTE).with_context(|| "rtnetlink".into())?;
+    let found = link::indexes(&netlink).with_context(|| "interfaces".into())?;
+    let pairs: Vec<_> =
+        vector_devices(plan, placement).map(|(vector, link)| (vector, stub_name(link))).collect();
+    let mut batch = Batch::default();
+    let mut commands = String::new();
+    for (vector, stub) in &pairs {
+        let ifindex = found.get(vector).ok_or_else(|| Failure::new(format!("the guest has no {vector}")))?;
+        link::up(&mut batch, *ifindex, vector.clone());
+        for (from, to) in [(vector, stub), (stub, vector)] {
+            commands += &format!("qdisc add dev {from} ingress\n");
+            commands +=
+                &format!("filter add dev {from} ingress matchall action mirred egress redirect dev {to}\n");
+        }
+    }
+    netlink.run(batch)?;
+    for (vector, _) in &pairs {
+        // A queue would count the packets of a GRO frame as one. Bringing a device up enables GRO again, so it is
+        // disabled afterwards.
+        subprocess::run("ethtool", &["-K", vector, "gro", "off"], "")?;
+    }
+    subprocess::run("tc", &["-batch", "-"], &commands)
+}

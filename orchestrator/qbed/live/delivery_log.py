@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The points of a run that each sink has: `telemetry/` in the run folder, a file for each sink.
+
+No point is kept twice: the cells' tables are the spool. They are durable and bounded as the results are. Each
+line records how many rows of which table a sink has. After a line is lost in a crash, its points are sent again, as the
+same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from qbed.json_files import read_json, write_json
+from qbed.live.points import Origin
+from qbed.results.identity import read_identity
+
+FOLDER = "telemetry"
+RUN = "run.json"
+
+
+def origin_of(run: Path) -> Origin:
+    """The origin of a run folder's points. The first call gives the run its name and its start."""
+    file = run / FOLDER / RUN
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = read_json(file)
+        return Origin(str(known["campaign"]), str(known["run"]), int(known["begun_ns"]))
+    begun = time.time_ns()
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begun // 10**9))
+    origin = Origin(str(read_identity(run)["name"]), f"{run.resolve().name}-{stamp}", begun)
+    file.parent.mkdir(exist_ok=True)
+    write_json(file, {"campaign": origin.campaign, "run": origin.run, "begun_ns": origin.begun_ns})
+    return origin
+
+
+class DeliveryLog:
+    """The points that one sink has."""
+
+    def __init__(self, run: Path, sink: str) -> None:
+        self.rows: defaultdict[tuple[int, str], int] = defaultdict(int)
+        """Numbers of rows by cell and table."""
+        self.done: set[int] = set()
+        """Cells whose points are complete."""
+        self.size: int | None = None
+        """The sink's size, if it reports one; None if it was never opened."""
+        self.points = 0
+        self.claims_digest: str | None = None
+        """The checksum of the claims that were sent."""
+        path = run / FOLDER / f"{hashlib.sha256(sink.encode()).hexdigest()[:16]}.ndjson"
+        known = path.read_bytes() if path.exists() else b""
+        for line in known.split(b"\n"):
+            with suppress(ValueError, KeyError, TypeError):  # the last line of a process that was killed
+                self._take(json.loads(line))
+        self._file: TextIO = path.open("a")
+        self._put({} if known[-1:] in (b"\n", b"") and known else {"sink": sink}, fresh=known[-1:] != b"\n")
+
+    def _put(self, entry: dict[str, Any], *, fresh: bool = False) -> None:
+        if entry:
+            self._file.write(("\n" if fresh else "") + json.dumps(entry) + "\n")
+            self._file.flush()
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        self.points = int(entry.get("points", self.points))
+        self.size = entry.get("size", self.size)
+        if "rows" in entry:
+            self.rows[int(entry["cell"]), str(entry["table"])] = int(entry["rows"])
+        if entry.get("done"):
+            self.done.add(int(entry["cell"]))
+        self.claims_digest = entry.get("claims", self.claims_digest)
+
+    def record_opened(self) -> None:
+        """Record that the sink was opened."""
+        if self.size is None:
+            self.record({}, 0, 0)
+
+    def record(self, entry: dict[str, Any], points: int, size: int | None) -> None:
+        """Record that the sink took points. `entry`: the further fields of the line."""
+        entry |= {"points": self.points + points, "size": size}
+        self._take(entry)
+        self._put(entry)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a campaign that have no effect: values of an axis that give the same plan, and settings that nothing
+reads in any cell.
+
+Every combination of the axes' values is compiled once, with the first seed; what is kept of a plan is its hash, so that
+values are compared by look-ups and not in pairs. `MOST_PLANS` and `MOST_BYTES` bound that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from qbed.campaign.matrix import Axis, Cell, Matrix
+from qbed.campaign.overlaps import leaves, within
+from qbed.errors import LabError
+from qbed.language.messages import MOST_ERRORS
+from qbed.language.source import FieldPath, Source
+from qbed.network.load import load_cell
+from qbed.network.resolve import ResolvedLab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
+
+MOST_PLANS, MOST_BYTES = 4000, 48 << 20
+_QUIET_S, _EVERY_S = 2.0, 10.0
+Digits = tuple[int, ...]
+"""A combination: the number of each axis' value, without the seed."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is kept of a combination: its plan's hash, and a message for each override that nothing reads there."""
+
+    plan: str
+    unread: Mapping[FieldPath, str] = field(default_factory=dict)
+    conditional: frozenset[FieldPath] = frozenset()
+    """Those of them to which another value of another setting gives an effect."""
+
+
+class Plans:
+    """The plans of a lab under several settings."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._known: dict[str, Look] = {}
+
+    def make(self, cell: Cell) -> tuple[ResolvedLab, Plan, str]:
+        """The lab, its plan and the plan's text; `LabError`."""
+        loaded = load_cell(self._source, dict(cell.settings))
+        cell.check(loaded.source.values)
+        plan = compile_lab(loaded, cell.seed)
+        text = plan.dumps()
+        unread = {path: why for path, why in loaded.unread.items() if loaded.source.is_override(path)}
+        self._known[self._key(cell)] = Look(
+            hashlib.sha256(text.encode()).hexdigest(),
+            {path: loaded.source.message(path, why.text) for path, why in unread.items()},
+            frozenset(path for path, why in unread.items() if why.conditional),
+        )
+        return loaded, plan, text
+
+    def look(self, cell: Cell) -> Look:
+        """What is kept of a cell; cells that run the same have the same plan."""
+        if self._key(cell) not in self._known:
+            self.make(cell)
+        return self._known[self._key(cell)]
+
+    @staticmethod
+    def _key(cell: Cell) -> str:
+        return json.dumps([cell.seed, dict(cell.settings)], sort_keys=True, default=str)
+
+
+@dataclass
+class Survey:
+    """The combinations that were looked at. `sample`: is given each in which at most one axis has another than its
+    first value. `tell`: takes a line of progress.
+    """
+
+    matrix: Matrix
+    plans: Plans
+    sample: Callable[[ResolvedLab, Plan, str], None]
+    tell: Callable[[str], None] | None = None
+    looks: dict[Digits, Look] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Look at all combinations, or as many as the limits allow; mistakes go to `wrong`."""
+        total, size = self.matrix.combinations, 0
+        told = time.monotonic() + _QUIET_S - _EVERY_S
+        for number, digits in enumerate(self.matrix.combined()):
+            samples = sum(digit > 0 for digit in digits) <= 1
+            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.wrong) >= MOST_ERRORS):
+                return
+            if self.tell is not None and time.monotonic() - told >= _EVERY_S:
+                self.tell(f"checking the campaign: {number} of {total} combinations of its axes' values")
+                told = time.monotonic()
+            cell = self.matrix.at(digits)
+            try:
+                loaded, plan, text = self.plans.make(cell)
+            except LabError as error:
+                self.wrong.extend(message for message in error.messages if message not in self.wrong)
+                continue
+            size += len(text)
+            self.looks[digits] = self.plans.look(cell)
+            if samples:
+                self.sample(loaded, plan, text)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no combination is left out."""
+        return len(self.looks) == self.matrix.combinations
+
+    # --- values that give the same plan ---
+
+    def alike(self, place: int) -> Iterator[tuple[int, int]]:
+        """Pairs of an axis' values that give the same plan beside all values of the others."""
+        count = len(self.matrix.axes[place].values)
+        beside = defaultdict[Digits, dict[int, str]](dict)
+        for digits, look in self.looks.items():
+            beside[digits[:place] + digits[place + 1 :]][digits[place]] = look.plan
+        groups = [list(range(count))]
+        for plans in (plans for plans in beside.values() if len(plans) == count):
+            split = [defaultdict[str, list[int]](list) for _ in groups]
+            for group, parts in zip(groups, split, strict=True):
+                for value in group:
+                    parts[plans[value]].append(value)
+            groups = [part for parts in split for part in parts.values() if len(part) > 1]
+        for first, *others in groups:
+            yield from ((first, other) for other in others)
+
+    def alike_beside(self, place: int) -> Iterator[tuple[int, int, Digits]]:
+        """Pairs of values of an axis of values that give the same plan in some combination, once each, with the first
+        such combination. Not where what the axis sets is for another scheme, controller or kind.
+        """
+        axis, seen, found = self.matrix.axes[place], dict[tuple[Digits, str], Digits](), set[tuple[int, int]]()
+        for digits, look in self.looks.items():
+            other = seen.setdefault((digits[:place] + digits[place + 1 :], look.plan), digits)
+            pair = (other[place], digits[place])
+            if other is digits or pair in found:
+                continue
+            if not all(self._is_for_others(axis, self.looks[one]) for one in (other, digits)):
+                found.add(pair)
+                yield *pair, digits
+
+    @staticmethod
+    def _is_for_others(axis: Axis, look: Look) -> bool:
+        return axis.field is not None and any(within(axis.field, path) for path in look.conditional)
+
+    def shown(self, digits: Digits, place: int) -> str:
+        """The values of all other axes that have several: `scheme=ecn, delay=5 us`."""
+        axes = zip(self.matrix.axes, digits, strict=False)
+        parts = [
+            f"{axis.name}={axis.values[digit]}"
+            for number, (axis, digit) in enumerate(axes)
+            if number != place and len(axis.values) > 1
+        ]
+        return ", ".join(parts)
+
+    # --- settings that nothing reads ---
+
+    def never_read(self) -> Iterator[tuple[str, str]]:
+        """Settings that nothing reads in any cell that has them: what sets each (`axis`, `set`, `--set`), a message.
+
+        None if combinations were left out, as these might read them.
+        """
+        if not self.is_complete:
+            return
+        read, unread = set[tuple[str, int, int, FieldPath]](), dict[tuple[str, int, int, FieldPath], str]()
+        given = {
+            (place, digit): list(leaves(settings))
+            for place, axis in enumerate(self.matrix.axes)
+            for digit, settings in enumerate(axis.settings)
+        }
+        everywhere = [("set", path) for path in leaves(self.matrix.common)]
+        everywhere += [("--set", path) for path in leaves(self.matrix.fixed)]
+        for digits, look in self.looks.items():
+            keys = [("axis", *at, path) for at in enumerate(digits) for path in given[at]]
+            keys += [(who, 0, 0, path) for who, path in everywhere]
+            for key in keys:
+                why = next((look.unread[path] for path in look.unread if within(key[-1], path)), None)
+                if why is None:
+                    read.add(key)
+                else:
+                    unread.setdefault(key, why)
+        yield from dict.fromkeys((key[0], why) for key, why in unread.items() if key not in read)

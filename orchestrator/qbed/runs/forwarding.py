@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rate that this machine forwards through one switch of a lab on the wall clock, and the links above it.
+
+The rate is measured once for a machine, by a cell of one TCP flow through a link without limit, and remembered. It is
+a bound for a single busy link: several at once share the machine's cores.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from qbed import terminal
+from qbed.errors import QbedError
+from qbed.language.units import format_rate
+from qbed.network.load import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.plan.model import Plan
+from qbed.remembered import recall, remember
+from qbed.runs.calibrate import key_of, run_cell
+from qbed.substrates import Substrate
+
+CACHE = "forwarding.json"
+SLOW_BPS = 10_000_000
+"""Every machine that runs labs in containers forwards this: for slower links nothing is measured."""
+MOST_NAMES = 4
+LAB = """\
+name: qbed-forwarding
+topology: {star: {hosts: 2}}
+links: {default: {rate: 100 Gbit/s, delay: 10 us}}
+switches: {default: {scheme: droptail, buffer: 64 MB}}
+hosts: {default: {tcp: cubic}}
+workload: [flow: {from: h1, to: h2, size: unlimited}]
+duration: 1500 ms
+"""
+
+Measure = Callable[[Substrate], int]
+
+
+def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure | None = None) -> Iterator[str]:
+    """A warning for the links that are faster than what this machine forwards at this dilation."""
+    rates = {
+        link.name: max(plan.ends_ever[index, side][0].rate_bps for side in "ab")
+        for index, link in enumerate(plan.links)
+    }
+    fastest_bps = max(rates.values(), default=0)
+    if on.clock == "virtual" or fastest_bps <= SLOW_BPS * dilation:
+        return
+    try:
+        limit_bps = forwarding_bps(on, measure or _measure)
+    except QbedError as error:
+        yield f"how fast this machine forwards could not be measured, so links may be too fast for it: {error}"
+        return
+    links = [name for name, rate_bps in rates.items() if rate_bps > limit_bps * dilation]
+    if not links:
+        return
+    more = f" and {len(links) - MOST_NAMES} more" if len(links) > MOST_NAMES else ""
+    yield (
+        f"this machine forwards about {_rounded(limit_bps)} through a switch in containers: at dilation {dilation}"
+        f" it does not carry {', '.join(links[:MOST_NAMES])}{more} (up to {format_rate(fastest_bps)}) when they are"
+        " full: packets come late and in bursts, which overflow queues;"
+        f" `--dilate {-(-fastest_bps // limit_bps)}` carries them, or rates of at most {_rounded(limit_bps * dilation)}"
+    )
+
+
+def forwarding_bps(on: Substrate, measure: Measure) -> int:
+    """The rate of a TCP flow through one switch, undilated; measured where it is not known. At least 1."""
+    key = key_of(on, LAB)
+    known = recall(CACHE).get(key)
+    if isinstance(known, int) and known > 0:
+        return known
+    terminal.tell("measuring how fast this machine forwards; this is done once")
+    found = max(1, measure(on))
+    remember(CACHE, key, found)
+    return found
+
+
+def _measure(on: Substrate) -> int:
+    with tempfile.TemporaryDirectory(prefix="qbed-forwarding-") as name:
+        file = Path(name) / "lab.yml"
+        file.write_text(LAB)
+        row, _ = run_cell(on, compile_lab(load_lab(file, {})), 1)
+    return int(row["goodput_bps"] or 0)
+
+
+def _rounded(bps: int) -> str:
+    """Two digits: no measurement of a machine is better."""
+    scale = 10 ** max(0, len(str(bps)) - 2)
+    return format_rate(bps // scale * scale)

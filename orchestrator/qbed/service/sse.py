@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server-sent events: a job's events from its file, and the samples of its queues (`qbed.service.cell_tail`).
+
+Each viewer reads at its own pace from files that are written anyway. Nothing is buffered for it, and nothing waits for
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from qbed.service.cell_tail import PIECE_BYTES, CellTail, Event
+from qbed.service.jobs import ATTEMPT, EVENTS, Row, parsed
+from qbed.service.states import ENDED
+
+POLL_S, EAGER_S, HEARTBEAT_S = 0.1, 0.01, 15.0
+_TAIL_BYTES = 64 << 10
+
+
+def message(event: str, data: Any, at: int | None = None) -> bytes:
+    """One event. `at`: the viewer's `Last-Event-ID` when it connects again."""
+    identity = "" if at is None else f"id: {at}\n"
+    return f"event: {event}\n{identity}data: {json.dumps(data, default=str, separators=(',', ':'))}\n\n".encode()
+
+
+HEARTBEAT = b": still here\n\n"
+
+
+async def job_events(place: Path, state: Callable[[], str], at: int, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    """A job's events from an offset of its file on, until it has ended."""
+    sent_at = time.monotonic()
+    while not stopping.is_set():
+        ended = state() in ENDED  # before the file is read: what ends a job comes last
+        lines, at = await to_thread.run_sync(_lines, place / EVENTS, at) if _size(place / EVENTS) > at else ([], at)
+        for line, after in lines:
+            for event in parsed([line]):
+                yield message(str(event.get("event")), event, after)
+                sent_at = time.monotonic()
+        if ended and not lines:
+            yield message("end", {}, at)
+            return
+        if time.monotonic() - sent_at > HEARTBEAT_S:
+            yield HEARTBEAT
+            sent_at = time.monotonic()
+        if not lines:
+            await asyncio.sleep(POLL_S)
+
+
+def _size(file: Path) -> int:
+    """In the loop's own thread: to look whether there is anything costs less than to have another do it."""
+    with suppress(OSError):
+        return file.stat().st_size
+    return 0
+
+
+def _lines(file: Path, at: int) -> tuple[list[tuple[bytes, int]], int]:
+    """Whole lines from an offset on, each with the offset behind it; a piece of them."""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(at)
+            data = stream.read(PIECE_BYTES)
+    except FileNotFoundError:
+        return [], at
+    found = []
+    for line in data.splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            at += len(line)
+            found.append((line, at))
+    return found, at
+
+
+def latest(place: Path) -> Row:
+    """The last event of each kind since the job's process was started last, from the end of its file."""
+    try:
+        status = (place / EVENTS).stat()
+        return dict(_latest(place / EVENTS, status.st_ino, status.st_size, status.st_mtime_ns))
+    except FileNotFoundError:
+        return {}
+
+
+@lru_cache(256)
+def _latest(file: Path, *_: int) -> Row:
+    """The last events in a file of this size and time, cached: a page requests fifty jobs every two seconds."""
+    with file.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - _TAIL_BYTES))
+        data = stream.read()
+    found: Row = {}
+    for event in parsed(data.split(b"\n")):
+        kind = str(event.get("event"))
+        if kind == ATTEMPT:
+            found.clear()
+        found[kind] = event
+    return found
+
+
+async def samples(run: Path, state: Callable[[], str], stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    """The samples of a job's newest running cell, until the job has ended."""
+    sent_at, tail, ended = time.monotonic(), CellTail(run), False
+    try:
+        while not stopping.is_set():
+            events = await to_thread.run_sync(tail.poll)
+            if events:
+                yield b"".join(message(event, data) for event, data in events)
+                sent_at = time.monotonic()
+            elif ended:  # and nothing came after that
+                yield message("end", {})
+                return
+            else:
+                ended = state() in ENDED
+            if time.monotonic() - sent_at > HEARTBEAT_S:
+                yield HEARTBEAT
+                sent_at = time.monotonic()
+            await _rest(tail, EAGER_S if tail.behind or ended else POLL_S)
+    finally:
+        tail.close()
+
+
+async def _rest(tail: CellTail, seconds: float) -> None:
+    """Until it is time to look again, or the files that are awaited are there: to ask for those costs little."""
+    until = time.monotonic() + seconds
+    while tail.awaited and time.monotonic() < until:
+        await asyncio.sleep(EAGER_S)
+        if not tail.awaited:
+            return
+    await asyncio.sleep(max(0.0, until - time.monotonic()))
+
+
+async def replay(events: Iterator[Event], stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    """Send events as fast as the viewer takes them."""
+    while not stopping.is_set():
+        one = await to_thread.run_sync(next, events, None)
+        if one is None:
+            yield message("end", {})
+            return
+        yield message(*one)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong with one job is that job's: the others are run."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbed.service.job_runner import JobRunner
+from qbed.service.job_spec import JobSpec
+from qbed.service.jobs import Jobs
+from qbed.service.settings import Settings
+from qbed.service.states import ENDED
+
+ASKED = {"lab": "dumbbell", "campaign": None}
+SAYS = """\
+import json, pathlib, sys
+place = pathlib.Path(json.loads(sys.stdin.readline())["place"])
+with (place / "events.ndjson").open("a") as events:
+    events.write('{"event": "concluded"}\\n')
+"""
+
+
+class Fake(JobRunner):
+    """Whose processes conclude at once."""
+
+    async def _warm(self) -> Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SAYS, stdin=PIPE, stdout=DEVNULL, start_new_session=True
+        )
+
+
+def states(folder: Path, spoil: Callable[[Jobs, JobRunner], None], jobs_kept: int = 3) -> list[str]:
+    """Of jobs that are submitted to a runner of one, when none waits any more."""
+
+    async def run() -> list[str]:
+        jobs = Jobs(folder)
+        runner = Fake(jobs, Settings(folder, jobs=1))
+        numbers = [jobs.add("x", ASKED, None, queue=9, kept=9) for _ in range(jobs_kept)]
+        spoil(jobs, runner)
+        working = asyncio.create_task(runner.work())
+        async with asyncio.timeout(60):
+            while jobs.get(numbers[-1])["state"] not in ENDED:
+                await asyncio.sleep(0.01)
+            await runner.stop()
+            await working
+        found = [str(jobs.get(job)["state"]) for job in numbers]
+        jobs.close()
+        return found
+
+    return asyncio.run(run())
+
+
+def test_a_job_whose_folder_is_gone_does_not_stop_the_others(tmp_path: Path) -> None:
+    found = states(tmp_path, lambda jobs, _: shutil.rmtree(jobs.place(1)))
+    assert found == ["queued", "finished", "finished"]
+
+
+def test_a_job_of_which_no_spec_can_be_made_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = JobRunner._spec
+
+    def spec(self: JobRunner, job: int) -> JobSpec:
+        if job == 1:
+            raise KeyError("lab")
+        return usual(self, job)
+
+    monkeypatch.setattr(JobRunner, "_spec", spec)
+    assert states(tmp_path, lambda *_: None) == ["failed", "finished", "finished"]
+
+
+def test_a_job_whose_end_cannot_be_told_frees_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(jobs: Jobs, runner: JobRunner) -> None:
+        usual = runner._ended
+
+        def ended(job: int, status: int) -> Any:
+            if job == 1:
+                raise PermissionError(13, "Permission denied")
+            return usual(job, status)
+
+        monkeypatch.setattr(runner, "_ended", ended)
+
+    assert states(tmp_path, spoil) == ["failed", "finished", "finished"]
+
+
+def test_what_a_service_before_was_running_waits_again(tmp_path: Path) -> None:
+    assert states(tmp_path, lambda jobs, _: jobs.turn(1, "start") and None) == ["finished"] * 3
+
+
+def test_a_job_that_was_left_and_is_cancelled_stops_no_other(tmp_path: Path) -> None:
+    def spoil(jobs: Jobs, runner: JobRunner) -> None:
+        jobs.turn(1, "start")
+        turn, tries = jobs.turn, [0]
+
+        def full(job: int, event: Any, status: int | None = None) -> Any:
+            if event == "interrupt" and not tries[0]:  # cancelled, while it could not be written
+                tries[0] += 1
+                turn(job, "cancel")
+                turn(job, "stop", 1)
+            return turn(job, event, status)
+
+        jobs.turn = full  # type: ignore[method-assign]
+
+    assert states(tmp_path, spoil) == ["cancelled", "finished", "finished"]

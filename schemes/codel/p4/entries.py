@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table entries of the program codel: the control law's parameters of each port."""
+
+from collections.abc import Iterator
+
+from qbed.p4.entry import Asked, Entry, Port, Values, microseconds
+
+
+def port_entries(port: Port, values: Values, _: Asked) -> Iterator[Entry]:
+    """CoDel's target and interval, and whether it marks instead of dropping."""
+    times = {"target_us": microseconds(values, "target"), "interval_us": microseconds(values, "interval")}
+    yield Entry("codel", "law", {**times, "ecn": int(values["ecn"])}, {"port": port.number})

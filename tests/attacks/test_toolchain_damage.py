@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damage in the toolchain: a file that is not what was built is never loaded without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbed.network.load import load_lab
+from qbed.plan.compile import compile_lab
+from qbed.substrates import Limits, toolchain_files
+from qbed.substrates.toolchain import Toolchain, ToolchainError, find_toolchain, toolchain_in
+from qbed.substrates.virtual.cell import VirtualCell
+from qbed.substrates.virtual.provision import loaded, provide
+
+FLIPS = 70
+REMEDY = ": copy it again, or unset the variable"
+LAB = """\
+name: damaged-tools
+topology: {star: {hosts: 2}}
+links: {default: {rate: 1 Gbit/s, delay: 5 us}}
+switches: {default: {scheme: ecn, buffer: 64 KB}}
+workload:
+  - flow: {from: h1, to: h2, size: 10 KB}
+duration: 2 ms
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the toolchain."""
+    folder = tmp_path_factory.mktemp("tools") / "toolchain"
+    shutil.copytree(find_toolchain().folder, folder)
+    return folder
+
+
+@pytest.fixture
+def tools(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(toolchain_files, "_read", {})
+    monkeypatch.delenv("QBED_TOOLCHAIN", raising=False)
+    return made
+
+
+@pytest.fixture
+def lab(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a lab that runs on this toolchain."""
+    (tmp_path / "lab.yml").write_text(LAB)
+    monkeypatch.setenv("QBED_TOOLCHAIN", str(tools))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("QBED_STORE", "off")
+    return tmp_path
+
+
+class Damaged:
+    """A file of the toolchain that is another as long as this holds."""
+
+    def __init__(self, path: Path, damage: Callable[[Path], None]) -> None:
+        self.path, self.saved, self.damage = path, path.with_name(f"{path.name}.saved"), damage
+
+    def __enter__(self) -> None:
+        self.path.rename(self.saved)
+        if self.saved.is_file():
+            shutil.copy2(self.saved, self.path)
+        elif self.saved.is_dir():
+            shutil.copytree(self.saved, self.path)
+        self.damage(self.path)
+
+    def __exit__(self, *_: object) -> None:
+        if self.path.is_dir() and not self.path.is_symlink():
+            shutil.rmtree(self.path)
+        else:
+            self.path.unlink(missing_ok=True)
+        self.saved.rename(self.path)
+
+
+def flip(path: Path, bit: int | None = None) -> None:
+    """One bit; the file looks as old as before."""
+    content, before = bytearray(path.read_bytes()), path.stat()
+    bit = 4 * len(content) if bit is None else bit
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def dangle(path: Path) -> None:
+    remove(path)
+    path.symlink_to("/nowhere/at/all")
+
+
+def loop(path: Path) -> None:
+    remove(path)
+    path.symlink_to(path)
+
+
+def folder(path: Path) -> None:
+    remove(path)
+    path.mkdir()
+
+
+def fifo(path: Path) -> None:
+    remove(path)
+    os.mkfifo(path)
+
+
+def write(content: bytes) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        path.write_bytes(content)
+
+    return damage
+
+
+def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "qbed", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+    return done
+
+
+def kinds(tools: Path) -> list[list[str]]:
+    """The toolchain's files, by what they are."""
+    names = json.loads((tools / "files.json").read_bytes())["files"]
+    by_folder = {place: [name for name in names if name.startswith(f"{place}/")] for place in ("modules", "tc", "frr")}
+    return [["linux"], ["qbed-agent"], ["manifest.json"], ["files.json"], *filter(None, by_folder.values())]
+
+
+def test_every_flipped_bit_is_noticed(tools: Path) -> None:
+    chance = random.Random(27)
+    whole = toolchain_in(tools)
+    whole.check(whole.checksums)
+    every = kinds(tools)
+    for number in range(FLIPS):
+        path = tools / chance.choice(every[number % len(every)])
+        bit = chance.randrange(8 * path.stat().st_size)
+        with (
+            Damaged(path, lambda path, bit=bit: flip(path, bit)),  # type: ignore[misc]
+            pytest.raises(ToolchainError, match=rf"^.*{path.name} .*; run `make setup`$"),
+        ):
+            found = toolchain_in(tools)
+            found.check(found.checksums)
+    whole.check(whole.checksums)
+
+
+def test_what_a_guest_loads_is_read_once_and_again_when_it_changed(tools: Path, lab: Path) -> None:
+    plan, whole = compile_lab(load_lab(lab)), toolchain_in(tools)
+    assert loaded(whole, plan) == [
+        *("linux", "qbed-agent", "modules/qlink.ko", "modules/qtap.ko", "modules/qgate.ko", "modules/sch_ecn.ko")
+    ]
+    provide(whole, lab, plan, [])
+    read = dict(toolchain_files._read)
+    provide(whole, lab, plan, [])
+    assert toolchain_files._read == read
+    for name in loaded(whole, plan):
+        with Damaged(tools / name, flip), pytest.raises(ToolchainError, match=f"{name} is not what was built; "):
+            VirtualCell(whole, lab, plan).run(Limits(60, 30), lambda _: None)
+
+
+def test_a_module_that_was_not_built_with_it_is_not_loaded(tools: Path, lab: Path) -> None:
+    plan, whole = compile_lab(load_lab(lab)), toolchain_in(tools)
+    without = {name: sum for name, sum in whole.checksums.items() if name != "modules/sch_ecn.ko"}
+    with pytest.raises(ToolchainError, match=r"modules/sch_ecn\.ko is not one of the toolchain's files"):
+        provide(Toolchain(tools, whole.manifest, without), lab, plan, [])
+
+
+DAMAGES = [
+    *[("linux", one) for one in (flip, dangle)],
+    *[("qbed-agent", one) for one in (cut, folder)],
+    *[("modules/sch_ecn.ko", one) for one in (flip, folder, fifo)],
+    *[("manifest.json", one) for one in (flip, remove, fifo, write(b"[]"))],
+    *[("files.json", one) for one in (cut, remove, loop, write(b'{"files": 3}'))],
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGES, ids=[f"{name}-{one.__name__}" for name, one in DAMAGES])
+def test_a_run_says_what_is_damaged_and_how_to_repair_it(
+    tools: Path, lab: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    with Damaged(tools / name, damage):
+        done = qbed(lab, "run", ".", "--out", "run", "--no-images")
+        assert done.returncode == 1, done.stderr
+        assert Path(name).name.partition(".")[0] in done.stderr and REMEDY in done.stderr
+        assert not list(lab.glob("run/cells/*")), "a cell was run"
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("tc/q_ecn.so", flip),
+        ("tc/q_ecn.so", dangle),
+        ("tc/version", write(b"\xff")),
+        ("tc", dangle),
+        ("linux", flip),
+    ],
+)
+def test_a_lab_does_not_come_up(tools: Path, lab: Path, name: str, damage: Callable[[Path], None]) -> None:
+    if not (tools / "tc").exists() and name.startswith("tc"):
+        pytest.fail("this toolchain has no plugins for tc: they belong to `make setup`")
+    with Damaged(tools / name, damage):
+        done = qbed(lab, "up", ".")
+        assert done.returncode == 1 and name in done.stderr and REMEDY in done.stderr, done.stderr
+        assert "is not up" in qbed(lab, "exec", "damaged-tools", "h1", "true").stderr
+        if name != "tc":  # a copy of a toolchain may be without plugins
+            said = qbed(lab, "doctor").stdout
+            assert any(line.startswith("missing") and name in line for line in said.splitlines()), said
+
+
+def test_a_toolchain_of_an_earlier_qbed_has_nothing_to_compare(tools: Path, lab: Path) -> None:
+    old = lab / "old"
+    shutil.copytree(tools, old)
+    (old / "files.json").unlink()
+    manifest = json.loads((old / "manifest.json").read_bytes())
+    (old / "manifest.json").write_text(json.dumps({name: manifest[name] for name in manifest if name != "checksums"}))
+    flip(old / "linux")
+    assert toolchain_in(old).checksums == {}
+    toolchain_in(old).check(["linux"])
+    for damage in (folder, fifo):
+        with (
+            Damaged(old / "modules" / "sch_ecn.ko", damage),
+            pytest.raises(ToolchainError, match=r"modules/sch_ecn\.ko cannot be read: it is "),
+        ):
+            provide(toolchain_in(old), lab, compile_lab(load_lab(lab)), [])
+
+
+def test_a_program_is_recorded_before_it_gets_its_name(tools: Path, lab: Path) -> None:
+    copy = lab / "copy"
+    shutil.copytree(tools, copy)
+    (lab / "new").write_text("a program")
+    toolchain_files.add(copy, "programs/p4switch", lab / "new")
+    (lab / "new").rename(copy / "programs" / "p4switch")
+    toolchain_in(copy).check(["programs/p4switch"])
+    assert list(toolchain_files.all_damages(copy)) == []
+    shutil.rmtree(copy / "lines")
+    assert list(toolchain_files.all_damages(copy, copied=True)) == []
+    assert {name.partition("/")[0] for name, _ in toolchain_files.all_damages(copy)} == {"lines"}
