@@ -297,12 +297,8 @@ impl Program {
         self.field_lists.iter().flatten().try_for_each(|field| self.any(*field))?;
         self.digests.iter().flat_map(|digest| &digest.fields).try_for_each(|field| self.any(*field))?;
         for action in &self.actions {
-            let widths = action.parameters.iter().map(|parameter| parameter.width);
-            must(
-                widths.clone().all(|width| (1..=AREA_BYTES).contains(&width)),
-                "a parameter's width",
-                &action.name,
-            )?;
+            let mut widths = action.parameters.iter().map(|parameter| parameter.width);
+            must(widths.all(|width| width <= AREA_BYTES), "a parameter's width", &action.name)?;
         }
         for profile in &self.profiles {
             let fits = profile.selector.is_none_or(|hash| usize::from(hash) < self.hashes.len());

@@ -60,13 +60,14 @@ impl ControllerHeader {
         header: &Header,
         widths: &impl Fn(&InfoField, Option<u32>) -> Fit<Widths>,
     ) -> Fit<ControllerHeader> {
-        let fields = info.metadata.iter().map(|one| {
-            let field = fields(program, header).find(|(name, _)| *name == one.name);
-            let (at, width) = field.map_or((0, 0), |(_, field)| (field.at - header.at * 8, field.width));
+        let mut fields = fields(program, header).map(|(_, field)| field);
+        let metadata = info.metadata.iter().map(|one| {
+            let field = if has_bits(one) { fields.next() } else { None };
+            let (at, width) = field.map_or((0, 0), |field| (field.at - header.at * 8, field.width));
             let widths = widths(one, Some(width))?;
             Ok(Metadata { id: one.id, name: one.name.clone(), widths, at: at as usize })
         });
-        Ok(ControllerHeader { fields: fields.collect::<Fit<_>>()?, bytes: header.bytes as usize })
+        Ok(ControllerHeader { fields: metadata.collect::<Fit<_>>()?, bytes: header.bytes as usize })
     }
 
     /// The layout by P4Info alone.
@@ -98,12 +99,24 @@ fn fields<'a>(program: &'a Program, header: &'a Header) -> impl Iterator<Item = 
     })
 }
 
-/// Whether a header has the fields of P4Info and no others. The program has none of 0 bits.
+/// Whether a header has the fields of P4Info, in the same order, and no others.
 fn has_these_fields(info: &ControllerPacketMetadata, program: &Program, header: &Header) -> bool {
-    let known = |name: &str| info.metadata.iter().any(|one| one.name == name);
-    let found = |name: &str| fields(program, header).any(|(known, _)| known == name);
+    let expected = || info.metadata.iter().filter(|one| has_bits(one));
     !header.metadata
         && header.varbit.is_none()
-        && fields(program, header).all(|(name, _)| known(name))
-        && info.metadata.iter().all(|one| one.bitwidth == 0 || found(&one.name))
+        && expected().count() == usize::from(header.fields)
+        && expected().zip(fields(program, header)).all(|(one, (name, _))| is_called(name, &one.name))
+}
+
+/// The program has no field of 0 bits.
+fn has_bits(field: &InfoField) -> bool {
+    field.bitwidth != 0
+}
+
+/// p4c flattens structs in a header: P4Info's `inner.a` is `_inner_a1` in the program, and all other fields of that
+/// header get such names, too.
+fn is_called(field: &str, info: &str) -> bool {
+    let flattened = field.strip_prefix('_').and_then(|rest| rest.strip_prefix(&info.replace('.', "_")));
+    let numbered = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
+    field == info || flattened.is_some_and(numbered)
 }

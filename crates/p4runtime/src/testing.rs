@@ -32,12 +32,19 @@ pub fn config(folder: &Path, program: &str) -> ForwardingPipelineConfig {
     }
 }
 
+fn program(name: &str) -> ForwardingPipelineConfig {
+    config(&Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("tests/programs"), name)
+}
+
 /// The one that has one of everything.
 pub fn everything() -> ForwardingPipelineConfig {
-    static EVERYTHING: LazyLock<ForwardingPipelineConfig> = LazyLock::new(|| {
-        config(&Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("tests/programs"), "everything")
-    });
+    static EVERYTHING: LazyLock<ForwardingPipelineConfig> = LazyLock::new(|| program("everything"));
     EVERYTHING.clone()
+}
+
+/// The one with types that P4Info does not have as the program has them.
+pub fn types() -> ForwardingPipelineConfig {
+    program("types")
 }
 
 /// `everything` as p4c compiles it with translated types for its typedefs (`@p4runtime_translation("test/port", 32)
@@ -90,9 +97,12 @@ pub fn preambles(info: &P4Info) -> impl Iterator<Item = &Preamble> {
 
 /// Names of everything's objects, `<hosts>`, as the ids of its P4Info.
 pub fn with_ids(text: &str) -> String {
-    let info = everything().p4info.unwrap();
+    with_ids_of(&everything().p4info.unwrap(), text)
+}
+
+pub fn with_ids_of(info: &P4Info, text: &str) -> String {
     let mut text = text.to_owned();
-    for preamble in preambles(&info) {
+    for preamble in preambles(info) {
         text = text.replace(&format!("<{}>", preamble.alias), &preamble.id.to_string());
     }
     assert!(!text.contains('<'), "{text}");

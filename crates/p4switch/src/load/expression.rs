@@ -15,7 +15,7 @@ use crate::bmv2::{part, Operand, Operation};
 pub enum Expression {
     Constant(BigInt),
     Field(FieldId),
-    /// A field of 0 bits: 0 as a value, and what is assigned to it is lost.
+    /// A field or a parameter of 0 bits: 0 as a value, and what is assigned to it is lost.
     Empty,
     /// Of the action that runs; its width.
     Local(u16, u32),
@@ -307,6 +307,7 @@ impl Loader<'_> {
         };
         Ok(match scope.values.and_then(|values| values.get(index)) {
             Some(value) => Expression::Constant(number::cut(value, parameter.width)),
+            None if parameter.width == 0 => Expression::Empty,
             None => Expression::Local(super::narrow(index, "parameters")?, parameter.width),
         })
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::proto::p4::config::v1::P4Info;
-use crate::testing::translated;
+use crate::testing::{translated, types, with_ids_of};
 
 #[test]
 fn ports_of_a_translated_type_are_the_same_ports() {
@@ -164,4 +164,101 @@ fn initial_entries_may_be_changed() {
     bench.finds(read, &changed.each_ref().map(String::as_str));
     bench.device.configure(Action::VerifyAndCommit, Some(with_initial_entries())).unwrap();
     bench.finds(read, &[&entry(2, &forward(7)), &entry(3, drop)]);
+}
+
+/// Text with the names of `types` as its ids.
+fn of_types(text: &str) -> String {
+    with_ids_of(types().p4info.as_ref().unwrap(), text)
+}
+
+/// A probe comes in by port 9: its port, stamp, class and number.
+fn probe(bench: &mut Bench, port: u16, stamp: u16, class: u8, number: u8) {
+    let out = "metadata { metadata_id: 1 value: '\\0' } metadata { metadata_id: 2 value: '\\0\\0\\0\\x09' }
+        metadata { metadata_id: 3 value: '\\0' }";
+    let payload = [&(port << 7).to_be_bytes()[..], &stamp.to_be_bytes(), &[class, number]].concat();
+    let out = PacketOut { payload, ..message("p4.v1.PacketOut", out) };
+    let pipeline = bench.device.pipeline().unwrap();
+    let packet = crate::packets::packet_out(&pipeline.packet_out, &out).unwrap();
+    bench.device.inject(&packet).unwrap();
+}
+
+/// The PacketIn that waits: its metadata and its last byte; None: the packet went elsewhere.
+fn packet_in(bench: &mut Bench) -> Option<(Vec<Vec<u8>>, u8)> {
+    let mut packet = None;
+    while let Ok(event) = bench.events.try_recv() {
+        if let Event::PacketIn(bytes) = event {
+            packet = Some(bytes);
+        }
+    }
+    let packet = packet?;
+    let packet = crate::packets::packet_in(&bench.device.pipeline().unwrap().packet_in, &packet).unwrap();
+    let metadata = packet.metadata.into_iter().map(|one| one.value).collect();
+    Some((metadata, *packet.payload.last().unwrap()))
+}
+
+#[test]
+fn headers_with_structs_and_fields_of_no_bits_are_laid_out() {
+    let mut bench = Bench::of(types());
+    probe(&mut bench, 3, 7, 1, 9);
+    assert_eq!(packet_in(&mut bench), Some((vec![vec![9], vec![5], vec![9]], 9)));
+    let register = |name: &str, value: &str| {
+        of_types(&format!(
+            "register_entry {{ register_id: <{name}> index {{ }} data {{ bitstring: '{value}' }} }}"
+        ))
+    };
+    for (name, value) in [("ports", "\\x03"), ("stamps", "\\x07")] {
+        let read = of_types(&format!("register_entry {{ register_id: <{name}> index {{ }} }}"));
+        bench.finds(&read, &[&register(name, value)]);
+    }
+    bench.refuses(Type::Modify, &register("ports", "\\x02\\0"), Code::OutOfRange, "bit<9> in the program");
+}
+
+#[test]
+fn digests_have_fields_of_no_bits() {
+    let mut bench = Bench::of(types());
+    bench.insert(&of_types("digest_entry { digest_id: <seen_t> config { max_list_size: 1 } }"));
+    probe(&mut bench, 300, 0x1234, 5, 9);
+    let Ok(Event::Digest { id, values }) = bench.events.try_recv() else { panic!("no digest") };
+    let (pipeline, digests) = bench.device.digests().unwrap();
+    let list = digests.add(pipeline, id, values, std::time::Instant::now()).unwrap();
+    let fields = ["\\x01\\x2c", "\\0", "\\x12\\x34", "\\x05"];
+    let members = fields.map(|value| format!("members {{ bitstring: '{value}' }}")).concat();
+    assert_eq!(list.data, [message("p4.v1.P4Data", &format!("struct {{ {members} }}"))]);
+}
+
+#[test]
+fn prefixes_of_translated_types_have_their_width() {
+    let mut bench = Bench::of(types());
+    // All values that a bit<9> has with the highest bit set: 256 to 511 of 32 bits.
+    let key = "match { field_id: 1 lpm { value: '\\x01\\0' prefix_len: 24 } }";
+    let params = "params { param_id: 1 value: '\\x01' } params { param_id: 2 value: '\\0' }";
+    let action = format!("action {{ action {{ action_id: <send> {params} }} }}");
+    let entry = of_types(&format!("table_entry {{ table_id: <prefixes> {key} {action} }}"));
+    bench.insert(&entry);
+    bench.finds(&of_types("table_entry { table_id: <prefixes> }"), &[&entry]);
+    for (port, sent) in [(255, false), (256, true), (511, true)] {
+        probe(&mut bench, port, 0, 0, 9);
+        assert_eq!(packet_in(&mut bench).is_none(), sent, "{port}");
+    }
+}
+
+#[test]
+fn initial_entries_have_the_order_of_the_source_as_priorities() {
+    let mut bench = Bench::of(types());
+    let note = "action { action { action_id: <note> params { param_id: 1 value: '\\x07' } } }";
+    let range = |low: u8, high: u8| format!("range {{ low: '\\x{low:02x}' high: '\\x{high:02x}' }}");
+    let entry = |priority: u8, range: &str, action: &str| {
+        let key = format!("match {{ field_id: 2 {range} }}");
+        of_types(&format!("table_entry {{ table_id: <masks> priority: {priority} {key} {action} }}"))
+    };
+    let drop = "action { action { action_id: <drop> } }";
+    let read = of_types("table_entry { table_id: <masks> }");
+    bench.finds(&read, &[&entry(2, &range(1, 3), note), &entry(1, &range(2, 2), drop)]);
+    probe(&mut bench, 1, 2, 0, 2);
+    assert_eq!(packet_in(&mut bench).map(|(_, number)| number), Some(7));
+    bench.write(Type::Delete, &entry(2, &range(1, 3), "")).unwrap();
+    probe(&mut bench, 1, 2, 0, 2);
+    assert_eq!(packet_in(&mut bench), None, "the other one drops it");
+    (3..=17).for_each(|priority| bench.insert(&entry(priority, &range(2, 2), note)));
+    bench.refuses(Type::Insert, &entry(18, &range(2, 2), note), Code::ResourceExhausted, "full: 16 entries");
 }
