@@ -24,14 +24,15 @@ from qbed.telemetry.records import RecordError
 LAB = """name: probes
 topology: {star: {hosts: 3}}
 links: {default: {rate: 1 Gbit/s, delay: 10 us}}
-hosts: {default: {tcp: cubic, controller: timely}}
+hosts: {default: {tcp: cubic}}
 duration: 10 s
 workload:
   - """
 
 
 def compiled(workload: str) -> Plan:
-    return compile_lab(lab_from_source(parse(LAB + workload, file="lab.yml")))
+    lab = LAB.replace("tcp: cubic", "tcp: cubic, controller: timely") if "transport: rate" in workload else LAB
+    return compile_lab(lab_from_source(parse(lab + workload, file="lab.yml")))
 
 
 def test_the_plan_has_probes_as_flows_of_their_own_transport() -> None:

@@ -46,6 +46,7 @@ TOTALS = {
     "queue_windows": ("from_ns", "until_ns", "span", "queue"),
     "sojourn_windows": ("from_ns", "until_ns", "span", "queue", "ecn", "dscp"),
     "flow_windows": ("from_ns", "until_ns", "span", "flow"),
+    "interfaces": ("link", "port", "node"),
     "switches": ("node",),
     "program_records": ("program", "record", "path", "element"),
 }

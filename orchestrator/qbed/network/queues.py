@@ -87,7 +87,7 @@ def check_names(settings: QueueSettings, path: FieldPath, problems: Problems) ->
 
 def _unread_parameters(settings: Origin) -> Iterator[tuple[str, str]]:
     """The parameters that the queue's scheme does not have, and what to write instead."""
-    scheme = registry().get(settings["scheme"][0] if "scheme" in settings else "droptail")
+    scheme = registry().get(settings["scheme"][0] if "scheme" in settings else default_scheme())
     if scheme is None:
         return
     chosen = scheme.child.parameter if scheme.child is not None else ""
