@@ -21,8 +21,8 @@ from qbed.report.figures import Artist
 from qbed.report.places import Places, in_order
 from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
 from qbed.results import tables
-from qbed.results.identity import StoreError, any_identity
-from qbed.results.numbers import numbers_of
+from qbed.results.axis_values import quantity_columns
+from qbed.results.identity import StoreError, read_any_identity
 
 
 def lightness(colour: str) -> float:
@@ -151,7 +151,7 @@ def test_axes_of_quantities_have_columns_of_numbers(tmp_path: Path) -> None:
         "n": [1, 2],
         "mixed": ["1 s", "1 B"],
     }
-    found = numbers_of(axes.items())
+    found = quantity_columns(axes.items())
     assert [one.column for one in found] == ["buffer_bytes", "axis_rate_bps", "p_share"]  # links have a `rate_bps`
     assert found[0].by_text == {"1 MB": 1_000_000, "32 KB": 32_000} and found[2].kind == "float"
     (tmp_path / "lab.yml").write_text("name: x\n")
@@ -180,7 +180,7 @@ def test_a_link_among_a_papers_figures_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "run" / "figures" / "paper").mkdir(parents=True)
     (tmp_path / "run" / "figures" / "paper" / ".queue.pdf.tmp").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="not as a run leaves it"):
-        any_identity(tmp_path / "run")
+        read_any_identity(tmp_path / "run")
 
 
 def test_connections_end_with_what_was_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.launches import OWN
 from qbed.plan.model import Plan
 from qbed.results import cell
-from qbed.results.printed import OutputError, rows_of_json, rows_of_pairs, rows_printed
+from qbed.results.program_output import OutputError, parse_output, rows_of_json, rows_of_pairs
 from qbed.results.store import cell_key
 from qbed.substrates.containers.placement import Machine, place
 
@@ -221,9 +221,9 @@ def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytes
 
     def watched(file: Path, form: str) -> list[dict[str, Any]]:
         asked.append(file)
-        return rows_printed(file, form)
+        return parse_output(file, form)
 
-    monkeypatch.setattr(cell, "rows_printed", watched)
+    monkeypatch.setattr(cell, "parse_output", watched)
     printed = cell._Printed(plan, tmp_path)
     records = printed.records()
     assert next(records)["label"] == "a" and len(asked) == 1

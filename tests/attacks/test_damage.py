@@ -18,16 +18,16 @@ import pytest
 
 from qbed.claims.judge import connect, read_verdicts
 from qbed.json_files import write_json
+from qbed.results.axis_values import quantity_columns
 from qbed.results.checksums import DamagedError, check_cell
 from qbed.results.folder import RunFolder
 from qbed.results.identity import StoreError
 from qbed.results.listing import Listing
-from qbed.results.numbers import numbers_of
 
 DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
 """Of a cell's files, and half as many of the merged ones."""
 AXES = {"buffer": "str", "seed": "int", "buffer_bytes": "int"}
-NUMBERS = numbers_of([("buffer", ["32 KB", "64 KB"])])
+NUMBERS = quantity_columns([("buffer", ["32 KB", "64 KB"])])
 LAB = """\
 name: damaged
 topology: {star: {hosts: 2}}

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def store() -> CellStore:
-    """The finished cells that no run runs again: `cells()` lists them, `shrink(most_bytes)` throws away those that were
+    """The finished cells that no run runs again: `cells()` lists them, `shrink(max_bytes)` throws away those that were
     not used for longest, `verify()` all that are damaged, as `qbed store` does.
     """
-    from qbed.results.store import usual_store
+    from qbed.results.store import default_store
 
-    found = usual_store()
+    found = default_store()
     if found is None:
         raise QbedError("QBED_STORE is `off`: there is no store")
     return found

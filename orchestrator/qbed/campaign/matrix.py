@@ -18,7 +18,7 @@ from qbed.campaign.until import Until
 from qbed.errors import LabError, QbedError, nearest
 from qbed.language.overrides import parse_path
 from qbed.language.source import FieldPath, show_path
-from qbed.results.numbers import Numbers, numbers_of
+from qbed.results.axis_values import QuantityColumn, quantity_columns
 
 MOST_CELLS = 1_000_000
 
@@ -165,8 +165,8 @@ class Matrix:
         return {axis.name: axis.kind for axis in self.axes} | {one.column: one.kind for one in self.numbers}
 
     @property
-    def numbers(self) -> list[Numbers]:
-        return numbers_of((axis.name, axis.values) for axis in self.axes)
+    def numbers(self) -> list[QuantityColumn]:
+        return quantity_columns((axis.name, axis.values) for axis in self.axes)
 
     def describe(self) -> dict[str, Any]:
         """The whole matrix as JSON: what must be equal for a run to be continued."""

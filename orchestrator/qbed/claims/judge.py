@@ -24,9 +24,9 @@ from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen,
 from qbed.errors import QbedError
 from qbed.json_files import read_json
 from qbed.results import tables
+from qbed.results.axis_values import quantity_columns
 from qbed.results.checksums import check_merged
 from qbed.results.folder import CLAIMS, RunFolder
-from qbed.results.numbers import numbers_of
 
 MACROS = (
     # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything
@@ -83,7 +83,7 @@ def connect(run: Path, only: tuple[str, Any] | None = None) -> Connection:
     files, identity = store.tables(), store.identity()
     where = "" if only is None else f" WHERE {quoted(only[0])} = {text(only[1])}"
     axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
-    numbers = [one.column for one in numbers_of(axes.items())]
+    numbers = [one.column for one in quantity_columns(axes.items())]
     connection = _connect([*axes], files, spill=run, where=where, numbers=numbers)
     for view in identity.get("views", ()):
         try:

@@ -27,7 +27,7 @@ from qbed.json_files import read_json
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.style import SCREEN, Style
-from qbed.results.checksums import UNKNOWN, has_checksums
+from qbed.results.checksums import NO_CHECKSUMS, has_checksums
 from qbed.results.folder import RunFolder
 from qbed.results.identity import IDENTITY, StoreError
 
@@ -72,7 +72,7 @@ def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[s
 def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: Callable[[str], None]) -> Made:
     made = Made(run / "report.html")
     if not has_checksums(run):
-        made.problems.append(f"{run} {UNKNOWN}")
+        made.problems.append(f"{run} {NO_CHECKSUMS}")
     with connect(run) as connection:
         artist = Artist(connection, _axes(identity))
         advance("figures")

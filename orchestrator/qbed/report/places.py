@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from qbed.results.numbers import in_one_unit
+from qbed.results.axis_values import parse_quantities
 
 MOST_LABELS = 12
 """Quantities whose own texts are the ticks; of more, the axis makes its own."""
@@ -20,7 +20,7 @@ class Places:
         self._at: dict[Any, float] | None = None
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in found):
             self._at = {value: value for value in found}
-        elif measured := in_one_unit(found):
+        elif measured := parse_quantities(found):
             self._at = dict(zip(found, measured[1], strict=True))
         texts = {str(value): place for place, value in enumerate(known)}
         appeared = {value: place for place, value in enumerate(found)}
@@ -56,6 +56,6 @@ def in_order(labels: Iterable[Any], known: Sequence[Any] = ()) -> list[Any]:
     """Labels of series, each once: quantities by size, those of an axis in its order, with what follows a comma."""
     places = {str(value): place for place, value in enumerate(known)}
     found = list(dict.fromkeys(labels))
-    if in_one_unit(found):
+    if parse_quantities(found):
         return Places(found).values
     return sorted(found, key=lambda label: places.get(str(label).partition(", ")[0], len(places)))

@@ -31,10 +31,10 @@ from qbed.language.source import Source, read, read_whole
 from qbed.live.exporter import Address, Delivery, exporting
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
-from qbed.results.checksums import vouch
+from qbed.results.checksums import record_checksums
 from qbed.results.folder import CLAIMS, RunFolder
 from qbed.results.identity import CELL_FORM, StoreError, ran_on
-from qbed.results.store import usual_store
+from qbed.results.store import default_store
 from qbed.results.tables import VERSION, traces_of
 from qbed.runs.calibrate import calibrated
 from qbed.runs.choice import Choice, Shard
@@ -147,7 +147,7 @@ def prepare(
     for sink in wishes.sinks:
         sink.make()  # one that cannot be is refused now, as is
     if wishes.store:
-        usual_store()  # a QBED_STORE that says nothing is refused now
+        default_store()  # a QBED_STORE that says nothing is refused now
     campaign, source, lab = (*asked, path) if asked is not None else _find(path)
     profile, on = wishes.profile, substrate(wishes.on)
     matrix = build_matrix(campaign, profile, seeds=wishes.seeds, settings=wishes.settings)
@@ -268,7 +268,7 @@ def conduct(
                     totals.cells = totals.skipped = len(choice)
                 else:
                     _run_all(executor, experiment, store, choice, totals, screen)
-                if task.store and (kept := usual_store()):
+                if task.store and (kept := default_store()):
                     kept.shrink()
                 if experiment.shard is not None:
                     return _conclude_shard(experiment, choice, totals, begun)
@@ -328,7 +328,7 @@ def _conclude(
     connection.close()
     _count(totals, counted)
     write_json(out / CLAIMS, [verdict.model_dump() for verdict in verdicts])
-    vouch(out, [CLAIMS], more=True)
+    record_checksums(out, [CLAIMS], more=True)
     write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from qbed.results.checksums import DamagedError
-from qbed.results.folder import SAME, RunFolder
-from qbed.results.identity import StoreError, any_identity
+from qbed.results.folder import MUST_MATCH, RunFolder
+from qbed.results.identity import StoreError, read_any_identity
 from qbed.runs.choice import Choice
 from qbed.runs.executor import WALL_TIMES
 
@@ -25,8 +25,8 @@ class MissingCellsError(StoreError):
 def refuse_strangers(shards: Sequence[RunFolder], identity: Mapping[str, Any]) -> None:
     """`StoreError` if one of these is no run folder, or of another campaign."""
     for shard in shards:
-        theirs = any_identity(shard.path)
-        different = [what for key, what in SAME.items() if theirs.get(key) != identity.get(key)]
+        theirs = read_any_identity(shard.path)
+        different = [what for key, what in MUST_MATCH.items() if theirs.get(key) != identity.get(key)]
         if different:
             raise StoreError(f"{shard.path} is a shard of another campaign: {' and '.join(different)} differ")
 

@@ -29,7 +29,7 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.results.cell import store_cell
 from qbed.results.folder import RunFolder
-from qbed.results.store import cell_key, usual_store
+from qbed.results.store import cell_key, default_store
 from qbed.results.wall import only_late
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
@@ -123,7 +123,7 @@ class Worker:
         self._run_folder = RunFolder(orders.out)
         self._substrate = on or substrate(orders.on)
         wanted = orders.store and not orders.keep and self._substrate.provenance is not None
-        self._store = usual_store() if wanted else None
+        self._store = default_store() if wanted else None
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
         """Run one cell; whatever goes wrong with it is its outcome. Of one that is stopped nothing stays."""

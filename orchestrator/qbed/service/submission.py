@@ -9,7 +9,7 @@ from typing import Any
 from qbed.errors import QbedError
 from qbed.places import labs_folder
 from qbed.results.folder import RunFolder
-from qbed.results.identity import IDENTITY, StoreError, any_identity
+from qbed.results.identity import IDENTITY, StoreError, read_any_identity
 from qbed.runs.experiment import Wishes, usual_folder
 from qbed.service.client import Client, files_of
 from qbed.substrates import DEFAULT
@@ -47,7 +47,7 @@ def bring(client: Client, job: int, wishes: Wishes, *, fresh: bool) -> Path:
     place = (wishes.out or usual_folder(identity, wishes)).resolve()
     try:
         RunFolder(place).claim(identity, fresh=fresh)
-        any_identity(place)
+        read_any_identity(place)
     except StoreError as error:
         raise StoreError(f"{error}; the results are job {job} on {client.url}") from None
     for name in files_of(names):

@@ -57,7 +57,7 @@ def carry_out(key: str, plan: bytes, limits: Limits, receiver: tuple[str, str]) 
     """Run a cell here: what a worker does."""
     begun, queue = time.monotonic(), Queue(needed_store())
     if not queue.store.has(key):
-        queue.file(key, plan)
+        queue.add(key, plan)
     command = ["setpriv", "--pdeathsig", "KILL", *command_of(key, limits)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     wall_s, complete, ended = time.monotonic() - begun, queue.store.has(key), queue.ended(key)
@@ -69,7 +69,7 @@ def carry_out(key: str, plan: bytes, limits: Limits, receiver: tuple[str, str]) 
     names = [CELL_ROW, *read_cell_record(folder, 0)[FILES]]
     parcel = Parcel(wall_s, complete=complete, files={name: (folder / name).read_bytes() for name in names})
     if not complete:
-        queue.leave(key)
+        queue.remove(key)
     return parcel
 
 

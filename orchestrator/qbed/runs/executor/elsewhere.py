@@ -136,7 +136,7 @@ def _plan(task: Task, number: int) -> tuple[str, bytes]:
 def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Returned) -> Outcome:
     """Have a cell that has ended in the run folder."""
     if queue.store.has(returned.key):
-        queue.leave(returned.key)
+        queue.remove(returned.key)
         return replace(worker.run(number), stored=False, wall_s=returned.wall_s)
     run, row = RunFolder(task.out), task.describe(number)
     ended = queue.ended(returned.key)
@@ -150,7 +150,7 @@ def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Retu
     row = found | row
     into = run.begin(number)
     shutil.copytree(folder, into, symlinks=True, dirs_exist_ok=True)
-    queue.leave(returned.key)
+    queue.remove(returned.key)
     if row["status"] == "failed":
         kept = run.fail(number, row)
         return Outcome(number, "failed", f"{row['error']}\n    kept: {kept}", returned.wall_s)
