@@ -55,7 +55,7 @@ def test_a_file_of_another_qbed_is_named(tmp_path: Path) -> None:
     rows = pa.Table.from_pylist([], schema=tables.CELL_SCHEMAS["queue_series"])
     with pa.ipc.new_stream(str(path), rows.schema) as stream:
         stream.write_table(pa.Table.from_pylist([{"queue": 1}], schema=rows.schema))
-    with pytest.raises(QbedError, match=r"queue_series\.arrow: other columns than this qbed's"):
+    with pytest.raises(QbedError, match=r"queue_series\.arrow: the columns differ from those of this version of qbed"):
         list(read_cell(path, 0))
     assert list(read_cell(tmp_path / "flows.arrow", 0)) == []
 
@@ -73,5 +73,5 @@ def test_samples_beyond_the_plan_are_refused_before_they_are_made(
     assert count_samples(folder / "queue_series.arrow") == 4_000_000_007
     run.commit(0, {"cell": 0, "status": "complete"}, keep=False)
     monkeypatch.setattr(folder_module, "read_cell", lambda *_: pytest.fail("read"))
-    with pytest.raises(DamagedError, match="says it has 4000000007 samples; the plan of cell 0 makes at most 5000"):
+    with pytest.raises(DamagedError, match="claims 4000000007 samples; the plan of cell 0 allows at most 5000"):
         run.merge([0], {"seed": "int"}, most_samples=lambda number: 5000)

@@ -179,7 +179,7 @@ def test_sizes_have_units(arguments: tuple[str, ...], said: str) -> None:
 def test_a_link_among_a_papers_figures_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "run" / "figures" / "paper").mkdir(parents=True)
     (tmp_path / "run" / "figures" / "paper" / ".queue.pdf.tmp").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="not as a run leaves it"):
+    with pytest.raises(StoreError, match="was changed after its run"):
         read_any_identity(tmp_path / "run")
 
 

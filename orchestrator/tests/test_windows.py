@@ -140,7 +140,7 @@ def test_a_bound_that_no_tap_told_of_is_missed(tmp_path: Path) -> None:
 
 def test_a_bound_that_no_window_has_is_refused(tmp_path: Path) -> None:
     write_out(plan("{from: 1 ms}"), tmp_path)
-    with pytest.raises(RecordError, match="queue 0 tells of 1000000 ns"):
+    with pytest.raises(RecordError, match="queue 0 has a record at 1000000 ns"):
         cell(tmp_path, plan("{from: 2 ms}"))
 
 

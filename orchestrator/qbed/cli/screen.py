@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from rich.console import Console
 
     from qbed.live.exporter import Delivery
-    from qbed.runs.experiment import Conclusion, Experiment
+    from qbed.runs.experiment import Experiment, RunResult
     from qbed.runs.worker import Outcome
 
 MOST_DAMAGED = 10
@@ -49,7 +49,7 @@ Failing = Annotated[
 
 
 def hand_out(
-    ended: Sequence[tuple[Experiment, Conclusion]], gaps: Sequence[str], junit: Path | None, summary: Path | None
+    ended: Sequence[tuple[Experiment, RunResult]], gaps: Sequence[str], junit: Path | None, summary: Path | None
 ) -> None:
     """Write what CI reads."""
     from qbed.report.ci import Ended, write_junit, write_summary
@@ -126,7 +126,7 @@ class Screen:
         self.console.print(terminal.shorten(text), style=None if whole else "red", soft_wrap=True)
 
 
-def tell(outcome: Conclusion, console: Console) -> None:
+def tell(outcome: RunResult, console: Console) -> None:
     from qbed.report.ci import said
 
     table = Table(box=None, pad_edge=False, show_header=False)

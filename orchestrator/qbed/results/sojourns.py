@@ -97,9 +97,13 @@ def _difference(begin: Sojourn | None, end: Sojourn, max_ns: int) -> Sojourn:
     counts = end.counts.astype(np.int64)
     at = begin.first - end.first
     if at < 0 or at + len(begin.counts) > len(counts):
-        raise RecordError(f"taps.bin: queue {end.queue} forgets waits between {begin.time_ns} and {end.time_ns} ns")
+        raise RecordError(
+            f"taps.bin: queue {end.queue} has fewer packets at {end.time_ns} ns than at {begin.time_ns} ns"
+        )
     counts[at : at + len(begin.counts)] -= begin.counts.astype(np.int64)
     sums = {name: getattr(end, name) - getattr(begin, name) for name in ("packets", "sum_ns")}
     if min(*sums.values(), *counts.tolist()) < 0:
-        raise RecordError(f"taps.bin: queue {end.queue} forgets waits between {begin.time_ns} and {end.time_ns} ns")
+        raise RecordError(
+            f"taps.bin: queue {end.queue} has fewer packets at {end.time_ns} ns than at {begin.time_ns} ns"
+        )
     return replace(end, **sums, max_ns=max_ns, counts=counts.astype(np.uint64))
