@@ -11,7 +11,7 @@ from campaigns import CAMPAIGN, write_lab
 
 from qbed.campaign.file import Campaign, CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
-from qbed.claims.alike import judge_run
+from qbed.claims.compare import judge_run
 from qbed.claims.judge import Verdict
 from qbed.errors import LabError
 from qbed.json_files import write_json

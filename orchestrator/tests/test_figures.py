@@ -17,8 +17,8 @@ from qbed.campaign.file import Figure, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.cli import load_commands
 from qbed.report import page
+from qbed.report.axes import AxisPositions, in_order
 from qbed.report.figures import Artist
-from qbed.report.places import Places, in_order
 from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
 from qbed.results import tables
 from qbed.results.axis_values import quantity_columns
@@ -52,13 +52,13 @@ def test_the_palette_survives_greyscale() -> None:
 
 
 def test_values_stand_by_their_size_and_not_by_their_text() -> None:
-    found = Places(["1 MB", "32 KB", "128 KB"])
+    found = AxisPositions(["1 MB", "32 KB", "128 KB"])
     assert found.values == ["32 KB", "128 KB", "1 MB"] and found.measured
     assert [found(value) for value in found.values] == [32_000, 128_000, 1_000_000]
-    assert Places([10, 9, 80]).values == [9, 10, 80]
-    names = Places(["ecn", "codel", "other"], known=["droptail", "ecn", "codel"])
+    assert AxisPositions([10, 9, 80]).values == [9, 10, 80]
+    names = AxisPositions(["ecn", "codel", "other"], known=["droptail", "ecn", "codel"])
     assert names.values == ["ecn", "codel", "other"] and not names.measured
-    assert Places(["10 ms", "128 KB"]).values == ["10 ms", "128 KB"]  # of two kinds: as they came
+    assert AxisPositions(["10 ms", "128 KB"]).values == ["10 ms", "128 KB"]  # of two kinds: as they came
     assert in_order(["100 packets", "20 packets"]) == ["20 packets", "100 packets"]
     assert in_order(["b, 2", "a", "b"], ["a", "b"]) == ["a", "b, 2", "b"]
 

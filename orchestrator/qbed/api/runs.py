@@ -75,13 +75,13 @@ class Run:
         """A SELECT over the run's tables and its campaign's views, as claims ask: a pyarrow.Table."""
         import duckdb
 
-        from qbed.claims.sql import arrow, said
+        from qbed.claims.sql import arrow, one_line
 
         with self._connected() as connection:
             try:
                 return arrow(connection, select)
             except duckdb.Error as error:
-                raise QbedError(f"the SQL fails: {said(error)}") from None
+                raise QbedError(f"the SQL fails: {one_line(error)}") from None
 
     def table(self, name: str) -> Any:
         """A whole table, or a view of the campaign's, each row with its cell's axes: a pyarrow.Table."""
@@ -266,7 +266,7 @@ class _Watch:
         self._cells = cells
 
     def skipped(self, cells: int) -> None:
-        self._skipped = cells  # said again at the end
+        self._skipped = cells  # one_line again at the end
         self._tell(self._skipped + self._ended, self._cells)
 
     def outcome(self, outcome: Outcome) -> None:

@@ -127,13 +127,15 @@ class Screen:
 
 
 def tell(outcome: RunResult, console: Console) -> None:
-    from qbed.report.ci import said
+    from qbed.report.ci import describe_verdict
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for verdict in outcome.verdicts:
         style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"
         expected = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
-        table.add_row(Text(verdict.verdict + expected, style), verdict.name, terminal.shorten(said(verdict)))
+        table.add_row(
+            Text(verdict.verdict + expected, style), verdict.name, terminal.shorten(describe_verdict(verdict))
+        )
     if outcome.verdicts:
         console.print(table)
     for text in outcome.differences[:MOST_DAMAGED]:

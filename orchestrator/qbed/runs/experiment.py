@@ -22,7 +22,7 @@ from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.campaign.lock import Kernel, Lock, LockError
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
-from qbed.claims.alike import judge_run
+from qbed.claims.compare import judge_run
 from qbed.claims.judge import Verdict, connect
 from qbed.errors import LabError
 from qbed.json_files import write_json
@@ -47,7 +47,7 @@ from qbed.substrates.toolchain import find_toolchain
 
 SMALLEST_FREE_BYTES = 64 << 20
 FailOn = Literal["claims", "errors"]
-"""What makes a run fail: unexpected claims and failed cells (`claims`), or only failed cells (`errors`)."""
+"""The conditions of a failed run: unexpected claims and failed cells (`claims`), or only failed cells (`errors`)."""
 
 
 class Screen(Watcher, Protocol):

@@ -53,7 +53,8 @@ def run_preflight(
     on: Substrate,
     progress: Callable[[str], None] | None = None,
 ) -> PreflightResult:
-    """PlanDigest at the lab's file by itself and at the combinations of the axes' values, and bind the SQL to empty tables;
+    """Check the lab file, compile the combinations of the axes' values, and bind the SQL to empty tables.
+
     `LabError` has all errors. `progress`: called with a line of progress.
     """
     found, errors = PreflightResult(), list[str]()
@@ -167,14 +168,14 @@ def _wrong_sql(
     import duckdb
 
     from qbed.claims.judge import connect_empty, define
-    from qbed.claims.sql import said
+    from qbed.claims.sql import one_line
 
     with connect_empty(matrix.columns) as connection:
         for name, sql in campaign.views.items():
             try:
                 define(connection, name, sql)
             except duckdb.Error as error:
-                yield source.message(("views", name), f"the SQL is wrong: {said(error)}")
+                yield source.message(("views", name), f"the SQL is wrong: {one_line(error)}")
                 return  # what builds on it would be reported, too
         errors = False
         for number, claim in enumerate(campaign.claims):
@@ -206,12 +207,12 @@ def _columns(connection: Connection, sql: str) -> dict[str, str]:
 def _wrong_claim(connection: Connection, claim: Claim) -> str | None:
     import duckdb
 
-    from qbed.claims.sql import said
+    from qbed.claims.sql import one_line
 
     try:
         columns = _columns(connection, claim.sql)
     except duckdb.Error as error:
-        return f"the SQL is wrong: {said(error)}"
+        return f"the SQL is wrong: {one_line(error)}"
     if "holds" not in columns:
         return f"expected one row with a column `holds`, got {', '.join(f'`{name}`' for name in columns)}"
     if columns["holds"] != "BOOLEAN":
@@ -224,13 +225,13 @@ def _wrong_figure(
 ) -> Iterator[tuple[str, str]]:
     import duckdb
 
-    from qbed.claims.sql import said
+    from qbed.claims.sql import one_line
 
     if figure.sql is not None:
         try:
             columns = _columns(connection, figure.sql)
         except duckdb.Error as error:
-            yield "sql", f"the SQL is wrong: {said(error)}"
+            yield "sql", f"the SQL is wrong: {one_line(error)}"
         else:
             if not set(ROWS[figure.kind]) <= set(columns):
                 wanted = " and ".join(f"`{name}`" for name in ROWS[figure.kind])
@@ -248,4 +249,4 @@ def _wrong_figure(
         try:
             _columns(connection, f"SELECT 1 FROM {table} WHERE {figure.where}")
         except duckdb.Error as error:
-            yield "where", f"the SQL is wrong: {said(error)}"
+            yield "where", f"the SQL is wrong: {one_line(error)}"
