@@ -100,6 +100,6 @@ def test_what_is_no_cell_is_said(bench: Bench) -> None:
     assert (status, "has another key here: it is damaged" in text) == (2, True), text
     (bench.tools / "manifest.json").write_text('{"kernel_version": "newer"}')
     status, text = bench.run("cell", other)
-    assert (status, "was filed with another toolchain" in text) == (2, True), text
+    assert (status, "was queued with another toolchain" in text) == (2, True), text
     bench.environment["QBED_STORE"] = "off"
     assert "a cell that is run by its key has no place for its result" in bench.run("cell", key)[1]

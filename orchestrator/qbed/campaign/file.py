@@ -95,7 +95,7 @@ class Figure(Part):
     kind: Literal[
         "queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "steps", "bar", "scatter", "heatmap", "cdf"
     ]
-    """What it shows."""
+    """The kind of the figure."""
     name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]*$")
     """Its file's name; the kind without it."""
     title: str | None = None

@@ -319,7 +319,7 @@ def _run(executor: Executor, task: Task, cells: list[int], totals: Totals, scree
         except KeyboardInterrupt:
             left = len(cells) - (totals.ended - before)
             raise RunStoppedError(
-                f"stopped; finished cells are kept in {task.out}, {left} are left: the same command continues the run"
+                f"stopped; finished cells are kept in {task.out}, {left} are left: the same command goes on from there"
             ) from None
 
 
