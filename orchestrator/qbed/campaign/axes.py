@@ -102,7 +102,7 @@ def check_axes(
         try:
             path = parse_path(text)
             if path == ("seed",):
-                raise ValueError("`seed` is always an axis of its leaf: `axes: {seed: [1, 2, 3]}`")
+                raise ValueError("`seed` is always an axis of its own: `axes: {seed: [1, 2, 3]}`")
             before = spelled.setdefault((place[:-1], path), text)
             if before != text:
                 raise ValueError(f"is the field `{before}` once more")
