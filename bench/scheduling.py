@@ -19,7 +19,7 @@ from qbed.campaign.file import Campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.plan.model import Plan
 from qbed.results.folder import RunFolder
-from qbed.runs.executor import Book, Totals
+from qbed.runs.executor import OutcomeLog, Totals
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.worker import Outcome, Task, Worker
 from qbed.substrates import Limits, Progress
@@ -92,8 +92,8 @@ def beside_the_guest(out: Path) -> list[float]:
 def turns(out: Path, *, store: bool) -> Turns:
     """A campaign on one core."""
     found, task = Turns(), task_of(out, store=store)
-    with Book(task, Totals(CELLS, 0), found) as book:
-        LocalExecutor([cores()[-1]]).run(task, range(CELLS), book)
+    with OutcomeLog(task, Totals(CELLS, 0), found) as log:
+        LocalExecutor([cores()[-1]]).run(task, range(CELLS), log)
     return found
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qbed.errors import QbedError
 from qbed.results import folder as folder_module
 from qbed.results import tables
-from qbed.results.cell_tables import CellFile, filed, read_cell, samples_in, series_of
+from qbed.results.cell_tables import CellFile, count_samples, read_cell, series_of, stored_samples
 from qbed.results.checksums import DamagedError
 from qbed.results.folder import RunFolder
 from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, Records
@@ -40,7 +40,7 @@ def test_what_is_filed_is_read_as_the_rows_that_it_stands_for(parts: list[Record
         path = Path(folder) / "queue_series.arrow"
         with CellFile(path) as file:
             for records in parts:
-                file.add(filed(records, PORTS))
+                file.add(stored_samples(records, PORTS))
         empty = tables.QUEUE_SERIES.empty_table()
         found = pa.concat_tables([empty, *read_cell(path, number)])
         held = pa.ipc.open_stream(path.read_bytes()).read_all()
@@ -52,10 +52,10 @@ def test_what_is_filed_is_read_as_the_rows_that_it_stands_for(parts: list[Record
 
 def test_a_file_of_another_qbed_is_named(tmp_path: Path) -> None:
     path = tmp_path / "queue_series.arrow"
-    rows = pa.Table.from_pylist([], schema=tables.OF_CELL["queue_series"])
+    rows = pa.Table.from_pylist([], schema=tables.CELL_SCHEMAS["queue_series"])
     with pa.ipc.new_stream(str(path), rows.schema) as stream:
         stream.write_table(pa.Table.from_pylist([{"queue": 1}], schema=rows.schema))
-    with pytest.raises(QbedError, match=r"queue_series\.arrow: other columns than this qbed's"):
+    with pytest.raises(QbedError, match=r"queue_series\.arrow: the columns differ from those of this version of qbed"):
         list(read_cell(path, 0))
     assert list(read_cell(tmp_path / "flows.arrow", 0)) == []
 
@@ -69,9 +69,9 @@ def test_samples_beyond_the_plan_are_refused_before_they_are_made(
     run = RunFolder(tmp_path)
     folder = run.begin(0)
     with CellFile(folder / "queue_series.arrow") as file:
-        file.add(filed(records, PORTS))
-    assert samples_in(folder / "queue_series.arrow") == 4_000_000_007
+        file.add(stored_samples(records, PORTS))
+    assert count_samples(folder / "queue_series.arrow") == 4_000_000_007
     run.commit(0, {"cell": 0, "status": "complete"}, keep=False)
     monkeypatch.setattr(folder_module, "read_cell", lambda *_: pytest.fail("read"))
-    with pytest.raises(DamagedError, match="says it has 4000000007 samples; the plan of cell 0 makes at most 5000"):
+    with pytest.raises(DamagedError, match="claims 4000000007 samples; the plan of cell 0 allows at most 5000"):
         run.merge([0], {"seed": "int"}, most_samples=lambda number: 5000)

@@ -261,7 +261,7 @@ def test_an_engine_that_dies_leaves_the_record_for_down(
         ("late", "deadlines of h1 ran late"),
         ("drop", "h1:eth0 dropped 7 frames outside the plan"),
         ("offload", "h1:eth0 has offloads on: tso"),
-        ("silent", "h1 does not say how faithful it was"),
+        ("silent", "h1 reported no timing"),
     ],
 )
 def test_a_run_that_was_not_faithful_is_invalid(

@@ -49,13 +49,13 @@ SAMPLES = 500
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> Any:
-    return pa.Table.from_pylist(rows, schema=tables.OF_CELL[name])
+    return pa.Table.from_pylist(rows, schema=tables.CELL_SCHEMAS[name])
 
 
 def all_points() -> Iterator[Points]:
     """Points of every measurement, of a cell with a queue of every scheme, sampled every 10 us."""
     rows: list[dict[str, Any]] = [
-        dict[str, Any].fromkeys(tables.OF_CELL["queue_series"].names, 0)
+        dict[str, Any].fromkeys(tables.CELL_SCHEMAS["queue_series"].names, 0)
         | {"queue": queue, "port": QUEUES[queue].port, "time_ns": (step + 1) * STEP_NS, "interval_ns": STEP_NS}
         | {"mean_packets": float(step), "mean_bytes": 1514.0 * step, "max_packets": step, "dequeued": 8}
         | {"marked": step % 2, "dropped": int(step % 3 == 0)}

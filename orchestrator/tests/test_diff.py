@@ -15,7 +15,7 @@ from campaigns import Bench
 from qbed.claims.diff import Difference
 from qbed.claims.first_difference import INTERVALS, SAMPLES, TOTALS
 from qbed.json_files import write_json
-from qbed.results.checksums import vouch
+from qbed.results.checksums import record_checksums
 from qbed.results.tables import SCHEMAS
 
 
@@ -26,7 +26,7 @@ def test_a_run_of_an_earlier_qbed_is_named(tmp_path: Path) -> None:
     assert bench.run("diff", "a", "b") == (0, "2 cells in both, 0 of them did something else\n")
     cells = tmp_path / "b" / "cells.parquet"
     pq.write_table(pq.read_table(cells).drop(["trace_sha256"]), cells)
-    vouch(tmp_path / "b", ["cells.parquet"], more=True)
+    record_checksums(tmp_path / "b", ["cells.parquet"], more=True)
     for pair in (("a", "b"), ("b", "a")):
         status, text = bench.run("diff", *pair)
         assert status == 2 and text.count("\n") == 1
@@ -99,7 +99,7 @@ def first_difference(
     for name, both in rows.items():
         for run, mine in zip(twins, both, strict=True):
             pq.write_table(pa.Table.from_pylist(mine, schema=SCHEMAS[name]), run / f"{name}.parquet")
-            vouch(run, [f"{name}.parquet"], more=True)
+            record_checksums(run, [f"{name}.parquet"], more=True)
     with Difference(*twins) as difference:
         assert difference.parting((1, 1)) is None
         return str(difference.parting((0, 0)))

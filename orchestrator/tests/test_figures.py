@@ -17,12 +17,12 @@ from qbed.campaign.file import Figure, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.cli import load_commands
 from qbed.report import page
+from qbed.report.axes import AxisPositions, in_order
 from qbed.report.figures import Artist
-from qbed.report.places import Places, in_order
 from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
 from qbed.results import tables
-from qbed.results.identity import StoreError, any_identity
-from qbed.results.numbers import numbers_of
+from qbed.results.axis_values import quantity_columns
+from qbed.results.identity import StoreError, read_any_identity
 
 
 def lightness(colour: str) -> float:
@@ -52,13 +52,13 @@ def test_the_palette_survives_greyscale() -> None:
 
 
 def test_values_stand_by_their_size_and_not_by_their_text() -> None:
-    found = Places(["1 MB", "32 KB", "128 KB"])
+    found = AxisPositions(["1 MB", "32 KB", "128 KB"])
     assert found.values == ["32 KB", "128 KB", "1 MB"] and found.measured
     assert [found(value) for value in found.values] == [32_000, 128_000, 1_000_000]
-    assert Places([10, 9, 80]).values == [9, 10, 80]
-    names = Places(["ecn", "codel", "other"], known=["droptail", "ecn", "codel"])
+    assert AxisPositions([10, 9, 80]).values == [9, 10, 80]
+    names = AxisPositions(["ecn", "codel", "other"], known=["droptail", "ecn", "codel"])
     assert names.values == ["ecn", "codel", "other"] and not names.measured
-    assert Places(["10 ms", "128 KB"]).values == ["10 ms", "128 KB"]  # of two kinds: as they came
+    assert AxisPositions(["10 ms", "128 KB"]).values == ["10 ms", "128 KB"]  # of two kinds: as they came
     assert in_order(["100 packets", "20 packets"]) == ["20 packets", "100 packets"]
     assert in_order(["b, 2", "a", "b"], ["a", "b"]) == ["a", "b, 2", "b"]
 
@@ -151,7 +151,7 @@ def test_axes_of_quantities_have_columns_of_numbers(tmp_path: Path) -> None:
         "n": [1, 2],
         "mixed": ["1 s", "1 B"],
     }
-    found = numbers_of(axes.items())
+    found = quantity_columns(axes.items())
     assert [one.column for one in found] == ["buffer_bytes", "axis_rate_bps", "p_share"]  # links have a `rate_bps`
     assert found[0].by_text == {"1 MB": 1_000_000, "32 KB": 32_000} and found[2].kind == "float"
     (tmp_path / "lab.yml").write_text("name: x\n")
@@ -179,8 +179,8 @@ def test_sizes_have_units(arguments: tuple[str, ...], said: str) -> None:
 def test_a_link_among_a_papers_figures_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "run" / "figures" / "paper").mkdir(parents=True)
     (tmp_path / "run" / "figures" / "paper" / ".queue.pdf.tmp").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="not as a run leaves it"):
-        any_identity(tmp_path / "run")
+    with pytest.raises(StoreError, match="was changed after its run"):
+        read_any_identity(tmp_path / "run")
 
 
 def test_connections_end_with_what_was_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

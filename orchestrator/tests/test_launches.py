@@ -19,7 +19,7 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.launches import OWN
 from qbed.plan.model import Plan
 from qbed.results import cell
-from qbed.results.printed import OutputError, rows_of_json, rows_of_pairs, rows_printed
+from qbed.results.program_output import OutputError, parse_output, rows_of_json, rows_of_pairs
 from qbed.results.store import cell_key
 from qbed.substrates.containers.placement import Machine, place
 
@@ -162,7 +162,7 @@ def test_json_becomes_rows_by_the_way_to_its_objects() -> None:
     ("text", "says"),
     [
         ("hello", "it is no JSON"),
-        ('{"a": 1}\nhello', "line 2 is none: `hello`"),
+        ('{"a": 1}\nhello', "line 2: `hello`"),
         ("[1]", "expected JSON objects, got `1`"),
         ('{"a":' * 60 + "1" + "}" * 60, "more than 50 deep"),
     ],
@@ -221,12 +221,12 @@ def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytes
 
     def watched(file: Path, form: str) -> list[dict[str, Any]]:
         asked.append(file)
-        return rows_printed(file, form)
+        return parse_output(file, form)
 
-    monkeypatch.setattr(cell, "rows_printed", watched)
+    monkeypatch.setattr(cell, "parse_output", watched)
     printed = cell._Printed(plan, tmp_path)
     records = printed.records()
     assert next(records)["label"] == "a" and len(asked) == 1
     assert [row["numbers"]["a"] for row in records] == [2, 3] and len(asked) == 3
     assert [row["records"] for row in printed.programs()] == [2, 0, 1]
-    assert len(printed.warnings) == 1 and "what b printed on h2 is no json" in printed.warnings[0]
+    assert len(printed.warnings) == 1 and "the output of b on h2 is not json" in printed.warnings[0]

@@ -55,7 +55,7 @@ def test_a_run_that_goes_on_is_listed_cell_by_cell(run: Path) -> None:
         "1 droptail 2 failed - - - - - - it broke",
         "2 ecn 1 invalid 1500.0 2 / 2 7 0 3 1 lost one",
     ]
-    assert listing.said() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
+    assert listing.summary() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
 
 
 def test_the_merged_table_says_the_same(run: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_merged_table_says_the_same(run: Path) -> None:
         path.rmdir() if path.is_dir() else path.unlink()
     listing = Listing(run)
     assert list(lines(listing)) == before
-    assert listing.said() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
+    assert listing.summary() == "4 cells: 1 complete, 1 failed, 1 invalid, 1 to come"
 
 
 def test_while_a_run_has_the_lock_its_older_table_is_not_asked(run: Path) -> None:
@@ -79,7 +79,7 @@ def test_while_a_run_has_the_lock_its_older_table_is_not_asked(run: Path) -> Non
     try:
         listing = Listing(run)
         assert [row["status"] for row in listing.rows()] == ["complete", "complete", "invalid"]
-        assert listing.said() == "4 cells: 2 complete, 1 invalid, 1 running"
+        assert listing.summary() == "4 cells: 2 complete, 1 invalid, 1 running"
     finally:
         os.close(descriptor)
 

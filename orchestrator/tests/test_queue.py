@@ -89,17 +89,17 @@ def test_a_cell_that_fails_is_kept_and_tried_again(bench: Bench) -> None:
 def test_what_is_no_cell_is_said(bench: Bench) -> None:
     (key, other) = keys(bench)
     for wrong, said in (
-        ("../../etc", "`../../etc` is no key of a cell: expected 64 hexadecimal digits"),
-        ("0" * 64, f"no plan is filed under {'0' * 64}: `qbed queue LAB` files"),
+        ("../../etc", "`../../etc` is not the key of a cell: expected 64 hexadecimal digits"),
+        ("0" * 64, f"no plan is queued under {'0' * 64}: `qbed queue LAB` queues"),
     ):
         status, text = bench.run("cell", wrong)
         assert (status, said in text) == (2, True), text
     plan = bench.folder / "cache" / "queue" / key[:2] / key / "plan.json"
     plan.write_bytes(plan.read_bytes() + b" ")
     status, text = bench.run("cell", key)
-    assert (status, "is another cell here: it is damaged" in text) == (2, True), text
+    assert (status, "has another key here: it is damaged" in text) == (2, True), text
     (bench.tools / "manifest.json").write_text('{"kernel_version": "newer"}')
     status, text = bench.run("cell", other)
-    assert (status, "was filed with another toolchain" in text) == (2, True), text
+    assert (status, "was queued with another toolchain" in text) == (2, True), text
     bench.environment["QBED_STORE"] = "off"
     assert "a cell that is run by its key has no place for its result" in bench.run("cell", key)[1]

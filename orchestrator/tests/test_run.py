@@ -109,7 +109,7 @@ def test_fresh_throws_another_run_away_and_nothing_else(bench: Bench) -> None:
     (bench.folder / "other" / "file").touch()
     (bench.folder / "other" / "campaign.json").write_text("{}")
     status, text = bench.campaign("other", "--fresh")
-    assert (status, "is no campaign of a run" in text) == (2, True)
+    assert (status, "is not the campaign of a run" in text) == (2, True)
     assert sorted(path.name for path in (bench.folder / "other").iterdir()) == ["campaign.json", "file"]
 
 
@@ -167,7 +167,7 @@ def test_a_cell_that_contradicts_its_plan_is_invalid(bench: Bench) -> None:
 def test_a_cell_whose_kernel_complains_is_invalid(bench: Bench) -> None:
     bench.behave(seed_1="warn")
     status, text = bench.campaign("a", "--profile", "quick")
-    says = "the kernel says: [    0.1] WARNING: CPU: 0 PID: 1 at lib/nlattr.c:122 [31mwarned"
+    says = "kernel message: [    0.1] WARNING: CPU: 0 PID: 1 at lib/nlattr.c:122 [31mwarned"
     assert (status, "2 invalid" in text, says in text) == (1, True, True), text
     assert "WARNING: " in (bench.folder / "a" / "cells" / "000000" / "work" / "console.log").read_text()
 

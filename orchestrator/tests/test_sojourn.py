@@ -124,14 +124,14 @@ def test_a_class_that_is_new_in_a_window(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        (sojourn(0, 5, 2, {1: 1}, at_bound=True), "tells of 5 ns, where no window begins or ends"),
+        (sojourn(0, 5, 2, {1: 1}, at_bound=True), "has a record at 5 ns, where no window begins or ends"),
         (
             sojourn(0, 3_000_000, 2, {1: 2}, at_bound=True) + sojourn(0, 10_000_000, 2, {1: 1}, at_bound=True),
-            "queue 0 forgets waits",
+            "queue 0 has fewer packets",
         ),
         (
             sojourn(0, 3_000_000, 2, {1: 1}, at_bound=True) + sojourn(0, 10_000_000, 2, {2: 1}, at_bound=True),
-            "queue 0 forgets waits",
+            "queue 0 has fewer packets",
         ),
     ],
 )

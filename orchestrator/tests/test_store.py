@@ -15,7 +15,7 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.results.checksums import CELL_ROW
 from qbed.results.identity import StoreError
-from qbed.results.store import CellStore, cell_key, key, usual_store
+from qbed.results.store import CellStore, cell_key, default_store, key
 
 ROW = {"status": "complete", "flows": 3, "warnings": []}
 MARK = key("0" * 64, {})
@@ -130,13 +130,13 @@ def test_the_environment_says_how_much(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("QBED_CACHE", str(tmp_path))
     for said, bytes_ in (("2 GB", 2_000_000_000), ("", 20_000_000_000)):
         monkeypatch.setenv("QBED_STORE", said)
-        found = usual_store()
-        assert found is not None and (found.folder, found.most_bytes) == (tmp_path / "cells", bytes_)
+        found = default_store()
+        assert found is not None and (found.folder, found.max_bytes) == (tmp_path / "cells", bytes_)
     monkeypatch.setenv("QBED_STORE", "off")
-    assert usual_store() is None
+    assert default_store() is None
     monkeypatch.setenv("QBED_STORE", "much")
     with pytest.raises(StoreError, match="QBED_STORE: expected `off` or a size such as `20 GB`"):
-        usual_store()
+        default_store()
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,6 @@ def test_faults_of_a_program_are_warnings() -> None:
         "switch s1 dropped 12 packets (too_many_rounds): its program resubmits, recirculates or clones packets"
         " without end",
         "switch s1 dropped 5 packets (an action that looped too often): an action of its program does not end",
-        "switch s1: asserts of its program failed 3 times, and the packets went on",
+        "switch s1: asserts of its program failed 3 times; the packets were processed further",
     ]
     assert list(switches.warnings(counted(totals={"asserts_failed": 0}))) == []

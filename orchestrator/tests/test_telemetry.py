@@ -33,7 +33,7 @@ from qbed.plan.ports import port_names
 from qbed.results.cell import store_cell
 from qbed.results.cell_tables import read_cell
 from qbed.runs.executor.local import LocalExecutor
-from qbed.runs.experiment import Wishes, conduct, prepare
+from qbed.runs.experiment import RunOptions, prepare, run_campaign
 from qbed.substrates import Samples
 
 COLUMNS = (
@@ -66,9 +66,9 @@ def campaign(folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: list[Addr
     """A run with a guest that is none, whose samples go to a sink; how that went."""
     monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(folder / "toolchain")))
     monkeypatch.setenv("QBED_STORE", "off")
-    experiment = prepare(write_lab(folder / "lab"), Wishes("quick", folder / "run", sinks=addresses))
+    experiment = prepare(write_lab(folder / "lab"), RunOptions("quick", folder / "run", sinks=addresses))
     screen = Screen()
-    conduct(experiment, LocalExecutor([0]), screen, images=False)
+    run_campaign(experiment, LocalExecutor([0]), screen, images=False)
     return screen.deliveries[0]
 
 
@@ -80,8 +80,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("QBED_CACHE", str(folder / "cache"))
         patch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(folder / "toolchain")))
         patch.setenv("QBED_STORE", "off")
-        conduct(
-            prepare(write_lab(folder / "lab"), Wishes("quick", folder / "run")),
+        run_campaign(
+            prepare(write_lab(folder / "lab"), RunOptions("quick", folder / "run")),
             LocalExecutor([0]),
             Screen(),
             images=False,
@@ -386,8 +386,8 @@ def test_cells_of_the_store_give_the_same_points(tmp_path: Path, monkeypatch: py
     lab, found = write_lab(tmp_path / "lab"), []
     for name in ("first", "second"):
         file, screen = tmp_path / f"{name}.ndjson", Screen()
-        wishes = Wishes("quick", tmp_path / name, sinks=[Address("ndjson", str(file))])
-        done = conduct(prepare(lab, wishes), LocalExecutor([0]), screen, images=False)
+        wishes = RunOptions("quick", tmp_path / name, sinks=[Address("ndjson", str(file))])
+        done = run_campaign(prepare(lab, wishes), LocalExecutor([0]), screen, images=False)
         assert done.totals.stored == (2 if name == "second" else 0)
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         found.append(sorted(json.dumps(row | {"run": ""}) for row in rows if row["measurement"] == "queue"))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.campaign.until import LEAST, Until, half_width, parse_until
-from qbed.runs.executor import Book
-from qbed.runs.experiment import Wishes, conduct, prepare
+from qbed.runs.executor import OutcomeLog
+from qbed.runs.experiment import RunOptions, prepare, run_campaign
 from qbed.runs.worker import Task, Worker
 from qbed.substrates import Limits
 
@@ -146,11 +146,11 @@ class Here:
 
     cores: tuple[int, ...] = ()
 
-    def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
+    def run(self, task: Task, cells: Iterable[int], log: OutcomeLog) -> None:
         for cell in cells:
             outcome = Worker(task).run(cell)
             assert outcome.status == "complete", outcome.error
-            book.note(outcome)
+            log.add(outcome)
 
 
 def test_cells_on_the_wall_clock_run_until_the_mean_is_known(
@@ -159,11 +159,11 @@ def test_cells_on_the_wall_clock_run_until_the_mean_is_known(
     """They are not repeatable and in no store: a cell that is finished is one observation, and more are made."""
     monkeypatch.setenv("QBED_TOOLCHAIN", str(fake_toolchain(tmp_path / "tools")))
     lab = write_lab(tmp_path / "lab", ONE.replace("SAID", "until 15 % of fct_mean_ns, at most 20"))
-    wishes = Wishes(out=tmp_path / "run", limits=Limits(60, 60), on="containerlab", dilation=3)
-    done = conduct(prepare(lab, wishes), Here(), Screen(), images=False)
+    wishes = RunOptions(out=tmp_path / "run", limits=Limits(60, 60), on="containerlab", dilation=3)
+    done = run_campaign(prepare(lab, wishes), Here(), Screen(), images=False)
     values = [float(one) for (one,) in duckdb.sql(
         f"SELECT avg(fct_ns) FROM '{tmp_path}/run/flows.parquet' GROUP BY cell ORDER BY cell").fetchall()]  # fmt: skip
     assert LEAST < done.totals.complete == len(values) < 20 and done.totals.stored == 0
     assert half_width(values) <= 0.15 < half_width(values[:LEAST])
-    again = conduct(prepare(lab, wishes), Here(), Screen(), images=False)
+    again = run_campaign(prepare(lab, wishes), Here(), Screen(), images=False)
     assert (again.totals.skipped, again.totals.cells) == (len(values), len(values))

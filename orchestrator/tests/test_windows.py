@@ -19,7 +19,7 @@ from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.results.cell import store_cell
-from qbed.results.tables import OF_CELL
+from qbed.results.tables import CELL_SCHEMAS
 from qbed.telemetry.records import RecordError
 
 LAB = """\
@@ -140,7 +140,7 @@ def test_a_bound_that_no_tap_told_of_is_missed(tmp_path: Path) -> None:
 
 def test_a_bound_that_no_window_has_is_refused(tmp_path: Path) -> None:
     write_out(plan("{from: 1 ms}"), tmp_path)
-    with pytest.raises(RecordError, match="queue 0 tells of 1000000 ns"):
+    with pytest.raises(RecordError, match="queue 0 has a record at 1000000 ns"):
         cell(tmp_path, plan("{from: 2 ms}"))
 
 
@@ -149,7 +149,7 @@ def test_tables_are_there_only_where_windows_are(tmp_path: Path) -> None:
     write_out(lab, tmp_path)
     names = {path.stem for path in cell(tmp_path, lab).glob("*.arrow")}
     assert names and not [name for name in names if "windows" in name]
-    assert {"windows", "queue_windows", "flow_windows"} <= OF_CELL.keys()
+    assert {"windows", "queue_windows", "flow_windows"} <= CELL_SCHEMAS.keys()
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 10)), max_size=12))

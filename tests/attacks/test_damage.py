@@ -18,16 +18,16 @@ import pytest
 
 from qbed.claims.judge import connect, read_verdicts
 from qbed.json_files import write_json
+from qbed.results.axis_values import quantity_columns
 from qbed.results.checksums import DamagedError, check_cell
 from qbed.results.folder import RunFolder
 from qbed.results.identity import StoreError
 from qbed.results.listing import Listing
-from qbed.results.numbers import numbers_of
 
 DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
 """Of a cell's files, and half as many of the merged ones."""
 AXES = {"buffer": "str", "seed": "int", "buffer_bytes": "int"}
-NUMBERS = numbers_of([("buffer", ["32 KB", "64 KB"])])
+NUMBERS = quantity_columns([("buffer", ["32 KB", "64 KB"])])
 LAB = """\
 name: damaged
 topology: {star: {hosts: 2}}
@@ -207,9 +207,9 @@ def test_a_cell_that_is_another_is_none(folder: Path) -> None:
     shutil.rmtree(cells / "000001")
     assert "cells/000001 is missing" in qbed(folder, "verify", "run").stdout
     shutil.copytree(cells / "000000", cells / "000001", symlinks=True)
-    assert "cell.json is that of another cell, 0\n" in qbed(folder, "verify", "run").stdout
+    assert "cell.json is the record of another cell, 0\n" in qbed(folder, "verify", "run").stdout
     done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
-    assert done.returncode == 0 and "is that of another cell, 0" in done.stderr
+    assert done.returncode == 0 and "is the record of another cell, 0" in done.stderr
     assert qbed(folder, "verify", "run").returncode == 0
 
 
@@ -220,7 +220,7 @@ def test_a_run_from_before_there_were_checksums_is_read_and_said(folder: Path) -
     write_json(run / "campaign.json", identity | {"cells": "arrow"})
     (run / "checksums.json").unlink()
     done = qbed(folder, "report", "run", "--no-images")
-    assert done.returncode == 0 and "run is of an earlier qbed, without checksums" in done.stderr
+    assert done.returncode == 0 and "run is of an earlier qbed without checksums" in done.stderr
     assert qbed(folder, "cells", "run").stdout.count("complete") == 2
     done = qbed(folder, "verify", "run")
     assert done.returncode == 1 and "without checksums" in done.stderr

@@ -20,7 +20,7 @@ from received import called, make_run
 from qbed.errors import QbedError
 from qbed.json_files import SEAL, sealed
 from qbed.report import make_report
-from qbed.results.checksums import vouch
+from qbed.results.checksums import record_checksums
 from qbed.results.folder import RunFolder
 from qbed.results.listing import Listing, lines
 
@@ -69,7 +69,7 @@ def put(run: Path, name: str, value: Any, *, seal: bool) -> None:
     is_sealed = seal and isinstance(value, dict) and value
     (run / name).write_bytes(sealed(value) if is_sealed else json.dumps(value).encode())
     if not seal:
-        vouch(run, [name], more=True)
+        record_checksums(run, [name], more=True)
 
 
 def resumed(run: Path) -> object:
@@ -127,7 +127,7 @@ def test_strange_json_in_a_run_folder(run: Path, name: str, seal: bool) -> None:
     for text in TEXTS:
         (run / name).write_text(text)
         if not seal:
-            vouch(run, [name], more=True)
+            record_checksums(run, [name], more=True)
         for command in (["report", "--no-images"], ["cells"], ["samples"], ["verify"]):
             status, out, errors = called(*command, str(run))
             assert status in (0, 1, 2) and len(errors) < 20_000, errors

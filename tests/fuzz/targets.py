@@ -31,8 +31,8 @@ from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.inspect import summary
 from qbed.plan.model import Plan
-from qbed.runs import rehearsal
-from qbed.runs.experiment import Wishes, prepare
+from qbed.runs import preflight
+from qbed.runs.experiment import RunOptions, prepare
 from qbed.service.app import make_app
 from qbed.service.client import packed
 from qbed.service.jobs import EVENTS, LAB, RUN
@@ -76,7 +76,7 @@ def campaign(folder: Path) -> Outcome:
     try:
         matrix = build_matrix(loaded, profile)
         json.dumps(matrix.describe(), default=str)
-        rehearsal.rehearse(folder / "lab.yml", matrix, loaded, source, profile, substrate("virtual"))
+        preflight.run_preflight(folder / "lab.yml", matrix, loaded, source, profile, substrate("virtual"))
     except QbedError:
         return "refused"
     return "accepted"
@@ -91,9 +91,9 @@ def queries(folder: Path) -> Outcome:
     figures = [Figure(kind="line", sql=texts["figure"]), Figure(kind="fct", where=texts["where"])]
     with contextlib.suppress(duckdb.Error):
         define(connection, f"view_{time.monotonic_ns()}", texts["view"])
-    outcome: Outcome = "accepted" if rehearsal._wrong_claim(connection, claim) is None else "refused"
+    outcome: Outcome = "accepted" if preflight._wrong_claim(connection, claim) is None else "refused"
     for figure in figures:
-        for name, text in rehearsal._wrong_figure(connection, figure, matrix, []):
+        for name, text in preflight._wrong_figure(connection, figure, matrix, []):
             Source("campaign.yml", folder).message(("figures", 0, name), text)
     json.dumps(_ask(connection, claim))
     return outcome
@@ -125,7 +125,7 @@ def service(folder: Path) -> Outcome:
         job, outcome = Path(place, "jobs", "000001"), "refused"
         screen = EventScreen(job)
         try:
-            prepare(job / LAB, Wishes(None, job / RUN))
+            prepare(job / LAB, RunOptions(None, job / RUN))
             outcome = "accepted"
         except LabError as error:
             screen.refuse(error.messages)

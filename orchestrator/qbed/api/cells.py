@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def store() -> CellStore:
-    """The finished cells that no run runs again: `cells()` lists them, `shrink(most_bytes)` throws away those that were
+    """The finished cells that no run runs again: `cells()` lists them, `shrink(max_bytes)` throws away those that were
     not used for longest, `verify()` all that are damaged, as `qbed store` does.
     """
-    from qbed.results.store import usual_store
+    from qbed.results.store import default_store
 
-    found = usual_store()
+    found = default_store()
     if found is None:
         raise QbedError("QBED_STORE is `off`: there is no store")
     return found
@@ -34,15 +34,15 @@ def queue(
     lab: Lab | str | Path, *, profile: str | None = None, seeds: Sequence[int] | None = None, **asked: Any
 ) -> list[str]:
     """File the plans of a campaign's cells that the store does not have; returns their keys. Asked as `qbed.run` is."""
-    from qbed.runs.filed import file_cells
+    from qbed.runs.queued import queue_cells
 
     build_changed(lambda _: None)
     task = prepared("queue", lab, asked, profile=profile, seeds=seeds).task
-    return [key for key, stored in file_cells(task) if not stored]
+    return [key for key, stored in queue_cells(task) if not stored]
 
 
 def cell(key: str, limits: Limits | None = None) -> Outcome:
     """Run one cell of the queue into the store, from which `qbed.run` takes it; one that is there is not run again."""
-    from qbed.runs.filed import run_filed
+    from qbed.runs.queued import run_queued
 
-    return run_filed(key, limits or Limits())
+    return run_queued(key, limits or Limits())

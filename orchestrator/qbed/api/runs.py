@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qbed.live.exporter import Delivery
     from qbed.report import Images
     from qbed.runs.executor import Executor
-    from qbed.runs.experiment import Experiment, Wishes
+    from qbed.runs.experiment import Experiment, RunOptions
     from qbed.runs.worker import Outcome
 
 _ASKED = ("axes", "views", "claims", "figures", "question")
@@ -75,13 +75,13 @@ class Run:
         """A SELECT over the run's tables and its campaign's views, as claims ask: a pyarrow.Table."""
         import duckdb
 
-        from qbed.claims.sql import arrow, said
+        from qbed.claims.sql import arrow, one_line
 
         with self._connected() as connection:
             try:
                 return arrow(connection, select)
             except duckdb.Error as error:
-                raise QbedError(f"the SQL fails: {said(error)}") from None
+                raise QbedError(f"the SQL fails: {one_line(error)}") from None
 
     def table(self, name: str) -> Any:
         """A whole table, or a view of the campaign's, each row with its cell's axes: a pyarrow.Table."""
@@ -165,14 +165,14 @@ def run(
     `lab`: a campaign by its folder, file or name, or a lab, with the fields of a campaign file in code: `axes`,
     `views`, `claims`, `figures`, `question`. `seeds` instead of the axis `seed`. `jobs`: cells at once, or `executor`:
     who runs them instead of this machine's cores. `progress(ended, all)` is called as cells end. Further keywords are
-    those of `Wishes`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`.
+    those of `RunOptions`: `settings`, `keep`, `store`, `limits`, `on`, `dilation`, `shard`, `sinks`.
     """
-    from qbed.runs.experiment import conduct
+    from qbed.runs.experiment import run_campaign
 
     build_changed(lambda _: None)
     executor = asked.pop("executor", None) or _local(jobs, asked.get("on", DEFAULT))
     experiment = prepared("run", lab, asked, profile=profile, out=out, seeds=seeds)
-    conduct(experiment, executor, _Watch(progress), images=images, fresh=fresh)
+    run_campaign(experiment, executor, _Watch(progress), images=images, fresh=fresh)
     return Run(experiment.task.out)
 
 
@@ -190,11 +190,11 @@ def merge(
     merge` does.
     """
     from qbed.runs.executor.local import LocalExecutor
-    from qbed.runs.experiment import conduct
+    from qbed.runs.experiment import run_campaign
 
     experiment = prepared("merge", lab, asked | {"store": False}, profile=profile, out=out, seeds=seeds)
     folders = [RunFolder(shard.folder if isinstance(shard, Run) else Path(shard)) for shard in shards]
-    conduct(experiment, LocalExecutor([]), _Watch(None), images=images, shards=folders)
+    run_campaign(experiment, LocalExecutor([]), _Watch(None), images=images, shards=folders)
     return Run(experiment.task.out)
 
 
@@ -215,14 +215,14 @@ def wished(
     out: str | Path | None,
     seeds: Sequence[int] | None,
     more: Sequence[str] = (),
-) -> Wishes:
+) -> RunOptions:
     """What a caller's keywords ask for; `more`: what it takes besides."""
-    from qbed.runs.experiment import Wishes
+    from qbed.runs.experiment import RunOptions
 
     known = [*more, *_WISHES]
     for name in sorted(asked.keys() - set(_WISHES)):
         raise TypeError(f"{caller}() has no `{name}`{nearest(name, known)}")
-    return Wishes(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **asked)
+    return RunOptions(profile, None if out is None else Path(out), None if seeds is None else list(seeds), **asked)
 
 
 def prepared(
@@ -266,7 +266,7 @@ class _Watch:
         self._cells = cells
 
     def skipped(self, cells: int) -> None:
-        self._skipped = cells  # said again at the end
+        self._skipped = cells  # one_line again at the end
         self._tell(self._skipped + self._ended, self._cells)
 
     def outcome(self, outcome: Outcome) -> None:

@@ -47,7 +47,7 @@ class Job:
 
         `LabError`: the campaign was refused, or the job cancelled.
         """
-        from qbed.runs.experiment import Wishes
+        from qbed.runs.experiment import RunOptions
         from qbed.service.submission import bring
 
         refused: list[str] | None = [f"job {self.number} was cancelled"]
@@ -60,7 +60,7 @@ class Job:
                 refused = event.get("messages", refused)
         if refused is not None:
             raise LabError(refused)
-        wishes = Wishes(self.told["request"]["profile"], None if out is None else Path(out))
+        wishes = RunOptions(self.told["request"]["profile"], None if out is None else Path(out))
         return Run(bring(self.client, self.number, wishes, fresh=fresh))
 
 

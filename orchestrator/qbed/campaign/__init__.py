@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a campaign asks: its axes, matrix, claims, figures and bands."""
+"""Campaigns: axes, matrix, claims, figures and bands."""

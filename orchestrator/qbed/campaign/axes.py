@@ -30,7 +30,7 @@ class Alternative(Part):
     """One alternative of a named axis."""
 
     name: Value
-    """What the results call it."""
+    """The name of the axis in the results."""
     set: dict[str, Any]
     """The lab's fields that it sets."""
 
@@ -89,7 +89,7 @@ def check_axes(
     source: Source,
     places: Mapping[str, FieldPath] | None = None,
 ) -> list[str]:
-    """What is no field, and what undoes an axis. `places`: of axes that are not among the campaign's."""
+    """Messages for unknown fields, and for settings that override an axis. `places`: those of further axes."""
     varying = {name: entry for name, entry in axes.items() if name != "seed"}
     at = {name: ("axes", name) for name in varying} | dict(places or {})
     given = [
@@ -122,7 +122,7 @@ def check_axes(
 
 
 def _settings(place: FieldPath, name: str, entry: AxisEntry) -> Iterator[tuple[FieldPath, str, Any]]:
-    """What an axis sets: where that stands, the field, and an alternative's value."""
+    """Generate what an axis sets: position in the file, field, and the value of an alternative."""
     field = axis_field(name, entry)
     if field is not None:
         yield (*place, "field") if isinstance(entry, FieldAxis) else place, field, MISSING
@@ -148,7 +148,7 @@ def _clashes(axes: Mapping[str, AxisEntry], at: Mapping[str, FieldPath], source:
 
 
 class _Losing:
-    """What an axis varies and would lose to a setting that is a part of what it sets."""
+    """Messages for fields of an axis that a more specific setting overrides."""
 
     def __init__(self, name: str, entry: AxisEntry) -> None:
         self._field = axis_field(name, entry)
@@ -161,9 +161,9 @@ class _Losing:
             mine = parse_path(self._field)
             return mine if within(path, mine) and path != mine else None
         above = [path[:length] for length in range(len(path))]
-        for given, own in zip(self._fields, self._leaves, strict=True):
+        for given, leaf in zip(self._fields, self._leaves, strict=True):
             if any(part in given for part in above):
-                lost = untrue(own, self._meaning, path, value)
+                lost = untrue(leaf, self._meaning, path, value)
                 if lost is not None:
                     return lost
         return None

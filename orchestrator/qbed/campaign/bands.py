@@ -24,7 +24,7 @@ _BAND = re.compile(r"(?:(?P<share>\d+(?:\.\d+)?)\s*%)?(?:\s*or\s*)?(?P<most>\d+(
 
 @dataclass(frozen=True)
 class Band:
-    """What is tolerated: a share of the virtual value, or a difference in the metric's own unit, whichever is wider."""
+    """A tolerance: a share of the virtual value, or a difference in the metric's unit, whichever is wider."""
 
     share: float = 0.0
     most: float = 0.0

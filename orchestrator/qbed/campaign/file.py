@@ -54,7 +54,7 @@ class Claim(Part):
     paper: str = ""
     """The sentence that is checked, as its source has it; not of a claim of one's own."""
     source: str = ""
-    """Where the sentence stands: the paper, its figure or table."""
+    """Source of the sentence: the paper, its figure or table."""
     sql: str
     """DuckDB over the views of `qbed.claims.judge`: one row with a boolean `holds` and the numbers that it rests on."""
     expect: Literal["holds", "refuted"] = "holds"
@@ -95,7 +95,7 @@ class Figure(Part):
     kind: Literal[
         "queue", "fct", "goodput", "drops", "marks", "slowdown", "line", "steps", "bar", "scatter", "heatmap", "cdf"
     ]
-    """What it shows."""
+    """The kind of the figure."""
     name: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]*$")
     """Its file's name; the kind without it."""
     title: str | None = None
@@ -111,11 +111,11 @@ class Figure(Part):
     sql: str | None = None
     """DuckDB over the views of `qbed.claims.judge`: the rows of `line`, `steps`, `bar`, `scatter`, `heatmap`, `cdf`."""
     x_title: str | None = None
-    """What the x-axis shows, with its unit."""
+    """Quantity on the x-axis, with its unit."""
     y_title: str | None = None
-    """What the y-axis shows, with its unit."""
+    """Quantity on the y-axis, with its unit."""
     z_title: str | None = None
-    """What the colours of a `heatmap` show, with their unit."""
+    """Quantity shown by the colours of a `heatmap`, with its unit."""
     log_x: bool = False
     """A logarithmic x-axis."""
     log_y: bool = False
@@ -156,7 +156,7 @@ class Campaign(Part):
     lab: str = "lab.yml"
     """The lab file, beside the campaign file."""
     question: str = Field(min_length=1)
-    """What the campaign asks, in a sentence."""
+    """The question of the campaign, in a sentence."""
     axes: dict[str, AxisEntry] = Field(default_factory=dict)
     """The matrix: every combination is a cell."""
     seeds: SeedsUntil | None = None
@@ -168,9 +168,9 @@ class Campaign(Part):
     views: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], str] = Field(default_factory=dict)
     """By their names: DuckDB SELECTs over the views of `qbed.claims.judge` and those above, for claims and figures."""
     claims: list[Claim] = Field(default_factory=list)
-    """What should come out."""
+    """The expected outcome."""
     figures: list[Figure] = Field(default_factory=list)
-    """What the report shows; the usual figures without it."""
+    """Figures of the report; the default figures without it."""
     gap: dict[str, Tolerated] = Field(default_factory=dict)
     """By metric: how far its value in containers may be from that in virtual time: `10 %`, `3`, or `10 % or 3`."""
 
@@ -186,13 +186,13 @@ class Campaign(Part):
         """A profile with what it has of the one that it is like; None: an empty one."""
         if name is None:
             return Profile()
-        own = self.profiles[name]
-        if own.like is None:
-            return own
-        other = self.profiles[own.like]
-        given = without(other.set, fields(own.set)) | own.set
-        seeds = own.seeds or (None if "seed" in own.axes else other.seeds)
-        return own.model_copy(update={"axes": other.axes | own.axes, "set": given, "seeds": seeds})
+        profile = self.profiles[name]
+        if profile.like is None:
+            return profile
+        other = self.profiles[profile.like]
+        given = without(other.set, fields(profile.set)) | profile.set
+        seeds = profile.seeds or (None if "seed" in profile.axes else other.seeds)
+        return profile.model_copy(update={"axes": other.axes | profile.axes, "set": given, "seeds": seeds})
 
     def asks(self, claim: Claim, profile: str | None) -> bool:
         """Whether a claim is one that a profile's cells can tell."""
@@ -206,7 +206,7 @@ def load_campaign(path: Path) -> tuple[Campaign, Source]:
 
 
 def campaign_of(source: Source) -> tuple[Campaign, Source]:
-    """The same of parsed YAML."""
+    """Load a campaign from parsed YAML."""
     if not isinstance(source.values, dict):
         raise CampaignError(
             [source.message((), "expected the fields of a campaign: `question`, `axes`, `claims`, ...")]
@@ -222,7 +222,7 @@ def campaign_of(source: Source) -> tuple[Campaign, Source]:
 
 
 def _too_many(campaign: Campaign, source: Source) -> Iterator[str]:
-    """What would take hours to look at: each value of each axis is a plan, each field is compared with the axes'."""
+    """Refuse files that would take hours to check: each value of an axis is a plan."""
     axes = {name: entry for name, entry in campaign.axes.items() if name != "seed"}
     values = sum(len(entry.values if isinstance(entry, FieldAxis) else entry) for entry in axes.values())
     given = [campaign.set, *(profile.set for profile in campaign.profiles.values())]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a campaign's cells did, cell by cell: `campaign.lock` beside `campaign.yml`, committed with it.
+"""The traces of a campaign's cells: `campaign.lock` beside `campaign.yml`, committed with it.
 
 A trace is the hash of all that a guest recorded of its packets, flows and routes. In virtual time it is the same on
-every machine, so the file says of a change to qbed, a scheme or a lab whether it changed behaviour, and where.
+every machine, so the file shows whether and where a change to qbed, a scheme or a lab changed behaviour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qbed.json_files import read_json, write_json
 
 VERSION = 1
 _WHOLE = ""
-"""What a campaign that is run without a profile is called."""
+"""The name of a run without a profile."""
 
 
 class LockError(QbedError):
@@ -61,7 +61,7 @@ class Lock:
     def differences(
         self, profile: str | None, kernel: Kernel, found: Mapping[str, str | None], *, part: bool = False
     ) -> Iterator[str]:
-        """What cells did differently, in words, in their order; `LockError` if this was never locked.
+        """Messages for cells with other traces, in order; `LockError` without a lock.
 
         `part`: there are more cells than these.
         """
@@ -76,8 +76,8 @@ class Lock:
             if cell not in known:
                 yield f"cell ({cell}) is not in {self.path}"
             elif trace != known[cell]:
-                said = f"{self.path} says: {_short(trace)}, not {_short(known[cell])}"
-                yield f"cell ({cell}) did something else than {said}{suspect}"
+                text = f"{self.path} says: {_short(trace)}, not {_short(known[cell])}"
+                yield f"cell ({cell}) did something else than {text}{suspect}"
         for cell in sorted(known.keys() - found.keys()) if not part else ():
             yield f"cell ({cell}) of {self.path} is not in the campaign any more"
 

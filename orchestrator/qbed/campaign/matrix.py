@@ -18,7 +18,7 @@ from qbed.campaign.until import Until
 from qbed.errors import LabError, QbedError, nearest
 from qbed.language.overrides import parse_path
 from qbed.language.source import FieldPath, show_path
-from qbed.results.numbers import Numbers, numbers_of
+from qbed.results.axis_values import QuantityColumn, quantity_columns
 
 MOST_CELLS = 1_000_000
 
@@ -37,9 +37,9 @@ class Axis:
     values: tuple[Value, ...]
     settings: tuple[Mapping[str, Any], ...]
     field: FieldPath | None = None
-    """Of an axis of values: what it varies."""
+    """The field of an axis of values."""
     meaning: frozenset[FieldPath] = frozenset()
-    """What a value's name stands for: those of the fields that it sets which the lab must have in each of its cells."""
+    """Fields set by a value that the lab must have in each of its cells."""
 
     @property
     def kind(self) -> str:
@@ -50,7 +50,7 @@ class Axis:
         return kinds.pop().__name__ if len(kinds) == 1 else "str"
 
     def shown(self, index: int) -> Value:
-        """What the results call a value, in the type of the column."""
+        """A value in the results, with the type of the column."""
         value = self.values[index]
         return str(value) if self.kind == "str" else float(value) if self.kind == "float" else value
 
@@ -64,7 +64,7 @@ class Cell:
     values: Mapping[str, Value]
     settings: Mapping[str, Any]
     promises: Mapping[FieldPath, tuple[str, Any]] = field(default_factory=dict)
-    """What its labels say: by field, the axis that says it, and the value."""
+    """The axis and the value for each field that the labels describe."""
 
     def check(self, lab: Any) -> None:
         """`LabError` if the lab's values, as they were validated, are not what the labels say."""
@@ -76,7 +76,7 @@ class Cell:
                 raise LabError([f"{label}, but {shown(path)} is {has} and not `{value}`"])
 
     def without(self, text: str) -> Cell:
-        """The same without one of its settings."""
+        """A copy of the cell without one of its settings."""
         return replace(
             self, settings={name: value for name, value in self.settings.items() if name != text}, promises={}
         )
@@ -165,14 +165,14 @@ class Matrix:
         return {axis.name: axis.kind for axis in self.axes} | {one.column: one.kind for one in self.numbers}
 
     @property
-    def numbers(self) -> list[Numbers]:
-        return numbers_of((axis.name, axis.values) for axis in self.axes)
+    def numbers(self) -> list[QuantityColumn]:
+        return quantity_columns((axis.name, axis.values) for axis in self.axes)
 
     def describe(self) -> dict[str, Any]:
         """The whole matrix as JSON: what must be equal for a run to be continued."""
         axes = [{"name": axis.name, "values": axis.values, "set": axis.settings} for axis in self.axes]
-        told = {} if self.until is None else {"until": str(self.until)}
-        return {"axes": axes, "set": {**self.common, **self.fixed}, **told}
+        until = {} if self.until is None else {"until": str(self.until)}
+        return {"axes": axes, "set": {**self.common, **self.fixed}, **until}
 
 
 def build_matrix(
@@ -198,11 +198,13 @@ def build_matrix(
         seeds = [fixed.pop(("seed",))]
     plain = {path for name, entry in varied_axes.items() if (path := _field(name, entry)) is not None}
     axes = [_axis(name, entry, other.get(name), fixed, plain) for name, entry in varied_axes.items() if name != "seed"]
-    own_seeds = campaign.axes.get("seed", [1])
+    campaign_seeds = campaign.axes.get("seed", [1])
     until = None if seeds else chosen.seeds or (None if "seed" in other else campaign.seeds)
     if until is not None:
         seeds = [*range(1, until.most + 1)]
-    numbers = seeds or other.get("seed") or (own_seeds if isinstance(own_seeds, list) else own_seeds.values)
+    numbers = (
+        seeds or other.get("seed") or (campaign_seeds if isinstance(campaign_seeds, list) else campaign_seeds.values)
+    )
     if not all(isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32 for seed in numbers):
         raise MatrixError(f"seeds are whole numbers from 0 to {2**32 - 1}, got {_first(numbers)}")
     unique: list[Any] = list(dict.fromkeys(numbers))
@@ -263,7 +265,7 @@ def _alternatives(
 ) -> Axis:
     labels = tuple(other or known)
     given = {label: leaves(known[label]) for label in known}
-    meaning = varied(list(given.values())) - plain  # what has a column of its own is said there
+    meaning = varied(list(given.values())) - plain  # fields with a separate column are described there
     for path, value in fixed.items():
         for label in labels:
             leaf = untrue(given[label], meaning, path, value)

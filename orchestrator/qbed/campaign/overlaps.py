@@ -92,7 +92,7 @@ def untrue(alternative: Fields, meaning: Iterable[FieldPath], path: FieldPath, v
 
 @dataclass(frozen=True)
 class Setting:
-    """What one axis sets: where in the campaign file that stands, and with a value only if it is an alternative's."""
+    """A setting of an axis: its position in the campaign file, and the value if it is an alternative's."""
 
     axis: str
     place: FieldPath

@@ -24,7 +24,7 @@ STUDENT_95 = (
     *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
 """The 97.5 % quantiles of Student's t distribution for 1 to 30 degrees of freedom."""
-_SAID = re.compile(r"until\s+(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+(?P<of>\w+)(?:\s*,\s*at\s+most\s+(?P<most>\d+))?")
+_UNTIL = re.compile(r"until\s+(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+(?P<of>\w+)(?:\s*,\s*at\s+most\s+(?P<most>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _quantile(count: int) -> float:
 
 def parse_until(value: object) -> Until:
     """ValueError if that says no such thing."""
-    found = _SAID.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = _UNTIL.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None:
         raise ValueError(f"expected such as `until 5 % of goodput_bps, at most {USUAL_MOST}`, got `{value}`")
     if found["of"] not in METRICS:

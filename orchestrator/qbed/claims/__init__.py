@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's tables say of a campaign's claims, and of the gap between two substrates."""
+"""Judge a campaign's claims by a run's tables, and compare two substrates."""

@@ -55,13 +55,13 @@ class Parting:
 
     def __str__(self) -> str:
         when = "" if self.time_ns is None else f" at {self.time_ns / 1e6:.6f} ms"
-        return f"{self.table}{when}: " + " / ".join(self._said(row, rest) for row, rest in self._pairs())
+        return f"{self.table}{when}: " + " / ".join(self._describe(row, rest) for row, rest in self._pairs())
 
     def _pairs(self) -> Iterator[tuple[Row | None, Row | None]]:
         yield self.one, self.other
         yield self.other, self.one
 
-    def _said(self, row: Row | None, other: Row | None) -> str:
+    def _describe(self, row: Row | None, other: Row | None) -> str:
         if row is None:
             return "no such record"
         if self.table == "queue_events":
@@ -74,14 +74,14 @@ class Parting:
 
 
 def packet(event: Row) -> str:
-    """What happened to which packet."""
-    said = f"{event['port']} {event['op']} packet {event['packet']}, {event['bytes']} bytes"
+    """Describe a packet event."""
+    text = f"{event['port']} {event['op']} packet {event['packet']}, {event['bytes']} bytes"
     if event["family"] in (4, 6):
         ends = (f"{_address(event, end)}:{event[port]}" for end, port in (("saddr", "sport"), ("daddr", "dport")))
-        said += f", {' > '.join(ends)} protocol {event['protocol']}"
+        text += f", {' > '.join(ends)} protocol {event['protocol']}"
     if event["protocol"] == 6:
-        said += f" seq {event['tcp_seq']} ack {event['tcp_ack']}"
-    return f"{said}; {event['queue_packets']} packets in the queue"
+        text += f" seq {event['tcp_seq']} ack {event['tcp_ack']}"
+    return f"{text}; {event['queue_packets']} packets in the queue"
 
 
 def _address(event: Row, end: str) -> str:
@@ -108,7 +108,7 @@ class Difference:
             connection.close()
 
     def cells(self) -> Iterator[tuple[str, tuple[int, int], bool]]:
-        """What a cell is called, its numbers in both runs, whether it did the same. `StoreError`: they share none."""
+        """Generate each shared cell: name, both numbers, equality of the traces. `StoreError` if there is none."""
         found = []
         for connection, tables in zip(self._connections, self._tables, strict=True):
             found.append(dict(self._traces(connection, tables["cells"])))
@@ -135,7 +135,7 @@ class Difference:
         yield from ((tuple(row[:-2]), (row[-2], row[-1])) for row in rows)
 
     def inputs(self, numbers: tuple[int, int]) -> list[Input]:
-        """What the two cells were made of that differs: first their settings, then lab file and toolchain."""
+        """The differing inputs of two cells: first their settings, then lab file and toolchain."""
         one, other = map(self._settings, range(2), numbers)
         names = [*one, *(name for name in other if name not in one)]
         found = [Input(name, one.get(name, NOT_SET), other.get(name, NOT_SET)) for name in names]

@@ -20,13 +20,13 @@ from pydantic import BaseModel, ConfigDict
 
 from qbed.campaign.file import Campaign, Claim
 from qbed.campaign.until import STUDENT_95
-from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, quoted, said, text
+from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, one_line, quoted, text
 from qbed.errors import QbedError
 from qbed.json_files import read_json
 from qbed.results import tables
+from qbed.results.axis_values import quantity_columns
 from qbed.results.checksums import check_merged
 from qbed.results.folder import CLAIMS, RunFolder
-from qbed.results.numbers import numbers_of
 
 MACROS = (
     # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything
@@ -35,7 +35,7 @@ MACROS = (
     f"interval_95(x) AS {list(STUDENT_95)}[least(count(x) - 1, {len(STUDENT_95)})] * stddev(x) / sqrt(count(x))",
 )
 """Aggregates for claims, figures and views."""
-# Of each instant at which links went down or came up: how long routes went on changing, until the next such instant.
+# Convergence time: from each instant at which links change state to the last route change before the next one.
 _CONVERGENCE = """
 WITH events AS (
     SELECT cell{axes}, time_ns AS at_ns, list_sort(list(DISTINCT link)) AS links, change AS state
@@ -55,7 +55,7 @@ MOST_MEASURED = 10_000
 
 
 class Verdict(BaseModel):
-    """What came of a claim. `verdict` is `holds`, `refuted`, `undecided` (then `reason` says why) or `not asked`."""
+    """The outcome of a claim. `verdict`: `holds`, `refuted`, `undecided` (with a `reason`) or `not asked`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -83,18 +83,18 @@ def connect(run: Path, only: tuple[str, Any] | None = None) -> Connection:
     files, identity = store.tables(), store.identity()
     where = "" if only is None else f" WHERE {quoted(only[0])} = {text(only[1])}"
     axes = {axis["name"]: axis["values"] for axis in identity["matrix"]["axes"]}
-    numbers = [one.column for one in numbers_of(axes.items())]
+    numbers = [one.column for one in quantity_columns(axes.items())]
     connection = _connect([*axes], files, spill=run, where=where, numbers=numbers)
     for view in identity.get("views", ()):
         try:
             define(connection, view["name"], view["sql"])
         except duckdb.Error as error:
-            raise QbedError(f"the campaign's view `{view['name']}` is wrong: {said(error)}") from error
+            raise QbedError(f"the campaign's view `{view['name']}` is wrong: {one_line(error)}") from error
     return connection
 
 
 def connect_empty(columns: dict[str, str]) -> Connection:
-    """The same without a run and a campaign's own views: tables without rows. `columns`: those of the axes."""
+    """DuckDB with macros and empty tables, without a campaign's views. `columns`: those of the axes."""
     return _connect(list(columns), {}, tables.cells_schema(columns))
 
 
@@ -122,8 +122,8 @@ def _connect(
     for name in tables.SCHEMAS:
         table = source.get(name, f"empty_{name}")
         define(connection, name, f"SELECT {columns}, t.* FROM {table} t JOIN cells c USING (cell)")
-    own = "".join(f", e.{quoted(axis)}" for axis in axes)
-    define(connection, "convergence", _CONVERGENCE.replace("{axes}", own))
+    axis_columns = "".join(f", e.{quoted(axis)}" for axis in axes)
+    define(connection, "convergence", _CONVERGENCE.replace("{axes}", axis_columns))
     return connection
 
 
@@ -163,7 +163,7 @@ def _ask(connection: Connection, claim: Claim) -> dict[str, Any]:
     try:
         names, rows = first_rows(connection, claim.sql, 2)
     except duckdb.Error as error:
-        return {"verdict": "undecided", "reason": f"the SQL fails: {said(error)}"}
+        return {"verdict": "undecided", "reason": f"the SQL fails: {one_line(error)}"}
     if len(rows) != 1 or "holds" not in names:
         return {"verdict": "undecided", "reason": "the SQL must give one row with a column `holds`"}
     values = dict(zip(names, rows[0], strict=True))

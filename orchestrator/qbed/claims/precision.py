@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cells that have ended say of one metric, before anything is merged."""
+"""Values of one metric from ended cells, before the merge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qbed.results.folder import RunFolder
 
 
 def values_of(run: RunFolder, cells: Iterable[int], metric: str) -> dict[int, float]:
-    """The metric of each of these cells, by number; of those that are complete and have one."""
+    """The metric of each complete cell that has a value, by number."""
     found: dict[str, list[pa.Table]] = {name: [] for name in ("flows", "queues")}
     rows = []
     schema = tables.cells_schema({})

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL of somebody else's, over a run's tables and nothing more.
+"""Run untrusted SQL over a run's tables.
 
-Labs, campaigns and run folders are passed around, and their claims, views and figures are SQL that runs here. It may
-read the run's own tables; no other file, no network, no extension, no setting, no Python variable. Each is one SELECT,
-so none leaves anything behind for the next. Time and memory have a limit; what does not fit into memory goes to the run
-folder.
+Labs, campaigns and run folders are shared between users, and their claims, views and figures contain SQL. It may read
+the run's tables, but no other file, network, extension, setting or Python variable. Each query is one SELECT, so it has
+no effect on later ones. Time and memory are limited; a query spills to the run folder.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ MOST_ROWS = 1_000_000
 
 
 class LimitError(duckdb.Error):
-    """A query that took too long, or gave too much."""
+    """A query exceeded its limit of time or rows."""
 
 
 class ValueOfSqlError(duckdb.Error):
-    """What a query asks for or gives is nothing that Python has."""
+    """A value of a query has no representation in Python."""
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """Quote an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: object) -> str:
-    """A text as SQL has it."""
+    """Quote an SQL string literal."""
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def said(error: Exception) -> str:
-    """What DuckDB says, without the picture of the line, in one line."""
+def one_line(error: Exception) -> str:
+    """DuckDB's message on one line, without the excerpt of the query."""
     return " ".join(str(error).partition("\n\nLINE")[0].split())
 
 
@@ -73,7 +72,7 @@ def confined(files: Iterable[Path], spill: Path | None = None) -> Connection:
 
 
 def checked(sql: str) -> str:
-    """The same, if it is one SELECT; `duckdb.Error` otherwise."""
+    """Return `sql` if it is one SELECT; `duckdb.Error` otherwise."""
     with foreseen():
         statements = duckdb.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -83,9 +82,7 @@ def checked(sql: str) -> str:
 
 @contextmanager
 def foreseen() -> Iterator[None]:
-    """Whatever SQL makes DuckDB or its values in Python raise, a date before the year 1 or half a character, is a
-    `duckdb.Error`.
-    """
+    """Turn every exception of DuckDB or its values in Python (a date before the year 1) into `duckdb.Error`."""
     try:
         yield
     except duckdb.Error:
@@ -97,14 +94,14 @@ def foreseen() -> Iterator[None]:
 def first_rows(
     connection: Connection, sql: str, most: int, parameters: list[Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The names of a SELECT's columns and its first rows; `duckdb.Error` if it is wrong, or takes too long."""
+    """The names of a SELECT's columns and its first rows; `duckdb.Error` if it is invalid or takes too long."""
     with foreseen(), _limit(connection):
         result = connection.execute(checked(sql), parameters or [])
         return [column[0] for column in result.description or ()], result.fetchmany(most)
 
 
 def arrow(connection: Connection, sql: str) -> Any:
-    """What a SELECT gives, as an Arrow table; `duckdb.Error` if it is wrong, or takes too long."""
+    """The result of a SELECT as an Arrow table; `duckdb.Error` if it is invalid or takes too long."""
     with foreseen(), _limit(connection):
         return connection.execute(checked(sql)).to_arrow_table()
 
@@ -112,7 +109,7 @@ def arrow(connection: Connection, sql: str) -> Any:
 def all_rows(
     connection: Connection, sql: str, parameters: list[Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The same with all rows, if there are not too many."""
+    """The names of a SELECT's columns and all rows; `LimitError` beyond `MOST_ROWS`."""
     names, rows = first_rows(connection, sql, MOST_ROWS + 1, parameters)
     if len(rows) > MOST_ROWS:
         raise LimitError(f"it gives more than {MOST_ROWS} rows")

@@ -31,4 +31,4 @@ def cells(
     except BrokenPipeError:  # whoever read has had enough
         terminal.abandon()
     else:
-        terminal.tell(listing.said())
+        terminal.tell(listing.summary())

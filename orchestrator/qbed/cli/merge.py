@@ -41,9 +41,9 @@ def merge(
     """
     from qbed.results.folder import RunFolder
     from qbed.runs.executor.local import LocalExecutor
-    from qbed.runs.experiment import Wishes, conduct, prepare
+    from qbed.runs.experiment import RunOptions, prepare, run_campaign
 
-    wishes = Wishes(
+    wishes = RunOptions(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), store=False,
         lock="compare" if locked else None,
     )  # fmt: skip
@@ -52,8 +52,8 @@ def merge(
     screen = Screen(len(experiment.task.matrix), "cells")
     folders = [RunFolder(shard) for shard in shards]
     with screen.bar:
-        outcome = conduct(experiment, LocalExecutor([]), screen, images=images, shards=folders)
+        outcome = run_campaign(experiment, LocalExecutor([]), screen, images=images, shards=folders)
     tell(outcome, screen.console)
     hand_out([(experiment, outcome)], [], junit, summary)
-    if outcome.bad(fail_on.value):
+    if outcome.failed(fail_on.value):
         raise typer.Exit(1)

@@ -29,17 +29,17 @@ def queue(
 
     `qbed cell KEY` runs one, on any machine that shares the cache; `qbed run` then takes them all from the store.
     """
-    from qbed.runs.experiment import Wishes, prepare
-    from qbed.runs.filed import file_cells, needed_store
+    from qbed.runs.experiment import RunOptions, prepare
+    from qbed.runs.queued import needed_store, queue_cells
     from qbed.substrates.rebuild import build_changed
 
     build_changed(terminal.tell)
     needed_store()
-    asked = Wishes(profile, None, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []))
+    asked = RunOptions(profile, None, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []))
     experiment = prepare(lab, asked)
     terminal.warn(experiment.warnings)
     there = 0
-    for mark, stored in file_cells(experiment.task):
+    for mark, stored in queue_cells(experiment.task):
         there += stored
         if not stored:
             terminal.say(mark)
@@ -57,10 +57,10 @@ def cell(
     Exit status: 0, it is in the store; 1, it failed or is invalid, and is kept in the queue to be looked at; 2, there
     is no such cell.
     """
-    from qbed.runs.filed import run_filed
+    from qbed.runs.queued import run_queued
     from qbed.substrates import Limits
 
-    outcome = run_filed(key, Limits(cell_timeout, stall_timeout, parse_space(cell_space)))
+    outcome = run_queued(key, Limits(cell_timeout, stall_timeout, parse_space(cell_space)))
     if outcome.status != "complete":
         terminal.refuse([f"the cell {outcome.status}: {outcome.error}"])
         raise typer.Exit(1)

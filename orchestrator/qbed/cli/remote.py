@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from qbed.runs.experiment import Conclusion, Screen, Wishes
+    from qbed.runs.experiment import RunOptions, RunResult, Screen
     from qbed.service.client import Client
 
     class Shown(Screen, Protocol):
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
         bar: Progress
 
-    Tell = Callable[[Conclusion, Console], None]
+    Tell = Callable[[RunResult, Console], None]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +53,9 @@ def jobs() -> None:
     terminal.console().print(table)
 
 
-def run(lab: Path, wishes: Wishes, show: Callable[[int, str], Shown], tell: Tell, *, images: bool, fresh: bool) -> None:
+def run(
+    lab: Path, wishes: RunOptions, show: Callable[[int, str], Shown], tell: Tell, *, images: bool, fresh: bool
+) -> None:
     """Run a campaign on the service, show it, and bring its results here; ends as `qbed run` does."""
     from qbed.service.submission import bring, submit
 
@@ -82,9 +84,9 @@ class _EndedError(LabError):
         self.exit_status = status or 130
 
 
-def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple[Conclusion | None, list[str]]:
+def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple[RunResult | None, list[str]]:
     """Show a job's events as those of a run here; its conclusion, or why there is none."""
-    outcome: Conclusion | None = None
+    outcome: RunResult | None = None
     messages: list[str] = []
     screen: Shown | None = None
     with ExitStack() as stack:
@@ -108,14 +110,14 @@ def _watch(client: Client, job: int, show: Callable[[int, str], Shown]) -> tuple
     return outcome, messages
 
 
-def _conclusion(event: dict[str, Any]) -> Conclusion:
+def _conclusion(event: dict[str, Any]) -> RunResult:
     from qbed.claims.judge import Verdict
     from qbed.runs.executor import Totals
-    from qbed.runs.experiment import Conclusion
+    from qbed.runs.experiment import RunResult
 
     verdicts = [Verdict.model_validate(one) for one in event["verdicts"]]
     totals, problems = Totals(**event["totals"]), event["problems"]
-    return Conclusion(totals, verdicts, Path(), event["wall_s"], problems, event["differences"])
+    return RunResult(totals, verdicts, Path(), event["wall_s"], problems, event["differences"])
 
 
 def _show(screen: Shown, event: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from qbed.substrates import DEFAULT, names, substrate
 if TYPE_CHECKING:  # loading these takes longer than most commands
     from qbed.live.exporter import Address
     from qbed.runs.executor import Executor
-    from qbed.runs.experiment import Conclusion, Experiment, Wishes
+    from qbed.runs.experiment import Experiment, RunOptions, RunResult
 
 Dilate = Annotated[
     str, typer.Option("--dilate", metavar="N", help="In containers: how much slower than the clock; `auto` finds out.")
@@ -107,7 +107,7 @@ def run(
     mistake in the files.
     """
     from qbed.runs.executor.local import LocalExecutor
-    from qbed.runs.experiment import Wishes, conduct, prepare
+    from qbed.runs.experiment import RunOptions, prepare, run_campaign
     from qbed.substrates import Limits
     from qbed.substrates.rebuild import build_changed
 
@@ -128,7 +128,7 @@ def run(
         raise typer.BadParameter(
             "a part of the cells is no campaign: without --lock, on one substrate", param_hint="--shard"
         )
-    wishes = Wishes(
+    wishes = RunOptions(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), keep,
         Limits(cell_timeout, stall_timeout, parse_space(cell_space)), dilation=dilation, several=several,
         store=store, lock="write" if lock else "compare" if locked else None, shard=part,
@@ -140,26 +140,26 @@ def run(
         alone = not (elsewhere or junit or summary or fail_on is FailOn.errors)
         return _on_server(lab, wishes, alone=alone, images=images, fresh=fresh)
 
-    def conclude(name: str) -> tuple[Experiment, Conclusion]:
-        experiment = prepare(lab, replace(wishes, on=name), tell=terminal.tell)
+    def conclude(name: str) -> tuple[Experiment, RunResult]:
+        experiment = prepare(lab, replace(wishes, on=name), progress=terminal.tell)
         terminal.warn(experiment.warnings)
         cores = sorted(os.sched_getaffinity(0))
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
         screen = Screen(len(experiment.task.matrix), f"{name} cells" if several else "cells")
         with screen.bar:
             executor = elsewhere or LocalExecutor([cores[i % len(cores)] for i in range(workers)])
-            outcome = conduct(experiment, executor, screen, images=images, fresh=fresh)
+            outcome = run_campaign(experiment, executor, screen, images=images, fresh=fresh)
         tell(outcome, screen.console)
         return experiment, outcome
 
     concluded = [conclude(name) for name in asked]
     gaps = _tell_gap([experiment for experiment, _ in concluded]) if several else []
     hand_out(concluded, gaps, junit, summary)
-    if any(outcome.bad(fail_on.value) for _, outcome in concluded) or (gaps and fail_on is FailOn.claims):
+    if any(outcome.failed(fail_on.value) for _, outcome in concluded) or (gaps and fail_on is FailOn.claims):
         raise typer.Exit(1)
 
 
-def _on_server(lab: Path, wishes: Wishes, *, alone: bool, images: bool, fresh: bool) -> None:
+def _on_server(lab: Path, wishes: RunOptions, *, alone: bool, images: bool, fresh: bool) -> None:
     if not alone:
         raise typer.BadParameter(
             "not with --server: the service says who runs the cells, and ends as a run does",
@@ -170,15 +170,15 @@ def _on_server(lab: Path, wishes: Wishes, *, alone: bool, images: bool, fresh: b
 
 def _elsewhere(scheduler: str | None, slurm: bool) -> Executor | None:
     """Who runs the cells, if it is not this machine."""
+    from qbed.runs.executor.command import CommandExecutor
     from qbed.runs.executor.dask import DaskEngine
-    from qbed.runs.executor.elsewhere import ElsewhereExecutor
     from qbed.runs.executor.slurm import SlurmEngine
 
     if scheduler and slurm:
         raise typer.BadParameter("expected one of --scheduler and --slurm", param_hint="--slurm")
     if scheduler:
-        return ElsewhereExecutor(DaskEngine(scheduler))
-    return ElsewhereExecutor(SlurmEngine()) if slurm else None
+        return CommandExecutor(DaskEngine(scheduler))
+    return CommandExecutor(SlurmEngine()) if slurm else None
 
 
 def _tell_gap(experiments: list[Experiment]) -> list[str]:

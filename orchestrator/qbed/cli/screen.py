@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loading these takes longer than most commands
     from rich.console import Console
 
     from qbed.live.exporter import Delivery
-    from qbed.runs.experiment import Conclusion, Experiment
+    from qbed.runs.experiment import Experiment, RunResult
     from qbed.runs.worker import Outcome
 
 MOST_DAMAGED = 10
@@ -49,7 +49,7 @@ Failing = Annotated[
 
 
 def hand_out(
-    ended: Sequence[tuple[Experiment, Conclusion]], gaps: Sequence[str], junit: Path | None, summary: Path | None
+    ended: Sequence[tuple[Experiment, RunResult]], gaps: Sequence[str], junit: Path | None, summary: Path | None
 ) -> None:
     """Write what CI reads."""
     from qbed.report.ci import Ended, write_junit, write_summary
@@ -126,14 +126,16 @@ class Screen:
         self.console.print(terminal.shorten(text), style=None if whole else "red", soft_wrap=True)
 
 
-def tell(outcome: Conclusion, console: Console) -> None:
-    from qbed.report.ci import said
+def tell(outcome: RunResult, console: Console) -> None:
+    from qbed.report.ci import describe_verdict
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for verdict in outcome.verdicts:
         style = "dim" if verdict.verdict == "not asked" else "green" if verdict.as_expected else "bold red"
         expected = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
-        table.add_row(Text(verdict.verdict + expected, style), verdict.name, terminal.shorten(said(verdict)))
+        table.add_row(
+            Text(verdict.verdict + expected, style), verdict.name, terminal.shorten(describe_verdict(verdict))
+        )
     if outcome.verdicts:
         console.print(table)
     for text in outcome.differences[:MOST_DAMAGED]:

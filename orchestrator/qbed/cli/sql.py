@@ -35,13 +35,13 @@ def sql(
     from rich.table import Table
 
     from qbed.claims.judge import connect
-    from qbed.claims.sql import all_rows, said
+    from qbed.claims.sql import all_rows, one_line
 
     with connect(folder) as connection:
         try:
             names, rows = all_rows(connection, select)
         except duckdb.Error as error:
-            raise QbedError(f"the SQL fails: {said(error)}") from None
+            raise QbedError(f"the SQL fails: {one_line(error)}") from None
     if as_csv:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([names, *rows])

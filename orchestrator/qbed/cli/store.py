@@ -24,9 +24,9 @@ def register(app: typer.Typer) -> None:
 
 def _store() -> CellStore:
     from qbed.errors import QbedError
-    from qbed.results.store import usual_store
+    from qbed.results.store import default_store
 
-    found = usual_store()
+    found = default_store()
     if found is None:
         raise QbedError("QBED_STORE is `off`: there is no store")
     return found
@@ -41,7 +41,7 @@ def ls() -> None:
         used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.used_s))
         terminal.say(f"{cell.key[:16]}  {used}  {decimal(cell.size_bytes)}")
     total = decimal(sum(cell.size_bytes for cell in cells))
-    terminal.tell(f"{len(cells)} cells, {total} of at most {decimal(store.most_bytes)}, in {store.folder}")
+    terminal.tell(f"{len(cells)} cells, {total} of at most {decimal(store.max_bytes)}, in {store.folder}")
 
 
 @commands.command()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of runs, for those who run them in CI: JUnit's XML, and a page of Markdown."""
+"""Results of runs for CI: a JUnit XML file and a Markdown summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qbed.terminal import clean, shorten
 
 _MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
 MOST_LINES = 200
-"""Of claims, cells and differences in a page of Markdown, each."""
+"""Limit on each list (claims, cells, differences) in the Markdown summary."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def number(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def said(verdict: Verdict) -> str:
+def describe_verdict(verdict: Verdict) -> str:
     """Why, or by which numbers."""
     measured = ", ".join(f"{name} {number(value)}" for name, value in verdict.measured.items())
     return verdict.reason or measured
@@ -64,17 +64,17 @@ class _Xml:
         self._to.startDocument()
 
     def open(self, element: str, **attributes: object) -> None:
-        told = {name: shorten(value) for name, value in attributes.items()}
-        self._to.startElement(element, AttributesImpl(told))
+        shortened = {name: shorten(value) for name, value in attributes.items()}
+        self._to.startElement(element, AttributesImpl(shortened))
 
     def close(self, element: str) -> None:
         self._to.endElement(element)
         self._to.ignorableWhitespace("\n")
 
-    def case(self, suite: str, name: str, time_s: float = 0.0, **said: tuple[str, str]) -> None:
-        """A test case; `said`: a kind (`failure`, `error`, `skipped`), its type and text."""
+    def case(self, suite: str, name: str, time_s: float = 0.0, **children: tuple[str, str]) -> None:
+        """Write a test case. `children`: a kind (`failure`, `error`, `skipped`), its type and text."""
         self.open("testcase", classname=suite, name=name, time=f"{time_s:.3f}")
-        for kind, (type_, text) in said.items():
+        for kind, (type_, text) in children.items():
             self.open(kind, message=text.partition("\n")[0], **({} if kind == "skipped" else {"type": type_}))
             self._to.characters(clean(text))
             self._to.endElement(kind)
@@ -110,7 +110,7 @@ def _claims(xml: _Xml, one: Ended) -> None:
         elif verdict.as_expected:
             xml.case(suite, verdict.name)
         else:
-            text = f"{verdict.verdict}, expected {verdict.expect}: {said(verdict)}\n{verdict.paper}"
+            text = f"{verdict.verdict}, expected {verdict.expect}: {describe_verdict(verdict)}\n{verdict.paper}"
             xml.case(suite, verdict.name, failure=(verdict.verdict, text))
     xml.close("testsuite")
 
@@ -154,8 +154,8 @@ def _page(one: Ended) -> Iterator[str]:
         for verdict in one.verdicts[:MOST_LINES]:
             mark = "" if verdict.verdict == "not asked" else "✅ " if verdict.as_expected else "❌ "
             known = ", as expected" if verdict.verdict == verdict.expect == "refuted" else ""
-            told = (verdict.name, f"{mark}{verdict.verdict}{known}", said(verdict), verdict.paper)
-            yield f"| {' | '.join(map(_plain, told))} |"
+            columns = (verdict.name, f"{mark}{verdict.verdict}{known}", describe_verdict(verdict), verdict.paper)
+            yield f"| {' | '.join(map(_plain, columns))} |"
         yield ""
     bad = (row for row in Listing(one.run).rows() if row["status"] != "complete")
     wrong = [

@@ -10,11 +10,10 @@ from typing import Any
 import duckdb
 
 from qbed.campaign.file import ROWS, Figure
-from qbed.claims.sql import Connection, all_rows
-from qbed.claims.sql import said as in_a_line
+from qbed.claims.sql import Connection, all_rows, one_line
 from qbed.faults import brief
-from qbed.report import own
-from qbed.report.places import Places, in_order
+from qbed.report import user_figures
+from qbed.report.axes import AxisPositions, in_order
 from qbed.report.style import Colours, faded, new_figure
 
 SERIES_POINTS = 1200
@@ -71,9 +70,9 @@ class Artist:
         """The figure, or the reason why the run has nothing for it."""
         drawing = Drawing(spec.name or spec.kind, spec.title or TITLES.get(spec.kind, spec.kind))
         try:
-            drawing.figure = self.own(spec) if spec.sql is not None else _KINDS[spec.kind](self, spec)
+            drawing.figure = self.user_figure(spec) if spec.sql is not None else _KINDS[spec.kind](self, spec)
         except duckdb.Error as error:
-            drawing.missing = f"the SQL fails: {in_a_line(error)}"
+            drawing.missing = f"the SQL fails: {one_line(error)}"
         except Exception as error:  # its rows may be anything, but of what is drawn here
             drawing.missing = f"it cannot be drawn: {brief(error)}"
         else:
@@ -95,7 +94,7 @@ class Artist:
             return spec.x
         series = spec.series or next((name for name in self.axes if name != "seed"), None)
         others = ((name, values) for name, values in self.axes.items() if name not in ("seed", series))
-        return next((name for name, values in others if Places(values).measured), None)
+        return next((name for name, values in others if AxisPositions(values).measured), None)
 
     def known(self, axis: str | None) -> list[Any]:
         """The values of an axis in the campaign's order."""
@@ -149,7 +148,7 @@ class Artist:
         return points or self.rows(_FROM_EVENTS, [SERIES_POINTS, cell, port])
 
     def _constant(self, cells: list[tuple[Any, ...]], spec: Figure) -> str:
-        """What the other axes say in the cells that a figure over time shows."""
+        """The values of the other axes in the cells of a figure over time."""
         series = self.series_of(spec)
         others = [name for name in self.axes if name != series]
         if not others:
@@ -178,7 +177,7 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(said(spec.where), title, "share of flows")
+        figure = new_figure(condition_text(spec.where), title, "share of flows")
         largest = max(row[1][-1] for row in rows)
         smallest = min(row[1][0] for row in rows)
         for label, quantiles, count in rows:
@@ -203,8 +202,8 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure("; ".join(filter(None, (_PERCENTILES, said(spec.where)))), words(x), title)
-        places = Places((row[1] for row in rows), self.known(x))
+        figure = new_figure("; ".join(filter(None, (_PERCENTILES, condition_text(spec.where)))), words(x), title)
+        places = AxisPositions((row[1] for row in rows), self.known(x))
         places.prepare(figure)
         for label in in_order((row[0] for row in rows), self.known(series)):
             mine = sorted((row[1:] for row in rows if row[0] == label), key=lambda row: places.order(row[0]))
@@ -241,14 +240,14 @@ class Artist:
         )
         if not rows:
             return None
-        figure = new_figure(said(spec.where), words(x or series), title)
+        figure = new_figure(condition_text(spec.where), words(x or series), title)
         labels = in_order((row[0] for row in rows), self.known(series))
-        places = Places((row[1] if x else row[0] for row in rows), self.known(x or series))
+        places = AxisPositions((row[1] if x else row[0] for row in rows), self.known(x or series))
         places.prepare(figure, side_by_side=not x)
         for label in labels:
             mine = sorted((row for row in rows if row[0] == label), key=lambda row: places.order(row[1]) if x else 0)
             _, where, means, lows, highs = zip(*mine, strict=True)
-            colour, spread = self.colours[label], own.whiskers(means, lows, highs)
+            colour, spread = self.colours[label], user_figures.whiskers(means, lows, highs)
             if x:
                 figure.add_scatter(
                     x=[places(value) for value in where],
@@ -271,18 +270,18 @@ class Artist:
         rows = self.rows(sql, [spec.queue])
         if not rows:
             return None
-        subtitle = "; ".join(filter(None, (f"port {spec.queue or 'of the bottleneck'}", said(spec.where))))
+        subtitle = "; ".join(filter(None, (f"port {spec.queue or 'of the bottleneck'}", condition_text(spec.where))))
         found = [(label, size, ns) for label, size, ns, _ in sorted(rows, key=lambda row: row[3])]
         figure = new_figure(subtitle, spec.x_title or "queue (KB)", spec.y_title or "share of time")
-        return own.shares(figure, found, self.colours, self.known(self.series_of(spec)))
+        return user_figures.shares(figure, found, self.colours, self.known(self.series_of(spec)))
 
-    def own(self, spec: Figure) -> Any:
+    def user_figure(self, spec: Figure) -> Any:
         """Rows of the campaign's own SQL."""
         names, found = all_rows(self.connection, spec.sql or "")
         if not set(ROWS[spec.kind]) <= set(names):
             raise duckdb.BinderException(f"it must give the columns {' and '.join(ROWS[spec.kind])}")
-        rows = [own.Row.of(dict(zip(names, row, strict=True))) for row in found]
-        return own.draw(spec, rows, self.colours, [*self.axes.values()]) if rows else None
+        rows = [user_figures.Row.of(dict(zip(names, row, strict=True))) for row in found]
+        return user_figures.draw(spec, rows, self.colours, [*self.axes.values()]) if rows else None
 
 
 def _key(axis: str | None) -> str:
@@ -295,7 +294,7 @@ def words(name: str | None) -> str:
     return (name or "").replace("_", " ")
 
 
-def said(where: str | None) -> str:
+def condition_text(where: str | None) -> str:
     """A condition on cells in words: `senders = 80 AND min_rto = '10 ms'` becomes `senders 80, min rto 10 ms`."""
     parts = re.split(r"\s+AND\s+", (where or "").strip())
     found = [_EQUALS.fullmatch(part) for part in parts]

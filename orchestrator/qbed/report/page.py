@@ -19,15 +19,15 @@ from plotly.offline import get_plotlyjs
 from pydantic import ValidationError
 
 from qbed.campaign.file import Figure
-from qbed.claims.alike import compared
+from qbed.claims.compare import compared
 from qbed.claims.judge import Verdict, connect, read_verdicts
-from qbed.claims.sql import Connection, said
+from qbed.claims.sql import Connection, one_line
 from qbed.faults import brief
 from qbed.json_files import read_json
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.style import SCREEN, Style
-from qbed.results.checksums import UNKNOWN, has_checksums
+from qbed.results.checksums import NO_CHECKSUMS, has_checksums
 from qbed.results.folder import RunFolder
 from qbed.results.identity import IDENTITY, StoreError
 
@@ -41,7 +41,7 @@ _SHOWN = ("name", "profile", "question", "lab_file", "lab_sha256", "matrix", "to
 
 @dataclass
 class Made:
-    """What was made, and what could not be."""
+    """The written files, and problems with others."""
 
     page: Path
     images: list[Path] = field(default_factory=list)
@@ -66,13 +66,13 @@ def make_report(run: Path, *, images: bool | Images = True, advance: Callable[[s
     try:
         return _make(run, identity, Images() if images is True else images or None, advance)
     except duckdb.Error as error:
-        raise StoreError(f"{run} is damaged: its tables do not fit together: {said(error)}") from None
+        raise StoreError(f"{run} is damaged: its tables do not fit together: {one_line(error)}") from None
 
 
 def _make(run: Path, identity: dict[str, Any], images: Images | None, advance: Callable[[str], None]) -> Made:
     made = Made(run / "report.html")
     if not has_checksums(run):
-        made.problems.append(f"{run} {UNKNOWN}")
+        made.problems.append(f"{run} {NO_CHECKSUMS}")
     with connect(run) as connection:
         artist = Artist(connection, _axes(identity))
         advance("figures")
@@ -169,7 +169,7 @@ def _render(
 
 
 def _provenance(file: Path) -> dict[str, Any]:
-    """What meta.json says of the run; nothing else depends on it, so one that is missing or damaged says nothing."""
+    """The content of meta.json; empty if it is missing or damaged, because nothing else depends on it."""
     try:
         found = read_json(file)["provenance"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -182,7 +182,7 @@ def _figure(drawing: Drawing) -> dict[str, Any]:
     if drawing.figure is not None:
         try:
             data = Markup(str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c"))
-        except Exception as error:  # values of somebody's SQL that are neither numbers nor text
+        except Exception as error:  # values of user-supplied SQL that are neither numbers nor text
             drawing.figure, drawing.missing = None, f"it cannot be drawn: {brief(error)}"
     subtitle = drawing.figure.layout.meta["subtitle"] if drawing.figure is not None else ""
     return {

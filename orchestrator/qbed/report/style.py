@@ -17,7 +17,7 @@ PALETTE = ("#004E8A", "#EE873F", "#008662", "#790022", "#EBCB4F", "#B23222", "#D
 them apart, in an order in which neighbours are far apart.
 """
 SHADES = "Cividis"
-"""Of heat maps: as its values, its lightness only rises."""
+"""The colour scale of heat maps, with monotonic lightness."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "x", "cross", "star", "hexagon")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 INK, FAINT, GRID = "#1f2933", "#66727f", "#e6eaee"
@@ -60,7 +60,7 @@ SCREEN = Style(960, 520, 14, titled=True, sharpness=2)
 
 
 def paper(width_mm: float = 88.0, font_pt: float = 8.0) -> Style:
-    """A column of two, unless it is said; the height is 0.62 of the width."""
+    """Half the width of a two-column page by default; the height is 0.62 of the width."""
     width = width_mm * _PX_PER_MM
     return Style(width, 0.62 * width, font_pt * _PX_PER_PT, titled=False, sharpness=600 / 96)
 

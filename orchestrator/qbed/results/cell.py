@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One finished cell: the guest's `out/` folder becomes this cell's rows of the run's tables."""
+"""Convert a finished cell's `out/` folder into the cell's rows of the run's tables."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from qbed.files import open_regular
 from qbed.plan.model import Flows, Path, Plan
 from qbed.plan.ports import port_names
 from qbed.results import sojourns, switches, tables
-from qbed.results.cell_tables import CellFile, columns_of, filed, table_of
+from qbed.results.cell_tables import CellFile, columns_of, stored_samples, table_of
+from qbed.results.ecn_coverage import PairEcn, marks_without_ecn
 from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.results.exchanges import exchanges
 from qbed.results.frames import interface_rows
-from qbed.results.hearing import Talk, unheard
 from qbed.results.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
-from qbed.results.printed import OutputError, rows_printed, shown
 from qbed.results.probes import Probes
-from qbed.results.statistics import decoded, discipline, statistics
+from qbed.results.program_output import OutputError, parse_output, read_head
+from qbed.results.statistics import decode_statistics, discipline, statistics
 from qbed.results.windows import Windows
 from qbed.substrates.console import complaints
 from qbed.telemetry import probes
@@ -50,31 +50,31 @@ from qbed.telemetry.taps import (
 from qbed.telemetry.wall import FILE, read_wall
 
 PROGRAMS = "programs.ndjson"
-BATCH_ROWS, GATHERED_ROWS = 10_000, 1 << 16
-_WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What comes of a record that has other fields, or other values in them."""
+BATCH_ROWS, BUFFERED_ROWS = 10_000, 1 << 16
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Exceptions that a record with unexpected fields or values raises."""
 ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
 
 
 def store_cell(folder: File, plan: Plan, into: File) -> Row:
-    """Turn `folder/out` into the tables of one cell in `into`; returns what its row of `cells` has of it.
+    """Write the tables of the cell in `folder/out` to `into`; returns the measured columns of its row of `cells`.
 
-    Its number and the values of its axes are in neither: equal cells of different campaigns have equal ones.
-    Raises `TapError` or `RecordError` if the guest's files are not what they should be.
+    Neither contains the cell's number or the values of its axes: equal cells of different campaigns have equal tables.
+    Raises `TapError` or `RecordError` if the guest's files are invalid.
     """
     try:
         return _store_cell(folder, plan, into)
     except (RecordError, TapError):
         raise
-    except _WRONG as error:
-        raise RecordError(f"the guest's records do not fit together: {_said(error)}") from error
+    except _MALFORMED as error:
+        raise RecordError(f"the guest's records do not fit together: {describe_error(error)}") from error
 
 
 def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     out = folder / "out"
     done = read_done(out / "done.json")
     if done is None or done.status != "complete" or done.end_ns is None:
-        raise RecordError("the cell is not complete: out/done.json does not say so")
+        raise RecordError("the cell is not complete: the status in out/done.json is not `complete`")
     counters = read_counters(out / "counters.json")
     taps = _Taps(plan)
     taps.store(out / "taps.bin", into)
@@ -94,10 +94,10 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
     if (out / EXCHANGES).exists():
         _write(into, "exchanges", exchanges(plan, out / EXCHANGES))
     if plan.statistics_interval_ns:
-        said = itertools.chain.from_iterable(
-            taps.said(record, counters) for record in read_rows(out / "statistics.ndjson")
+        rows = itertools.chain.from_iterable(
+            taps.statistics_rows(record, counters) for record in read_rows(out / "statistics.ndjson")
         )
-        _write(into, "statistics", _batches("statistics", said, "statistics.ndjson"))
+        _write(into, "statistics", _batches("statistics", rows, "statistics.ndjson"))
     if plan.sojourn:
         _store_sojourns(plan, taps.sojourns(counters), into)
     if plan.windows:
@@ -108,31 +108,31 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
         _write(into, "windows", [_table_of("windows", taps.windows.rows(), "windows.ndjson")])
     if plan.p4:
         _write(into, "switches", [_table_of("switches", switches.rows(plan, counters), "counters.json")])
-    printed = _Printed(plan, out)
+    output = _ProgramOutput(plan, out)
     if plan.launches:
-        _write(into, "program_records", _batches("program_records", printed.records(), PROGRAMS))
-        _write(into, "programs", _batches("programs", printed.programs(), PROGRAMS))
+        _write(into, "program_records", _batches("program_records", output.records(), PROGRAMS))
+        _write(into, "programs", _batches("programs", output.programs(), PROGRAMS))
     if wall is not None:
         _write(into, "interfaces", [_table_of("interfaces", interface_rows(plan, wall), FILE)])
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
-    evidence.contradictions.extend(f"the kernel says: {line}" for line in complaints(folder))
-    if not evidence.contradictions:  # only counters that agree with the plan have something to say
-        evidence.warnings.extend(unheard(plan, counters, flows.talks, one_path=flows.one_path))
+    evidence.contradictions.extend(f"kernel message: {line}" for line in complaints(folder))
+    if not evidence.contradictions:  # inconsistent counters would give misleading warnings
+        evidence.warnings.extend(marks_without_ecn(plan, counters, flows.ecn_by_pair, one_path=flows.one_path))
     evidence.warnings.extend(switches.warnings(counters))
-    evidence.warnings.extend(printed.warnings)
+    evidence.warnings.extend(output.warnings)
     row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
     return row | {"trace_sha256": _trace(out)}
 
 
-def _store_sojourns(plan: Plan, told: sojourns.Sojourns, into: File) -> None:
-    _write(into, "sojourns", [_table_of("sojourns", told.rows(), "taps.bin")])
+def _store_sojourns(plan: Plan, found: sojourns.Sojourns, into: File) -> None:
+    _write(into, "sojourns", [_table_of("sojourns", found.rows(), "taps.bin")])
     if plan.windows:
-        _write(into, "sojourn_windows", [_table_of("sojourn_windows", told.windows(), "taps.bin")])
+        _write(into, "sojourn_windows", [_table_of("sojourn_windows", found.windows(), "taps.bin")])
 
 
 def _trace(out: File) -> str:
-    """What the guest did: its packets at queues and in captures, flows, probes, exchanges, routes. Counters follow."""
+    """SHA-256 over the guest's taps, captures and records. Counters are left out: they follow from the packets."""
     patterns = ("taps.bin", probes.FILE, EXCHANGES, "*.ndjson", "*.pcap")
     names = sorted(path.name for pattern in patterns for path in out.glob(pattern))
     return hashlib.sha256("".join(f"{name} {_sha256(out / name)}\n" for name in names).encode()).hexdigest()
@@ -177,17 +177,17 @@ def _batches(name: str, rows: Iterator[Row], file: str) -> Iterator[Any]:
 
 def _table_of(name: str, rows: Iterable[Row], file: str) -> Any:
     try:
-        return pa.Table.from_pylist(list(rows), schema=tables.OF_CELL[name])
-    except (pa.ArrowException, *_WRONG) as error:
-        raise RecordError(f"{file}: a field is missing or has the wrong type: {_said(error)}") from error
+        return pa.Table.from_pylist(list(rows), schema=tables.CELL_SCHEMAS[name])
+    except (pa.ArrowException, *_MALFORMED) as error:
+        raise RecordError(f"{file}: a field is missing or has the wrong type: {describe_error(error)}") from error
 
 
-def _said(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def _route_change(record: Row) -> Row:
-    """A row of routes.ndjson as the table has it."""
+    """The row of the table `routes` for a record of routes.ndjson."""
     via = record.get("via", [])
     return {
         "time_ns": record["time_ns"],
@@ -201,8 +201,8 @@ def _route_change(record: Row) -> Row:
     }
 
 
-class _Printed:
-    """What became of the cell's programs, and what they printed; the rows of one program are held at a time."""
+class _ProgramOutput:
+    """The outcomes and outputs of the cell's programs. Memory: the rows of one program."""
 
     def __init__(self, plan: Plan, out: File) -> None:
         self._out, self._plan = out, plan
@@ -211,28 +211,30 @@ class _Printed:
         self.warnings: list[str] = []
 
     def records(self) -> Iterator[Row]:
-        """The rows of `program_records`, which are counted."""
+        """Generate the rows of `program_records` and count them for `programs`."""
         for row in self._rows:
             found = self._read(row, self._plan.launches[row["launch"]].output)
             self._records[row["launch"]] = len(found)
-            who = {name: row[name] for name in ("program", "label", "node")}
-            yield from (who | record for record in found)
+            program = {name: row[name] for name in ("program", "label", "node")}
+            yield from (program | record for record in found)
 
     def programs(self) -> Iterator[Row]:
-        """The rows of `programs`, once those of `records` were made."""
+        """Generate the rows of `programs`; `records` must be exhausted first."""
         for row in self._rows:
-            said: Row = {}
+            text: Row = {}
             for stream in ("stdout", "stderr"):
-                said[stream], said[f"{stream}_bytes"] = shown(self._file(row, stream)) if self._ran(row) else ("", 0)
-            yield row | said | {"exit_status": row["status"], "records": self._records[row["launch"]]}
+                text[stream], text[f"{stream}_bytes"] = (
+                    read_head(self._file(row, stream)) if self._ran(row) else ("", 0)
+                )
+            yield row | text | {"exit_status": row["status"], "records": self._records[row["launch"]]}
 
     def _read(self, row: Row, output: str) -> list[Row]:
-        """And the reason, if it is not what the lab file says: a warning, since the rest of the cell is as good."""
+        """Parse a program's output. An invalid output is only a warning: the rest of the cell is not affected."""
         if self._ran(row):
             try:
-                return rows_printed(self._file(row, "stdout"), output)
+                return parse_output(self._file(row, "stdout"), output)
             except OutputError as error:
-                self.warnings.append(f"what {row['label']} printed on {row['node']} is no {output}: {error}")
+                self.warnings.append(f"the output of {row['label']} on {row['node']} is not {output}: {error}")
         return []
 
     @staticmethod
@@ -244,7 +246,7 @@ class _Printed:
 
 
 class _Flows:
-    """The flow records with what follows from them."""
+    """Rows of `flows` with derived columns, and totals over all flows."""
 
     def __init__(self, plan: Plan, end_ns: int, rounding_ns: int = ROUNDING_NS) -> None:
         self._plan = plan
@@ -254,7 +256,7 @@ class _Flows:
         self.one_path = plan.one_path
         self._workloads = {workload.id: workload for workload in plan.workloads}
         self.contradictions: list[str] = []
-        self.talks: dict[tuple[int, int], Talk] = {}
+        self.ecn_by_pair: dict[tuple[int, int], PairEcn] = {}
         self.probed: dict[int, Row] = {}
         names = ("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts")
         self.totals: dict[str, int] = dict.fromkeys(names, 0)
@@ -262,7 +264,7 @@ class _Flows:
 
     @property
     def goodput_bps(self) -> float | None:
-        """All bytes received over the time from the first flow's start to the last one's end."""
+        """Bytes received by all flows, divided by the time from the first start to the last end."""
         if self._active is None or self._active[1] <= self._active[0]:
             return None
         return self.totals["received_bytes"] * 8e9 / (self._active[1] - self._active[0])
@@ -274,15 +276,15 @@ class _Flows:
         try:
             row = record | self._derived(record)
             self._count(record, row)
-        except _WRONG as error:
-            raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {_said(error)}") from error
+        except _MALFORMED as error:
+            raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {describe_error(error)}") from error
         return row
 
     def _count(self, record: Row, row: Row) -> None:
-        talk = self.talks.setdefault((record["src"], record["dst"]), Talk())
+        pair = self.ecn_by_pair.setdefault((record["src"], record["dst"]), PairEcn())
         if record["transport"] == "probe":
             self.probed[record["flow"]] = row
-        talk.flows, talk.hearing = talk.flows + 1, talk.hearing + bool(record.get("ecn"))
+        pair.flows, pair.with_ecn = pair.flows + 1, pair.with_ecn + bool(record.get("ecn"))
         self.totals["flows"] += 1
         self.totals["flows_complete"] += row["status"] == "complete"
         self.totals["flows_failed"] += row["status"] == "failed"
@@ -322,18 +324,18 @@ class _Flows:
         if not size:
             return None
         src, dst, family = record["src"], record["dst"], 6 if ":" in record["dst_address"] else 4
-        there, back = self._path(src, dst), self._path(dst, src)
+        forward, reverse = self._path(src, dst), self._path(dst, src)
         if isinstance(workload, Flows) and workload.transport == "udp":
             assert workload.packet_bytes is not None and workload.rate_bps is not None
             return ideal_udp_ns(
-                there, size, family=family, packet_bytes=workload.packet_bytes, rate_bps=workload.rate_bps
+                forward, size, family=family, packet_bytes=workload.packet_bytes, rate_bps=workload.rate_bps
             )
         if workload.transport == "rate":
             assert workload.payload_bytes is not None
-            return ideal_rate_ns(there, size, family=family, payload_bytes=workload.payload_bytes)
+            return ideal_rate_ns(forward, size, family=family, payload_bytes=workload.payload_bytes)
         ends = Options.of(self._plan.nodes[src].sysctls), Options.of(self._plan.nodes[dst].sysctls)
         handshake = workload.connect == "at start"
-        return ideal_tcp_ns(there, back, size, family=family, handshake=handshake, ends=ends)
+        return ideal_tcp_ns(forward, reverse, size, family=family, handshake=handshake, ends=ends)
 
     def _path(self, src: int, dst: int) -> Path:
         if (src, dst) not in self._paths:
@@ -341,23 +343,23 @@ class _Flows:
         return self._paths[src, dst]
 
 
-class _Gathered:
-    """Runs of records, handed on when they are many: a table of one row costs as much as one of a thousand."""
+class _RecordBuffer:
+    """Collects records and passes them on in large batches: a table of one row costs as much as one of a thousand."""
 
-    def __init__(self, to: Callable[[Records], None]) -> None:
-        self._to = to
+    def __init__(self, sink: Callable[[Records], None]) -> None:
+        self._sink = sink
         self._held: list[Records] = []
         self._rows = 0
 
     def add(self, records: Records) -> None:
-        self._held.append(records.copy())  # which is a view of all that was read with it
+        self._held.append(records.copy())  # a view would keep the whole read buffer alive
         self._rows += len(records)
-        if self._rows >= GATHERED_ROWS:
-            self.hand_on()
+        if self._rows >= BUFFERED_ROWS:
+            self.flush()
 
-    def hand_on(self) -> None:
+    def flush(self) -> None:
         if self._held:
-            self._to(np.concatenate(self._held) if len(self._held) > 1 else self._held[0])
+            self._sink(np.concatenate(self._held) if len(self._held) > 1 else self._held[0])
         self._held, self._rows = [], 0
 
 
@@ -374,7 +376,7 @@ class _Taps:
         self._sojourns: list[Sojourn] = []
 
     def store(self, path: File, into: File) -> None:
-        """Write the series and the events as they come; keep summaries and histograms."""
+        """Write series and events while reading the stream; keep summaries and histograms."""
         queues = self._plan.queues
         with (
             open_regular(path) as stream,
@@ -382,9 +384,9 @@ class _Taps:
             self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
             self._file(into, "sojourn_series", self._plan.sojourn and self._plan.has_series) as waits,
         ):
-            samples = _Gathered(lambda records: self._series(records, series))
-            packets = _Gathered(lambda records: events.add(self._events(records)))
-            waited = _Gathered(lambda records: waits.add(sojourns.series(records, self._ports)))
+            samples = _RecordBuffer(lambda records: self._series(records, series))
+            packets = _RecordBuffer(lambda records: events.add(self._events(records)))
+            waited = _RecordBuffer(lambda records: waits.add(sojourns.series(records, self._ports)))
             gathered = {"samples": samples, "events": packets, "sojourns": waited}
             for batch in read_taps(stream, len(queues), self._plan.most_samples, as_written=True):
                 if isinstance(batch, Histogram):
@@ -402,10 +404,10 @@ class _Taps:
                 else:
                     gathered[batch.kind].add(batch.records)
             for rest in gathered.values():
-                rest.hand_on()
+                rest.flush()
 
     def _series(self, records: Records, into: tables.TableFile) -> None:
-        into.add(filed(records, self._ports))
+        into.add(stored_samples(records, self._ports))
 
     @staticmethod
     def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
@@ -417,10 +419,10 @@ class _Taps:
         for name in ("saddr", "daddr"):
             data = pa.py_buffer(np.ascontiguousarray(records[name]).tobytes())
             columns[name] = pa.Array.from_buffers(pa.binary(16), len(records), [None, data])
-        return table_of(tables.OF_CELL["queue_events"], columns, records)
+        return table_of(tables.CELL_SCHEMAS["queue_events"], columns, records)
 
     def queues(self, counters: Counters) -> Any:
-        """One row a queue: the tap's summary and histogram, and the scheme's own statistics."""
+        """One row a queue: the tap's summary and histogram, and the scheme's statistics."""
         rows = (
             self._row(index, self.summaries.get(index, QueueSummary()), self.histograms.get(index), counters)
             | {"xstats": list(statistics(self._plan, counters, index).items()) or None}
@@ -429,10 +431,11 @@ class _Taps:
         return _table_of("queues", rows, "taps.bin or counters.json")
 
     def sojourns(self, counters: Counters) -> sojourns.Sojourns:
-        """How long packets waited."""
-        found = sojourns.Sojourns(self._plan, [self._who(index, counters) for index in range(len(self._plan.queues))])
-        for told in self._sojourns:
-            found.add(told)
+        """The sojourn times of all queues."""
+        columns = [self._queue_columns(index, counters) for index in range(len(self._plan.queues))]
+        found = sojourns.Sojourns(self._plan, columns)
+        for sojourn in self._sojourns:
+            found.add(sojourn)
         return found
 
     def queue_windows(self, counters: Counters) -> Any:
@@ -444,20 +447,20 @@ class _Taps:
         )
         return _table_of("queue_windows", rows, "taps.bin")
 
-    def said(self, record: Row, counters: Counters) -> Iterator[Row]:
-        """What a queue said of itself at one instant, a row for each statistic."""
+    def statistics_rows(self, record: Row, counters: Counters) -> Iterator[Row]:
+        """The statistics of one queue at one instant, a row each."""
         index = record["queue"]
         if not 0 <= index < len(self._plan.queues):
             raise RecordError(f"statistics.ndjson: the plan has no queue {index}")
         queue, kind = self._plan.queues[index], counters.queues[index].kind
         row = {"queue": index, "port": self._ports[index], "time_ns": record["time_ns"]}
         row["discipline"] = discipline(queue.scheme, counters.queues[index])
-        for name, value in decoded(queue.scheme, kind, bytes.fromhex(record["xstats"])).items():
+        for name, value in decode_statistics(queue.scheme, kind, bytes.fromhex(record["xstats"])).items():
             yield row | {"statistic": name, "value": value}
 
     def _row(self, index: int, summary: QueueSummary, histogram: Histogram | None, counters: Counters) -> Row:
         time = summary.duration_ns
-        return self._who(index, counters) | {
+        return self._queue_columns(index, counters) | {
             "rate_bps": self._rates.get(index),
             **vars(summary),
             "mean_bytes": summary.byte_ns / time if time else None,
@@ -466,8 +469,8 @@ class _Taps:
             "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
         }
 
-    def _who(self, index: int, counters: Counters) -> Row:
-        """What rows say of a queue."""
+    def _queue_columns(self, index: int, counters: Counters) -> Row:
+        """The columns that identify a queue."""
         queue = self._plan.queues[index]
         known = counters.queues[index] if index < len(counters.queues) else None
         return {
@@ -482,5 +485,5 @@ class _Taps:
 
 
 def rows_of(name: str, rows: Iterable[Row]) -> Any:
-    """The guest's rows as those of a table of one cell; `RecordError` if they are not."""
+    """An Arrow table of a cell from the guest's rows; `RecordError` if they do not fit the schema."""
     return _table_of(name, rows, name)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of one cell, on their way to the merger: Arrow streams, without the cell's number, so that equal cells
-have equal files. To open a Parquet file of thirty columns costs ten times as much, and a run has three or more a cell.
+"""The tables of one cell before the merge: Arrow streams without the cell's number, so that equal cells have equal
+files. Opening a Parquet file of thirty columns costs ten times as much, and a run has three or more files a cell.
 
-A queue's samples are filed as its tap wrote them, one for all the intervals behind it in which nothing happened, and
-become the rows of `queue_series` when somebody reads them. Of 100 queues every 10 us those are eight times as many:
-a cell would pay for them a tenth of its time (`bench/telemetry`).
+A queue's samples are stored as the tap wrote them: one record stands for all following intervals without an event.
+They are expanded to rows of `queue_series` when they are read. With 100 queues and an interval of 10 us the rows are
+eight times as many as the records: writing them would take a tenth of a cell's time (`bench/telemetry`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.ma  # pyarrow wants it with its first array: not in a cell's time
+import numpy.ma  # pyarrow imports it with its first array: import it before a cell's time is measured
 import pyarrow as pa
 
 from qbed.errors import QbedError
-from qbed.results.tables import NAME, OF_CELL, SCHEMAS, TableFile
+from qbed.results.tables import CELL_SCHEMAS, NAME, SCHEMAS, TableFile
 from qbed.telemetry.taps import SAMPLE_DTYPE, Records, spread
 
 SMALL_ROWS = 4096
 SERIES = "queue_series"
 _SAMPLED = [name for name in SAMPLE_DTYPE.names or () if name not in ("type", "length", "id", "zero")]
-_FILED = OF_CELL | {
+_STORED_SCHEMAS = CELL_SCHEMAS | {
     SERIES: pa.schema(
         [pa.field("port", NAME), *(pa.field(name, pa.from_numpy_dtype(SAMPLE_DTYPE[name])) for name in _SAMPLED)],
         metadata=SCHEMAS[SERIES].metadata,
@@ -34,10 +34,10 @@ _FILED = OF_CELL | {
 
 
 class CellFile(TableFile):
-    """One table of one cell, compressed if it is of more than a few rows; `samples` are what `filed` makes."""
+    """One table of one cell, compressed if it has more than `SMALL_ROWS` rows."""
 
     def __init__(self, path: Path, *, wanted: bool = True) -> None:
-        super().__init__(path, _FILED[path.stem], wanted=wanted)
+        super().__init__(path, _STORED_SCHEMAS[path.stem], wanted=wanted)
 
     def _write(self, table: Any) -> None:
         if self._writer is None:
@@ -48,27 +48,29 @@ class CellFile(TableFile):
 
 
 def read_cell(path: Path, number: int) -> Iterator[Any]:
-    """What a `CellFile` holds, as rows of the cell of that number, in Arrow tables; nothing if there is no file."""
+    """Read a `CellFile` as Arrow tables with `number` in the column `cell`; nothing if the file does not exist."""
     schema = SCHEMAS[path.stem]
     with contextlib.suppress(FileNotFoundError), pa.memory_map(str(path)) as file:
         for batch in pa.ipc.open_stream(file):
-            if batch.schema.names != _FILED[path.stem].names:
-                raise QbedError(f"{path}: other columns than this qbed's; the qbed that made the run reads it")
+            if batch.schema.names != _STORED_SCHEMAS[path.stem].names:
+                raise QbedError(
+                    f"{path}: the columns differ from those of this version of qbed; use the version that made the run"
+                )
             for table in _spread(batch) if path.stem == SERIES else (batch,):
                 cell = pa.repeat(pa.scalar(number, pa.int32()), table.num_rows)
                 yield pa.Table.from_arrays([cell, *table.columns], schema=schema)
 
 
-def samples_in(path: Path) -> int:
-    """How many rows of `queue_series` a cell's file of them stands for."""
+def count_samples(path: Path) -> int:
+    """The number of rows of `queue_series` that a cell's file of samples expands to."""
     with pa.memory_map(str(path)) as file:
         batches = (batch.column("steady").to_numpy() for batch in pa.ipc.open_stream(file) if batch.num_rows)
         return sum(len(steady) + int(steady.sum(dtype=np.int64)) for steady in batches)
 
 
-def filed(records: Records, ports: list[str]) -> Any:
-    """A tap's samples for the `CellFile` of the series; `ports`: the queues' names."""
-    return table_of(_FILED[SERIES], {"port": _ports(records, ports)}, records)
+def stored_samples(records: Records, ports: list[str]) -> Any:
+    """A table of a tap's samples for the `CellFile` of `queue_series`. `ports`: the queues' names."""
+    return table_of(_STORED_SCHEMAS[SERIES], {"port": _ports(records, ports)}, records)
 
 
 def _spread(batch: Any) -> Iterator[Any]:
@@ -80,22 +82,23 @@ def _spread(batch: Any) -> Iterator[Any]:
 
 
 def series_of(records: Records, ports: list[str]) -> Iterator[Any]:
-    """A tap's samples as rows of `queue_series` of one cell, so many at a time; `ports`: the queues' names. Records may
-    stand for the intervals behind them.
+    """Expand a tap's samples to rows of `queue_series` of one cell, in batches. `ports`: the queues' names.
+
+    One record may stand for several intervals.
     """
-    own = [item.name for item in OF_CELL[SERIES] if item.name in (SAMPLE_DTYPE.names or ())]
-    for samples in spread(records, ("id", *own, "byte_ns", "packet_ns")):
+    copied = [item.name for item in CELL_SCHEMAS[SERIES] if item.name in (SAMPLE_DTYPE.names or ())]
+    for samples in spread(records, ("id", *copied, "byte_ns", "packet_ns")):
         columns = columns_of(samples, ports)
         interval = samples["interval_ns"].astype(np.float64)
         empty = interval == 0
         for unit in ("byte", "packet"):
             means = samples[f"{unit}_ns"] / np.where(empty, 1, interval)
             columns[f"mean_{unit}s"] = pa.array(means, mask=empty)
-        yield table_of(OF_CELL[SERIES], columns, samples)
+        yield table_of(CELL_SCHEMAS[SERIES], columns, samples)
 
 
 def columns_of(records: Records | Mapping[str, Any], ports: list[str]) -> dict[str, Any]:
-    """The columns that tables of samples and of packets have in common."""
+    """The columns that the tables of samples and of packets share."""
     return {
         "queue": records["id"].astype(np.int32),
         "port": _ports(records, ports),
@@ -108,7 +111,7 @@ def _ports(records: Records | Mapping[str, Any], ports: list[str]) -> Any:
 
 
 def table_of(schema: Any, columns: dict[str, Any], records: Records | Mapping[str, Any]) -> Any:
-    """A table of these columns, and of what else the schema has of the records' fields."""
+    """A table of `columns`; the schema's other columns are fields of the records."""
     arrays = []
     for item in schema:
         column = columns[item.name] if item.name in columns else records[item.name]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is damaged is never taken for a result: a record has the checksums of the files it stands for, and its own.
+"""Checksums that detect damaged results: a record contains the checksums of its files and of itself.
 
-A cell's record is its `cell.json`, that of the merged tables and the claims is `checksums.json`. Whoever reads a file
-that has a record checks it first. Without the store, as `qbed.results.identity`.
+The record of a cell is `cell.json`, that of the merged tables and claims is `checksums.json`. Readers check a file
+against its record first. This module does not import Arrow, as `qbed.results.identity`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qbed.json_files import LARGEST, sealed, unsealed, write_sealed
-from qbed.results.identity import StoreError, any_identity, with_checksums
+from qbed.results.identity import StoreError, read_any_identity, records_checksums
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
-PIECE_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 FILES = "files"
-"""A record's field: the SHA-256 of each file, by its path within the record's folder."""
+"""The field of a record that maps each path within the record's folder to the file's SHA-256."""
 REMEDY = "`qbed run` of the same campaign into this folder makes it anew"
-UNKNOWN = "is of an earlier qbed, without checksums: nobody can say whether it is whole"
-"""What is said of a run from before there were any."""
+NO_CHECKSUMS = "is of an earlier qbed without checksums: it cannot be verified"
 
 _Read = TypeVar("_Read")
 
 
 class DamagedError(StoreError):
-    """A file of a run folder is not what was written."""
+    """A file of a run folder is missing or differs from its record."""
 
     def __init__(self, file: Path, what: str) -> None:
         super().__init__(f"{file} {what}; {REMEDY}")
@@ -39,7 +38,7 @@ class DamagedError(StoreError):
 
 
 def cell_record(folder: Path, row: dict[str, Any]) -> bytes:
-    """What is to be a cell's record: its row of `cells`, and all files that are in its folder."""
+    """The content of a cell's record: its row of `cells`, and the checksums of all files in its folder."""
     return sealed(row | {FILES: {name: _digest(f"{folder}/{name}") for name in _files_in(folder)}})
 
 
@@ -52,15 +51,15 @@ def _files_in(folder: Path) -> Iterator[str]:
 
 
 def read_cell_record(folder: Path, number: int) -> dict[str, Any]:
-    """A cell's record, checked; its files are not."""
+    """Read and check a cell's record, but not its files."""
     value = _read_record(f"{folder}/{CELL_ROW}")
     if value.get("cell") != number:
-        raise DamagedError(folder / CELL_ROW, f"is that of another cell, {value.get('cell')}")
+        raise DamagedError(folder / CELL_ROW, f"is the record of another cell, {value.get('cell')}")
     return value
 
 
 def cell_damages(folder: Path, number: int) -> Iterator[DamagedError]:
-    """All that is damaged of a cell that has ended."""
+    """All damaged files of a cell that has ended."""
     try:
         files = read_cell_record(folder, number)[FILES]
     except DamagedError as error:
@@ -70,13 +69,13 @@ def cell_damages(folder: Path, number: int) -> Iterator[DamagedError]:
 
 
 def check_cell(folder: Path) -> None:
-    """`DamagedError` for the first of what is damaged of a cell that has ended."""
+    """Raise `DamagedError` for the first damaged file of a cell that has ended."""
     for error in cell_damages(folder, int(folder.name.partition(".")[0])):
         raise error
 
 
 def damages(folder: Path, files: Mapping[str, str]) -> Iterator[DamagedError]:
-    """Which of these files, with their checksums, are damaged."""
+    """The damaged ones of `files`, which maps paths to checksums."""
     for name, digest in files.items():
         try:
             if _digest(f"{folder}/{name}") != digest:
@@ -85,16 +84,16 @@ def damages(folder: Path, files: Mapping[str, str]) -> Iterator[DamagedError]:
             yield error
 
 
-def vouch(run: Path, names: Iterable[str], *, more: bool = False) -> None:
-    """Record these files of a run folder as they are now; `more`: and what is recorded already."""
+def record_checksums(run: Path, names: Iterable[str], *, more: bool = False) -> None:
+    """Record the current checksums of these files of a run folder. `more`: keep the recorded ones."""
     known = _read_record(f"{run}/{MERGED}")[FILES] if more else {}
     write_sealed(run / MERGED, {FILES: known | {name: _digest(f"{run}/{name}") for name in names}})
 
 
 def merged_damages(run: Path, names: Iterable[str]) -> Iterator[DamagedError]:
-    """Which of these files of a run folder, of those that are recorded or there, are damaged.
+    """The damaged ones of these files of a run folder, as far as they are recorded or exist.
 
-    A run from before there were checksums has none to check.
+    Runs of versions without checksums are not checked.
     """
     try:
         files = _read_record(f"{run}/{MERGED}")[FILES]
@@ -106,42 +105,42 @@ def merged_damages(run: Path, names: Iterable[str]) -> Iterator[DamagedError]:
         if name in files:
             yield from damages(run, {name: files[name]})
         elif os.path.lexists(run / name):
-            yield DamagedError(run / name, "is not of the merged tables")
+            yield DamagedError(run / name, "is not one of the merged tables")
 
 
 def check_merged(run: Path, names: Iterable[str]) -> None:
-    """`DamagedError` for the first of `merged_damages`."""
+    """Raise `DamagedError` for the first of `merged_damages`."""
     for error in merged_damages(run, names):
         raise error
 
 
 def has_checksums(run: Path) -> bool:
-    """Whether a run is of a time when there were checksums."""
-    return (run / MERGED).exists() or with_checksums(any_identity(run))
+    """Whether a run was made by a version that records checksums."""
+    return (run / MERGED).exists() or records_checksums(read_any_identity(run))
 
 
 def _read_record(path: str) -> dict[str, Any]:
-    value = _opened(path, lambda file: unsealed(file.read(LARGEST) or b""))
+    value = _read_regular(path, lambda file: unsealed(file.read(LARGEST) or b""))
     if not isinstance(value.get(FILES), dict):
-        raise DamagedError(Path(path), "names no files")
+        raise DamagedError(Path(path), "lists no files")
     return value
 
 
 def _digest(path: str) -> str:
-    return _opened(path, _sha256)
+    return _read_regular(path, _sha256)
 
 
 def _sha256(file: FileIO) -> str:
     digest = hashlib.sha256()
-    while piece := file.read(PIECE_BYTES):
-        digest.update(piece)
+    while chunk := file.read(CHUNK_BYTES):
+        digest.update(chunk)
     return digest.hexdigest()
 
 
-def _opened(path: str, read: Callable[[FileIO], _Read]) -> _Read:
-    """What is read of a file, and of nothing but a file: to open a FIFO would not end.
+def _read_regular(path: str, read: Callable[[FileIO], _Read]) -> _Read:
+    """Apply `read` to a regular file; anything else is refused, since opening a FIFO would block.
 
-    A text, for thousands of cells: a `Path` takes as long as the file.
+    The path is a `str`: constructing a `Path` takes as long as reading the file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -154,5 +153,5 @@ def _opened(path: str, read: Callable[[FileIO], _Read]) -> _Read:
     except OSError as error:
         no_file = error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR)
         raise DamagedError(Path(path), "is no file" if no_file else f"cannot be read: {error.strerror}") from None
-    except ValueError:  # what was read, or a NUL in the path
+    except ValueError:  # invalid content, or a NUL in the path
         raise DamagedError(Path(path), "is not what was written") from None

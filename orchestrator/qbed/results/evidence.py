@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of a cell: where packets waited, were marked and dropped, and whether the counters add up.
+"""The evidence of a cell: where packets waited, were marked and dropped, and whether all counters are consistent.
 
-Every packet must be somewhere. Three independent books are kept: the tap of each queue, the link device, and the
-counters of each node's network stack. Where two of them disagree, the run *contradicts* its plan: the cell is
-`invalid`, its numbers go into no claim and no figure. What is merely remarkable (a host's own queue dropped) is a
-*warning*.
+Every packet is accounted for by three independent sets of counters: the tap of each queue, the link device, and the
+network stack of each node. If two of them disagree, the run *contradicts* its plan: the cell is `invalid`, and no
+claim or figure uses its numbers. A remarkable but consistent observation (a host's queue dropped) is a *warning*.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class QueueSummary:
 
 @dataclass
 class Evidence:
-    """What a run says about itself. `details` is JSON: the report shows it."""
+    """The bottleneck, contradictions and warnings of a cell. `details` is JSON: the report shows it."""
 
     bottleneck: str | None = None
     contradictions: list[str] = field(default_factory=list)
@@ -64,31 +63,31 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Slack:
-    """By how many packets two books may differ that were read `ns` apart, while packets went on. 0: not at all."""
+    """Tolerance between two counters that were read `ns` apart while packets were forwarded; 0: none."""
 
     ns: int = 0
     duration_ns: int = 1
-    """Of the run, for the mean rate of a queue's packets."""
+    """Duration of the run, from which a queue's mean packet rate follows."""
 
     def packets(self, sent: int) -> int:
-        """Of a queue that has sent so many: four times what it sends in that time on average, and a burst."""
+        """Tolerance for a queue that sent `sent` packets: four times its mean in `ns`, and a burst of 10."""
         return 4 * sent * self.ns // self.duration_ns + 10 if self.ns else 0
 
 
 def slack_of(plan: Plan, wall: Wall | None) -> Slack:
-    """By how much the books of a run may differ: in virtual time not at all."""
+    """The tolerance between the counters of a run; none in virtual time."""
     return Slack() if wall is None else Slack(wall.slack_ns, plan.duration_ns)
 
 
 def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, wall: Wall | None = None) -> Evidence:
-    """Compare the three books of one run. In virtual time every number in `counters` is of one instant; on the wall
-    clock (`wall`) they were read one after the other, and the machine has to have kept up.
+    """Compare the counters of one run. In virtual time all `counters` are of one instant; on the wall clock (`wall`)
+    they were read one after the other, and the lateness of the machine is checked too.
     """
     evidence = Evidence()
     slack = slack_of(plan, wall)
-    wrong = evidence.contradictions
+    violations = evidence.contradictions
     if len(counters.links) != len(plan.links) or len(counters.queues) != len(plan.queues):
-        wrong.append(
+        violations.append(
             f"the counters are of {len(counters.links)} links and {len(counters.queues)} queues,"
             f" the plan has {len(plan.links)} and {len(plan.queues)}"
         )
@@ -96,25 +95,25 @@ def examine(plan: Plan, summaries: dict[int, QueueSummary], counters: Counters, 
     ports = port_names(plan)
     for index, port in enumerate(ports):
         if index not in summaries:
-            wrong.append(f"queue {port} has no summary in the tap stream")
-    if wrong:
+            violations.append(f"queue {port} has no summary in the tap stream")
+    if violations:
         return evidence
     outside = {} if wall is None else lost_between(plan, wall)
-    books = Books(plan, ports, summaries, counters, slack, wrong, outside)
-    books.queues()
-    books.links()
-    books.nodes()
-    books.programs()
-    _where(plan, ports, summaries, counters, evidence)
+    accounting = Accounting(plan, ports, summaries, counters, slack, violations, outside)
+    accounting.queues()
+    accounting.links()
+    accounting.nodes()
+    accounting.programs()
+    _locate_bottleneck(plan, ports, summaries, counters, evidence)
     if wall is not None:
         unfaithful, warnings, evidence.details["wall"] = examine_wall(plan, wall, slack.packets)
-        wrong.extend(unfaithful)
+        violations.extend(unfaithful)
         evidence.warnings.extend(warnings)
     return evidence
 
 
 class _Snmp:
-    """The counters of one node; what is absent is 0."""
+    """The SNMP counters of one node; an absent counter is 0."""
 
     def __init__(self, groups: dict[str, dict[str, int]]) -> None:
         self._groups = groups
@@ -128,11 +127,11 @@ class _Snmp:
 
 
 def _ipv4_unaccounted(snmp: _Snmp) -> int:
-    """IPv4 datagrams that came in and neither went on, nor up, nor have a counted reason.
+    """IPv4 datagrams received, but neither forwarded, delivered nor counted as dropped.
 
-    As net/ipv4/ip_input.c, ip_forward.c and route.c count.
-    InCsumErrors are counted within InHdrErrors. Reassembly takes ReasmReqds fragments and gives ReasmOKs datagrams.
-    FragFails of forwarding are of received datagrams, those of output are not, so they are a tolerance: see the caller.
+    The counters are those of net/ipv4/ip_input.c, ip_forward.c and route.c.
+    InHdrErrors includes InCsumErrors. Reassembly turns ReasmReqds fragments into ReasmOKs datagrams.
+    FragFails counts received datagrams in forwarding, but not in output; the caller uses it as a tolerance.
     """
     taken = snmp("Ip", "InHdrErrors", "InAddrErrors", "InUnknownProtos", "InDiscards", "InDelivers", "ForwDatagrams")
     taken += snmp("IpExt", "InNoRoutes", "InTruncatedPkts") + snmp("TcpExt", "IPReversePathFilter")
@@ -141,7 +140,10 @@ def _ipv4_unaccounted(snmp: _Snmp) -> int:
 
 
 def _ipv6_unaccounted(snmp: _Snmp) -> int:
-    """The same for IPv6 (net/ipv6/ip6_input.c, ip6_output.c); multicast that nobody joined is dropped uncounted."""
+    """IPv6 datagrams received, but neither forwarded, delivered nor counted as dropped.
+
+    The counters are those of net/ipv6/ip6_input.c and ip6_output.c. Multicast without a member is dropped uncounted.
+    """
     taken = snmp("Ip6", "InHdrErrors", "InTooBigErrors", "InNoRoutes", "InAddrErrors", "InUnknownProtos")
     taken += snmp("Ip6", "InTruncatedPkts", "InDiscards", "InDelivers", "OutForwDatagrams")
     taken += snmp("Ip6", "ReasmReqds") - snmp("Ip6", "ReasmOKs")
@@ -149,13 +151,13 @@ def _ipv6_unaccounted(snmp: _Snmp) -> int:
 
 
 def _held(plan: Plan, counters: Counters) -> list[dict[str, int]]:
-    """By node and family, the packets that schemes hold between reception and routing."""
+    """Packets that schemes hold between reception and routing, by node and address family."""
     held = [{"ipv4": 0, "ipv6": 0} for _ in plan.nodes]
-    for queue, own in zip(plan.queues, counters.queues, strict=True):
+    for queue, counted in zip(plan.queues, counters.queues, strict=True):
         scheme = registry().get(queue.scheme)
         if scheme is None or plan.nodes[queue.node].pipeline is not None:
             continue
-        values = scheme.decode(bytes.fromhex(own.xstats))
+        values = scheme.decode(bytes.fromhex(counted.xstats))
         for statistic in scheme.statistics:
             if statistic.holds is not None:
                 held[queue.node][statistic.holds] += values.get(statistic.name, 0)
@@ -163,9 +165,10 @@ def _held(plan: Plan, counters: Counters) -> list[dict[str, int]]:
 
 
 @dataclass(frozen=True)
-class Books:
-    """The three books of one run, which have to agree: taps, qdiscs and links, and each node's own counters. What does
-    not goes to `wrong`.
+class Accounting:
+    """Packet accounting of one run: taps, qdiscs, links and nodes must have consistent counters.
+
+    Each inconsistency is appended to `violations`.
     """
 
     plan: Plan
@@ -173,44 +176,44 @@ class Books:
     summaries: dict[int, QueueSummary]
     counters: Counters
     slack: Slack
-    wrong: list[str]
+    violations: list[str]
     outside: Mapping[tuple[int, str], int] = field(default_factory=dict)
     """Frames lost between the containers, by link and sending side."""
 
     def queues(self) -> None:
-        """Tap against itself (offered = sent + dropped + queued) and against the qdisc's own statistics.
+        """Check that offered = sent + dropped + queued at each tap, and that the tap agrees with the qdisc.
 
-        When its link goes down, a qdisc forgets what waits without counting it as dropped; the tap does count it.
-        What a program drops behind a queue, the qdisc has sent, and the tap counts as dropped.
+        When its link goes down, a qdisc purges its packets without counting them as dropped; the tap counts them.
+        Packets that a P4 program drops after a queue are sent for the qdisc and dropped for the tap.
         """
         downs = self._downs()
         for index, port in enumerate(self.ports):
-            tap, own = self.summaries[index], self.counters.queues[index]
+            tap, qdisc = self.summaries[index], self.counters.queues[index]
             for unit, offered, sent, dropped, queued in (
                 ("packets", tap.offered_packets, tap.sent_packets, tap.dropped_packets, tap.queue_packets),
                 ("bytes", tap.offered_bytes, tap.sent_bytes, tap.dropped_bytes, tap.queue_bytes),
             ):
                 if offered != sent + dropped + queued:
-                    self.wrong.append(
+                    self.violations.append(
                         f"queue {port}: {offered} {unit} offered, but {sent} sent + {dropped} dropped + {queued} queued"
                     )
-            behind = self._behind(index)
+            after_queue = self._dropped_after_queue(index)
             compared = [
-                ("sent bytes", 0 if behind else tap.sent_bytes, 0 if behind else own.bytes),
-                ("dropped packets", tap.dropped_packets - behind, own.drops),
+                ("sent bytes", 0 if after_queue else tap.sent_bytes, 0 if after_queue else qdisc.bytes),
+                ("dropped packets", tap.dropped_packets - after_queue, qdisc.drops),
             ]
             if not self.burst(index):
                 compared += [
-                    ("sent packets", tap.sent_packets + behind, own.packets),
-                    ("queued packets", tap.queue_packets, own.backlog_packets),
-                    ("queued bytes", tap.queue_bytes, own.backlog_bytes),
+                    ("sent packets", tap.sent_packets + after_queue, qdisc.packets),
+                    ("queued packets", tap.queue_packets, qdisc.backlog_packets),
+                    ("queued bytes", tap.queue_bytes, qdisc.backlog_bytes),
                 ]
-            for what, seen, counted in compared:
-                room = self.slack.packets(tap.sent_packets) * (LARGEST_FRAME if what.endswith("bytes") else 1)
-                forgotten = downs[index] * tap.max_packets if what == "dropped packets" else 0
-                if not -room <= seen - counted <= room + forgotten:
-                    self.wrong.append(
-                        f"queue {port}: the tap saw {seen} {what}, the qdisc ({own.kind}) counts {counted}"
+            for what, tapped, counted in compared:
+                slack = self.slack.packets(tap.sent_packets) * (LARGEST_FRAME if what.endswith("bytes") else 1)
+                purged = downs[index] * tap.max_packets if what == "dropped packets" else 0
+                if not -slack <= tapped - counted <= slack + purged:
+                    self.violations.append(
+                        f"queue {port}: the tap saw {tapped} {what}, the qdisc ({qdisc.kind}) counts {counted}"
                     )
 
     def _downs(self) -> Counter[int]:
@@ -222,125 +225,133 @@ class Books:
             for end in (self.plan.links[event.link].a, self.plan.links[event.link].b)
         )
 
-    def _behind(self, queue: int) -> int:
-        """Packets that a switch's program dropped as they had left this queue."""
+    def _dropped_after_queue(self, queue: int) -> int:
+        """Packets that the switch's P4 program dropped after they left this queue."""
         if self.plan.nodes[self.plan.queues[queue].node].pipeline is None:
             return 0
         return max(self.counters.queues[queue].packets - self.summaries[queue].sent_packets, 0)
 
     def links(self) -> None:
-        """Each direction: what left the queue was sent; sent = delivered + lost + in flight; no frame is too large."""
+        """Check each direction: queue output = sent = delivered + lost + in flight, and no frame exceeds the MTU."""
         downs = self._downs()
         for index, (link, pair) in enumerate(zip(self.plan.links, self.counters.links, strict=True)):
-            for side, end, here, there in (("a", link.a, pair.a, pair.b), ("b", link.b, pair.b, pair.a)):
+            for side, end, tx, rx in (("a", link.a, pair.a, pair.b), ("b", link.b, pair.b, pair.a)):
                 name = self.ports[end.queue]
-                flying = here.sent - here.delivered - here.lost
-                far = self.plan.ends_ever[index, side][1]
-                bits = (far.delay_ns + far.jitter_ns) * far.rate_bps // 1_000_000_000
+                in_flight = tx.sent - tx.delivered - tx.lost
+                longest = self.plan.ends_ever[index, side][1]
+                bits = (longest.delay_ns + longest.jitter_ns) * longest.rate_bps // 1_000_000_000
                 capacity = bits // (8 * (SMALLEST_FRAME + end.overhead_bytes)) + 2
-                room = self.slack.packets(here.sent)
-                if not -room <= flying <= capacity + room:
-                    self.wrong.append(
-                        f"link {name}: {here.sent} frames sent, {here.delivered} delivered, {here.lost} lost:"
-                        f" {flying} would be in flight, where 0 to {capacity} fit"
+                slack = self.slack.packets(tx.sent)
+                if not -slack <= in_flight <= capacity + slack:
+                    self.violations.append(
+                        f"link {name}: {tx.sent} frames sent, {tx.delivered} delivered, {tx.lost} lost:"
+                        f" {in_flight} would be in flight, where 0 to {capacity} fit"
                     )
-                # A qdisc counts a super-packet's segments as it leaves; those of the last may wait in the network card,
-                # and are gone when the link goes down.
+                # A qdisc counts the segments of a super-packet at dequeue; those of the last one may still be in the
+                # network card, and are lost when the link goes down.
                 burst = self.burst(end.queue) // max(1, link.mtu - _MOST_HEADERS) * (1 + downs[end.queue])
                 left = self.counters.queues[end.queue].packets if burst else self.summaries[end.queue].sent_packets
-                runs_program = self.plan.nodes[end.node].pipeline is not None  # which may drop there: see programs()
-                if not runs_program and not -room <= left - here.sent <= room + burst:
-                    self.wrong.append(f"link {name}: {left} packets left its queue, {here.sent} were transmitted")
+                runs_program = self.plan.nodes[end.node].pipeline is not None  # it may drop there: see programs()
+                if not runs_program and not -slack <= left - tx.sent <= slack + burst:
+                    self.violations.append(f"link {name}: {left} packets left its queue, {tx.sent} were transmitted")
                 outside = self.outside.get((index, side), 0)
-                if not -room <= here.delivered - there.rx_packets - there.rx_dropped <= room + outside:
-                    self.wrong.append(
-                        f"link {name}: {here.delivered} frames delivered, its peer received {there.rx_packets}"
-                        f" and dropped {there.rx_dropped}"
+                if not -slack <= tx.delivered - rx.rx_packets - rx.rx_dropped <= slack + outside:
+                    self.violations.append(
+                        f"link {name}: {tx.delivered} frames delivered, its peer received {rx.rx_packets}"
+                        f" and dropped {rx.rx_dropped}"
                         + (f", {outside} were lost between the containers" if outside else "")
                     )
                 largest = link.mtu + ETHERNET_BYTES
                 if self.summaries[end.queue].sent_bytes > left * largest:
-                    self.wrong.append(f"link {name}: frames larger than its MTU of {link.mtu}: an offload is on")
+                    self.violations.append(f"link {name}: frames larger than its MTU of {link.mtu}: an offload is on")
 
     def burst(self, queue: int) -> int:
-        """The largest packet of a host's queue whose network card cuts what TCP gives it; 0: none is larger than a
-        frame. Such a packet is one to tap and IP, and as many as its segments to qdisc and link.
+        """The largest packet in the queue of a host with segmentation offload; 0 without the offload.
+
+        Tap and IP count such a packet once; qdisc and link count its segments.
         """
         return _SUPER_PACKET_BYTES if self.plan.nodes[self.plan.queues[queue].node].offload else 0
 
     def nodes(self) -> None:
-        """Each node: frames in = datagrams in = forwarded + delivered + held + dropped for a reason; out likewise.
+        """Check each node: frames in = datagrams in = forwarded + delivered + held + counted drops; out likewise.
 
-        Loopback appears in both books of a node by the same number: InReceives - frames in = OutTransmits - frames out.
+        Loopback adds the same number to both directions: InReceives - frames in = OutTransmits - frames out.
         """
         received = [0] * len(self.plan.nodes)
         offered = [0] * len(self.plan.nodes)
         for link, pair in zip(self.plan.links, self.counters.links, strict=True):
-            for end, here in ((link.a, pair.a), (link.b, pair.b)):
-                received[end.node] += here.rx_packets
+            for end, counted in ((link.a, pair.a), (link.b, pair.b)):
+                received[end.node] += counted.rx_packets
                 offered[end.node] += self.summaries[end.queue].offered_packets
         held = _held(self.plan, self.counters)
         for index, groups in enumerate(self.counters.nodes):
             if self.plan.nodes[index].pipeline is not None:
                 continue
             snmp, name = _Snmp(groups), self.plan.nodes[index].name
-            room = self.slack.packets(received[index] + offered[index])
+            slack = self.slack.packets(received[index] + offered[index])
             rest = _ipv4_unaccounted(snmp) - held[index]["ipv4"]
-            if not -room <= rest <= snmp("Ip", "FragFails") + room:
-                self.wrong.append(
+            if not -slack <= rest <= snmp("Ip", "FragFails") + slack:
+                self.violations.append(
                     f"node {name}: {rest} of {snmp('Ip', 'InReceives')} IPv4 packets received are unaccounted for"
                 )
             rest = _ipv6_unaccounted(snmp) - held[index]["ipv6"]
-            if not -room <= rest <= snmp("Ip6", "InMcastPkts") + room:
-                self.wrong.append(
+            if not -slack <= rest <= snmp("Ip6", "InMcastPkts") + slack:
+                self.violations.append(
                     f"node {name}: {rest} of {snmp('Ip6', 'InReceives')} IPv6 packets received are unaccounted for"
                 )
             looped = snmp("Ip", "InReceives") + snmp("Ip6", "InReceives") - received[index]
-            if looped < -room:
-                self.wrong.append(
+            if looped < -slack:
+                self.violations.append(
                     f"node {name}: {received[index]} frames received, but {-looped} of them never reached IP"
                 )
             if not (snmp.has("Ip", "OutTransmits") or snmp.has("Ip6", "OutTransmits")):
                 continue
             out = snmp("Ip", "OutTransmits", "FragCreates") - snmp("Ip", "FragOKs") + snmp("Ip6", "OutTransmits")
-            if looped >= -room and abs(out - looped - offered[index]) > room:
-                self.wrong.append(
+            if looped >= -slack and abs(out - looped - offered[index]) > slack:
+                self.violations.append(
                     f"node {name}: IP sent {out - looped} packets to its links,"
                     f" their queues were offered {offered[index]}"
                 )
 
     def programs(self) -> None:
-        """Each switch in P4: what its links received, its program got; what left its queues, its program got again or
-        the module dropped as not of it; what it gave out, its links transmitted; and what was dropped behind queues is
-        among its program's drops. The CPU port has no link and no queue.
+        """Check each P4 switch:
+
+        - frames received by its links = packets received by the module;
+        - packets dequeued = packets in the egress pipeline and packets that the module dropped as foreign;
+        - packets sent by the module = frames transmitted by its links;
+        - packets dropped after queues are at most the program's drops.
+
+        The CPU port has no link and no queue.
         """
         for name, counted in self.counters.switches.items():
             node = self.plan.node_index(name)
-            received = left = sent = behind = 0
+            received = left = sent = after_queue = 0
             for link, pair in zip(self.plan.links, self.counters.links, strict=True):
-                for end, here in ((link.a, pair.a), (link.b, pair.b)):
+                for end, interface in ((link.a, pair.a), (link.b, pair.b)):
                     if end.node == node:
-                        received, sent = received + here.rx_packets, sent + here.sent
-                        left += self.summaries[end.queue].sent_packets + self._behind(end.queue)
-                        behind += self._behind(end.queue)
+                        received, sent = received + interface.rx_packets, sent + interface.sent
+                        left += self.summaries[end.queue].sent_packets + self._dropped_after_queue(end.queue)
+                        after_queue += self._dropped_after_queue(end.queue)
             sent += sum(port.sent for port in counted.parking.values())
             left += sum(port.queue.packets for port in counted.parking.values())
             shell, totals = Counter(counted.shell), Counter(counted.totals)
-            for what, seen, told in (
+            for what, outside, inside in (
                 ("frames received", received, shell["received"]),
                 ("packets left its queues", left, totals["egress"] + shell["foreign"] - shell["packets_in"]),
                 ("frames transmitted", sent, shell["sent"]),
             ):
-                if abs(seen - told) > self.slack.packets(seen):
-                    self.wrong.append(f"switch {name}: {seen} {what}, its program counts {told}")
-            if behind > sum(counted.drops.values()) + self.slack.packets(left):
-                self.wrong.append(f"switch {name}: {behind} packets dropped behind its queues, its program says fewer")
+                if abs(outside - inside) > self.slack.packets(outside):
+                    self.violations.append(f"switch {name}: {outside} {what}, its program counts {inside}")
+            if after_queue > (dropped := sum(counted.drops.values())) + self.slack.packets(left):
+                self.violations.append(
+                    f"switch {name}: {after_queue} packets dropped after its queues, its program counts {dropped}"
+                )
 
 
-def _where(
+def _locate_bottleneck(
     plan: Plan, ports: list[str], summaries: dict[int, QueueSummary], counters: Counters, evidence: Evidence
 ) -> None:
-    """Which queue was the bottleneck: the one where packets waited most, summed over all packets."""
+    """Find the bottleneck, the queue with the largest sum of waiting times, and list where packets waited."""
     rates = plan.mean_rates
     ranking = sorted(range(len(plan.queues)), key=lambda index: (-summaries[index].packet_ns, index))
     waited = sum(summary.packet_ns for summary in summaries.values())
@@ -360,24 +371,24 @@ def _where(
             "marked": tap.marked_packets,
         }
 
-    def those(test: Any) -> list[dict[str, Any]]:
+    def rows_where(test: Any) -> list[dict[str, Any]]:
         return [row(index) for index in ranking if test(index)][:MOST_SHOWN]
 
-    outside = [index for index in ranking if plan.queues[index].role == "host"]
+    at_hosts = [index for index in ranking if plan.queues[index].role == "host"]
     evidence.details = {
-        "waiting": those(lambda index: summaries[index].packet_ns > 0)[:5],
-        "drops": those(lambda index: summaries[index].dropped_packets > 0),
-        "marks": those(lambda index: summaries[index].marked_packets > 0),
-        "outside_the_plan": those(lambda index: index in outside and summaries[index].packet_ns > 0),
-        "outside_share_of_waiting": sum(summaries[index].packet_ns for index in outside) / waited if waited else 0.0,
+        "waiting": rows_where(lambda index: summaries[index].packet_ns > 0)[:5],
+        "drops": rows_where(lambda index: summaries[index].dropped_packets > 0),
+        "marks": rows_where(lambda index: summaries[index].marked_packets > 0),
+        "outside_the_plan": rows_where(lambda index: index in at_hosts and summaries[index].packet_ns > 0),
+        "outside_share_of_waiting": sum(summaries[index].packet_ns for index in at_hosts) / waited if waited else 0.0,
         "lost": _lost(plan, ports, counters),
         "offloads": _offloads(plan),
     }
-    if evidence.bottleneck is not None and ranking[0] in outside:
-        evidence.warnings.append(f"packets waited most at {evidence.bottleneck}, a host's own queue, not at a switch")
+    if evidence.bottleneck is not None and ranking[0] in at_hosts:
+        evidence.warnings.append(f"packets waited most at {evidence.bottleneck}, a host's queue, not at a switch")
     evidence.warnings.extend(
-        f"{ports[index]}, a host's own queue, dropped {summaries[index].dropped_packets} packets"
-        for index in outside
+        f"{ports[index]}, a host's queue, dropped {summaries[index].dropped_packets} packets"
+        for index in at_hosts
         if summaries[index].dropped_packets
     )
 
@@ -392,5 +403,5 @@ def _lost(plan: Plan, ports: list[str], counters: Counters) -> list[dict[str, An
     rows: list[dict[str, Any]] = []
     for link, pair in zip(plan.links, counters.links, strict=True):
         ends: tuple[tuple[Any, LinkCounters], ...] = ((link.a, pair.a), (link.b, pair.b))
-        rows.extend({"link": ports[end.queue], "lost": here.lost} for end, here in ends if here.lost)
+        rows.extend({"link": ports[end.queue], "lost": counted.lost} for end, counted in ends if counted.lost)
     return rows[:MOST_SHOWN]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of exchanges, from what their clients' agents wrote. There may be millions: arrays, not rows."""
+"""The table `exchanges`, from the records of the clients' agents. There may be millions, so it is built of arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from qbed.plan.model import Plan
 from qbed.results.cell_tables import table_of
-from qbed.results.tables import OF_CELL
+from qbed.results.tables import CELL_SCHEMAS
 from qbed.telemetry.exchanges import NEVER, read_exchanges
 from qbed.telemetry.records import RecordError
 
@@ -23,7 +23,7 @@ _TIMES = ("connected_ns", "first_byte_ns", "end_ns")
 
 
 def exchanges(plan: Plan, path: Path) -> Iterator[Any]:
-    """The rows of one cell, an Arrow table at a time, in the order in which the exchanges ended."""
+    """Generate Arrow tables of one cell's exchanges, in the order in which they ended."""
     names, labels = [node.name for node in plan.nodes], [workload.label for workload in plan.workloads]
     for records in read_exchanges(path):
         for name, known in (("workload", labels), ("client", names), ("server", names)):
@@ -43,7 +43,7 @@ def exchanges(plan: Plan, path: Path) -> Iterator[Any]:
             "query_ns": pa.array(taken, mask=never["end_ns"] | (records["last"] == 0)),
             **{name: pa.array(records[name], mask=never[name]) for name in _TIMES},
         }
-        yield table_of(OF_CELL["exchanges"], columns, records)
+        yield table_of(CELL_SCHEMAS["exchanges"], columns, records)
 
 
 def _named(indices: npt.NDArray[Any], names: list[str]) -> Any:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames between containers: what both ends of each link exchanged, and what was lost outside the plan's queues.
+"""Frames between containers: frames exchanged by both ends of each link, and losses outside the plan's queues.
 
-A frame leaves the sender's kernel, crosses the interfaces of two containers and enters the receiver's kernel. On that
-way an interface, the packet socket of a guest or a guest's device can drop it. Each of these losses is counted; sent =
-received + lost, or the cell is invalid.
+A frame leaves the sender's kernel, crosses the interfaces of two containers and enters the receiver's kernel. On this
+path an interface, the packet socket of a guest or a guest's device can drop it. Each of these losses is counted. If
+sent = received + lost does not hold, the cell is invalid.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def interface_rows(plan: Plan, wall: Wall) -> Iterator[Row]:
 
 
 def examine_frames(plan: Plan, wall: Wall, slack: Callable[[int], int]) -> tuple[list[str], list[str], Row]:
-    """Contradictions, warnings, and details. `slack`: by how many frames the counters of two nodes may differ, of which
-    one has sent so many.
+    """Contradictions, warnings, and details. `slack`: the tolerance between two nodes' counters for a number of frames
+    sent.
     """
     contradictions, warnings = _losses(wall)
     for direction in _directions(plan, wall):
@@ -65,7 +65,7 @@ def examine_frames(plan: Plan, wall: Wall, slack: Callable[[int], int]) -> tuple
         sent, received = sender.kernel.tx_packets, receiver.kernel.rx_packets
         dropped = receiver.socket_dropped or 0
         unknown = sent - received - dropped
-        # What an interface dropped may have been sent again: a guest offers a frame until the interface takes it.
+        # A frame that an interface dropped may have been sent again: a guest retries until the interface accepts it.
         uncertain = sender.interface_dropped + receiver.interface_dropped
         room = slack(sent)
         if not -room <= unknown <= room + uncertain:
@@ -79,8 +79,8 @@ def examine_frames(plan: Plan, wall: Wall, slack: Callable[[int], int]) -> tuple
 
 
 def lost_between(plan: Plan, wall: Wall) -> dict[tuple[int, str], int]:
-    """Frames lost on the way between two guests, by link and sending side. Where one node is on the machine's kernel,
-    both ends of the link device are in the other node's guest, and nothing is lost between them.
+    """Frames lost between two guests, by link and sending side. If one node runs on the host's kernel, both ends of the
+    link device are in the other node's guest, and no frame is lost between them.
     """
     return {
         (direction.link, direction.side): direction.sender.device_dropped + direction.receiver.lost
@@ -90,7 +90,7 @@ def lost_between(plan: Plan, wall: Wall) -> dict[tuple[int, str], int]:
 
 
 def _losses(wall: Wall) -> tuple[list[str], list[str]]:
-    """What interfaces lost is a contradiction, what could not be counted a warning."""
+    """Contradictions for frames that interfaces lost, and a warning for those that could not be counted."""
     contradictions, uncounted = [], []
     for name, node in wall.nodes.items():
         for interface, counted in node.interfaces.items() if node is not None else ():

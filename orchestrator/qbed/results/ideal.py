@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ideal flow completion time: what a flow needs alone on its path, by store-and-forward arithmetic.
+"""The ideal flow completion time (FCT) of a flow that is alone on its path, by store-and-forward arithmetic.
 
 A flow is a train of frames. Every hop receives a frame completely, serialises it at the rate of its link end (frame +
 `overhead_bytes`) and the frame arrives `delay_ns` later; frames keep their order and nothing else is on the path. The
 train of a TCP flow of `size_bytes` is full segments and a remainder. With `connect: at start` a handshake comes
-first: a SYN one way, a SYN-ACK back, and then the pure ACK goes ahead of the first segment. Windows do not limit the
-ideal flow, and it neither loses nor waits for anything: so `slowdown` = FCT / ideal FCT says what the network *and*
-the transport cost, the usual definition.
+first: a SYN one way, a SYN-ACK back, and then a pure ACK ahead of the first segment. The ideal flow is not limited by
+windows and has no losses and no queueing delay: `slowdown` = FCT / ideal FCT is the cost of the network *and* the
+transport, the usual definition.
 
-Of equal-cost paths the first next hop is taken; symmetric topologies have equal ones.
+Of equal-cost paths the first next hop is used; in symmetric topologies they are equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TCP_HEADER = 20
 TIMESTAMP_OPTION = 12
 
 Hops = tuple[tuple[int, int, int], ...]
-"""Of each transmitter on a path: bits a second, ns of propagation, bytes of overhead."""
+"""Rate in bit/s, propagation delay in ns and overhead in bytes of each transmitter on a path."""
 
 
 def _hops(path: Path) -> Hops:
@@ -35,7 +35,7 @@ def _hops(path: Path) -> Hops:
 
 @dataclass(frozen=True)
 class Options:
-    """The TCP options that a host offers, as its sysctls have them, or that two have agreed on."""
+    """The TCP options that a host offers by its sysctls, or that two hosts negotiated."""
 
     timestamps: bool = True
     sack: bool = True
@@ -50,15 +50,17 @@ class Options:
 
     @property
     def syn_bytes(self) -> int:
-        """In a SYN or SYN-ACK: MSS 4, time stamp 10 and SACK-permitted 2 (padded if alone), window scale 3, padded."""
+        """Option bytes of a SYN or SYN-ACK: MSS 4, timestamp 10 and SACK-permitted 2 (padded if alone), window scale 3,
+        padded.
+        """
         return 4 + (TIMESTAMP_OPTION if self.timestamps else 4 * self.sack) + 4 * self.window_scaling
 
 
 @lru_cache(maxsize=4096)
 def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: float = 0.0) -> float:
-    """When the end of a train arrives that is offered at time 0 (with `gap_ns`: one frame each gap).
+    """Arrival time of the end of a train that is offered at time 0, or with one frame each `gap_ns`.
 
-    The train: a `lead` frame (0: none), `count` frames of `full` bytes, one of `last` bytes (0: none). Bytes are
+    The train is a `lead` frame (0: none), `count` frames of `full` bytes and one of `last` bytes (0: none). Sizes are
     frame bytes.
     """
     sizes = np.array([lead] * (lead > 0) + [full] * count + [last] * (last > 0), dtype=np.float64)
@@ -72,32 +74,34 @@ def train_ns(hops: Hops, lead: int, full: int, count: int, last: int, gap_ns: fl
 
 
 def ideal_tcp_ns(
-    there: Path, back: Path, size: int, *, family: int, handshake: bool, ends: tuple[Options, Options]
+    forward: Path, reverse: Path, size: int, *, family: int, handshake: bool, ends: tuple[Options, Options]
 ) -> int:
-    """The ideal FCT of a TCP flow in ns (rounded to nearest). `ends`: what its sender and its receiver offer."""
+    """The ideal FCT of a TCP flow in ns (rounded to nearest). `ends`: the options that sender and receiver offer."""
     headers = ETHERNET_BYTES + IP_BYTES[family] + TCP_HEADER
     agreed = ends[0] & ends[1]
     pure = headers + agreed.timestamps * TIMESTAMP_OPTION
-    mss = there.mtu - (pure - ETHERNET_BYTES)
+    mss = forward.mtu - (pure - ETHERNET_BYTES)
     count, last = divmod(size, mss)
-    total = train_ns(_hops(there), pure * handshake, pure + mss, count, last and pure + last)
+    total = train_ns(_hops(forward), pure * handshake, pure + mss, count, last and pure + last)
     if handshake:
-        total += train_ns(_hops(there), 0, headers + ends[0].syn_bytes, 1, 0)
-        total += train_ns(_hops(back), 0, headers + agreed.syn_bytes, 1, 0)
+        total += train_ns(_hops(forward), 0, headers + ends[0].syn_bytes, 1, 0)
+        total += train_ns(_hops(reverse), 0, headers + agreed.syn_bytes, 1, 0)
     return round(total)
 
 
-def ideal_udp_ns(there: Path, size: int, *, family: int, packet_bytes: int, rate_bps: int) -> int:
-    """The ideal FCT of a constant-bit-rate UDP flow in ns: its own spacing, then the path."""
+def ideal_udp_ns(forward: Path, size: int, *, family: int, packet_bytes: int, rate_bps: int) -> int:
+    """The ideal FCT of a constant-bit-rate UDP flow in ns: the packet spacing of its rate, then the path."""
     headers = ETHERNET_BYTES + IP_BYTES[family] + UDP_BYTES
     count, last = divmod(size, packet_bytes)
     return round(
-        train_ns(_hops(there), 0, headers + packet_bytes, count, last and headers + last, packet_bytes * 8e9 / rate_bps)
+        train_ns(
+            _hops(forward), 0, headers + packet_bytes, count, last and headers + last, packet_bytes * 8e9 / rate_bps
+        )
     )
 
 
-def ideal_rate_ns(there: Path, size: int, *, family: int, payload_bytes: int) -> int:
-    """The ideal FCT of a flow of the transport `rate` in ns: as fast as its path takes it, whatever its controller."""
+def ideal_rate_ns(forward: Path, size: int, *, family: int, payload_bytes: int) -> int:
+    """The ideal FCT of a flow of the transport `rate` in ns, at the rate of its path and without its controller."""
     headers = ETHERNET_BYTES + rate_headers(family)
     count, last = divmod(size, payload_bytes)
-    return round(train_ns(_hops(there), 0, headers + payload_bytes, count, last and headers + last))
+    return round(train_ns(_hops(forward), 0, headers + payload_bytes, count, last and headers + last))

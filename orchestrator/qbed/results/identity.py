@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run folder's results are of: its campaign.json. Apart from its tables, whose Parquet takes 0.2 s to import."""
+"""The campaign.json of a run folder, which identifies its run.
+
+This module is separate from the tables because importing Parquet takes 0.2 s.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ IDENTITY = "campaign.json"
 _WITH_CHECKSUMS = "arrow, with checksums"
 CELL_FORM = f"{_WITH_CHECKSUMS}, without numbers, 3"
 COLUMN = re.compile(r"[a-z][a-z0-9_]*")
-"""The name of an axis' column."""
+"""A valid name of an axis' column."""
 
 
 class StoreError(QbedError):
@@ -32,23 +35,23 @@ class StoreError(QbedError):
 
 @dataclass(frozen=True)
 class RanOn:
-    """The substrate of a run, and how much slower than the clock it was there."""
+    """The substrate and dilation of a run."""
 
     name: str = DEFAULT
     dilation: int = 1
 
 
 def read_identity(run: Path) -> dict[str, Any]:
-    """The campaign.json of a run folder, with the shapes that its readers rely on. StoreError if it is none."""
-    value = any_identity(run)
-    wrong = _wrong(value)
-    if wrong:
-        raise StoreError(f"{run / IDENTITY} is damaged: {wrong}")
+    """Read and validate the campaign.json of a run folder. StoreError if it is invalid."""
+    value = read_any_identity(run)
+    problem = _find_problem(value)
+    if problem:
+        raise StoreError(f"{run / IDENTITY} is damaged: {problem}")
     return value
 
 
-def any_identity(run: Path) -> dict[str, Any]:
-    """The same of whatever shape, of another version perhaps: to compare it, or to throw the run away."""
+def read_any_identity(run: Path) -> dict[str, Any]:
+    """Read a campaign.json of any version without validation, to compare or discard its run."""
     _check_entries(run)
     try:
         content = read_bytes(run / IDENTITY, LARGEST)
@@ -56,20 +59,20 @@ def any_identity(run: Path) -> dict[str, Any]:
         raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
     try:
         value = json.loads(content)
-        if isinstance(value, dict) and SEAL not in value and not with_checksums(value):
-            return value  # of a run from before there were checksums
+        if isinstance(value, dict) and SEAL not in value and not records_checksums(value):
+            return value  # written by a version without checksums
         return unsealed(content)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{run / IDENTITY} is damaged: it is not what was written") from error
 
 
-def with_checksums(identity: dict[str, Any]) -> bool:
-    """Whether a run is of a time when there were checksums."""
+def records_checksums(identity: dict[str, Any]) -> bool:
+    """Whether a run was made by a version that records checksums."""
     return str(identity.get("cells")).startswith(_WITH_CHECKSUMS)
 
 
-def _wrong(value: dict[str, Any]) -> str | None:
-    """What of a campaign.json is not as a run writes it. Claims and figures are checked where they are used."""
+def _find_problem(value: dict[str, Any]) -> str | None:
+    """The first invalid part of a campaign.json in words. Claims and figures are checked where they are used."""
     for name in ("name", "question", "lab_file", "lab_sha256"):
         if not isinstance(value.get(name, ""), str):
             return f"its `{name}` is no text"
@@ -100,38 +103,38 @@ def _is_axis(axis: object) -> bool:
 
 
 def _list(value: object) -> list[Any]:
-    """A list as it is; of anything else one that no check passes."""
+    """`value` if it is a list, else a list that fails every check."""
     return value if isinstance(value, list) else [None]
 
 
 def _check_entries(run: Path) -> None:
-    """StoreError if something in a run folder that may be a stranger's leads out of it, or is no file or folder.
+    """StoreError if a symlink leads out of a possibly untrusted run folder, or an entry is no file or folder.
 
-    Where there are checksums, whoever reads a file finds the latter, and a cell that has it is run again.
+    With checksums, special files are found when they are read, and their cells are run again.
     """
     checked = (run / "checksums.json").exists()
     for folder in (run, run / "cells", run / "figures", run / "figures" / "paper"):
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_symlink():
-                    _follow(run, entry.path)
+                    _check_symlink(run, entry.path)
                 elif not (checked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
-                    raise StoreError(f"{entry.path} is neither a file nor a folder: no run writes such a thing")
+                    raise StoreError(f"{entry.path} is neither a file nor a folder: no run writes such an entry")
 
 
-def _follow(run: Path, link: str) -> None:
+def _check_symlink(run: Path, link: str) -> None:
     try:
         beneath(run, os.path.relpath(link, run))
     except ReachError as error:
-        raise StoreError(f"{run} is not as a run leaves it: {error}") from None
+        raise StoreError(f"{run} was changed after its run: {error}") from None
 
 
 def ran_on(run: Path) -> RanOn:
-    """Where a run was carried out; one on the default substrate does not say so."""
-    said = any_identity(run).get("substrate") if (run / IDENTITY).exists() else None
-    if said is None:
+    """The substrate and dilation of a run; campaign.json leaves out the default substrate."""
+    entry = read_any_identity(run).get("substrate") if (run / IDENTITY).exists() else None
+    if entry is None:
         return RanOn()
     try:
-        return RanOn(str(said["name"]), int(said["dilation"]))
+        return RanOn(str(entry["name"]), int(entry["dilation"]))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{run / IDENTITY} is damaged: its substrate has no name and dilation") from error

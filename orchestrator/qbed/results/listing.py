@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cells of a run folder, one row each: from the merged table, or cell by cell while a run goes on.
+"""List the cells of a run folder, one row each: from the merged table, or cell by cell while a run is active.
 
-Without the store: to load Arrow takes as long as to list 10,000 cells.
+This module does not import Arrow: loading it takes as long as listing 10,000 cells.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS, _NUMBER = ("cell", "goodput_bps", *COUNTS), int | float | None
 
 
 class Listing:
-    """A run folder's cells. `QbedError` if it is none."""
+    """The cells of a run folder. `QbedError` if the folder is none."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -33,29 +33,29 @@ class Listing:
         axes = {axis["name"]: axis["values"] for axis in matrix["axes"]}
         self.axes: dict[str, list[Any]] = {name: values for name, values in axes.items() if len(values) > 1}
         self.counted: Counter[str] = Counter()
-        """By status; complete when `rows` is at its end."""
-        self._open = "until" in matrix  # nobody knows how many seeds it takes
+        """Numbers of cells by status; final when `rows` is exhausted."""
+        self._open = "until" in matrix  # the number of seeds is unknown
         self._cells = 1
         for values in axes.values():
             self._cells *= len(values)
 
     def rows(self) -> Iterator[Row]:
-        """The cells that have ended, by their numbers; only the columns that a list shows."""
-        running = self._goes_on()
+        """Generate the cells that have ended in ascending order, with the columns of the list."""
+        running = self._is_running()
         merged = (self.run / "cells.parquet").exists() and not running
         for row in self._from_table() if merged else self._from_folders(running):
             if not isinstance(row["status"], str) or not all(isinstance(row[name], _NUMBER) for name in _NUMBERS):
-                raise StoreError(f"{self.run} is damaged: its cells are not as a run writes them")
+                raise StoreError(f"{self.run} is damaged: columns of its cells have other types than a run writes")
             self.counted[row["status"]] += 1
             yield row
 
-    def said(self) -> str:
-        """How many cells there are, and how they went."""
+    def summary(self) -> str:
+        """The number of cells in words, with the number of each status."""
         known = self.counted.total() if self._open else self._cells
         counted = self.counted | Counter({"to come": known - self.counted.total()})
         return f"{known} cells: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count)
 
-    def _goes_on(self) -> bool:
+    def _is_running(self) -> bool:
         """Whether a `qbed run` has the folder's lock."""
         descriptor = os.open(self.run, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -89,12 +89,12 @@ class Listing:
             names = sorted(entry.name for entry in entries)
         for name in names:
             if name.endswith(".tmp"):
-                self.counted["running"] += running  # or it was killed
+                self.counted["running"] += running  # without a runner: left by one that was killed
             elif name[:6].isdigit():
                 try:
                     row = read_cell_record(cells / name, int(name[:6]))
                 except DamagedError as error:
-                    if not error.file.exists():  # a cell that failed is being tried again
+                    if not error.file.exists():  # a failed cell is being run again
                         continue
                     row = {**dict.fromkeys(self.axes, "-"), "cell": int(name[:6]), "status": "damaged"}
                     row["error"] = f"{error.file} {error.what}"
@@ -102,7 +102,7 @@ class Listing:
 
 
 def lines(listing: Listing) -> Iterator[str]:
-    """The list as text. What has no bounds, a name or a reason, stands last, so that no line waits for another."""
+    """Format the list line by line. The column of unknown width is the last, so that no line waits for another."""
     widths = {name: max(len(str(item)) for item in (name, *values)) for name, values in listing.axes.items()}
     head = [f"{'cell':>6}", *(name.ljust(width) for name, width in widths.items()), "status".ljust(_STATUS)]
     yield "  ".join([*head, *(name.rjust(width) for name, width in _SHOWN.items()), "bottleneck"])
@@ -123,8 +123,8 @@ def _numbers(row: Row) -> Iterator[str]:
 
 
 def _last(row: Row) -> str:
-    """The bottleneck, or what is wrong with the cell in one line."""
+    """The bottleneck of a complete cell, or the first line of another cell's first problem."""
     if row["status"] == "complete":
         return str(row["bottleneck"] or "-")
-    wrong = row["contradictions"] if isinstance(row["contradictions"], list) else None
-    return str((wrong or [row["error"] or "-"])[0]).partition("\n")[0]
+    contradictions = row["contradictions"] if isinstance(row["contradictions"], list) else None
+    return str((contradictions or [row["error"] or "-"])[0]).partition("\n")[0]

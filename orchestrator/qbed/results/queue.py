@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue: plans of cells that somebody is to run, beside the store and under the same keys.
+"""The queue: plans of cells that are to be run, in a folder beside the store's and with the same keys.
 
-Whoever files a plan may ask anybody with the same toolchain to run `qbed cell KEY`: a plan says all of a cell. What is
-complete goes into the store, and its plan leaves the queue; a cell that failed or is invalid stays here to be looked
-at, as a run folder of one cell, until it is tried again. Nothing depends on what is here: a plan that is lost is filed
-again by the run that wants its cell.
+A plan describes a cell completely: any user with the same toolchain can run a queued one by `qbed cell KEY`. A complete
+cell is put into the store, and its plan is removed from the queue. A failed or invalid cell is kept for inspection, as
+a run folder of one cell, until it is run again. The queue is expendable: a run that needs a cell queues a lost plan
+again.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from qbed.results.identity import StoreError
 from qbed.results.store import CellStore, cell_key
 
 PLAN = "plan.json"
-FORGOTTEN_AFTER_S = 30 * 24 * 3600
-"""A plan that nobody has run for so long, nobody will."""
+EXPIRES_AFTER_S = 30 * 24 * 3600
+"""Age after which a plan that was not run is removed."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Queue:
-    """Plans by their cells' keys, in a folder beside the store's."""
+    """The plans of queued cells by key."""
 
     def __init__(self, store: CellStore) -> None:
         self.store = store
         self.folder = store.folder.with_name("queue")
 
-    def of(self, mark: str) -> RunFolder:
-        """Where a cell is run: a run folder whose only cell is 0. `StoreError` if that is no key."""
-        if not _KEY.fullmatch(mark):
-            raise StoreError(f"`{mark[:100]}` is no key of a cell: expected 64 hexadecimal digits")
-        return RunFolder(self.folder / mark[:2] / mark)
+    def cell_folder(self, key: str) -> RunFolder:
+        """The run folder of a queued cell, whose only cell is 0. `StoreError` if the key is malformed."""
+        if not _KEY.fullmatch(key):
+            raise StoreError(f"`{key[:100]}` is not the key of a cell: expected 64 hexadecimal digits")
+        return RunFolder(self.folder / key[:2] / key)
 
-    def file(self, mark: str, plan: bytes) -> None:
-        """Have a plan here; one that lies here already stays."""
-        folder = self.of(mark).path
+    def add(self, key: str, plan: bytes) -> None:
+        """Add a plan unless the queue contains one for the key."""
+        folder = self.cell_folder(key).path
         if (folder / PLAN).exists():
             return
         beside = folder / f".{PLAN}.tmp"
@@ -54,39 +54,39 @@ class Queue:
         beside.write_bytes(plan)
         move(beside, folder / PLAN)
 
-    def plan(self, mark: str, provenance: Mapping[str, Any]) -> bytes:
-        """A plan. `StoreError`: nobody filed it, or what would carry it out here makes another cell of it."""
+    def plan(self, key: str, provenance: Mapping[str, Any]) -> bytes:
+        """Read a plan. `StoreError` if it is not queued, or has another key with the local toolchain."""
         try:
-            content = read_bytes(self.of(mark).path / PLAN, LARGEST)
+            content = read_bytes(self.cell_folder(key).path / PLAN, LARGEST)
         except FileNotFoundError:
-            raise StoreError(f"no plan is filed under {mark}: `qbed queue LAB` files those of a campaign") from None
-        if cell_key(content, provenance) != mark:
+            raise StoreError(f"no plan is queued under {key}: `qbed queue LAB` queues those of a campaign") from None
+        if cell_key(content, provenance) != key:
             raise StoreError(
-                f"the plan under {mark} is another cell here: it is damaged (`qbed queue LAB` files it anew where it is"
-                " deleted), or was filed with another toolchain or state of qbed"
+                f"the plan under {key} has another key here: it is damaged (delete it, and `qbed queue LAB` queues it"
+                " again), or was queued with another toolchain or state of qbed"
             )
         return content
 
-    def ended(self, mark: str) -> tuple[Path, dict[str, Any]] | None:
-        """The folder and row of a cell that ended here without being complete; None: there is none that is whole."""
+    def ended(self, key: str) -> tuple[Path, dict[str, Any]] | None:
+        """The folder and row of an undamaged cell that failed or is invalid; None if there is none."""
         for name in ("000000", "000000.failed"):
-            folder = self.of(mark).cells / name
+            folder = self.cell_folder(key).cells / name
             with suppress(DamagedError):
                 if not list(cell_damages(folder, 0)):
                     return folder, read_cell_record(folder, 0)
         return None
 
-    def leave(self, mark: str) -> None:
-        """Nobody wants this cell any more."""
-        shutil.rmtree(self.of(mark).path, ignore_errors=True)
+    def remove(self, key: str) -> None:
+        """Remove a cell from the queue."""
+        shutil.rmtree(self.cell_folder(key).path, ignore_errors=True)
 
     def keys(self) -> Iterator[str]:
-        """All whose plans are here, in no order."""
+        """The keys of all queued plans, in no order."""
         yield from (path.parent.name for path in self.folder.glob(f"??/*/{PLAN}"))
 
-    def tidy(self) -> None:
-        """Forget what nobody has run for long."""
+    def expire(self) -> None:
+        """Remove the cells that were not run for `EXPIRES_AFTER_S`."""
         for folder in self.folder.glob("??/*"):
             with suppress(OSError):
-                if time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER_S:
+                if time.time() - folder.stat().st_mtime > EXPIRES_AFTER_S:
                     shutil.rmtree(folder)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store: finished cells, by the hash of all that they come from. What is in it need not be run again.
+"""The store: a cache of finished cells by the hash of their inputs. A cell in the store is not run again.
 
-In virtual time a cell follows from its plan, which has the seed, from the toolchain that runs it, and from what makes
-tables of its records. That hash is its key; a folder of that name has its tables, its captures, and a sealed record
-with its row and the checksums of the others, as a run folder has them. Whatever is not what was written is no cell:
-it is thrown away, and the cell is run.
+In virtual time a cell is determined by its plan, which contains the seed, by the toolchain that runs it, and by the
+code that makes tables of its records. Their hash is the cell's key. The folder of that name contains the tables, the
+captures, and a sealed record with the row of `cells` and the checksums of the other files, as in a run folder. A
+damaged entry is removed, and its cell is run.
 
-A folder gets its name when it is whole, and runs have hard links to its files where they are on one file system; so
-nothing here needs a lock, whoever runs, takes and throws away at the same time. Whoever is about to run a cell claims
-it all the same, lest two do the same work.
+A folder is renamed to its key when it is complete, and runs have hard links to its files if they are on the same file
+system. Concurrent readers and writers therefore need no lock. Claiming a cell before a run only avoids double work.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ from qbed.results import tables
 from qbed.results.checksums import CELL_ROW, FILES, DamagedError, cell_damages, cell_record, read_cell_record
 from qbed.results.identity import CELL_FORM, StoreError
 
-USUAL_SIZE = "20 GB"
-LEFT_AFTER_S = 24 * 3600
-"""A folder that is being prepared for so long has nobody who prepares it."""
+DEFAULT_SIZE = "20 GB"
+ABANDONED_AFTER_S = 24 * 3600
+"""Age after which an unfinished entry counts as abandoned."""
 LOCK = "lock"
-_MAKERS = ("network", "plan", "results", "schemes", "substrates", "telemetry")
-"""The packages that make tables of what a guest wrote."""
+_CODE_PACKAGES = ("network", "plan", "results", "schemes", "substrates", "telemetry")
+"""The packages that determine a cell's tables."""
 _PYTHON = b"/run/qbed/tools/python/"
 _LAUNCHES = b'"launches"'
 _NEEDED_BY = {"python": _PYTHON, "finsy": _PYTHON, "frr_version": b"frr"}
-"""What the plans have in them that need a part of the machine's own; other plans may have it, too."""
+"""Text that every plan contains which depends on this field of the provenance; other plans may contain it, too."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A cell of the store. `used_s`: when it was taken last, in seconds since 1970."""
+    """A cell of the store. `used_s`: time of the last use, in seconds since the epoch."""
 
     key: str
     size_bytes: int
@@ -59,25 +58,25 @@ class Stored:
 
 
 @cache
-def _makers() -> str:
-    """A hash of what makes tables of records: two states of a checkout have the same version."""
+def _code_hash() -> str:
+    """A hash of the code that makes tables; the version does not distinguish two states of a checkout."""
     digest = hashlib.sha256(__version__.encode())
     package = Path(__file__).parents[1]
-    files = [path for name in _MAKERS for path in sorted((package / name).rglob("*.py"))]
+    files = [path for name in _CODE_PACKAGES for path in sorted((package / name).rglob("*.py"))]
     for path in [*files, *sorted(schemes_folder().glob("[!.]*/scheme.yml"))]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def key(plan_sha256: str, provenance: Mapping[str, Any]) -> str:
-    """What a cell is found by: its plan as the agent is given it, and what carries it out."""
-    parts = [CELL_FORM, tables.VERSION, _makers(), dict(provenance), plan_sha256]
+    """The key of a cell: a hash of its plan in the agent's form and of the code and toolchain that run it."""
+    parts = [CELL_FORM, tables.VERSION, _code_hash(), dict(provenance), plan_sha256]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def cell_key(plan: bytes, provenance: Mapping[str, Any]) -> str:
-    """The key of the cell with this plan. What of the toolchain is the machine's own counts where a plan has it run:
-    a worker with another Python or FRR makes the same cell of any other.
+    """The key of the cell with this plan. The host's Python and FRR are part of it only if the plan runs them: other
+    cells do not depend on their versions.
     """
     used = {name: value for name, value in provenance.items() if _NEEDED_BY.get(name, b"") in plan}
     if _LAUNCHES in plan:
@@ -86,52 +85,52 @@ def cell_key(plan: bytes, provenance: Mapping[str, Any]) -> str:
 
 
 def _executables(plan: bytes) -> dict[str, str]:
-    """The programs of the machine that a plan has as workload, by their hashes: what they load is not looked at."""
+    """Hashes of the host's programs that a plan runs as workload, without the libraries that they load."""
     found: dict[str, str] = {}
     try:
         launches = json.loads(plan).get("launches", ())
-    except ValueError:  # a damaged plan, whose hash is none that anybody looks for
+    except ValueError:  # a damaged plan: its key matches no cell
         return found
     for launch in launches:
         name = launch["argv"][0]
         if "/" in name and not name.startswith("/"):
-            continue  # the lab's own: its text is in the plan
+            continue  # a program of the lab: its text is in the plan
         place = shutil.which(name, path=launch["environment"]["PATH"])
         if place is not None:
-            found[name] = _hash_of(place, Path(place).stat().st_mtime_ns)
+            found[name] = _hash_file(place, Path(place).stat().st_mtime_ns)
     return found
 
 
 @cache
-def _hash_of(place: str, _changed_ns: int) -> str:
+def _hash_file(place: str, _changed_ns: int) -> str:
     with open_regular(place) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def usual_store() -> CellStore | None:
-    """The user's, or what QBED_STORE says: a size (`50 GB`), or `off`. `StoreError` if it says something else."""
-    said = os.environ.get("QBED_STORE") or USUAL_SIZE
-    if said == "off":
+def default_store() -> CellStore | None:
+    """The user's store. QBED_STORE sets its size (`50 GB`), or `off`. `StoreError` for another value."""
+    setting = os.environ.get("QBED_STORE") or DEFAULT_SIZE
+    if setting == "off":
         return None
     try:
-        return CellStore(cache_folder() / "cells", parse_size(said))
+        return CellStore(cache_folder() / "cells", parse_size(setting))
     except ValueError as error:
-        raise StoreError(f"QBED_STORE: expected `off` or a size such as `{USUAL_SIZE}`: {error}") from None
+        raise StoreError(f"QBED_STORE: expected `off` or a size such as `{DEFAULT_SIZE}`: {error}") from None
 
 
 class CellStore:
-    """Finished cells in a folder of at most so many bytes, but for what is being written."""
+    """Finished cells in a folder of at most `max_bytes`, without unfinished entries."""
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
 
     def place(self, key: str) -> Path:
-        """Where a cell is, if it is here."""
+        """The folder of a cell, which may not exist."""
         return self.folder / key[:2] / key
 
     def take(self, key: str, into: Path) -> dict[str, Any] | None:
-        """The files of a cell into a folder; its row, or None if it is not here, or damaged."""
+        """Link the files of a cell into a folder; returns its row, or None if it is missing or damaged."""
         folder = self.place(key)
         try:
             row = read_cell_record(folder, 0)
@@ -150,14 +149,14 @@ class CellStore:
 
     @contextmanager
     def claimed(self, key: str) -> Iterator[None]:
-        """While this lasts, who claims the same cell waits; it ends with the process, whatever kills it.
+        """Hold an exclusive lock on a cell; the kernel releases it when the process ends.
 
-        A byte of one file is locked, far beyond its end: there is nothing to tidy up.
+        The lock is on a byte beyond the end of one file: no file per cell is left behind.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError:  # a store that cannot be written has nothing to wait for
+        except OSError:  # a store that cannot be written needs no lock
             yield
             return
         try:
@@ -169,7 +168,7 @@ class CellStore:
             os.close(descriptor)
 
     def has(self, key: str) -> bool:
-        """Whether a cell is here, and its record is what was written."""
+        """Whether the store contains a cell with an undamaged record."""
         try:
             read_cell_record(self.place(key), 0)
         except DamagedError:
@@ -177,7 +176,7 @@ class CellStore:
         return True
 
     def put(self, key: str, folder: Path, row: dict[str, Any]) -> None:
-        """Keep the files of a cell's folder and what its row has of it alone; what cannot be kept is not."""
+        """Store the files of a cell's folder and its row without number and axes; errors are ignored."""
         place = self.place(key)
         beside = place.with_name(f".{key}.{os.getpid()}.tmp")
         try:
@@ -187,41 +186,41 @@ class CellStore:
                     _link(path, beside / path.name)
             (beside / CELL_ROW).write_bytes(cell_record(beside, row | {"cell": 0}))
             move(beside, place)
-        except OSError:  # somebody else was first, or the disk is full: the run is what matters
+        except OSError:  # another process was first, or the disk is full: the run does not depend on it
             shutil.rmtree(beside, ignore_errors=True)
 
     def drop(self, key: str) -> None:
-        """Throw a cell away; whoever is taking it has it, or runs it."""
+        """Remove a cell; a concurrent reader either has its files or runs the cell."""
         with suppress(OSError):
-            gone = self.place(key).rename(self.place(key).with_name(f".{key}.{os.getpid()}.tmp"))
-            shutil.rmtree(gone, ignore_errors=True)
+            removed = self.place(key).rename(self.place(key).with_name(f".{key}.{os.getpid()}.tmp"))
+            shutil.rmtree(removed, ignore_errors=True)
 
     def cells(self) -> Iterator[Stored]:
         """All cells, in no order."""
         for folder in self.folder.glob("??/*"):
-            with suppress(OSError):  # thrown away in this moment
+            with suppress(OSError):  # removed concurrently
                 if not folder.name.startswith("."):
                     size = sum(path.stat().st_size for path in folder.iterdir())
                     yield Stored(folder.name, size, (folder / CELL_ROW).stat().st_mtime)
 
-    def shrink(self, most_bytes: int | None = None) -> list[Stored]:
-        """Throw away the cells that were not used for longest, until no more than that is left; returns them."""
+    def shrink(self, max_bytes: int | None = None) -> list[Stored]:
+        """Remove the least recently used cells until at most `max_bytes` are left; returns them."""
         for folder in self.folder.glob("??/.*.tmp"):
             with suppress(OSError):
-                if time.time() - folder.stat().st_mtime > LEFT_AFTER_S:
+                if time.time() - folder.stat().st_mtime > ABANDONED_AFTER_S:
                     shutil.rmtree(folder)
         cells = sorted(self.cells(), key=lambda cell: cell.used_s, reverse=True)
-        room = self.most_bytes if most_bytes is None else most_bytes
-        gone: list[Stored] = []
+        left = self.max_bytes if max_bytes is None else max_bytes
+        removed: list[Stored] = []
         for cell in cells:
-            room -= cell.size_bytes
-            if room < 0:
+            left -= cell.size_bytes
+            if left < 0:
                 self.drop(cell.key)
-                gone.append(cell)
-        return gone
+                removed.append(cell)
+        return removed
 
     def verify(self) -> Iterator[DamagedError]:
-        """All that is damaged; such cells are thrown away."""
+        """Generate the damages of all cells, and remove damaged cells."""
         for cell in self.cells():
             damages = list(cell_damages(self.place(cell.key), 0))
             if damages:
@@ -232,5 +231,5 @@ class CellStore:
 def _link(path: Path, place: Path) -> None:
     try:
         os.link(path, place)
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or no support for hard links
         shutil.copyfile(path, place)

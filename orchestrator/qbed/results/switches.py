@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches in P4: their rows in `switches.parquet`, and warnings for what makes the results of a program doubtful."""
+"""P4 switches: the rows of the table `switches`, and warnings about faults that make results doubtful."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _FAULTS = {
     "an action that looped too often": "an action of its program does not end",
     "no_memory": "its machine had no memory left",
 }
-"""Reasons for drops that no program asks for."""
+"""Reasons for drops that are faults."""
 
 
 def rows(plan: Plan, counters: Counters) -> Iterator[dict[str, Any]]:
-    """A row for each switch in P4; its drops by reason, those of its program and those of the module around it."""
+    """A row for each P4 switch; its drops by reason include those of the module that runs the program."""
     counts = ("ingress", "egress", "cloned", "replicated", "resubmitted", "recirculated")
     for node in plan.nodes:
         counted = counters.switches.get(node.name)
@@ -37,14 +37,14 @@ def rows(plan: Plan, counters: Counters) -> Iterator[dict[str, Any]]:
 
 
 def warnings(counters: Counters) -> Iterator[str]:
-    """Packets that a switch lost through a fault of its program or machine, and asserts that failed."""
+    """Warnings about packets lost by a fault of a switch's program or machine, and about failed asserts."""
     for name, counted in counters.switches.items():
         drops = Counter(_drops(counted))
         for reason, why in _FAULTS.items():
             if drops[reason]:
                 yield f"switch {name} dropped {drops[reason]} packets ({reason}): {why}"
         if failed := counted.totals.get("asserts_failed", 0):
-            yield f"switch {name}: asserts of its program failed {failed} times, and the packets went on"
+            yield f"switch {name}: asserts of its program failed {failed} times; the packets were processed further"
 
 
 def _drops(counted: SwitchCounters) -> dict[str, int]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of a run folder: their columns, and Parquet files whose bytes depend on nothing but their rows.
 
-docs/run-folder.md describes every column. A change of meaning raises `VERSION`. What they are merged from is in
-`qbed.results.cell_tables`.
+docs/run-folder.md describes every column. A change of meaning raises `VERSION`. `qbed.results.cell_tables` has the
+tables of the cells from which they are merged.
 """
 
 from __future__ import annotations
@@ -344,8 +344,8 @@ SCHEMAS: dict[str, Any] = {
     "program_records": PROGRAM_RECORDS,
     "probes": PROBES,
 }
-OF_CELL: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
-"""The rows of one cell, which do not have its number."""
+CELL_SCHEMAS: dict[str, Any] = {name: schema.remove(0) for name, schema in SCHEMAS.items()}
+"""The schemas of one cell's tables, without the column `cell`."""
 _TAKEN = {"cell", FILES, SEAL, *_CELLS, *(name for schema in SCHEMAS.values() for name in schema.names)}
 RESERVED_COLUMNS = frozenset(_TAKEN - {"seed"})
 
@@ -358,14 +358,14 @@ def cells_schema(axes: Mapping[str, str]) -> Any:
 
 
 def traces_of(run: Path) -> Iterator[tuple[int, str | None]]:
-    """The trace of each cell of a run folder, by its number."""
+    """Generate the number and the trace of each cell of a run folder."""
     with pq.ParquetFile(run / "cells.parquet") as file:
         for batch in file.iter_batches(columns=["cell", "trace_sha256"]):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 class TableFile:
-    """A Parquet file in row groups of a fixed size, with nothing in it that a second run would write differently.
+    """A Parquet file in row groups of a fixed size, whose bytes depend only on its rows.
 
     Memory: one row group. The file appears with the first row group, or at `close` if it is `wanted` even when empty.
     """

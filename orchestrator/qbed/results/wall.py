@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of a cell on the wall clock: did the machine keep up, and did anything hold packets that no plan shows?
+"""The evidence of a cell on the wall clock: whether the machine kept up, and whether packets were lost or held outside
+the plan.
 
-Real time costs what it costs. A timer that runs late moves a packet, so what counts is how late timers were beside
-the lab's own times: its shortest round trip and the time of a packet on its fastest link, both dilated.
+A late timer delays packets. Lateness is compared with the time scales of the lab: its shortest round trip and the
+transmission time of a packet on its fastest link, both dilated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from qbed.telemetry.wall import NodeWall, Wall
 LATE_SHARE = 0.1
 """A run is not faithful if one in a hundred deadlines is late by more than this share of the shortest round trip."""
 LATE_PACKETS = 10
-"""A warning if it is late by more than so many packets on the fastest link: they leave in bursts."""
+"""A run has a warning if deadlines are late by more than so many packet times on the fastest link: they form bursts."""
 BUSY_SHARE, STEAL_SHARE = 0.9, 0.02
 MOST_PAIRS = 200
 MOST_SHOWN = 5
@@ -31,17 +32,17 @@ def examine_wall(
     plan: Plan, wall: Wall, slack: Callable[[int], int] = lambda sent: 0
 ) -> tuple[list[str], list[str], dict[str, Any]]:
     """Contradictions (the run was not faithful), warnings, and details. `slack`: see `examine_frames`."""
-    wrong: list[str] = []
+    contradictions: list[str] = []
     warnings: list[str] = []
     known = {name: node for name, node in wall.nodes.items() if node is not None}
     silent = [name for name, node in wall.nodes.items() if node is None]
     if silent:
-        wrong.append(f"{', '.join(silent[:MOST_SHOWN])} does not say how faithful it was (no out/host.json)")
-    details = _lateness(plan, wall, known, wrong, warnings)
+        contradictions.append(f"{', '.join(silent[:MOST_SHOWN])} reported no timing (no out/host.json)")
+    details = _lateness(plan, wall, known, contradictions, warnings)
     lost, uncounted, frames = examine_frames(plan, wall, slack)
-    wrong.extend(lost)
+    contradictions.extend(lost)
     warnings.extend(uncounted)
-    _offloads(known, wrong)
+    _offloads(known, contradictions)
     details |= frames | _cpu(known, warnings)
     details |= {
         "substrate": wall.substrate,
@@ -51,11 +52,14 @@ def examine_wall(
     }
     if wall.dilation > 1 and wall.host_kernel:
         warnings.append(f"{', '.join(wall.host_kernel[:MOST_SHOWN])}: kernel timers were not dilated")
-    return wrong, warnings, details
+    return contradictions, warnings, details
 
 
 def only_late(row: Mapping[str, Any]) -> str | None:
-    """Why a cell is invalid, by its row, if that is only because the machine was late: in another run it may not be."""
+    """The contradiction of a cell that is invalid only because the machine was late; None for all others.
+
+    Such a cell may be valid in another run.
+    """
     if row["status"] != "invalid":
         return None
     late: str | None = json.loads(row["evidence"]).get("wall", {}).get("late")
@@ -63,15 +67,17 @@ def only_late(row: Mapping[str, Any]) -> str | None:
 
 
 def _lateness(
-    plan: Plan, wall: Wall, known: dict[str, NodeWall], wrong: list[str], warnings: list[str]
+    plan: Plan, wall: Wall, known: dict[str, NodeWall], contradictions: list[str], warnings: list[str]
 ) -> dict[str, Any]:
     rtt_ns = shortest_rtt_ns(plan) * wall.dilation
     packet_ns = fastest_packet_ns(plan) * wall.dilation
-    # On the machine's kernel only the agent's own deadlines are known: they move when flows start, not packets.
+    # On the host's kernel only the agent's deadlines are known: they delay starts of flows, not packets.
     for name in wall.host_kernel:
-        own = known.get(name, NodeWall()).late_ns.p99
-        if rtt_ns and own > LATE_SHARE * rtt_ns:
-            warnings.append(f"{name}, on the machine's kernel, began and sampled flows up to {own / 1e3:.4g} us late")
+        agent_ns = known.get(name, NodeWall()).late_ns.p99
+        if rtt_ns and agent_ns > LATE_SHARE * rtt_ns:
+            warnings.append(
+                f"{name}, on the machine's kernel, began and sampled flows up to {agent_ns / 1e3:.4g} us late"
+            )
     guests = ((name, node) for name, node in known.items() if name not in wall.host_kernel)
     late = sorted(guests, key=lambda item: -item[1].late_ns.p99)
     too_late = None
@@ -83,7 +89,7 @@ def _lateness(
                 f" {LATE_SHARE:.0%} of the shortest round trip of {rtt_ns / 1e3:.4g} us: not faithful;"
                 f" a dilation above {wall.dilation} would be"
             )
-            wrong.append(too_late)
+            contradictions.append(too_late)
         elif worst.p99 > LATE_PACKETS * packet_ns:
             warnings.append(
                 f"deadlines of {name} ran late by {worst.p99 / packet_ns:.3g} packet times (99th percentile):"
@@ -99,11 +105,11 @@ def _lateness(
     }
 
 
-def _offloads(known: dict[str, NodeWall], wrong: list[str]) -> None:
+def _offloads(known: dict[str, NodeWall], contradictions: list[str]) -> None:
     for name, node in known.items():
         for interface, counted in node.interfaces.items():
             if counted.offloads:
-                wrong.append(f"{name}:{interface} has offloads on: {', '.join(counted.offloads)}")
+                contradictions.append(f"{name}:{interface} has offloads on: {', '.join(counted.offloads)}")
 
 
 def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, Any]:
@@ -121,7 +127,7 @@ def _cpu(known: dict[str, NodeWall], warnings: list[str]) -> dict[str, Any]:
 
 
 def shortest_rtt_ns(plan: Plan) -> int:
-    """The shortest base RTT of the pairs that send to each other, in the lab's time; 0 without any."""
+    """The shortest base RTT of all communicating pairs in lab time; 0 without any."""
     return min((plan.base_rtt_ns(a, b) for a, b in itertools.islice(_pairs(plan), MOST_PAIRS)), default=0)
 
 
@@ -135,7 +141,7 @@ def _pairs(plan: Plan) -> Iterator[tuple[int, int]]:
 
 
 def fastest_packet_ns(plan: Plan) -> int:
-    """The time of a full frame on the fastest link, in the lab's time."""
+    """The transmission time of a full frame on the fastest link in lab time."""
     return min(
         (end.transmit_ns(link.mtu + ETHERNET_BYTES) for link in plan.links for end in (link.a, link.b)), default=1
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest dilation at which this machine keeps up with a lab: short cells are run, their evidence decides."""
+"""Find the smallest dilation at which this machine keeps up with a lab, by the evidence of short cells."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from qbed.telemetry.wall import Wall, read_wall
 
 LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SHORT_NS = 4_000_000_000
-"""Real time of a cell of the calibration: of a shorter one the first packets, which find cold memory, decide."""
+"""Real time of a calibration cell; in a shorter one the first packets, with cold caches, dominate."""
 ROUND_TRIPS = 5
 USUAL_LATENESS_NS = 1_000_000
-"""Where the search begins: a round trip of so much real time is usually kept."""
+"""Start of the search: a round trip of this real time is usually faithful."""
 CACHE = "dilation.json"
 
 Attempt = Callable[[int], str | None]
@@ -85,7 +85,7 @@ def _attempt(on: Substrate, plan: Plan, dilation: int) -> str | None:
 
 
 def run_cell(on: Substrate, plan: Plan, dilation: int) -> tuple[Row, Wall | None]:
-    """Run a cell of which only its row of `cells` and what it says of the wall clock are kept."""
+    """Run a temporary cell; returns its row of `cells` and its wall-clock record."""
     with tempfile.TemporaryDirectory(prefix="qbed-calibrate-") as name:
         folder, tables = Path(name) / "cell", Path(name) / "tables"
         folder.mkdir()
@@ -96,7 +96,7 @@ def run_cell(on: Substrate, plan: Plan, dilation: int) -> tuple[Row, Wall | None
 
 
 def key_of(on: Substrate, lab: str) -> str:
-    """What a measurement of a lab on this machine is remembered by."""
+    """The cache key of a measurement of a lab on this machine."""
     text = json.dumps([on.name, lab, _processor(), os.cpu_count(), platform.release()])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

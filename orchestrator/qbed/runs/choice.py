@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cells of a matrix a run wants: all, those of its shard, or as many seeds as its precision needs."""
+"""Choose the cells of a matrix that a run needs: all, those of its shard, or as many seeds as its precision needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qbed.errors import QbedError
 from qbed.results.folder import RunFolder
 
 Shard = tuple[int, int]
-"""Which of how many, from 1."""
+"""The number of a shard, from 1, and the number of shards."""
 
 
 class ShardError(QbedError):
@@ -23,7 +23,7 @@ class ShardError(QbedError):
 
 
 class Choice:
-    """The cells that are wanted so far. Whoever has run them asks for `more`."""
+    """The cells that are needed so far; `more` adds cells when these have ended."""
 
     def __init__(self, matrix: Matrix, run: RunFolder, shard: Shard | None = None) -> None:
         self._matrix, self._run = matrix, run
@@ -37,7 +37,7 @@ class Choice:
         self._open = set(self._groups) if self._until else set[int]()
 
     def __iter__(self) -> Iterator[int]:
-        """The numbers of the cells, in their order."""
+        """Generate the numbers of the cells in ascending order."""
         for group in self._groups:
             yield from self._numbers(group)
 
@@ -52,7 +52,7 @@ class Choice:
         return list(values_of(self._run, self._numbers(group), self._until.of).values())
 
     def more(self) -> list[int]:
-        """The cells that those so far make necessary; none: these are all."""
+        """The further cells that are needed after the results so far; empty if the choice is complete."""
         found: list[int] = []
         for group in sorted(self._open):
             assert self._until is not None
@@ -65,7 +65,7 @@ class Choice:
         return found
 
     def lacking(self) -> str | None:
-        """Which means are not known as well as was asked, in words; None: none."""
+        """A message about means that do not have the requested precision; None if all have it."""
         if self._until is None:
             return None
         found = ((self._values(group), group) for group in self._groups)

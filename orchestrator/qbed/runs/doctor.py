@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine has and lacks, and how to mend it: for every substrate what it says itself, and for all of them."""
+"""Check this machine for every substrate, report missing requirements, and suggest how to install them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOOLS = {
 
 
 def examine_machine(on: str | None = None) -> Iterator[Finding]:
-    """Every check, one after the other. `on`: for a substrate; without it for all, of which only one is needed."""
+    """Generate the findings of all checks. `on`: check one substrate; None: all, of which only one is needed."""
     for name in names() if on is None else [on]:
         for finding in _examine(name):
             needed = name in (on, DEFAULT) or finding.state == "good"

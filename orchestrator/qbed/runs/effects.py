@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a campaign that have no effect: values of an axis that give the same plan, and settings that nothing
-reads in any cell.
+"""Find settings of a campaign without effect: values of an axis that give the same plan, and settings that no cell
+uses.
 
-Every combination of the axes' values is compiled once, with the first seed; what is kept of a plan is its hash, so that
-values are compared by look-ups and not in pairs. `MOST_PLANS` and `MOST_BYTES` bound that.
+Every combination of the axes' values is compiled once, with the first seed. Only the hash of a plan is kept: values are
+compared by look-ups and not in pairs. `MOST_PLANS` and `MOST_BYTES` limit the work.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ Digits = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Look:
-    """What is kept of a combination: its plan's hash, and a message for each override that nothing reads there."""
+class PlanDigest:
+    """The hash of a combination's plan, and a message for each unused override."""
 
     plan: str
     unread: Mapping[FieldPath, str] = field(default_factory=dict)
     conditional: frozenset[FieldPath] = frozenset()
-    """Those of them to which another value of another setting gives an effect."""
+    """Unused overrides that have an effect with another value of another setting."""
 
 
 class Plans:
-    """The plans of a lab under several settings."""
+    """Compiles the plans of a lab under several settings."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._known: dict[str, Look] = {}
+        self._known: dict[str, PlanDigest] = {}
 
     def make(self, cell: Cell) -> tuple[ResolvedLab, Plan, str]:
         """The lab, its plan and the plan's text; `LabError`."""
@@ -55,15 +55,15 @@ class Plans:
         plan = compile_lab(loaded, cell.seed)
         text = plan.dumps()
         unread = {path: why for path, why in loaded.unread.items() if loaded.source.is_override(path)}
-        self._known[self._key(cell)] = Look(
+        self._known[self._key(cell)] = PlanDigest(
             hashlib.sha256(text.encode()).hexdigest(),
             {path: loaded.source.message(path, why.text) for path, why in unread.items()},
             frozenset(path for path, why in unread.items() if why.conditional),
         )
         return loaded, plan, text
 
-    def look(self, cell: Cell) -> Look:
-        """What is kept of a cell; cells that run the same have the same plan."""
+    def digest(self, cell: Cell) -> PlanDigest:
+        """The digest of a cell's plan; cells with the same settings are compiled once."""
         if self._key(cell) not in self._known:
             self.make(cell)
         return self._known[self._key(cell)]
@@ -75,52 +75,52 @@ class Plans:
 
 @dataclass
 class Survey:
-    """The combinations that were looked at. `sample`: is given each in which at most one axis has another than its
-    first value. `tell`: takes a line of progress.
+    """The compiled combinations. `sample`: called with each in which at most one axis has not its first value.
+    `progress`: called with a line of progress.
     """
 
     matrix: Matrix
     plans: Plans
     sample: Callable[[ResolvedLab, Plan, str], None]
-    tell: Callable[[str], None] | None = None
-    looks: dict[Digits, Look] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
+    progress: Callable[[str], None] | None = None
+    digests: dict[Digits, PlanDigest] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Look at all combinations, or as many as the limits allow; mistakes go to `wrong`."""
+        """PlanDigest at all combinations, or as many as the limits allow; mistakes go to `wrong`."""
         total, size = self.matrix.combinations, 0
-        told = time.monotonic() + _QUIET_S - _EVERY_S
+        reported_s = time.monotonic() + _QUIET_S - _EVERY_S
         for number, digits in enumerate(self.matrix.combined()):
             samples = sum(digit > 0 for digit in digits) <= 1
-            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.wrong) >= MOST_ERRORS):
+            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.errors) >= MOST_ERRORS):
                 return
-            if self.tell is not None and time.monotonic() - told >= _EVERY_S:
-                self.tell(f"checking the campaign: {number} of {total} combinations of its axes' values")
-                told = time.monotonic()
+            if self.progress is not None and time.monotonic() - reported_s >= _EVERY_S:
+                self.progress(f"checking the campaign: {number} of {total} combinations of its axes' values")
+                reported_s = time.monotonic()
             cell = self.matrix.at(digits)
             try:
                 loaded, plan, text = self.plans.make(cell)
             except LabError as error:
-                self.wrong.extend(message for message in error.messages if message not in self.wrong)
+                self.errors.extend(message for message in error.messages if message not in self.errors)
                 continue
             size += len(text)
-            self.looks[digits] = self.plans.look(cell)
+            self.digests[digits] = self.plans.digest(cell)
             if samples:
                 self.sample(loaded, plan, text)
 
     @property
     def is_complete(self) -> bool:
-        """Whether no combination is left out."""
-        return len(self.looks) == self.matrix.combinations
+        """Whether all combinations were compiled."""
+        return len(self.digests) == self.matrix.combinations
 
     # --- values that give the same plan ---
 
-    def alike(self, place: int) -> Iterator[tuple[int, int]]:
+    def equal_everywhere(self, place: int) -> Iterator[tuple[int, int]]:
         """Pairs of an axis' values that give the same plan beside all values of the others."""
         count = len(self.matrix.axes[place].values)
         beside = defaultdict[Digits, dict[int, str]](dict)
-        for digits, look in self.looks.items():
-            beside[digits[:place] + digits[place + 1 :]][digits[place]] = look.plan
+        for digits, digest in self.digests.items():
+            beside[digits[:place] + digits[place + 1 :]][digits[place]] = digest.plan
         groups = [list(range(count))]
         for plans in (plans for plans in beside.values() if len(plans) == count):
             split = [defaultdict[str, list[int]](list) for _ in groups]
@@ -131,23 +131,23 @@ class Survey:
         for first, *others in groups:
             yield from ((first, other) for other in others)
 
-    def alike_beside(self, place: int) -> Iterator[tuple[int, int, Digits]]:
+    def equal_in_combinations(self, place: int) -> Iterator[tuple[int, int, Digits]]:
         """Pairs of values of an axis of values that give the same plan in some combination, once each, with the first
         such combination. Not where what the axis sets is for another scheme, controller or kind.
         """
         axis, seen, found = self.matrix.axes[place], dict[tuple[Digits, str], Digits](), set[tuple[int, int]]()
-        for digits, look in self.looks.items():
-            other = seen.setdefault((digits[:place] + digits[place + 1 :], look.plan), digits)
+        for digits, digest in self.digests.items():
+            other = seen.setdefault((digits[:place] + digits[place + 1 :], digest.plan), digits)
             pair = (other[place], digits[place])
             if other is digits or pair in found:
                 continue
-            if not all(self._is_for_others(axis, self.looks[one]) for one in (other, digits)):
+            if not all(self._is_for_others(axis, self.digests[one]) for one in (other, digits)):
                 found.add(pair)
                 yield *pair, digits
 
     @staticmethod
-    def _is_for_others(axis: Axis, look: Look) -> bool:
-        return axis.field is not None and any(within(axis.field, path) for path in look.conditional)
+    def _is_for_others(axis: Axis, digest: PlanDigest) -> bool:
+        return axis.field is not None and any(within(axis.field, path) for path in digest.conditional)
 
     def shown(self, digits: Digits, place: int) -> str:
         """The values of all other axes that have several: `scheme=ecn, delay=5 us`."""
@@ -161,10 +161,10 @@ class Survey:
 
     # --- settings that nothing reads ---
 
-    def never_read(self) -> Iterator[tuple[str, str]]:
-        """Settings that nothing reads in any cell that has them: what sets each (`axis`, `set`, `--set`), a message.
+    def never_used(self) -> Iterator[tuple[str, str]]:
+        """Settings that are unused in all cells that have them: their origin (`axis`, `set`, `--set`) and a message.
 
-        None if combinations were left out, as these might read them.
+        Empty if combinations were left out, because these might use them.
         """
         if not self.is_complete:
             return
@@ -176,11 +176,11 @@ class Survey:
         }
         everywhere = [("set", path) for path in leaves(self.matrix.common)]
         everywhere += [("--set", path) for path in leaves(self.matrix.fixed)]
-        for digits, look in self.looks.items():
+        for digits, digest in self.digests.items():
             keys = [("axis", *at, path) for at in enumerate(digits) for path in given[at]]
             keys += [(who, 0, 0, path) for who, path in everywhere]
             for key in keys:
-                why = next((look.unread[path] for path in look.unread if within(key[-1], path)), None)
+                why = next((digest.unread[path] for path in digest.unread if within(key[-1], path)), None)
                 if why is None:
                     read.add(key)
                 else:

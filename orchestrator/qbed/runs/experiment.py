@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A campaign from its files to its report: what `qbed run` does."""
+"""Run a campaign from its files to its report, as `qbed run` does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.campaign.lock import Kernel, Lock, LockError
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
-from qbed.claims.alike import judge_run
+from qbed.claims.compare import judge_run
 from qbed.claims.judge import Verdict, connect
 from qbed.errors import LabError
 from qbed.json_files import write_json
@@ -31,48 +31,48 @@ from qbed.language.source import Source, read, read_whole
 from qbed.live.exporter import Address, Delivery, exporting
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
-from qbed.results.checksums import vouch
+from qbed.results.checksums import record_checksums
 from qbed.results.folder import CLAIMS, RunFolder
 from qbed.results.identity import CELL_FORM, StoreError, ran_on
-from qbed.results.store import usual_store
+from qbed.results.store import default_store
 from qbed.results.tables import VERSION, traces_of
 from qbed.runs.calibrate import calibrated
 from qbed.runs.choice import Choice, Shard
-from qbed.runs.executor import WALL_TIMES, Book, Executor, RunStoppedError, Totals, Watcher
-from qbed.runs.rehearsal import rehearse
-from qbed.runs.shards import gather, refuse_strangers
+from qbed.runs.executor import WALL_TIMES, Executor, OutcomeLog, RunStoppedError, Totals, Watcher
+from qbed.runs.preflight import run_preflight
+from qbed.runs.shards import check_shards, gather
 from qbed.runs.worker import Task
 from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.toolchain import find_toolchain
 
 SMALLEST_FREE_BYTES = 64 << 20
 FailOn = Literal["claims", "errors"]
-"""What makes a run no success: a claim that did not come out as expected, too, or only cells that could not be run."""
+"""The conditions of a failed run: unexpected claims and failed cells (`claims`), or only failed cells (`errors`)."""
 
 
 class Screen(Watcher, Protocol):
-    """Is told how the run goes, in its phases."""
+    """Receives the progress of a run."""
 
     def skipped(self, cells: int) -> None:
-        """These many cells are finished from before."""
+        """`cells` cells were finished by an earlier run."""
 
     def damaged(self, what: list[str]) -> None:
         """These files of finished cells are damaged; the cells are run again."""
 
     def asked(self, cells: int) -> None:
-        """So many cells are wanted, as far as is known."""
+        """`cells` cells are to be run, as far as is known."""
 
     def waiting(self) -> None:
-        """Another run is writing to the folder; this one goes on when it has ended."""
+        """Another run has locked the folder; this one waits for it."""
 
     def discarded(self, why: str) -> None:
-        """The folder held another run, which has been thrown away."""
+        """Another run in the folder was discarded; `why` is what differed."""
 
     def phase(self, name: str) -> None:
-        """What is being done now."""
+        """The run enters this phase."""
 
     def delivered(self, what: Delivery | str) -> None:
-        """How it went with the points of the run, to one sink; or why it did not."""
+        """The delivery of the run's points to one sink, or why it failed."""
 
 
 @dataclass(frozen=True)
@@ -91,32 +91,32 @@ class Experiment:
 
 
 @dataclass
-class Conclusion:
-    """What came of a run."""
+class RunResult:
+    """The result of a run."""
 
     totals: Totals
     verdicts: list[Verdict]
     report: Path | None
-    """Of a whole run."""
+    """The report; None for a shard."""
     wall_s: float
     problems: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
-    """What cells did differently from what the campaign's lock says."""
+    """Differences between the cells and the campaign's lock."""
 
-    def bad(self, on: FailOn = "claims") -> bool:
-        """Whether it is no success: that a cell did something else than the lock says is always none."""
+    def failed(self, on: FailOn = "claims") -> bool:
+        """Whether the run failed; a difference to the lock is always a failure."""
         unexpected = on == "claims" and any(not verdict.as_expected for verdict in self.verdicts)
         return unexpected or bool(self.differences) or self.totals.failed + self.totals.invalid > 0
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the user asks of a campaign beyond its files.
+class RunOptions:
+    """The options of a run that are not in the campaign's files.
 
-    `dilation`: of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
-    campaign runs on several substrates, each in a folder of its own within `out`. `store`: what that has is taken.
-    `lock`: what is done with the campaign's lock. `shard`: only that part of the cells, and nothing is judged. `sinks`:
-    where samples go while it runs.
+    `dilation`: that of a substrate on the wall clock; None: the smallest at which this machine keeps up. `several`: the
+    campaign runs on several substrates, each in a separate folder within `out`. `store`: use cells of the store.
+    `lock`: write the campaign's lock or compare with it. `shard`: run only this part of the cells, without claims.
+    `sinks`: exporters of samples during the run.
     """
 
     profile: str | None = None
@@ -136,31 +136,31 @@ class Wishes:
 
 def prepare(
     path: Path,
-    wishes: Wishes,
+    options: RunOptions,
     asked: tuple[Campaign, Source] | None = None,
-    tell: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Experiment:
     """Check what can be checked before the first cell runs; raises `LabError`, `ToolchainError` or `MatrixError`.
 
-    `asked`: a campaign that is in no file; `path` is the lab's file then. `tell`: takes a line of progress.
+    `asked`: a campaign without a file; `path` is then the lab file. `progress`: called with a line of progress.
     """
-    for sink in wishes.sinks:
-        sink.make()  # one that cannot be is refused now, as is
-    if wishes.store:
-        usual_store()  # a QBED_STORE that says nothing is refused now
+    for sink in options.sinks:
+        sink.make()  # refuse an invalid sink before the run
+    if options.store:
+        default_store()  # refuse an invalid QBED_STORE before the run
     campaign, source, lab = (*asked, path) if asked is not None else _find(path)
-    profile, on = wishes.profile, substrate(wishes.on)
-    matrix = build_matrix(campaign, profile, seeds=wishes.seeds, settings=wishes.settings)
-    found = rehearse(lab, matrix, campaign, source, profile, on, tell)
+    profile, on = options.profile, substrate(options.on)
+    matrix = build_matrix(campaign, profile, seeds=options.seeds, settings=options.settings)
+    checked = run_preflight(lab, matrix, campaign, source, profile, on, progress)
     identity = {
         "version": VERSION,
         "cells": CELL_FORM,
-        "name": found.name,
+        "name": checked.name,
         "profile": profile,
         "question": campaign.question,
         "lab_file": str(lab),
         "lab_sha256": hashlib.sha256(read_whole(lab).encode()).hexdigest(),
-        "plans": found.plans,
+        "plans": checked.plans,
         "matrix": json.loads(json.dumps(matrix.describe(), default=str)),
         "toolchain": find_toolchain().manifest.model_dump(),
         "views": [{"name": view, "sql": sql} for view, sql in campaign.views.items()],
@@ -169,27 +169,35 @@ def prepare(
     }
     if compared := campaign.profile(profile).compare:
         identity["compare"] = column_name(*compared)
-    out = wishes.out or usual_folder(identity, wishes)
-    out = out / on.name if wishes.several else out
-    dilation = _dilation(on, wishes.dilation, lab, matrix, out)
+    out = options.out or default_folder(identity, options)
+    out = out / on.name if options.several else out
+    dilation = _dilation(on, options.dilation, lab, matrix, out)
     if on.name != DEFAULT:
         identity["substrate"] = {"name": on.name, "dilation": dilation}
-    orders = (out.resolve(), wishes.limits, wishes.keep, on.name, dilation, wishes.store)
-    task = Task(*orders, lab=lab.resolve(), matrix=matrix)
+    work = (out.resolve(), options.limits, options.keep, on.name, dilation, options.store)
+    task = Task(*work, lab=lab.resolve(), matrix=matrix)
     return Experiment(
-        campaign, profile, task, identity, Path(source.file), wishes.lock, wishes.shard, wishes.sinks, found.warnings
+        campaign,
+        profile,
+        task,
+        identity,
+        Path(source.file),
+        options.lock,
+        options.shard,
+        options.sinks,
+        checked.warnings,
     )
 
 
-def usual_folder(identity: dict[str, Any], wishes: Wishes) -> Path:
-    """Where a run goes of which nobody says where: another plan, matrix or toolchain is another folder."""
+def default_folder(identity: dict[str, Any], options: RunOptions) -> Path:
+    """The run folder without --out; it differs for another plan, matrix or toolchain."""
     mark = fingerprint({key: identity[key] for key in ("plans", "matrix", "toolchain", "version")})[:8]
-    out = Path("runs") / f"{identity['name']}-{wishes.profile or 'all'}-{mark}"
-    return out if wishes.on == DEFAULT or wishes.several else out.with_name(f"{out.name}-{wishes.on}")
+    out = Path("runs") / f"{identity['name']}-{options.profile or 'all'}-{mark}"
+    return out if options.on == DEFAULT or options.several else out.with_name(f"{out.name}-{options.on}")
 
 
 def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: Path) -> int:
-    """What is asked for, that of the run which the folder holds, or what calibration with the first cell finds."""
+    """The requested dilation, else that of the run in the folder, else the result of a calibration."""
     if on.clock == "virtual":
         return 1
     if asked is not None:
@@ -226,7 +234,7 @@ def _find(path: Path) -> tuple[Campaign, Source, Path]:
 
 
 def _is_lab(file: Path) -> bool:
-    """Whether a file is a lab's and no campaign's; one that cannot be read is left to those who say why."""
+    """Whether a file is a lab and not a campaign; for an unreadable file False, and its reader reports the error."""
     if file.name == "lab.yml":
         return True
     try:
@@ -236,7 +244,7 @@ def _is_lab(file: Path) -> bool:
     return isinstance(found, dict) and "topology" in found
 
 
-def conduct(
+def run_campaign(
     experiment: Experiment,
     executor: Executor,
     screen: Screen,
@@ -244,15 +252,15 @@ def conduct(
     images: bool = True,
     fresh: bool = False,
     shards: Sequence[RunFolder] = (),
-) -> Conclusion:
-    """Run what is not finished, merge, judge, report. `fresh`: instead of another run that the folder holds.
+) -> RunResult:
+    """Run the unfinished cells, merge their tables, judge the claims and write the report.
 
-    `shards`: the cells are in these run folders, and none is run.
+    `fresh`: discard another run in the folder. `shards`: take the cells from these run folders, and run none.
     """
     begun = time.monotonic()
     task = experiment.task
     store = RunFolder(task.out)
-    refuse_strangers(shards, experiment.identity)
+    check_shards(shards, experiment.identity)
     with store.lock(screen.waiting):
         if shutil.disk_usage(task.out).free < SMALLEST_FREE_BYTES:
             raise DiskFullError(f"the disk is full: {task.out} has less than {SMALLEST_FREE_BYTES >> 20} MB left")
@@ -268,7 +276,7 @@ def conduct(
                     totals.cells = totals.skipped = len(choice)
                 else:
                     _run_all(executor, experiment, store, choice, totals, screen)
-                if task.store and (kept := usual_store()):
+                if task.store and (kept := default_store()):
                     kept.shrink()
                 if experiment.shard is not None:
                     return _conclude_shard(experiment, choice, totals, begun)
@@ -288,7 +296,7 @@ def conduct(
 def _run_all(
     executor: Executor, experiment: Experiment, store: RunFolder, choice: Choice, totals: Totals, screen: Screen
 ) -> None:
-    """Run the cells that are wanted and not finished, and those that they make necessary."""
+    """Run the chosen cells that are not finished, and further ones until the choice needs no more."""
     wanted = list(choice)
     while wanted:
         to_run, damaged = store.survey(wanted)
@@ -305,9 +313,9 @@ def _run_all(
 
 def _run(executor: Executor, task: Task, cells: list[int], totals: Totals, screen: Screen) -> None:
     before = totals.ended
-    with Book(task, totals, screen) as book:
+    with OutcomeLog(task, totals, screen) as log:
         try:
-            executor.run(task, cells, book)
+            executor.run(task, cells, log)
         except KeyboardInterrupt:
             left = len(cells) - (totals.ended - before)
             raise RunStoppedError(
@@ -317,7 +325,7 @@ def _run(executor: Executor, task: Task, cells: list[int], totals: Totals, scree
 
 def _conclude(
     experiment: Experiment, choice: Choice, totals: Totals, begun: float, screen: Screen, images: bool
-) -> Conclusion:
+) -> RunResult:
     from qbed.report import make_report
 
     out = experiment.task.out
@@ -328,16 +336,16 @@ def _conclude(
     connection.close()
     _count(totals, counted)
     write_json(out / CLAIMS, [verdict.model_dump() for verdict in verdicts])
-    vouch(out, [CLAIMS], more=True)
+    record_checksums(out, [CLAIMS], more=True)
     write_json(out / "meta.json", _meta(experiment, time.monotonic() - begun))
     screen.phase("report")
     made = make_report(out, images=images, advance=screen.phase)
     differences = _locked(experiment, totals, traces_of(out))
-    return Conclusion(totals, verdicts, made.page, time.monotonic() - begun, made.problems, differences)
+    return RunResult(totals, verdicts, made.page, time.monotonic() - begun, made.problems, differences)
 
 
-def _conclude_shard(experiment: Experiment, choice: Choice, totals: Totals, begun: float) -> Conclusion:
-    """Of a part of the cells: nothing is merged or judged, as `qbed merge` does that of all."""
+def _conclude_shard(experiment: Experiment, choice: Choice, totals: Totals, begun: float) -> RunResult:
+    """The result of a shard, without merge and claims: `qbed merge` does both for all shards."""
     store, counted = RunFolder(experiment.task.out), Counter[str]()
     traces: dict[int, str | None] = {}
     for number in choice:
@@ -346,7 +354,7 @@ def _conclude_shard(experiment: Experiment, choice: Choice, totals: Totals, begu
         traces[number] = row.get("trace_sha256")
     _count(totals, counted)
     differences = _locked(experiment, totals, traces.items())
-    return Conclusion(totals, [], None, time.monotonic() - begun, [], differences)
+    return RunResult(totals, [], None, time.monotonic() - begun, [], differences)
 
 
 def _count(totals: Totals, counted: Mapping[str, int]) -> None:
@@ -355,7 +363,7 @@ def _count(totals: Totals, counted: Mapping[str, int]) -> None:
 
 
 def _locked(experiment: Experiment, totals: Totals, found: Iterable[tuple[int, str | None]]) -> list[str]:
-    """Compare the run with the campaign's lock, or make the lock of it."""
+    """Compare the run with the campaign's lock, or write the lock."""
     if experiment.lock is None:
         return []
     matrix, toolchain = experiment.task.matrix, experiment.identity["toolchain"]
@@ -372,7 +380,7 @@ def _locked(experiment: Experiment, totals: Totals, found: Iterable[tuple[int, s
 
 
 def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
-    """What may differ between equal runs: the host, the versions of what is not in the guest, wall-clock times."""
+    """The content of meta.json, which may differ between equal runs: host, versions and wall-clock times."""
     return {
         "provenance": {
             "command": " ".join(["qbed", *sys.argv[1:]]),
@@ -390,7 +398,7 @@ def _meta(experiment: Experiment, wall_s: float) -> dict[str, Any]:
 
 
 def wall_times(run: Path) -> dict[int, float]:
-    """How long each cell of a run took, in seconds, by its number; of those that ended in it."""
+    """The wall-clock time of each ended cell of a run in seconds, by number."""
     times: dict[int, float] = {}
     with suppress(FileNotFoundError), (run / "cells" / WALL_TIMES).open() as lines:
         for line in lines:

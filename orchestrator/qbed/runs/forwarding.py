@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rate that this machine forwards through one switch of a lab on the wall clock, and the links above it.
+"""Measure the rate that this machine forwards through one switch on the wall clock, and warn about faster links.
 
-The rate is measured once for a machine, by a cell of one TCP flow through a link without limit, and remembered. It is
-a bound for a single busy link: several at once share the machine's cores.
+The rate is measured once for a machine, by a cell of one TCP flow through a link without limit, and cached. It is
+an upper bound for a single busy link: several busy links share the machine's cores.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Measure = Callable[[Substrate], int]
 
 
 def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure | None = None) -> Iterator[str]:
-    """A warning for the links that are faster than what this machine forwards at this dilation."""
+    """A warning about links that are faster than this machine's forwarding rate at this dilation."""
     rates = {
         link.name: max(plan.ends_ever[index, side][0].rate_bps for side in "ab")
         for index, link in enumerate(plan.links)
@@ -65,7 +65,7 @@ def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure 
 
 
 def forwarding_bps(on: Substrate, measure: Measure) -> int:
-    """The rate of a TCP flow through one switch, undilated; measured where it is not known. At least 1."""
+    """The undilated rate of a TCP flow through one switch, at least 1; measured if it is not cached."""
     key = key_of(on, LAB)
     known = recall(CACHE).get(key)
     if isinstance(known, int) and known > 0:
@@ -85,6 +85,6 @@ def _measure(on: Substrate) -> int:
 
 
 def _rounded(bps: int) -> str:
-    """Two digits: no measurement of a machine is better."""
+    """Format a rate with two significant digits, the precision of the measurement."""
     scale = 10 ** max(0, len(str(bps)) - 2)
     return format_rate(bps // scale * scale)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cells of a campaign that several machines ran, a shard each, in one run folder."""
+"""Gather the shards of a campaign, which several machines ran, into one run folder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from qbed.results.checksums import DamagedError
-from qbed.results.folder import SAME, RunFolder
-from qbed.results.identity import StoreError, any_identity
+from qbed.results.folder import MUST_MATCH, RunFolder
+from qbed.results.identity import StoreError, read_any_identity
 from qbed.runs.choice import Choice
 from qbed.runs.executor import WALL_TIMES
 
@@ -22,17 +22,17 @@ class MissingCellsError(StoreError):
     exit_status = 1
 
 
-def refuse_strangers(shards: Sequence[RunFolder], identity: Mapping[str, Any]) -> None:
-    """`StoreError` if one of these is no run folder, or of another campaign."""
+def check_shards(shards: Sequence[RunFolder], identity: Mapping[str, Any]) -> None:
+    """Raise `StoreError` if a shard is no run folder, or belongs to another campaign."""
     for shard in shards:
-        theirs = any_identity(shard.path)
-        different = [what for key, what in SAME.items() if theirs.get(key) != identity.get(key)]
+        found = read_any_identity(shard.path)
+        different = [what for key, what in MUST_MATCH.items() if found.get(key) != identity.get(key)]
         if different:
             raise StoreError(f"{shard.path} is a shard of another campaign: {' and '.join(different)} differ")
 
 
 def gather(run: RunFolder, shards: Sequence[RunFolder], choice: Choice) -> None:
-    """Take the cells from the shards; `StoreError` if one is damaged, or nowhere."""
+    """Copy the cells from the shards; `StoreError` if one is damaged or missing."""
     wanted, missing = list(choice), list[int]()
     while wanted:
         missing += [number for number in wanted if not _adopt(run, shards, number)]
@@ -40,13 +40,13 @@ def gather(run: RunFolder, shards: Sequence[RunFolder], choice: Choice) -> None:
     if missing:
         named = ", ".join(map(str, islice(missing, MOST_NAMED))) + (", ..." if len(missing) > MOST_NAMED else "")
         raise MissingCellsError(
-            f"{len(missing)} cells are in none of the shards ({named}): the command of their shard goes on with it"
+            f"{len(missing)} cells are in none of the shards ({named}): the command of their shard continues it"
         )
     _times(run, shards)
 
 
 def _adopt(run: RunFolder, shards: Sequence[RunFolder], number: int) -> bool:
-    """Take a cell that is whole somewhere, a finished one before one that failed; `DamagedError` if none is whole."""
+    """Copy an undamaged cell, a finished one rather than a failed one; `DamagedError` if all copies are damaged."""
     damaged: list[DamagedError] = []
     for shard in shards:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker process of the runner: pinned to one core, it runs one cell after the other, its guest on the same core."""
+"""Worker processes of the runner: each is pinned to one core and runs cells in sequence, with their guests."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.results.cell import store_cell
 from qbed.results.folder import RunFolder
-from qbed.results.store import cell_key, usual_store
+from qbed.results.store import cell_key, default_store
 from qbed.results.wall import only_late
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
 MOST_RUNS = 3
-"""Of one cell, on the wall clock, as long as the machine is too late."""
+"""Limit on runs of one cell on the wall clock while the machine is too late."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Orders(ABC):
-    """What a worker needs to know of the cells that it runs. `out`: the run folder."""
+class CellWork(ABC):
+    """The settings for the cells of one worker. `out`: the run folder."""
 
     out: Path
     limits: Limits = field(default_factory=Limits)
@@ -49,11 +49,11 @@ class Orders(ABC):
     on: str = DEFAULT
     dilation: int = 1
     store: bool = True
-    """Whether cells that the store has are taken from there, and finished ones put there."""
+    """Whether cells are read from the store and written to it."""
 
     @abstractmethod
     def describe(self, number: int) -> Row:
-        """What is known of a cell before it is looked at."""
+        """The columns of a cell that are known before it is compiled."""
 
     @abstractmethod
     def compile(self, number: int) -> tuple[Plan, bytes, Row]:
@@ -61,7 +61,7 @@ class Orders(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Orders):
+class Task(CellWork):
     """The cells of a run: those of a matrix, over one lab."""
 
     lab: Path
@@ -79,13 +79,13 @@ class Task(Orders):
         return plan, plan.dumps().encode(), self.describe(number) | {"settings": settings}
 
     def most_samples(self, number: int) -> int:
-        """Of a cell, by its plan."""
+        """The maximum number of samples of a cell, from its plan."""
         return self.compile(number)[0].most_samples
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one cell went. `fatal`: no other cell would fare better. `stored`: it came from the store."""
+    """The result of one cell. `fatal`: all other cells would fail, too. `stored`: it was in the store."""
 
     cell: int
     status: str
@@ -96,7 +96,7 @@ class Outcome:
 
 
 def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
-    """Run the cells whose numbers come through the pipe, until it closes. Sends fractions and an `Outcome` each."""
+    """Run the cells whose numbers are received from the pipe until it closes; send fractions and an `Outcome` each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     raise_on(signal.SIGTERM, SystemExit, 143, once=True)
@@ -118,15 +118,15 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
 class Worker:
     """Runs cells into a run folder."""
 
-    def __init__(self, orders: Orders, on: Substrate | None = None) -> None:
-        self._orders = orders
-        self._run_folder = RunFolder(orders.out)
-        self._substrate = on or substrate(orders.on)
-        wanted = orders.store and not orders.keep and self._substrate.provenance is not None
-        self._store = usual_store() if wanted else None
+    def __init__(self, work: CellWork, on: Substrate | None = None) -> None:
+        self._work = work
+        self._run_folder = RunFolder(work.out)
+        self._substrate = on or substrate(work.on)
+        wanted = work.store and not work.keep and self._substrate.provenance is not None
+        self._store = default_store() if wanted else None
 
     def run(self, number: int, pipe: Connection | None = None) -> Outcome:
-        """Run one cell; whatever goes wrong with it is its outcome. Of one that is stopped nothing stays."""
+        """Run one cell; its outcome reports every error. An interrupted cell is removed."""
         try:
             return self._outcome(number, pipe)
         except SystemExit:
@@ -136,10 +136,10 @@ class Worker:
     def _outcome(self, number: int, pipe: Connection | None) -> Outcome:
         begun, known = time.monotonic(), False
         status, error, fatal = "failed", None, False
-        row = self._orders.describe(number)
+        row = self._work.describe(number)
         try:
             self._run_folder.begin(number)
-            plan, content, row = self._orders.compile(number)
+            plan, content, row = self._work.compile(number)
             row |= {"plan_sha256": hashlib.sha256(content).hexdigest()}
             row, known = self._found(plan, content, row, number, pipe)
             status = str(row["status"])
@@ -149,9 +149,7 @@ class Worker:
         except OSError as problem:
             fatal = faults.is_full(problem)
             error = (
-                f"the disk is full: {self._orders.out}"
-                if fatal
-                else f"{problem.strerror or problem}: {problem.filename}"
+                f"the disk is full: {self._work.out}" if fatal else f"{problem.strerror or problem}: {problem.filename}"
             )
         except (QbedError, pa.ArrowException) as problem:
             error = str(problem)
@@ -167,24 +165,24 @@ class Worker:
         folder = self._run_folder.folder(number, ".tmp")
         if store is None or provenance is None:
             return self._commit(number, row | self._run(plan, content, number, pipe)), False
-        mark = cell_key(content, provenance)
-        if known := store.take(mark, folder):
+        key = cell_key(content, provenance)
+        if known := store.take(key, folder):
             return self._commit(number, row | known), True
-        with store.claimed(mark):
-            if known := store.take(mark, folder):  # somebody ran it while this one waited
+        with store.claimed(key):
+            if known := store.take(key, folder):  # another process ran it in the meantime
                 return self._commit(number, row | known), True
             found = self._run(plan, content, number, pipe)
             row = self._commit(number, row | found)
             if row["status"] == "complete":
-                store.put(mark, self._run_folder.folder(number), found)
+                store.put(key, self._run_folder.folder(number), found)
         return row, False
 
     def _commit(self, number: int, row: Row) -> Row:
-        self._run_folder.commit(number, row, keep=self._orders.keep or row["status"] == "invalid")
+        self._run_folder.commit(number, row, keep=self._work.keep or row["status"] == "invalid")
         return row
 
     def _run(self, plan: Plan, content: bytes, number: int, pipe: Connection | None) -> Row:
-        """Run a cell, anew where the machine was too late for it; returns what its row has of it."""
+        """Run a cell, and again if the machine was too late; returns the measured columns of its row."""
         folder, warnings = self._run_folder.folder(number, ".tmp"), list[str]()
         while True:
             (folder / "work" / "plan.json").write_bytes(content)
@@ -197,21 +195,21 @@ class Worker:
 
     def _run_once(self, plan: Plan, folder: Path, pipe: Connection | None) -> Row:
         work = folder / "work"
-        ready = self._substrate.cell(work, plan, self._orders.dilation)
-        told = time.monotonic()
+        ready = self._substrate.cell(work, plan, self._work.dilation)
+        sent_s = time.monotonic()
 
         def progress(fraction: float) -> None:
-            nonlocal told
-            if pipe is not None and time.monotonic() - told > PROGRESS_EVERY_S:
-                told = time.monotonic()
-                with suppress(BrokenPipeError):  # the runner stops, and says so in a moment
+            nonlocal sent_s
+            if pipe is not None and time.monotonic() - sent_s > PROGRESS_EVERY_S:
+                sent_s = time.monotonic()
+                with suppress(BrokenPipeError):  # the runner is stopping
                     pipe.send(fraction)
 
-        ready.run(self._orders.limits, progress)
+        ready.run(self._work.limits, progress)
         return store_cell(work, plan, folder)
 
     def _give_up(self, number: int, row: Row, error: str, fatal: bool) -> str:
-        """Keep the broken cell's folder and name it; on a full disk nothing can be kept."""
+        """Keep the failed cell's folder and add its path to the error; on a full disk the folder is removed."""
         if fatal:
             self._run_folder.drop(number)
             return error
@@ -224,7 +222,7 @@ class Worker:
 
 
 def describe(cell: Cell, task: Task) -> Row:
-    """What is known of a cell before it ran."""
+    """The columns of a cell that are known before it runs."""
     return {
         "cell": cell.number,
         **cell.values,

@@ -30,7 +30,7 @@ def main() -> None:
     import duckdb
 
     from qbed.claims.judge import connect
-    from qbed.claims.sql import checked, foreseen, said
+    from qbed.claims.sql import checked, foreseen, one_line
     from qbed.errors import QbedError
 
     try:
@@ -39,7 +39,7 @@ def main() -> None:
             reader = connect(run).execute(sql).fetch_record_batch(ROWS)
             _WRITERS[form](reader, out)
     except duckdb.Error as error:
-        _refuse(said(error))
+        _refuse(one_line(error))
     except QbedError as error:
         _refuse(str(error))
     except MemoryError:

@@ -9,13 +9,13 @@ from typing import Any
 from qbed.errors import QbedError
 from qbed.places import labs_folder
 from qbed.results.folder import RunFolder
-from qbed.results.identity import IDENTITY, StoreError, any_identity
-from qbed.runs.experiment import Wishes, usual_folder
+from qbed.results.identity import IDENTITY, StoreError, read_any_identity
+from qbed.runs.experiment import RunOptions, default_folder
 from qbed.service.client import Client, files_of
 from qbed.substrates import DEFAULT
 
 
-def submit(client: Client, lab: Path, wishes: Wishes, *, images: bool) -> int:
+def submit(client: Client, lab: Path, wishes: RunOptions, *, images: bool) -> int:
     """Submit a campaign, a lab that the service has too by its name, any other is sent; returns the job's number."""
     if wishes.several or wishes.lock == "write" or wishes.shard or wishes.sinks:
         raise QbedError(
@@ -24,7 +24,7 @@ def submit(client: Client, lab: Path, wishes: Wishes, *, images: bool) -> int:
     return int(client.post("/jobs", _asked(client, lab, wishes) | {"images": images})["id"])
 
 
-def _asked(client: Client, lab: Path, wishes: Wishes) -> dict[str, Any]:
+def _asked(client: Client, lab: Path, wishes: RunOptions) -> dict[str, Any]:
     limits = wishes.limits
     asked: dict[str, Any] = {
         "profile": wishes.profile, "seeds": wishes.seeds, "settings": dict(wishes.settings or {}),
@@ -40,14 +40,14 @@ def _asked(client: Client, lab: Path, wishes: Wishes) -> dict[str, Any]:
     return asked | {"upload": client.send(folder), **file}
 
 
-def bring(client: Client, job: int, wishes: Wishes, *, fresh: bool) -> Path:
+def bring(client: Client, job: int, wishes: RunOptions, *, fresh: bool) -> Path:
     """Bring a job's results into a run folder here."""
     names = list(client.get(f"/jobs/{job}/files"))
     identity = {name: value for name, value in client.get(f"/jobs/{job}/files/{IDENTITY}").items() if name != "sha256"}
-    place = (wishes.out or usual_folder(identity, wishes)).resolve()
+    place = (wishes.out or default_folder(identity, wishes)).resolve()
     try:
         RunFolder(place).claim(identity, fresh=fresh)
-        any_identity(place)
+        read_any_identity(place)
     except StoreError as error:
         raise StoreError(f"{error}; the results are job {job} on {client.url}") from None
     for name in files_of(names):

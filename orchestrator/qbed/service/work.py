@@ -15,7 +15,7 @@ from qbed.language.reach import FOREIGN, TRUST
 from qbed.live.exporter import Address, Delivery
 from qbed.report import make_report  # noqa: F401 - loaded before there is a job
 from qbed.runs.executor.local import LocalExecutor
-from qbed.runs.experiment import Conclusion, Wishes, conduct, prepare
+from qbed.runs.experiment import RunOptions, RunResult, prepare, run_campaign
 from qbed.runs.worker import Outcome
 from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
 from qbed.service.jobs import LAB, RUN, say
@@ -118,7 +118,7 @@ def _conduct(spec: JobSpec, screen: EventScreen) -> int:
     limits = Limits(asked["cell_timeout"], asked["stall_timeout"], asked["cell_space"])
     # Only the owner's environment names a sink: a client's request opens no connection.
     sinks = [Address("influx", url)] if (url := os.environ.get("QBED_INFLUX")) else []
-    wishes = Wishes(
+    wishes = RunOptions(
         asked["profile"], Path(spec.place) / RUN, asked["seeds"], asked["settings"], asked["keep"], limits,
         asked["on"], asked["dilation"], store=asked["store"], lock="compare" if asked["locked"] else None, sinks=sinks,
     )  # fmt: skip
@@ -131,12 +131,12 @@ def _conduct(spec: JobSpec, screen: EventScreen) -> int:
     workers = min(spec.cores or len(cores), substrate(asked["on"]).cells_at_once or 1 << 20)
     mine = [cores[i % len(cores)] for i in range(workers)]
     # A job's run folder is its own: what another version of qbed has left in it is no one's to miss.
-    outcome = conduct(experiment, LocalExecutor(mine), screen, images=asked["images"], fresh=True)
+    outcome = run_campaign(experiment, LocalExecutor(mine), screen, images=asked["images"], fresh=True)
     screen.say("concluded", **concluded(outcome))
-    return int(outcome.bad())
+    return int(outcome.failed())
 
 
-def concluded(outcome: Conclusion) -> dict[str, Any]:
+def concluded(outcome: RunResult) -> dict[str, Any]:
     """A conclusion as an event."""
     return {
         "totals": asdict(outcome.totals),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a campaign's cells are run: `local`, or by others, to whom a cell is its key (`qbed cell KEY`).
+"""Executors, which run a campaign's cells: `local`, or on remote workers by the command `qbed cell KEY`.
 
-An executor is given cells and writes what comes of each into a `Book`. Which cells those are, and what is made of their
-results, is none of its business; that a cell that has ended is in the run folder is.
+An executor runs the given cells, stores each ended one in the run folder, and adds its outcome to an `OutcomeLog`. It
+neither chooses the cells nor evaluates their results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunAbortedError(QbedError):
 
 
 class Watcher(Protocol):
-    """Is told how the run goes."""
+    """Receives progress and outcomes of a run."""
 
     def progress(self, finished: int, running: float) -> None:
         """`finished` cells of this run are done; the running ones are worth `running` cells."""
@@ -44,36 +44,34 @@ class Watcher(Protocol):
 
 @dataclass
 class Totals:
-    """How the cells of one run went."""
+    """Numbers of the cells of one run by outcome."""
 
     cells: int
     skipped: int
     complete: int = 0
     stored: int = 0
-    """Of these, how many came from the store."""
+    """Complete cells that were in the store."""
     failed: int = 0
     invalid: int = 0
 
     @property
     def ended(self) -> int:
-        """Of this run."""
+        """Cells that ended in this run."""
         return self.complete + self.failed + self.invalid
 
 
 class Executor(Protocol):
-    """A way to have cells run. `cores`: those of this machine that it has cells on."""
+    """Runs cells. `cores`: the cores of this machine that it uses."""
 
     @property
     def cores(self) -> Sequence[int]: ...
 
-    def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
-        """Have these cells of a task in its run folder, and each one's outcome in the book. Whoever interrupts it
-        (KeyboardInterrupt) leaves no cell running.
-        """
+    def run(self, task: Task, cells: Iterable[int], log: OutcomeLog) -> None:
+        """Run these cells of a task, and log their outcomes. On KeyboardInterrupt all cells are stopped."""
 
 
-class Book:
-    """Keeps how the cells of a run go: counts, wall times, and whoever watches."""
+class OutcomeLog:
+    """Records outcomes: updates the totals, appends wall times to a file, and notifies the watcher."""
 
     def __init__(self, task: Task, totals: Totals, watcher: Watcher) -> None:
         self.totals = totals
@@ -86,8 +84,8 @@ class Book:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._times.close()
 
-    def note(self, outcome: Outcome) -> None:
-        """A cell has ended; `RunAbortedError` if no other would fare better."""
+    def add(self, outcome: Outcome) -> None:
+        """Record the outcome of an ended cell; `RunAbortedError` if it is fatal."""
         setattr(self.totals, outcome.status, getattr(self.totals, outcome.status) + 1)
         self.totals.stored += outcome.stored
         self._times.write(json.dumps({"cell": outcome.cell, "wall_s": round(outcome.wall_s, 3)}) + "\n")
@@ -97,13 +95,13 @@ class Book:
             raise RunAbortedError(f"{outcome.error}; finished cells are kept, and a later run goes on from there")
 
     def progress(self, running: float) -> None:
-        """So many cells' worth of work is done of those that are running."""
+        """Report the progress of the running cells as a sum of fractions."""
         self._watcher.progress(self.totals.ended, running)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP stop the run as Ctrl-C does; in a thread beside the main one nothing does."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt; no effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

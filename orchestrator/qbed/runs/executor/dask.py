@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On the workers of a Dask scheduler (`qbed run --scheduler ADDRESS`), a process each, a cell at a time.
+"""Run cells on the workers of a Dask scheduler (`qbed run --scheduler ADDRESS`), one cell at a time on each.
 
     dask worker ADDRESS --nthreads 1 --nworkers N --resources cell=1     (playbooks/worker.yml)
 
-A worker runs `qbed cell KEY` as a process that dies with it, with the toolchain and the store of its machine, and sends
-what came of it; where both have the same store, nothing but word of it. The scheduler gives the cell of a worker that
-died to another one.
+A worker runs `qbed cell KEY` as a process that dies with it, with the toolchain and the store of its machine, and
+returns the result. If both machines share a store, no files are returned. If a worker dies, the scheduler assigns its
+cell to another one.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from typing import Any
 from qbed.results.checksums import CELL_ROW, FILES, DamagedError, cell_damages, read_cell_record
 from qbed.results.queue import Queue
 from qbed.runs.executor import RunAbortedError
-from qbed.runs.executor.elsewhere import ElsewhereError, Returned, command_of
-from qbed.runs.filed import needed_store
+from qbed.runs.executor.command import CommandError, Returned, command_of
+from qbed.runs.queued import needed_store
 from qbed.substrates import Limits
 
 RESOURCE = "cell"
 CONNECT_S = 15
 START = "`dask worker ADDRESS --nthreads 1 --resources cell=1`"
 ROOM_A_WORKER = 3
-"""One is run, the others are on their way."""
+"""Cells submitted per worker: one is running, the others are queued."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """What a worker sends: the files of a cell's folder by their names, or why there are none.
+    """The result of a worker: the files of a cell's folder by name, or the error.
 
-    `here`: they are in the store or queue of the receiver.
+    `shared`: the files are in the store or queue of the receiver.
     """
 
     wall_s: float
-    here: bool = False
+    shared: bool = False
     complete: bool = False
     files: dict[str, bytes] = field(default_factory=dict)
     error: str | None = None
@@ -53,11 +53,11 @@ def _place(queue: Queue) -> tuple[str, str]:
     return socket.gethostname(), str(queue.folder.resolve())
 
 
-def carry_out(key: str, plan: bytes, limits: Limits, receiver: tuple[str, str]) -> Parcel:
-    """Run a cell here: what a worker does."""
+def run_for_receiver(key: str, plan: bytes, limits: Limits, receiver: tuple[str, str]) -> Parcel:
+    """Run a cell on a worker."""
     begun, queue = time.monotonic(), Queue(needed_store())
     if not queue.store.has(key):
-        queue.file(key, plan)
+        queue.add(key, plan)
     command = ["setpriv", "--pdeathsig", "KILL", *command_of(key, limits)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     wall_s, complete, ended = time.monotonic() - begun, queue.store.has(key), queue.ended(key)
@@ -65,17 +65,17 @@ def carry_out(key: str, plan: bytes, limits: Limits, receiver: tuple[str, str]) 
     if folder is None:
         return Parcel(wall_s, error=f"{socket.gethostname()}: {done.stderr.strip() or f'status {done.returncode}'}")
     if _place(queue) == receiver:
-        return Parcel(wall_s, here=True)
+        return Parcel(wall_s, shared=True)
     names = [CELL_ROW, *read_cell_record(folder, 0)[FILES]]
     parcel = Parcel(wall_s, complete=complete, files={name: (folder / name).read_bytes() for name in names})
     if not complete:
-        queue.leave(key)
+        queue.remove(key)
     return parcel
 
 
 @dataclass
 class DaskEngine:
-    """An `Engine`: the workers of one scheduler."""
+    """An `Engine` that uses the workers of one scheduler."""
 
     address: str
     _client: Any = None
@@ -85,16 +85,16 @@ class DaskEngine:
         try:
             import distributed
         except ImportError:
-            raise ElsewhereError("--scheduler needs Dask: `pip install 'qbed[dask]'`") from None
+            raise CommandError("--scheduler needs Dask: `pip install 'qbed[dask]'`") from None
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         try:
             client: Any = distributed.Client
             self._client = client(self.address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
-            raise ElsewhereError(f"no Dask scheduler answers at {self.address}: {error}") from None
+            raise CommandError(f"no Dask scheduler answers at {self.address}: {error}") from None
         self._queue, self._limits = queue, limits
         if self._workers() == 0:
-            raise ElsewhereError(f"no worker at {self.address} has the resource `{RESOURCE}`: start some by {START}")
+            raise CommandError(f"no worker at {self.address} has the resource `{RESOURCE}`: start some by {START}")
 
     def _workers(self) -> int:
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
@@ -105,7 +105,7 @@ class DaskEngine:
 
     def submit(self, key: str, plan: bytes) -> None:
         future = self._client.submit(
-            carry_out, key, plan, self._limits, _place(self._queue),
+            run_for_receiver, key, plan, self._limits, _place(self._queue),
             key=f"qbed-{key[:16]}-{uuid.uuid4().hex[:8]}", resources={RESOURCE: 1}, pure=False,
         )  # fmt: skip
         self._futures[future] = key
@@ -127,24 +127,24 @@ class DaskEngine:
                 problem = future.exception()
                 yield Returned(key, 0.0, f"{type(problem).__name__}: {problem}")
             else:
-                yield self._unpacked(key, future.result())
+                yield self._unpack(key, future.result())
 
-    def _unpacked(self, key: str, parcel: Parcel) -> Returned:
-        """Have what was sent where what is run here would be."""
-        if parcel.error or parcel.here:
+    def _unpack(self, key: str, parcel: Parcel) -> Returned:
+        """Store the received files as those of a local run."""
+        if parcel.error or parcel.shared:
             return Returned(key, parcel.wall_s, parcel.error)
         run = self._queue.of(key)
         folder = run.begin(0)
         try:
             for name, content in parcel.files.items():
                 if not _is_inside(name):
-                    raise ElsewhereError(f"a worker sent a file called `{name}`")
+                    raise CommandError(f"a worker sent a file called `{name}`")
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(content)
             for damage in cell_damages(folder, 0):
                 raise damage
             row = read_cell_record(folder, 0)
-        except (DamagedError, ElsewhereError) as error:
+        except (DamagedError, CommandError) as error:
             run.drop(0)
             return Returned(key, parcel.wall_s, f"what a worker sent is damaged: {error}")
         if parcel.complete:

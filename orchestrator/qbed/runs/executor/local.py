@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On this machine: a campaign's cells in parallel, one worker process on each allowed core.
+"""Run a campaign's cells in parallel on this machine, with one worker process on each allowed core.
 
-Workers die with the runner and guests with their worker, whatever kills it; what a cell has finished stays.
+Workers die with the runner, and guests with their worker, however it is killed; finished cells are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 
 from qbed.interrupts import heard
 from qbed.results.folder import RunFolder
-from qbed.runs.executor import Book, interruptible
+from qbed.runs.executor import OutcomeLog, interruptible
 from qbed.runs.worker import Outcome, Task, serve
 
 STOP_S = 15.0
@@ -62,7 +62,7 @@ class LocalExecutor:
 
     cores: list[int]
 
-    def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
+    def run(self, task: Task, cells: Iterable[int], log: OutcomeLog) -> None:
         todo = iter(cells)
         workers: list[_Process] = []
         with interruptible():
@@ -73,8 +73,8 @@ class LocalExecutor:
                     workers[-1].give(number)
                 while any(worker.cell is not None for worker in workers):
                     for outcome in _next(workers, task, todo):
-                        book.note(outcome)
-                    book.progress(sum(worker.fraction for worker in workers if worker.cell is not None))
+                        log.add(outcome)
+                    log.progress(sum(worker.fraction for worker in workers if worker.cell is not None))
             finally:
                 _stop_all(workers)
 
@@ -128,9 +128,9 @@ def _stop_all(workers: list[_Process]) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A Ctrl-C waits until the end; a process that starts meanwhile has it blocked, until it is ready to ignore it.
+    """Defer SIGINT; a process that is started meanwhile has it blocked until it ignores it.
 
-    The mask alone would not do: a signal that another thread takes still runs the handler on this one.
+    The mask alone is not sufficient: a signal that another thread receives still runs the handler on this one.
     """
     resource_tracker.ensure_running()  # else the first process starts it, and that unblocks the signal
     came: list[int] = []

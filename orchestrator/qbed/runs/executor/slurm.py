@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As Slurm's array jobs (`qbed run --slurm`): a task is one `qbed cell KEY`, on any node that shares the user's cache.
+"""Run cells as Slurm array jobs (`qbed run --slurm`): a task is one `qbed cell KEY` on a node with the user's cache.
 
-Slurm's own variables say where: `SBATCH_PARTITION`, `SBATCH_ACCOUNT`, `SBATCH_TIMELIMIT`. A task that ends without a
-result, because its node went away or somebody killed it, is submitted again, a few times.
+Slurm's variables configure the jobs: `SBATCH_PARTITION`, `SBATCH_ACCOUNT`, `SBATCH_TIMELIMIT`. A task that ends without
+a result, because its node failed or it was killed, is submitted up to `MOST_TRIES` times.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 
 from qbed.results.queue import Queue
 from qbed.runs.executor import RunAbortedError
-from qbed.runs.executor.elsewhere import ElsewhereError, Returned, command_of
+from qbed.runs.executor.command import CommandError, Returned, command_of
 from qbed.substrates import Limits
 
 MOST_TRIES = 4
-USUAL_ARRAY = 1001
-SAID_CHARACTERS = 2_000
+DEFAULT_ARRAY_SIZE = 1001
+LOG_CHARACTERS = 2_000
 _TASKS = re.compile(r"\d+_(?:(\d+)|\[([\d,-]+).*)")
-"""A task of an array, or those that wait as squeue has them: `7_[3-9,12%4]`."""
+"""A task of an array, or pending tasks in the format of squeue: `7_[3-9,12%4]`."""
 
 
 @dataclass
 class _Array:
-    """An array job: its number, and the keys of its tasks that have not ended."""
+    """An array job: its id, and the keys of its tasks that have not ended."""
 
     job: str
     tasks: dict[int, str]
@@ -39,29 +39,29 @@ class _Array:
 
 @dataclass
 class SlurmEngine:
-    """An `Engine`: Slurm, by its commands."""
+    """An `Engine` that uses the commands of Slurm."""
 
     _arrays: list[_Array] = field(default_factory=list)
     _new: list[str] = field(default_factory=list)
     _tries: dict[str, int] = field(default_factory=dict)
-    _most: int = USUAL_ARRAY
+    _most: int = DEFAULT_ARRAY_SIZE
 
     def begin(self, queue: Queue, limits: Limits) -> None:
         self._queue, self._limits = queue, limits
         self._folder = queue.folder / f"slurm-{uuid.uuid4().hex[:12]}"
         found = re.search(r"^MaxArraySize\s*=\s*(\d+)", self._command("scontrol", "show", "config"), re.MULTILINE)
-        self._most = int(found[1]) - 1 if found else USUAL_ARRAY
+        self._most = int(found[1]) - 1 if found else DEFAULT_ARRAY_SIZE
         self._folder.mkdir(parents=True)
 
     def _command(self, *command: str) -> str:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         except FileNotFoundError:
-            raise ElsewhereError(f"--slurm needs Slurm's commands, and `{command[0]}` is not on this machine") from None
+            raise CommandError(f"--slurm needs Slurm's commands, and `{command[0]}` is not on this machine") from None
         except subprocess.TimeoutExpired:
             raise RunAbortedError(f"Slurm's `{command[0]}` does not answer; finished cells are kept") from None
         if done.returncode != 0:
-            text = " ".join(done.stderr.split())[:SAID_CHARACTERS]
+            text = " ".join(done.stderr.split())[:LOG_CHARACTERS]
             raise RunAbortedError(f"Slurm's `{command[0]}` fails: {text}; finished cells are kept")
         return done.stdout
 
@@ -90,14 +90,14 @@ class SlurmEngine:
                     error = (
                         None
                         if known
-                        else f"its task in Slurm left no result {MOST_TRIES} times: {self._said(array, task)}"
+                        else f"its task in Slurm left no result {MOST_TRIES} times: {self._end_of_log(array, task)}"
                     )
                     yield Returned(key, time.monotonic() - array.begun, error)
         self._arrays = [array for array in self._arrays if array.tasks]
         self._new = again
 
     def _start(self, keys: list[str]) -> None:
-        """An array job for these cells: its tasks find their keys in a file."""
+        """Submit an array job for these cells; its tasks read their keys from a file."""
         file = self._folder / f"{uuid.uuid4().hex[:8]}.keys"
         file.write_text("".join(f"{key}\n" for key in keys))
         command = command_of("KEY", self._limits)
@@ -111,7 +111,7 @@ class SlurmEngine:
         self._arrays.append(_Array(job.strip().partition(";")[0], dict(enumerate(keys)), time.monotonic()))
 
     def _alive(self, job: str) -> set[int]:
-        """The tasks that wait or run. A job that Slurm has forgotten has none."""
+        """The pending and running tasks of a job; none if Slurm no longer has the job."""
         try:
             lines = self._command("squeue", "--noheader", "--jobs", job, "--format=%i %t").splitlines()
         except RunAbortedError as error:
@@ -125,9 +125,9 @@ class SlurmEngine:
                 alive.update(_numbers(found[1] or found[2]))
         return alive
 
-    def _said(self, array: _Array, task: int) -> str:
+    def _end_of_log(self, array: _Array, task: int) -> str:
         logs = sorted(self._folder.glob(f"*-{task}.log"), key=lambda log: log.stat().st_mtime)
-        return _end_of(logs[-1]) if logs else "it left no log, either"
+        return _tail(logs[-1]) if logs else "it left no log, either"
 
     def stop(self) -> None:
         for array in self._arrays:
@@ -142,5 +142,5 @@ def _numbers(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _end_of(log: Path) -> str:
-    return " ".join(log.read_text(errors="replace").split())[-SAID_CHARACTERS:] or "its log is empty"
+def _tail(log: Path) -> str:
+    return " ".join(log.read_text(errors="replace").split())[-LOG_CHARACTERS:] or "its log is empty"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be known of a campaign before its first cell runs: labels, plans, modules, programs, SQL and figures.
+"""Check a campaign before its first cell runs: labels, plans, modules, programs, SQL and figures.
 
-What is wrong costs a second here and an hour at the end of a run.
+An error costs a second here and an hour at the end of a run.
 """
 
 from __future__ import annotations
@@ -32,55 +32,56 @@ if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
     from qbed.claims.sql import Connection
 
 _TABLE_OF = {"fct": "flows", "slowdown": "flows", "cdf": "queues"}
-"""Where figures take their cells from, if not from `cells`."""
+"""The tables that kinds of figures read; all others read `cells`."""
 
 
 @dataclass
-class Rehearsal:
-    """What was found: the lab's name, a hash of the plans that were looked at, and remarks for the user."""
+class PreflightResult:
+    """The lab's name, a hash of the compiled plans, and warnings for the user."""
 
     name: str = ""
     plans: str = ""
     warnings: list[str] = field(default_factory=list)
 
 
-def rehearse(
+def run_preflight(
     lab: Path,
     matrix: Matrix,
     campaign: Campaign,
     source: Source,
     profile: str | None,
     on: Substrate,
-    tell: Callable[[str], None] | None = None,
-) -> Rehearsal:
-    """Look at the lab's file by itself and at the combinations of the axes' values, and bind the SQL to empty tables;
-    `LabError` says all that is wrong. `tell`: takes a line of progress.
+    progress: Callable[[str], None] | None = None,
+) -> PreflightResult:
+    """Check the lab file, compile the combinations of the axes' values, and bind the SQL to empty tables.
+
+    `LabError` has all errors. `progress`: called with a line of progress.
     """
-    found, wrong = Rehearsal(), list[str]()
+    found, errors = PreflightResult(), list[str]()
     digest, ports = hashlib.sha256(), dict[str, None]()
 
     def sample(loaded: ResolvedLab, plan: Plan, text: str) -> None:
         found.name = plan.lab
         digest.update(text.encode())
         ports.update(dict.fromkeys(port_names(plan)))
-        wrong.extend(_missing(loaded, plan, on))
+        errors.extend(_missing(loaded, plan, on))
 
     file = read_lab(lab)
     plans = Plans(file)
-    survey = Survey(matrix, plans, sample, tell)
+    survey = Survey(matrix, plans, sample, progress)
     try:
         lab_from_source(replace(file))
         survey.run()
     except LabError as error:
-        wrong.extend(error.messages)
-    wrong.extend(survey.wrong)
-    if not wrong:
+        errors.extend(error.messages)
+    errors.extend(survey.errors)
+    if not errors:
         narrowed = profile is not None and bool(campaign.profile(profile).axes)
-        wrong.extend(_without_effect(survey, source, found, narrowed=narrowed))
+        errors.extend(_without_effect(survey, source, found, narrowed=narrowed))
     if campaign.views or campaign.claims or campaign.figures:
-        wrong.extend(_wrong_sql(campaign, source, profile, matrix, list(ports)))
-    if wrong:
-        raise LabError(list(dict.fromkeys(wrong)))
+        errors.extend(_wrong_sql(campaign, source, profile, matrix, list(ports)))
+    if errors:
+        raise LabError(list(dict.fromkeys(errors)))
     found.plans = digest.hexdigest()
     return found
 
@@ -89,12 +90,12 @@ def rehearse(
 
 
 def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
-    """Kernel modules that are not built, and programs that are nowhere: each once."""
+    """A message for each kernel module that is not built, and for each missing program."""
     for lack in {(lack.kind, lack.of): lack for lack in reversed(list(on.lacks(plan)))}.values():
         place: FieldPath = ("switches",) if lack.of == "tc" else ("routing",)
-        own = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == lack.of]
-        if own and lack.kind == "program":
-            place = ("programs", own[0], "run")
+        launched = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == lack.of]
+        if launched and lack.kind == "program":
+            place = ("programs", launched[0], "run")
         if lack.kind == "module":
             schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == lack.of]
             place = _scheme_place(lab, schemes)
@@ -102,7 +103,7 @@ def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
 
 
 def _scheme_place(lab: ResolvedLab, schemes: list[str]) -> FieldPath:
-    """Where a lab first names one of these schemes."""
+    """The field in which a lab first names one of these schemes."""
     for kind in ("switches", "hosts"):
         for key, settings in (lab.source.values.get(kind) or {}).items():
             queue = settings.get("queue") if kind == "hosts" else settings
@@ -114,17 +115,17 @@ def _scheme_place(lab: ResolvedLab, schemes: list[str]) -> FieldPath:
 # --- labels ---
 
 
-def _without_effect(survey: Survey, source: Source, found: Rehearsal, *, narrowed: bool) -> Iterator[str]:
-    """Values of an axis under which the same would run, and settings that nothing reads (docs/run-folder.md, Labels).
+def _without_effect(survey: Survey, source: Source, found: PreflightResult, *, narrowed: bool) -> Iterator[str]:
+    """Messages for values of an axis that give the same plan, and for unused settings (docs/run-folder.md, Labels).
 
-    Alternatives that give the same plan are warnings: they may be repetitions. So is what nothing reads in a profile
-    that has fewer values of some axes (`narrowed`): others may read it.
+    Alternatives that give the same plan are warnings: they may be repetitions. Unused settings are warnings in a
+    profile with fewer values of some axes (`narrowed`): other values may use them.
     """
     matrix = survey.matrix
     names = {column_name(name): name for name in (source.values or {}).get("axes") or {}}
     for place, axis in enumerate(matrix.axes[:-1]):
         at: FieldPath = ("axes", names.get(axis.name, axis.name))
-        everywhere = list(survey.alike(place))
+        everywhere = list(survey.equal_everywhere(place))
         for one, other in everywhere:
             text = f"{_pair(axis, one, other)} give the same plan: nothing in the lab takes them"
             if axis.field is None:
@@ -133,24 +134,24 @@ def _without_effect(survey: Survey, source: Source, found: Rehearsal, *, narrowe
                 yield source.message(at, f"{text}; expected values that differ, or no such axis")
         if axis.field is None:
             continue
-        for one, other, digits in survey.alike_beside(place):
+        for one, other, digits in survey.equal_in_combinations(place):
             if (one, other) not in everywhere:
                 text = f"{_pair(axis, one, other)} give the same plan beside {survey.shown(digits, place)}"
                 instead = "expected alternatives (`name`, `set`) that set this field only where it has an effect"
                 yield source.message(at, f"{text}: nothing there takes them; {instead}")
-    for who, text in survey.never_read():
+    for who, text in survey.never_used():
         if narrowed and who != "--set":
             found.warnings.append(text)
         else:
             yield text
     for text, value in matrix.fixed.items():
         with suppress(LabError):  # without it the lab may be none
-            samples = [matrix.at(digits) for digits in survey.looks if sum(digit > 0 for digit in digits) <= 1]
-            if all(survey.plans.look(cell).plan == survey.plans.look(cell.without(text)).plan for cell in samples):
+            samples = [matrix.at(digits) for digits in survey.digests if sum(digit > 0 for digit in digits) <= 1]
+            if all(survey.plans.digest(cell).plan == survey.plans.digest(cell.without(text)).plan for cell in samples):
                 found.warnings.append(f"--set {text}={value} changes nothing in the plan")
     if not survey.is_complete:
-        looked, total = len(survey.looks), matrix.combinations
-        text = f"{looked} of the {total} combinations of the axes' values were compared, as many as the limits allow"
+        compared, total = len(survey.digests), matrix.combinations
+        text = f"{compared} of the {total} combinations of the axes' values were compared, as many as the limits allow"
         found.warnings.append(f"{text}: a value that has no effect in another one is not found")
 
 
@@ -167,23 +168,23 @@ def _wrong_sql(
     import duckdb
 
     from qbed.claims.judge import connect_empty, define
-    from qbed.claims.sql import said
+    from qbed.claims.sql import one_line
 
     with connect_empty(matrix.columns) as connection:
         for name, sql in campaign.views.items():
             try:
                 define(connection, name, sql)
             except duckdb.Error as error:
-                yield source.message(("views", name), f"the SQL is wrong: {said(error)}")
-                return  # what builds on it would be called wrong, too
-        wrong = False
+                yield source.message(("views", name), f"the SQL is wrong: {one_line(error)}")
+                return  # what builds on it would be reported, too
+        errors = False
         for number, claim in enumerate(campaign.claims):
             if campaign.asks(claim, profile):
                 text = _wrong_claim(connection, claim)
                 if text is not None:
-                    wrong = True
+                    errors = True
                     yield source.message(("claims", number, "sql"), text)
-        if profile is not None and not wrong:
+        if profile is not None and not errors:
             asked = [claim for claim in campaign.claims if campaign.asks(claim, profile)]
             known = [f"{claim.name}.{name}" for claim in asked for name in _columns(connection, claim.sql)]
             for pattern in campaign.profiles[profile].within:
@@ -196,7 +197,7 @@ def _wrong_sql(
 
 
 def _columns(connection: Connection, sql: str) -> dict[str, str]:
-    """The names and types of what a SELECT gives; it is bound, and not run."""
+    """The names and types of the columns of a SELECT, which is bound and not run."""
     from qbed.claims.sql import checked, foreseen
 
     with foreseen():
@@ -206,12 +207,12 @@ def _columns(connection: Connection, sql: str) -> dict[str, str]:
 def _wrong_claim(connection: Connection, claim: Claim) -> str | None:
     import duckdb
 
-    from qbed.claims.sql import said
+    from qbed.claims.sql import one_line
 
     try:
         columns = _columns(connection, claim.sql)
     except duckdb.Error as error:
-        return f"the SQL is wrong: {said(error)}"
+        return f"the SQL is wrong: {one_line(error)}"
     if "holds" not in columns:
         return f"expected one row with a column `holds`, got {', '.join(f'`{name}`' for name in columns)}"
     if columns["holds"] != "BOOLEAN":
@@ -224,13 +225,13 @@ def _wrong_figure(
 ) -> Iterator[tuple[str, str]]:
     import duckdb
 
-    from qbed.claims.sql import said
+    from qbed.claims.sql import one_line
 
     if figure.sql is not None:
         try:
             columns = _columns(connection, figure.sql)
         except duckdb.Error as error:
-            yield "sql", f"the SQL is wrong: {said(error)}"
+            yield "sql", f"the SQL is wrong: {one_line(error)}"
         else:
             if not set(ROWS[figure.kind]) <= set(columns):
                 wanted = " and ".join(f"`{name}`" for name in ROWS[figure.kind])
@@ -248,4 +249,4 @@ def _wrong_figure(
         try:
             _columns(connection, f"SELECT 1 FROM {table} WHERE {figure.where}")
         except duckdb.Error as error:
-            yield "where", f"the SQL is wrong: {said(error)}"
+            yield "where", f"the SQL is wrong: {one_line(error)}"

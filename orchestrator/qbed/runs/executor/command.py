@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells that others run: to them a cell is its key and plan. What comes back goes by the store into the run folder.
+"""Run cells on remote workers by the command `qbed cell KEY`. Results come through the store into the run folder.
 
-An engine (`dask`, `slurm`) starts `qbed cell KEY` somewhere, however often it must: a worker that dies costs what it
-was doing. What it has finished is in a store, and asked for again it costs nothing.
+An engine (`dask`, `slurm`) starts the command on a worker, and again if the worker dies. Finished cells are in a store
+and are not run again.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from qbed.results.checksums import FILES
 from qbed.results.folder import RunFolder
 from qbed.results.queue import Queue
 from qbed.results.store import cell_key
-from qbed.runs.executor import Book, interruptible
-from qbed.runs.filed import needed_store
+from qbed.runs.executor import OutcomeLog, interruptible
+from qbed.runs.queued import needed_store
 from qbed.runs.worker import Outcome, Task, Worker
 from qbed.substrates import Limits, substrate
 
 LOOK_EVERY_S = 1.0
 _Cells = dict[str, list[int]]
-"""The numbers of cells by their keys: several may be one."""
+"""The numbers of cells by key; several cells may have the same key."""
 
 
-class ElsewhereError(QbedError):
-    """These cells cannot be run by others."""
+class CommandError(QbedError):
+    """These cells cannot be run on remote workers."""
 
     exit_status = 2
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A cell whose engine is done with it: it is in this machine's store or, not complete, in its queue.
+    """A cell that its engine has ended: it is in the local store if it is complete, else in the local queue.
 
     `error`: why it is in neither.
     """
@@ -47,35 +47,35 @@ class Returned:
 
 
 class Engine(Protocol):
-    """Has cells run somewhere."""
+    """Starts cells on workers."""
 
     def begin(self, queue: Queue, limits: Limits) -> None:
-        """Cells of this queue will come; `QbedError` if they cannot be run."""
+        """Prepare to run cells of this queue; `QbedError` if they cannot be run."""
 
     def room(self) -> int:
-        """How many cells it makes sense to have submitted at once."""
+        """The number of cells that should be submitted at once."""
 
     def submit(self, key: str, plan: bytes) -> None:
-        """Have a cell run."""
+        """Submit a cell."""
 
     def ended(self, wait_s: float) -> Iterator[Returned]:
-        """Cells that have ended since; it waits so long for one at most."""
+        """Generate the cells that have ended since the last call; wait at most `wait_s` for one."""
 
     def stop(self) -> None:
-        """Nobody wants the others any more."""
+        """Cancel all other cells."""
 
 
 @dataclass(frozen=True)
-class ElsewhereExecutor:
+class CommandExecutor:
     """An `Executor` around an engine."""
 
     engine: Engine
     cores: tuple[int, ...] = ()
-    """None of this machine's."""
+    """Empty: no cores of this machine are used."""
 
-    def run(self, task: Task, cells: Iterable[int], book: Book) -> None:
+    def run(self, task: Task, cells: Iterable[int], log: OutcomeLog) -> None:
         if substrate(task.on).provenance is None or task.keep or not task.store:
-            raise ElsewhereError(
+            raise CommandError(
                 "cells that others run come back through the store: expected cells of virtual time, without --keep and"
                 " --no-store"
             )
@@ -88,16 +88,16 @@ class ElsewhereExecutor:
             try:
                 more = True
                 while more or pending:
-                    more = more and self._fill(task, worker, queue, numbers, pending, book)
+                    more = more and self._fill(task, worker, queue, numbers, pending, log)
                     for returned in self.engine.ended(LOOK_EVERY_S) if pending else ():
                         for number in pending.pop(returned.key, ()):
-                            book.note(_taken(task, worker, queue, number, returned))
-                    book.progress(0.0)
+                            log.add(_taken(task, worker, queue, number, returned))
+                    log.progress(0.0)
             finally:
                 self.engine.stop()
 
     def _fill(
-        self, task: Task, worker: Worker, queue: Queue, numbers: Iterator[int], pending: _Cells, book: Book
+        self, task: Task, worker: Worker, queue: Queue, numbers: Iterator[int], pending: _Cells, log: OutcomeLog
     ) -> bool:
         """Submit cells as long as there is room; False: there are no more."""
         room = self.engine.room()
@@ -105,14 +105,14 @@ class ElsewhereExecutor:
             number = next(numbers, None)
             if number is None:
                 return False
-            mark, content = _plan(task, number)
-            if mark in pending:
-                pending[mark].append(number)
-            elif not mark or queue.store.has(mark):
-                book.note(worker.run(number))  # it is there, or says what is wrong with it
+            key, content = _plan(task, number)
+            if key in pending:
+                pending[key].append(number)
+            elif not key or queue.store.has(key):
+                log.add(worker.run(number))  # take it from the store, or report its error
             else:
-                self.engine.submit(mark, content)
-                pending[mark] = [number]
+                self.engine.submit(key, content)
+                pending[key] = [number]
         return True
 
 
@@ -123,7 +123,7 @@ def command_of(key: str, limits: Limits) -> list[str]:
 
 
 def _plan(task: Task, number: int) -> tuple[str, bytes]:
-    """A cell's key and plan; no key for one that has no plan."""
+    """A cell's key and plan; the key is empty if the cell does not compile."""
     provenance = substrate(task.on).provenance
     assert provenance is not None
     try:
@@ -134,14 +134,14 @@ def _plan(task: Task, number: int) -> tuple[str, bytes]:
 
 
 def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Returned) -> Outcome:
-    """Have a cell that has ended in the run folder."""
+    """Move an ended cell to the run folder."""
     if queue.store.has(returned.key):
-        queue.leave(returned.key)
+        queue.remove(returned.key)
         return replace(worker.run(number), stored=False, wall_s=returned.wall_s)
     run, row = RunFolder(task.out), task.describe(number)
     ended = queue.ended(returned.key)
     if ended is None:
-        error = returned.error or "it has ended, and left nothing"
+        error = returned.error or "it has ended without a result"
         run.begin(number)
         kept = run.fail(number, row | {"status": "failed", "error": error})
         return Outcome(number, "failed", f"{error}\n    kept: {kept}", returned.wall_s)
@@ -150,7 +150,7 @@ def _taken(task: Task, worker: Worker, queue: Queue, number: int, returned: Retu
     row = found | row
     into = run.begin(number)
     shutil.copytree(folder, into, symlinks=True, dirs_exist_ok=True)
-    queue.leave(returned.key)
+    queue.remove(returned.key)
     if row["status"] == "failed":
         kept = run.fail(number, row)
         return Outcome(number, "failed", f"{row['error']}\n    kept: {kept}", returned.wall_s)

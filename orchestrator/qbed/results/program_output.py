@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs of a cell printed, as rows: a row for each object of JSON, or for each line of `key=value`.
+"""Rows from the output of a cell's programs: one for each JSON object or each line of `key=value`.
 
-A record is a document or a line, by its number from 0. Its objects within lists are rows of their own, by the names on
-the way to them (`path`) and their place in the list (`element`); objects within objects are part of theirs, by names
-with dots.
+A record is a document or a line, numbered from 0. Objects within lists are separate rows, with the names that lead to
+them (`path`) and their index in the list (`element`). Objects within objects are flattened to names with dots.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from qbed.files import MIB, open_regular
 from qbed.telemetry.records import Row
 
 MOST_BYTES = 64 * MIB
-"""Of one program's output that becomes rows."""
+"""Limit on one program's output that is parsed."""
 MOST_ROWS = 1_000_000
 SHOWN_BYTES = 64 << 10
-"""Of one program's output that is in the table itself."""
+"""Limit on one program's output that the table `programs` contains."""
 _PAIR = re.compile(r"""(?<!\S)([A-Za-z_][\w./%-]*)=("[^"]*"|'[^']*'|\S*)""")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 _DEEP = 50
 
 
 class OutputError(ValueError):
-    """Output that is not what the lab file says."""
+    """Output that does not have the format of the lab file."""
 
 
 @dataclass
 class _Rows:
-    """The rows of one program, gathered."""
+    """Collects the rows of one program."""
 
     record: int = 0
     rows: list[Row] = field(default_factory=list)
@@ -57,7 +56,7 @@ class _Rows:
         depth: int,
     ) -> None:
         if depth > _DEEP:
-            raise OutputError(f"its objects are more than {_DEEP} deep in one another")
+            raise OutputError(f"its objects are nested more than {_DEEP} deep")
         for key, inner in value.items():
             name = f"{before}{_plain(key)}"
             if isinstance(inner, dict):
@@ -85,12 +84,12 @@ def _set_number(name: str, value: float, numbers: dict[str, float], texts: dict[
 
 
 def _plain(text: str) -> str:
-    """Half of a surrogate pair is in no Parquet file."""
+    """Replace lone surrogates, which Parquet cannot store."""
     return text.encode("utf-8", "replace").decode()
 
 
 def rows_of_json(text: str) -> list[Row]:
-    """One document, or one on each line; OutputError. A list of objects is a document for each."""
+    """Parse one JSON document, or one on each line; OutputError. Each object of a list is a document."""
     found = _Rows()
     for number, value in enumerate(_documents(text)):
         found.record = number
@@ -104,23 +103,25 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
         whole = json.loads(text)
         documents = whole if isinstance(whole, list) else [whole]
     except (ValueError, RecursionError) as error:
-        documents = [_of_line(number, line, error) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        documents = [
+            _parse_line(number, line, error) for number, line in enumerate(text.splitlines(), 1) if line.strip()
+        ]
     for document in documents:
         if not isinstance(document, dict):
             raise OutputError(f"expected JSON objects, got `{_plain(str(document)[:40])}`")
         yield document
 
 
-def _of_line(number: int, line: str, of_all: Exception) -> Any:
+def _parse_line(number: int, line: str, document_error: Exception) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
-        why = of_all if number == 1 else f"line {number} is none: `{line.strip()[:40]}`"
+        why = document_error if number == 1 else f"line {number}: `{line.strip()[:40]}`"
         raise OutputError(f"it is no JSON: {why}") from None
 
 
 def rows_of_pairs(text: str) -> list[Row]:
-    """A row for each line that has `key=value`: numbers are numbers, without a unit; other lines are none."""
+    """A row for each line with `key=value`. Only values without a unit are numbers; other lines are skipped."""
     found: list[Row] = []
     for line in text.splitlines():
         numbers: dict[str, float] = {}
@@ -138,8 +139,8 @@ def rows_of_pairs(text: str) -> list[Row]:
     return found
 
 
-def rows_printed(file: Path, output: str) -> list[Row]:
-    """What a program's output says, by what the lab file says of it; OutputError."""
+def parse_output(file: Path, output: str) -> list[Row]:
+    """Parse a program's output in the format of the lab file (`text`, `json` or pairs); OutputError."""
     if output == "text":
         return []
     with open_regular(file) as stream:
@@ -152,8 +153,8 @@ def rows_printed(file: Path, output: str) -> list[Row]:
     return rows_of_json(text) if output == "json" else rows_of_pairs(text)
 
 
-def shown(file: Path) -> tuple[str, int]:
-    """The beginning of a program's output, and the bytes of all of it."""
+def read_head(file: Path) -> tuple[str, int]:
+    """The beginning of a program's output, and its total size in bytes."""
     with open_regular(file) as stream:
         text = stream.read(SHOWN_BYTES).decode("utf-8", "replace")
         size = stream.seek(0, 2)

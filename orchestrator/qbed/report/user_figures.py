@@ -10,7 +10,7 @@ from itertools import accumulate, groupby
 from typing import Any
 
 from qbed.campaign.file import Figure
-from qbed.report.places import Places, in_order
+from qbed.report.axes import AxisPositions, in_order
 from qbed.report.style import DASHES, SHADES, Colours, faded, new_figure
 
 
@@ -41,11 +41,11 @@ def draw(spec: Figure, rows: list[Row], colours: Colours, axes: Sequence[list[An
         if not spec.y_title:
             figure.update_yaxes(title_text="share")
         return shares(figure, found, colours, orders[0])
-    places = Places((row.x for row in rows), orders[1])
+    places = AxisPositions((row.x for row in rows), orders[1])
     places.prepare(figure, side_by_side=spec.kind == "bar" and any(isinstance(row.x, str) for row in rows))
     if spec.kind == "heatmap":
         return _heatmap(
-            figure, spec, rows, (places, Places((row.y for row in rows), _order((r.y for r in rows), axes)))
+            figure, spec, rows, (places, AxisPositions((row.y for row in rows), _order((r.y for r in rows), axes)))
         )
     _lines(spec, figure, rows, places, colours, in_order((row.series for row in rows), orders[0]))
     if spec.kind != "scatter" and not spec.log_y:
@@ -59,7 +59,9 @@ def _order(values: Iterable[Any], axes: Sequence[list[Any]]) -> list[Any]:
     return next((axis for axis in axes if found and found <= {str(value) for value in axis}), [])
 
 
-def _lines(spec: Figure, figure: Any, rows: list[Row], places: Places, colours: Colours, labels: list[Any]) -> None:
+def _lines(
+    spec: Figure, figure: Any, rows: list[Row], places: AxisPositions, colours: Colours, labels: list[Any]
+) -> None:
     kinds: list[str] = []
     for label in labels:
         mine = [row for row in rows if row.series == label]
@@ -76,7 +78,9 @@ def _lines(spec: Figure, figure: Any, rows: list[Row], places: Places, colours: 
         _trace(spec, figure, mine, places, (name, first, dash, colours))
 
 
-def _trace(spec: Figure, figure: Any, rows: list[Row], places: Places, look: tuple[str, str, str, Colours]) -> None:
+def _trace(
+    spec: Figure, figure: Any, rows: list[Row], places: AxisPositions, look: tuple[str, str, str, Colours]
+) -> None:
     """One series. `look`: its name, whose colour it has, its dash."""
     name, first, dash, colours = look
     colour, symbol = colours[first], colours.symbol(first)
@@ -107,7 +111,7 @@ MOST_SYMBOLS = 60
 
 
 def band(figure: Any, places: list[Any], lows: list[Any], highs: list[Any], look: tuple[str, str, Any]) -> None:
-    """What lies between `low` and `high`, where both are known."""
+    """The area between `low` and `high`, where both are known."""
     colour, name, shape = look
     points = list(zip(places, lows, highs, strict=True))
     for known, run in groupby(points, key=lambda point: point[1] is not None and point[2] is not None):
@@ -152,7 +156,7 @@ def shares(figure: Any, rows: list[tuple[Any, Any, Any]], colours: Colours, know
     return figure
 
 
-def _heatmap(figure: Any, spec: Figure, rows: list[Row], places: tuple[Places, Places]) -> Any:
+def _heatmap(figure: Any, spec: Figure, rows: list[Row], places: tuple[AxisPositions, AxisPositions]) -> Any:
     """One field a pair of x and y, darker the smaller it is; what has no row stays empty."""
     wide, high = places
     fields = {(row.x, row.y): row.z for row in rows}
@@ -169,6 +173,6 @@ def _heatmap(figure: Any, spec: Figure, rows: list[Row], places: tuple[Places, P
     return figure
 
 
-def _fields(axis: Places) -> list[Any]:
+def _fields(axis: AxisPositions) -> list[Any]:
     """Quantities stand side by side: fields between `32 KB` and `1 MB` would be as wide as these are apart."""
     return [str(value) if isinstance(value, str) else axis(value) for value in axis.values]

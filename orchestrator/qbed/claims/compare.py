@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles that compare: each claim once for each value of one axis, and whether the outcomes are alike."""
+"""Comparing profiles: judge each claim for each value of one axis, and compare the outcomes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ROUNDING = 1e-12
 
 
 def compared(identity: Mapping[str, Any]) -> tuple[str, list[Value]]:
-    """The axis that a run compares along, and its values; none if there is nothing to compare."""
+    """The axis along which a run compares, and its values; no values if the profile does not compare."""
     axis = identity.get("compare", "")
     values: list[Value] = next((one["values"] for one in identity["matrix"]["axes"] if one["name"] == axis), [])
     return axis, values if len(values) > 1 else []
 
 
 def judge_run(run: Path, campaign: Campaign, profile: str | None, lacking: str | None = None) -> list[Verdict]:
-    """The verdict of each claim over a merged run folder; in a profile that compares, whether they are alike."""
+    """The verdict of each claim over a merged run folder; in a comparing profile, whether the outcomes are equal."""
     axis, values = compared(RunFolder(run).identity())
     found: list[list[Verdict]] = []
     each: list[Value | None] = [*values] or [None]
@@ -39,31 +39,31 @@ def judge_run(run: Path, campaign: Campaign, profile: str | None, lacking: str |
         return found[0]
     chosen = campaign.profile(profile)
     return [
-        _alike(values, list(outcomes), chosen.within, chosen.differs.get(outcomes[0].name))
+        _combine(values, list(outcomes), chosen.within, chosen.differs.get(outcomes[0].name))
         for outcomes in zip(*found, strict=True)
     ]
 
 
 def band_of(name: str, within: Mapping[str, Band]) -> Band:
-    """What `within` says of CLAIM.NUMBER: the last pattern that fits."""
+    """The tolerance of CLAIM.NUMBER: that of the last matching pattern."""
     return next((band for pattern, band in reversed(list(within.items())) if fnmatchcase(name, pattern)), EXACTLY)
 
 
-def _alike(values: list[Value], outcomes: list[Verdict], within: Mapping[str, Band], differs: str | None) -> Verdict:
-    """One verdict: what came of the claim for each value, its numbers in their order, and what is too far apart."""
+def _combine(values: list[Value], outcomes: list[Verdict], within: Mapping[str, Band], differs: str | None) -> Verdict:
+    """Combine the outcomes of a claim: its numbers for each value, and the differences beyond the tolerance."""
     first = outcomes[0]
-    open_ = next((one for one in outcomes if one.verdict in ("not asked", "undecided")), None)
-    if open_ is not None:
-        return open_
+    undecided = next((one for one in outcomes if one.verdict in ("not asked", "undecided")), None)
+    if undecided is not None:
+        return undecided
     measured = {name: [one.measured.get(name) for one in outcomes] for name in first.measured}
-    apart = list(_apart(first.name, measured, within))
+    differences = list(_differences(first.name, measured, within))
     if any(one.verdict != other.verdict for one, other in pairwise(outcomes)):
-        told = ", ".join(f"{one.verdict} ({value})" for one, value in zip(outcomes, values, strict=True))
-        apart.insert(0, f"the claim {told}")
+        verdicts = ", ".join(f"{one.verdict} ({value})" for one, value in zip(outcomes, values, strict=True))
+        differences.insert(0, f"the claim {verdicts}")
     return first.model_copy(
         update={
-            "verdict": "refuted" if apart else "holds",
-            "reason": "; ".join(apart) or None,
+            "verdict": "refuted" if differences else "holds",
+            "reason": "; ".join(differences) or None,
             "expect": "holds" if differs is None else "refuted",
             "why": differs,
             "measured": {"claim": [one.verdict for one in outcomes], **measured},
@@ -71,16 +71,16 @@ def _alike(values: list[Value], outcomes: list[Verdict], within: Mapping[str, Ba
     )
 
 
-def _apart(claim: str, measured: Mapping[str, list[Any]], within: Mapping[str, Band]) -> Iterator[str]:
+def _differences(claim: str, measured: Mapping[str, list[Any]], within: Mapping[str, Band]) -> Iterator[str]:
     for name, (first, *others) in measured.items():
         band = band_of(f"{claim}.{name}", within)
         for other in others:
-            if not _near(first, other, band):
+            if not _is_close(first, other, band):
                 yield f"{name} {_shown(first)} and {_shown(other)} (within {band})"
 
 
-def _near(first: Any, other: Any, band: Band) -> bool:
-    """Equal but for rounding: in which order a mean is summed up depends on where in the tables the cells stand."""
+def _is_close(first: Any, other: Any, band: Band) -> bool:
+    """Compare with a tolerance for rounding: the order of summation depends on the order of the cells in the tables."""
     if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in (first, other)):
         return bool(first == other)
     return band.holds(first, other) or math.isclose(first, other, rel_tol=ROUNDING)

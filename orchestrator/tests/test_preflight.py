@@ -9,7 +9,7 @@ import pytest
 from campaigns import CAMPAIGN, LAB, fake_toolchain, write_lab
 
 from qbed.errors import LabError, QbedError
-from qbed.runs.experiment import Experiment, Wishes, prepare
+from qbed.runs.experiment import Experiment, RunOptions, prepare
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def toolchain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rehearsed(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB, **settings: str) -> Experiment:
-    return prepare(write_lab(folder / "lab", campaign, lab), Wishes(settings=settings))
+    return prepare(write_lab(folder / "lab", campaign, lab), RunOptions(settings=settings))
 
 
 def refusal(folder: Path, campaign: str = CAMPAIGN, lab: str = LAB) -> str:
@@ -169,8 +169,8 @@ def test_a_setting_that_no_cell_reads_is_refused_and_in_a_narrower_profile_remar
     text = "switches.default.threshold: the scheme `droptail` has no parameter `threshold`: not used"
     assert text in refusal(tmp_path, campaign.replace(", SCHEME", ""))
     folder = write_lab(tmp_path / "lab", campaign.replace("SCHEME", "ecn"), LAB)
-    assert prepare(folder, Wishes()).warnings == []
-    (warning,) = prepare(folder, Wishes(profile="few")).warnings
+    assert prepare(folder, RunOptions()).warnings == []
+    (warning,) = prepare(folder, RunOptions(profile="few")).warnings
     assert text in warning
 
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the values of an axis stand: numbers and quantities by their size, anything else in the campaign's order."""
+"""Positions of values on a figure's axis: numbers and quantities by size, others in the campaign's order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from qbed.results.numbers import in_one_unit
+from qbed.results.axis_values import parse_quantities
 
 MOST_LABELS = 12
-"""Quantities whose own texts are the ticks; of more, the axis makes its own."""
+"""Limit on quantities that are labelled by their texts; with more, the axis has automatic ticks."""
 
 
-class Places:
+class AxisPositions:
     """The values of one axis of a figure. `known`: the campaign's order of them, if they are an axis'."""
 
     def __init__(self, values: Iterable[Any], known: Sequence[Any] = ()) -> None:
@@ -20,7 +20,7 @@ class Places:
         self._at: dict[Any, float] | None = None
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in found):
             self._at = {value: value for value in found}
-        elif measured := in_one_unit(found):
+        elif measured := parse_quantities(found):
             self._at = dict(zip(found, measured[1], strict=True))
         texts = {str(value): place for place, value in enumerate(known)}
         appeared = {value: place for place, value in enumerate(found)}
@@ -31,18 +31,18 @@ class Places:
 
     @property
     def measured(self) -> bool:
-        """Whether a distance along the axis means something, and so a line from one value to the next."""
+        """Whether the axis is metric, so that values may be connected by lines."""
         return self._at is not None
 
     def __call__(self, value: Any) -> Any:
-        """What to draw a value at."""
+        """The coordinate at which a value is drawn."""
         return self._at.get(value) if self._at is not None else str(value)
 
     def order(self, value: Any) -> int:
         return self.values.index(value)
 
     def prepare(self, figure: Any, axis: str = "x", *, side_by_side: bool = False) -> None:
-        """Tell the figure's axis the order of its categories, or the texts of its quantities."""
+        """Set the order of categories or the tick labels of the figure's axis."""
         update = figure.update_xaxes if axis == "x" else figure.update_yaxes
         texts = [str(value) for value in self.values]
         if self._at is None or side_by_side:
@@ -53,9 +53,9 @@ class Places:
 
 
 def in_order(labels: Iterable[Any], known: Sequence[Any] = ()) -> list[Any]:
-    """Labels of series, each once: quantities by size, those of an axis in its order, with what follows a comma."""
+    """Sort distinct labels: quantities by size, values of an axis in its order, without text after a comma."""
     places = {str(value): place for place, value in enumerate(known)}
     found = list(dict.fromkeys(labels))
-    if in_one_unit(found):
-        return Places(found).values
+    if parse_quantities(found):
+        return AxisPositions(found).values
     return sorted(found, key=lambda label: places.get(str(label).partition(", ")[0], len(places)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beside an axis of quantities, a column of their numbers: `buffer_bytes` beside `buffer`, for `32 KB` and `1 MB`."""
+"""Numeric columns for axes of quantities: `buffer_bytes` beside `buffer` for `32 KB` and `1 MB`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PARSERS: dict[str, Callable[[object], float]] = {
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """The column of numbers that an axis has, and the number of each of its texts."""
+class QuantityColumn:
+    """The numeric column of an axis, and the number for each of its values."""
 
     axis: str
     column: str
@@ -32,8 +32,8 @@ class Numbers:
         return "int" if all(isinstance(number, int) for number in self.by_text.values()) else "float"
 
 
-def in_one_unit(values: Iterable[object]) -> tuple[str, list[float]] | None:
-    """`128 KB`, `1 MB` to `bytes` and their numbers; None unless all are texts of quantities of one kind."""
+def parse_quantities(values: Iterable[object]) -> tuple[str, list[float]] | None:
+    """Parse quantities with a common unit: `128 KB`, `1 MB` to `bytes` and numbers; None if there is no such unit."""
     texts = list(values)
     if not texts or not all(isinstance(text, str) for text in texts):
         return None
@@ -45,20 +45,20 @@ def in_one_unit(values: Iterable[object]) -> tuple[str, list[float]] | None:
     return None
 
 
-def numbers_of(axes: Iterable[tuple[str, Sequence[Any]]]) -> list[Numbers]:
-    """Of axes, by name and values, those whose values are all quantities with units of one kind.
+def quantity_columns(axes: Iterable[tuple[str, Sequence[Any]]]) -> list[QuantityColumn]:
+    """Columns for those of the axes (name and values) whose values are quantities with a common unit.
 
-    A column is called after its axis and its unit; where results have such a name already, `axis_` is before it.
+    A column is named by its axis and unit, with the prefix `axis_` if the results use that name already.
     """
     known = dict(axes)
-    found: list[Numbers] = []
+    found: list[QuantityColumn] = []
     for name, values in known.items():
-        measured = in_one_unit(values)
+        measured = parse_quantities(values)
         if measured is not None:
             unit, numbers = measured
             column = f"{name}_{unit}"
             if column in RESERVED_COLUMNS or column in known:
                 column = f"axis_{column}"
             if column not in known:
-                found.append(Numbers(name, column, dict(zip(map(str, values), numbers, strict=True))))
+                found.append(QuantityColumn(name, column, dict(zip(map(str, values), numbers, strict=True))))
     return found

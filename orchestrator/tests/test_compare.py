@@ -11,13 +11,13 @@ from campaigns import CAMPAIGN, write_lab
 
 from qbed.campaign.file import Campaign, CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
-from qbed.claims.alike import judge_run
+from qbed.claims.compare import judge_run
 from qbed.claims.judge import Verdict
 from qbed.errors import LabError
 from qbed.json_files import write_json
 from qbed.results import tables
 from qbed.results.folder import RunFolder
-from qbed.runs.experiment import Wishes, prepare
+from qbed.runs.experiment import RunOptions, prepare
 
 TEXT = (
     CAMPAIGN.partition("views:")[0]
@@ -121,4 +121,4 @@ def test_mistakes_are_named_with_their_place(tmp_path: Path, change: tuple[str, 
 def test_a_band_for_what_no_claim_measures_is_refused_before_the_first_cell(tmp_path: Path) -> None:
     folder = write_lab(tmp_path, TEXT.replace('"*.drops"', '"*.drop"'))
     with pytest.raises(LabError, match=r"within.*fits no number of a claim of this profile"):
-        prepare(folder, Wishes(profile="switch"))
+        prepare(folder, RunOptions(profile="switch"))
