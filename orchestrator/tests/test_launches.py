@@ -97,7 +97,7 @@ def test_a_service_runs_no_program_of_a_lab_that_was_sent(
 ) -> None:
     (tmp_path / "send.py").write_text("#!/usr/bin/env python3\n")
     monkeypatch.setenv(FOREIGN, "1")
-    with pytest.raises(LabError, match=r"programs\[0\].run: .* is a program of the lab's own: this service runs none"):
+    with pytest.raises(LabError, match=r"programs\[0\].run: .* is a program that comes with the lab: this service"):
         plan_of(tmp_path, f"  - {{on: h1, run: {run}}}\n")
 
 

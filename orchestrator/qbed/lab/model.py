@@ -112,7 +112,7 @@ else:
     FlowMode = _word_or_duration("off")
 
 
-MOST_WINDOWS = 32
+MAX_WINDOWS = 32
 MAIN_WINDOW = "main"
 
 
@@ -157,7 +157,7 @@ class Observe(Strict):
     """With `until`, or alone: one window by the name `main`, as `windows: {main: {from: ..., until: ...}}`."""
     until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
     """Where that window ends; without it, with the lab."""
-    windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MOST_WINDOWS - 1)
+    windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MAX_WINDOWS - 1)
     """Spans of the run for which queues and flows are summed up beside the whole (docs/windows.md), by their names."""
 
     @property

@@ -17,7 +17,7 @@ from qbed.network.queues import CUSTOM, Origin, QueueSpec, check_names, merge, o
 from qbed.network.resolve import ResolvedLab
 from qbed.schemes.declaration import registry
 
-MOST_CHANGES = 100_000
+MAX_CHANGES = 100_000
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def changes(lab: ResolvedLab) -> list[Change]:
             continue
         for change in _changes(lab, path, event, given):
             found.append(change)
-            if len(found) > MOST_CHANGES:
-                lab.problems.error(path, f"more than {MOST_CHANGES} changes up to here")
+            if len(found) > MAX_CHANGES:
+                lab.problems.error(path, f"more than {MAX_CHANGES} changes up to here")
                 return []
     return sorted(found, key=lambda change: change.at_ns)
 

@@ -20,12 +20,12 @@ from qbed.network.unread import check_unread, not_read_within
 from qbed.schemes.declaration import controllers, registry
 from qbed.schemes.programs import DROP_PORT
 
-MOST_HOPS = 2_000_000
+MAX_HOPS = 2_000_000
 """Of all routes together: a fat tree of 3,456 hosts has as many."""
-MOST_FLOWS = 1_000_000
-MOST_EVENTS = 100_000
-MOST_PROBES = 100_000_000
-MOST_EARLY, MOST_KNOWN = 100_000, 10_000_000
+MAX_FLOWS = 1_000_000
+MAX_EVENTS = 100_000
+MAX_PROBES = 100_000_000
+MAX_EARLY, MAX_KNOWN = 100_000, 10_000_000
 """Connections of closed loops before the epoch; servers that all their clients know."""
 
 
@@ -50,10 +50,10 @@ def _check_routes(lab: Lab, network: Network, problems: Problems) -> None:
         a for link in network.links for a, b in ((link.a, link.b), (link.b, link.a)) if is_host[b] and not is_host[a]
     }
     between = sum(not is_host[link.a] and not is_host[link.b] for link in network.links)
-    if len(edges) * between > MOST_HOPS:
+    if len(edges) * between > MAX_HOPS:
         text = f"{len(edges)} switches with hosts times {between} links between switches are {len(edges) * between}"
         generator = lab.topology.generator  # type: ignore[attr-defined]
-        problems.error(("topology", generator), f"{text} next hops of routes; expected at most {MOST_HOPS}")
+        problems.error(("topology", generator), f"{text} next hops of routes; expected at most {MAX_HOPS}")
 
 
 def check(resolved: ResolvedLab) -> None:
@@ -150,8 +150,8 @@ def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
             continue
         chosen = problems.select((*path, "link"), event.link, names)
         found += len(chosen)
-        if found > MOST_EVENTS:
-            problems.error((*path, "link"), f"{found} events up to here, one a link; expected at most {MOST_EVENTS}")
+        if found > MAX_EVENTS:
+            problems.error((*path, "link"), f"{found} events up to here, one a link; expected at most {MAX_EVENTS}")
             return
         if not chosen:
             problems.error((*path, "link"), f"no link is called `{event.link}`{nearest(event.link, names)}")
@@ -226,8 +226,8 @@ class _Workloads:
             self.problems.error(path, str(error))
             return
         self.flows += len(pairs) * getattr(content, "count", 1)
-        if self.flows > MOST_FLOWS:
-            self.problems.error(path, f"{self.flows} flows up to here; expected at most {MOST_FLOWS} in a lab")
+        if self.flows > MAX_FLOWS:
+            self.problems.error(path, f"{self.flows} flows up to here; expected at most {MAX_FLOWS} in a lab")
             return
         if isinstance(content, Probes):
             self._probes(path, content, len(pairs))
@@ -239,13 +239,13 @@ class _Workloads:
     def _probes(self, path: FieldPath, content: Probes, pairs: int) -> None:
         span = min(self.lab.duration, content.stop or self.lab.duration) - content.start
         self.probes += pairs * -(-span // content.interval)
-        if self.probes > MOST_PROBES:
-            text = f"{self.probes} probes up to here; expected at most {MOST_PROBES} in a lab"
+        if self.probes > MAX_PROBES:
+            text = f"{self.probes} probes up to here; expected at most {MAX_PROBES} in a lab"
             self.problems.error((*path, "interval"), text)
 
     def _early(self, path: FieldPath, content: Requests | Bursts, sockets: int) -> None:
-        if content.connect == "before" and sockets > MOST_EARLY:
-            text = f"{sockets} connections before the epoch; expected at most {MOST_EARLY}"
+        if content.connect == "before" and sockets > MAX_EARLY:
+            text = f"{sockets} connections before the epoch; expected at most {MAX_EARLY}"
             self.problems.error((*path, "connect"), text)
 
     def _transport(self, path: FieldPath, content: Any) -> None:
@@ -374,10 +374,10 @@ class _Workloads:
             self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])
         sockets = clients * content.outstanding * most
         self.flows += clients * content.outstanding * (most if content.fanout == "all" else content.fanout)
-        if self.flows > MOST_FLOWS:
-            text = f"{self.flows} flows and exchanges at once up to here; expected at most {MOST_FLOWS} in a lab"
+        if self.flows > MAX_FLOWS:
+            text = f"{self.flows} flows and exchanges at once up to here; expected at most {MAX_FLOWS} in a lab"
             self.problems.error(path, text)
-        elif sockets > MOST_KNOWN:
+        elif sockets > MAX_KNOWN:
             self.problems.error(path, f"{clients * content.outstanding} clients of {most} servers each are too many")
         self._early(path, content, sockets)
 

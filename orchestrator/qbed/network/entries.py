@@ -21,7 +21,7 @@ _STEPS = 20  # of Problems.spend, an entry
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _NUMBER = re.compile(r"[0-9]{1,80}|0x[0-9A-Fa-f]{1,640}")
 _LARGEST_INT = (1 << 64) - 1
-_MOST_GROUP, _MOST_SESSION = 65535, 32767
+_MAX_GROUP, _MAX_SESSION = 65535, 32767
 
 
 @dataclass
@@ -255,12 +255,12 @@ class Reader:
     def _clones(self, given: Mapping[int, Any], path: FieldPath, own: Own) -> None:
         for number, clone in given.items():
             here = (*path, str(number))
-            self._bounded(number, _MOST_SESSION, here)
+            self._bounded(number, _MAX_SESSION, here)
             own.sessions[number] = (self._ports(clone.ports, (*here, "ports")), clone.truncate or 0)
 
     def _groups(self, given: Mapping[int, list[int | str]], path: FieldPath, own: Own) -> None:
         for number, ports in given.items():
-            self._bounded(number, _MOST_GROUP, (*path, str(number)))
+            self._bounded(number, _MAX_GROUP, (*path, str(number)))
             own.groups[number] = self._ports(ports, (*path, str(number)))
 
     def _bounded(self, number: int, most: int, path: FieldPath) -> None:

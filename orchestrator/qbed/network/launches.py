@@ -16,8 +16,8 @@ from qbed.language.selectors import is_wide
 from qbed.language.source import FieldPath
 from qbed.language.units import format_duration
 
-MOST_BYTES, MOST_FILES, MOST_ENTRIES = MIB, 200, 2_000
-MOST_LAUNCHES = 10_000
+MAX_BYTES, MAX_FILES, MAX_ENTRIES = MIB, 200, 2_000
+MAX_LAUNCHES = 10_000
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Launches:
             self._problems.error((*path, "run"), text)
         nodes = self._named((*path, "on"), program.on)
         self._count += len(nodes)
-        if self._count > MOST_LAUNCHES:
-            text = f"{self._count} programs up to here, one a node; expected at most {MOST_LAUNCHES}"
+        if self._count > MAX_LAUNCHES:
+            text = f"{self._count} programs up to here, one a node; expected at most {MAX_LAUNCHES}"
             self._problems.error((*path, "on"), text)
         return Launch(program, tuple(nodes), self._files(path, program))
 
@@ -109,9 +109,9 @@ class Launches:
         if not place.is_dir():
             yield place
             return
-        entries = list(islice(place.rglob("*"), MOST_ENTRIES + 1))
-        if len(entries) > MOST_ENTRIES:
-            raise ValueError(f"{name} has more than {MOST_ENTRIES} entries; expected a folder of a few files")
+        entries = list(islice(place.rglob("*"), MAX_ENTRIES + 1))
+        if len(entries) > MAX_ENTRIES:
+            raise ValueError(f"{name} has more than {MAX_ENTRIES} entries; expected a folder of a few files")
         for path in sorted(entries):
             hidden = any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(place).parts)
             if path.is_file() and not hidden:
@@ -125,12 +125,12 @@ class Launches:
     @staticmethod
     def _text(file: Path) -> str:
         try:
-            return read_text(file, MOST_BYTES)
+            return read_text(file, MAX_BYTES)
         except UnicodeDecodeError:
             text = "is no text; expected a script: what is compiled has to be installed, in /usr/local or /opt"
             raise ValueError(f"{file.name} {text}") from None
 
     @staticmethod
     def _check_size(files: dict[str, str]) -> None:
-        if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
-            raise ValueError(f"expected at most {MOST_FILES} files of {MOST_BYTES >> 20} MiB in all")
+        if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
+            raise ValueError(f"expected at most {MAX_FILES} files of {MAX_BYTES >> 20} MiB in all")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from qbed.files import MIB, read_text
 from qbed.lab.settings import SwitchSettings
 from qbed.language.problems import Problems
-from qbed.language.reach import ReachError, own_program
+from qbed.language.reach import ReachError, lab_program
 from qbed.language.source import FieldPath
 from qbed.language.units import Amount
 from qbed.network.queues import Origin
@@ -81,7 +81,7 @@ class Programs:
     def _load(self, name: str, path: FieldPath) -> Program | None:
         try:
             if "/" in name or name.endswith(".p4"):
-                program = load(own_program(self.problems.source.folder, name))
+                program = load(lab_program(self.problems.source.folder, name))
                 check_forwarding(program)
             else:
                 program = self._of_scheme(name)
@@ -115,7 +115,7 @@ def controller(settings: Origin, program: Program | None, problems: Problems) ->
     if name == "off" or program is None:
         return None
     try:
-        place = own_program(problems.source.folder, name)
+        place = lab_program(problems.source.folder, name)
         text = read_text(place, _LARGEST_SCRIPT)
     except ReachError as error:
         problems.error(path, str(error))

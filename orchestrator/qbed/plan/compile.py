@@ -23,7 +23,7 @@ from qbed.network.routes import Out
 from qbed.p4.entry import RecirculationPort
 from qbed.plan import controlling, frr, launches, pipelines
 from qbed.plan import model as p
-from qbed.plan.demand import MOST_COPIED, Demand, queued_bytes
+from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
@@ -162,7 +162,7 @@ class _Compiler:
         found = {module for module in map(_module, schemes) if module is not None}
         found |= {module for control, module in CONTROL_MODULES.items() if control in self.controls}
         found |= {pipelines.MODULE} if self.resolved.programs else set()
-        found |= {_BULK_MODULE} if queued_bytes(workloads) > MOST_COPIED else set()
+        found |= {_BULK_MODULE} if queued_bytes(workloads) > MAX_COPIED else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
 
     def below(self, end: LinkEnd, spec: QueueSpec) -> QueueSpec:

@@ -24,12 +24,12 @@ _TRUESIZE = 1.75
 # Slow start sends twice what fits before it learns, and a sending socket keeps as much again ready.
 _OVERSHOOT = 3
 _QUEUED = 4 * _MIB
-MOST_COPIED = 128 * _MIB
+MAX_COPIED = 128 * _MIB
 """More payload than that, waiting in senders at once, is not copied there: it would keep everything else out of the
 machine's caches, and its host would have to clear as much memory first.
 """
 _LARGEST_SOCKET_BUFFER = 1 << 30  # TCP's window has at most 30 bits
-_MOST_PAIRS = 4096
+_MAX_PAIRS = 4096
 
 
 class Demand:
@@ -176,4 +176,4 @@ def _ends(workload: p.Workload) -> Iterable[tuple[int, int]]:
         return workload.pairs
     assert not isinstance(workload, p.Flows)
     sources, targets = workload.sources or [], workload.destinations or []
-    return islice(((a, b) for a in sources for b in targets if a != b), _MOST_PAIRS)
+    return islice(((a, b) for a in sources for b in targets if a != b), _MAX_PAIRS)

@@ -15,7 +15,7 @@ from qbed.plan import model as p
 _FIRST_PORT = 5001
 SIGNAL_PORT = 6190
 """Of every receiver of the transport `rate`: by it, switches know its packets (kernel/include/uapi/qbed/signal.h)."""
-MOST_ARRIVALS = 10_000_000
+MAX_ARRIVALS = 10_000_000
 
 
 def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Workload]:
@@ -178,10 +178,10 @@ def _check_arrivals(found: p.Arrivals, resolved: ResolvedLab, path: FieldPath) -
     ((_, mean),) = found.interarrival_ns.items()
     at_once = found.flows_at_once
     expected = min(at_once * (found.stop_ns or resolved.lab.duration) / mean, found.limit or LARGEST)
-    if not 1 <= mean <= LARGEST or expected > MOST_ARRIVALS:
+    if not 1 <= mean <= LARGEST or expected > MAX_ARRIVALS:
         flows = f"{at_once} flows" if found.together else "one flow"
         often = f"{flows} in {mean:.3g} ns on average, {expected:.3g} in all"
-        text = f"{often}; expected at most {MOST_ARRIVALS}, and one a ns"
+        text = f"{often}; expected at most {MAX_ARRIVALS}, and one a ns"
         raise LabError([resolved.source.message(path, text)])
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from qbed.durable import move
-from qbed.json_files import beside, write_sealed
+from qbed.json_files import temporary_path, write_sealed
 from qbed.results import tables
 from qbed.results.cell_tables import SERIES, read_cell, samples_in
 from qbed.results.checksums import (
@@ -95,7 +95,7 @@ class RunFolder:
                 move(known, discarded)  # from here on, whatever happens, the old run is gone
         if discarded.exists():
             self._empty()
-        elif not known.exists() and self.path.exists() and {*self.path.iterdir()} - {beside(known)}:
+        elif not known.exists() and self.path.exists() and {*self.path.iterdir()} - {temporary_path(known)}:
             raise StoreError(f"{self.path} is not empty and is no run folder; choose another --out")
         self.path.mkdir(parents=True, exist_ok=True)
         write_sealed(known, identity)  # first: what has ended in between is a run folder, and another run goes on

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from qbed.campaign.matrix import Axis, Cell, Matrix
 from qbed.campaign.overlaps import leaves, within
 from qbed.errors import LabError
-from qbed.language.messages import MOST_ERRORS
+from qbed.language.messages import MAX_ERRORS
 from qbed.language.source import FieldPath, Source
 from qbed.network.load import load_cell
 from qbed.network.resolve import ResolvedLab
@@ -92,7 +92,7 @@ class Survey:
         told = time.monotonic() + _QUIET_S - _EVERY_S
         for number, digits in enumerate(self.matrix.combined()):
             samples = sum(digit > 0 for digit in digits) <= 1
-            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.wrong) >= MOST_ERRORS):
+            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.wrong) >= MAX_ERRORS):
                 return
             if self.tell is not None and time.monotonic() - told >= _EVERY_S:
                 self.tell(f"checking the campaign: {number} of {total} combinations of its axes' values")

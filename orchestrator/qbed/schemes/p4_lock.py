@@ -67,7 +67,7 @@ def ensure_current(program: Path) -> None:
         raise StaleError(f"{problem}; `make p4` compiles it, where p4c is installed")
     if (found := compiler()) is None:
         raise StaleError(f"{problem}; `qbed p4 compile {program}` compiles it, where p4c-bm2-ss is installed")
-    terminal.tell(f"{problem}: compiling it")
+    terminal.print_status(f"{problem}: compiling it")
     compile_and_lock(found, program)
 
 
