@@ -102,8 +102,8 @@ def test_ports_have_their_own_parameters() -> None:
     ]
     assert next(row for row in summary(plan)["nodes"] if row["name"] == "s1")["program"] == "ecn"
     assert summary(plan)["programs"] == [
-        {"switches": "s1", "program": "ecn", "told": "mark_above(packets 20); mark_above(packets 7)"},
-        {"switches": "s2", "program": "ecn", "told": "mark_above(packets 20)"},
+        {"switches": "s1", "program": "ecn", "entries": "mark_above(packets 20); mark_above(packets 7)"},
+        {"switches": "s2", "program": "ecn", "entries": "mark_above(packets 20)"},
     ]
 
 
@@ -131,7 +131,7 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_parking"]
     assert [(entry.key, entry.arguments) for entry in told] == [(None, {"port": 7, "limit": 1000})]
     shown = next(row for row in summary(plan)["programs"] if row["switches"] == "s2")
-    assert shown["told"].endswith("port 7 without a link, at 40 Gbit/s")
+    assert shown["entries"].endswith("port 7 without a link, at 40 Gbit/s")
 
 
 # Each row: what a lab says of its switches, and the message.
@@ -655,9 +655,7 @@ def test_tables_that_the_plan_fills_and_programs_of_schemes_are_not_told(folder:
     with pytest.raises(LabError, match=r"tables\.next_hops: the routes of the lab stand there: the plan fills it"):
         load_lab(folder)
     (folder / "lab.yml").write_text(text.replace("./mine.p4,", "ecn, tables: {marking: [{action: mark_above}]},"))
-    with pytest.raises(
-        LabError, match=r"the program of `ecn` is told by the scheme's parameters: expected one of your"
-    ):
+    with pytest.raises(LabError, match=r"the program of `ecn` takes its entries from the parameters: expected a"):
         load_lab(folder)
 
 

@@ -95,7 +95,7 @@ class Program(Strict):
         return self.label or self.run[0].rpartition("/")[2]
 
     @property
-    def is_own(self) -> bool:
+    def is_beside_lab(self) -> bool:
         """Whether it lies beside the lab file."""
         return "/" in self.run[0] and not self.run[0].startswith("/")
 

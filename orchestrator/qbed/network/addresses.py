@@ -78,9 +78,9 @@ class Addresses:
         nodes = self.network.nodes
         found: dict[str, list[int]] = {name: [] for name, kind in nodes.items() if kind == "switch"}
         for i, link in enumerate(self.network.links):
-            for near, far in ((link.a, link.b), (link.b, link.a)):
-                if nodes[near] == "switch" and nodes[far] == "host":
-                    found[near].append(i)
+            for local, remote in ((link.a, link.b), (link.b, link.a)):
+                if nodes[local] == "switch" and nodes[remote] == "host":
+                    found[local].append(i)
         return {name: links for name, links in found.items() if links}
 
     @cached_property

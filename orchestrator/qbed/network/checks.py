@@ -93,7 +93,7 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
 def _check_programs(resolved: ResolvedLab) -> None:
     """What switches in P4 are told, and what they cannot do."""
     lab, problems, programs = resolved.lab, resolved.problems, resolved.programs
-    _ = resolved.parking, resolved.told, resolved.own
+    _ = resolved.recirculation, resolved.scheme_entries, resolved.user_entries
     if lab.routing == "frr" and len(programs) == len(resolved.network.nodes) - len(resolved.network.hosts):
         text = "all switches are in P4, on which FRR does not run: not used; expected `static`"
         problems.not_read(("routing",), text)
@@ -306,9 +306,9 @@ class _Workloads:
             for name in (flow.src, flow.dst):
                 if name not in self.hosts:
                     is_switch = name in self.index
-                    said = f"`{name}` is a switch" if is_switch else f"no host is called `{name}`"
+                    text = f"`{name}` is a switch" if is_switch else f"no host is called `{name}`"
                     hint = "" if is_switch else nearest(name, self.hosts)
-                    self.problems.error((*path, "file"), f"line {line}: {said}{hint}")
+                    self.problems.error((*path, "file"), f"line {line}: {text}{hint}")
                     return
 
     def _name(self, path: FieldPath, name: str, *, single: bool) -> None:

@@ -110,13 +110,13 @@ class ControllerSpecs:
             declared = [other for other in controllers().values() if name in other.by_name]
             if name in CONTROLLER_FIELDS or not declared:
                 continue
-            own = name in controller.by_name
+            has_parameter = name in controller.by_name
             try:
-                parsed = (controller if own else declared[0]).parse(name, value)
+                parsed = (controller if has_parameter else declared[0]).parse(name, value)
             except ValueError as error:
                 self.problems.error(path, str(error))
                 complete = False
                 continue
-            if own:
+            if has_parameter:
                 values[name] = parsed
         return values if complete else None

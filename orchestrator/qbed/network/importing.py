@@ -54,8 +54,8 @@ def _read(source: Source) -> _Found:
     kinds = topology.get("kinds") or {}
     defaults = topology.get("defaults") or {}
     for given, name in names.items():
-        own = nodes[given] or {}
-        kind = own.get("kind") or _group(topology, own).get("kind") or defaults.get("kind")
+        settings = nodes[given] or {}
+        kind = settings.get("kind") or _group(topology, settings).get("kind") or defaults.get("kind")
         if kind is None and len(kinds) == 1:
             kind = next(iter(kinds))
         found.nodes[name] = "host" if kind == "linux" and degree[name] <= 1 else "switch"

@@ -82,7 +82,7 @@ class Launches:
             self._problems.error((*path, "run"), str(error))
             return {}
         found: dict[str, str] = {}
-        named = [((*path, "run"), program.run[0])] if program.is_own else []
+        named = [((*path, "run"), program.run[0])] if program.is_beside_lab else []
         named += [((*path, "files", number), name) for number, name in enumerate(program.files)]
         for place, name in named:
             try:
@@ -95,7 +95,7 @@ class Launches:
                 self._problems.error(place, f"{name}: cannot read it: {error.strerror}")
             except ValueError as error:
                 self._problems.error(place, str(error))
-        if program.is_own and found and not next(iter(found.values())).startswith("#!"):
+        if program.is_beside_lab and found and not next(iter(found.values())).startswith("#!"):
             text = f"{program.run[0]} is no script: expected `#!/usr/bin/env python3`, or another, as its first line"
             self._problems.error((*path, "run"), text)
         return found

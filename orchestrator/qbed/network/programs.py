@@ -30,16 +30,16 @@ FORWARDING = {
 """The tables by which a plan says where packets go (docs/p4.md)."""
 
 
-OWN = ("tables", "initial", "clones", "groups")
+USER_FIELDS = ("tables", "initial", "clones", "groups")
 """What is said to a program of one's own."""
-WHOLE = ("kind", "program", "parking", "controller", "engine", *OWN)
+SWITCH_FIELDS = ("kind", "program", "parking", "controller", "engine", *USER_FIELDS)
 """What is said of a switch as a whole."""
 
 
 def check_port(settings: SwitchSettings, path: FieldPath, problems: Problems) -> None:
     """A port has no program of its own."""
     switch = str(path[-1]).partition(">")[0]
-    for name in WHOLE:
+    for name in SWITCH_FIELDS:
         if getattr(settings, name) is not None:
             problems.error((*path, name), f"is of a switch as a whole: expected it under `{switch}`")
 
@@ -55,12 +55,12 @@ class Programs:
     def of(self, settings: Origin) -> Program | None:
         """The program of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
         kind, path = settings.get("kind", ("bmv2" if "program" in settings else "linux", ()))
-        for name, (value, at) in settings.items():
-            if kind == "linux" and name in WHOLE[1:] and value != "off":
+        for name, (value, field_path) in settings.items():
+            if kind == "linux" and name in SWITCH_FIELDS[1:] and value != "off":
                 text = "the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"
-                self.problems.not_read(at, text)
-            elif name in WHOLE and name != "parking":
-                self.problems.read(at)
+                self.problems.not_read(field_path, text)
+            elif name in SWITCH_FIELDS and name != "parking":
+                self.problems.read(field_path)
         if kind == "linux":
             return None
         if "program" in settings:
@@ -73,9 +73,9 @@ class Programs:
             self._read[name] = self._load(name, path)
         program = self._read[name]
         if program is not None and program.scheme is not None:
-            for said in (said for said in OWN if said in settings):
-                text = f"the program of `{program.scheme}` is told by the scheme's parameters: expected one of your own"
-                self.problems.error(settings[said][1], f"{text} (`program: ./mine.p4`)")
+            for name in (name for name in USER_FIELDS if name in settings):
+                text = f"the program of `{program.scheme}` takes its entries from the parameters: expected a program of the lab"
+                self.problems.error(settings[name][1], f"{text} (`program: ./mine.p4`)")
         return program
 
     def _load(self, name: str, path: FieldPath) -> Program | None:
@@ -157,7 +157,7 @@ def forwards(program: Program) -> bool:
     return FORWARDING.keys() <= program.tables.keys()
 
 
-def below(program: Program, given: Origin, named: bool, problems: Problems) -> Origin:
+def queue_under_program(program: Program, given: Origin, named: bool, problems: Problems) -> Origin:
     """The settings of a queue below a program, of what the file gives: the scheme is the program's. `named`: the file
     says which program.
     """
@@ -170,11 +170,11 @@ def below(program: Program, given: Origin, named: bool, problems: Problems) -> O
             problems.not_read(path, f"the switch runs the program `{program.name}`: not used; expected `program` alone")
         else:
             problems.error(path, f"the switch runs one program, that of `{scheme}`; its ports cannot have `{name}`")
-    at = given["scheme"][1] if given.get("scheme", ("", ()))[0] == scheme else ()
-    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, at)}
+    field_path = given["scheme"][1] if given.get("scheme", ("", ()))[0] == scheme else ()
+    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, field_path)}
 
 
-def parking_of(
+def recirculation_of(
     given: Origin, default: RecirculationPort | None, links: int, program: Program, problems: Problems
 ) -> RecirculationPort | None:
     """A switch's port without a link: what the file says, beyond what its program needs."""

@@ -43,7 +43,7 @@ class QueueSpec:
         return buffer.in_bytes(frame_bytes)
 
 
-def plain(spec: QueueSpec) -> QueueSpec:
+def default_queue(spec: QueueSpec) -> QueueSpec:
     """What a queue is where a program in P4 does the rest: as long, and nothing else."""
     return QueueSpec(default_scheme(), {"buffer": spec.values["buffer"]})
 
@@ -212,18 +212,18 @@ class Specs:
                 self.problems.error(path, f"{error}{hint if owners else ''}")
                 complete = False
         for name, (value, path) in settings.items():
-            own = scheme.by_name.get(name)
+            direct = scheme.by_name.get(name)
             inner = inside.by_name.get(name) if inside is not None else None
             others = [other.by_name[name] for other in registry().values() if name in other.by_name]
-            if name in ("scheme", "preset", "qdisc") or not (own or others):
+            if name in ("scheme", "preset", "qdisc") or not (direct or others):
                 continue
             try:
-                parsed = (own or inner or others[0]).parse(value)
+                parsed = (direct or inner or others[0]).parse(value)
             except ValueError as error:
                 self.problems.error(path, str(error))
                 complete = False
                 continue
-            if own is not None:
+            if direct is not None:
                 values[name] = parsed
         return values if complete else None
 

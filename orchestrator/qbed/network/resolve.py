@@ -14,22 +14,22 @@ from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
-from qbed.network.entries import Own, Reader
+from qbed.network.entries import EntryReader, UserEntries
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.launches import Launch, Launches
 from qbed.network.links import LinkEnd, LinkState, Side
 from qbed.network.programs import (
     FORWARDING,
-    OWN,
-    WHOLE,
+    SWITCH_FIELDS,
+    USER_FIELDS,
     Programs,
     Script,
-    below,
     check_port,
     check_sizes,
     controller,
     forwards,
-    parking_of,
+    queue_under_program,
+    recirculation_of,
 )
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
@@ -184,7 +184,11 @@ class ResolvedLab:
 
         def settings(end: LinkEnd, node: str) -> Origin:
             given, program = self.given_at(end, node), self.programs.get(node)
-            return given if program is None else below(program, given, "program" in switches[node], self.problems)
+            return (
+                given
+                if program is None
+                else queue_under_program(program, given, "program" in switches[node], self.problems)
+            )
 
         return self._queues("switch", settings)
 
@@ -195,7 +199,7 @@ class ResolvedLab:
     @cached_property
     def _of_ports(self) -> dict[str, Origin]:
         switches = self._switch_settings[0]
-        return {name: {k: v for k, v in given.items() if k not in WHOLE} for name, given in switches.items()}
+        return {name: {k: v for k, v in given.items() if k not in SWITCH_FIELDS} for name, given in switches.items()}
 
     def queue_spec(self, given: Origin, frame_bytes: int) -> QueueSpec | None:
         """The queue that settings mean, of frames of at most so many bytes; None if they are wrong."""
@@ -206,7 +210,7 @@ class ResolvedLab:
         return [(i, "b" if side else "a") for i, side in self.routing.outs[self.index[name]]]
 
     @cached_property
-    def parking(self) -> dict[str, RecirculationPort]:
+    def recirculation(self) -> dict[str, RecirculationPort]:
         """The port without a link of every switch that runs a program and has one."""
         found = {}
         for name, program in self.programs.items():
@@ -214,9 +218,9 @@ class ResolvedLab:
             values = [self.switch_queues[end].values for end in ends if end in self.switch_queues]
             fastest = max((getattr(self.links[i], side).rate_bps for i, side in ends), default=1)
             default = recirculation_port(program.scheme or "", values, fastest)
-            parking = parking_of(self._switch_settings[0][name], default, len(ends), program, self.problems)
-            if parking is not None:
-                found[name] = parking
+            recirculation = recirculation_of(self._switch_settings[0][name], default, len(ends), program, self.problems)
+            if recirculation is not None:
+                found[name] = recirculation
         return found
 
     @cached_property
@@ -225,7 +229,7 @@ class ResolvedLab:
         return {(spec.unit, spec.bits) for spec in self.controllers.values() if spec.signal not in ("rtt", "ind")}
 
     @cached_property
-    def told(self) -> dict[str, list[Entry]]:
+    def scheme_entries(self) -> dict[str, list[Entry]]:
         """What the program of every switch that runs one is told of the scheme's parameters."""
         found: dict[str, list[Entry]] = {}
         for name, program in self.programs.items():
@@ -234,7 +238,7 @@ class ResolvedLab:
             entries = found[name] = []
             scheme = program.scheme or ""
             try:
-                entries.extend(switch_entries(scheme, values, self.parking.get(name)))
+                entries.extend(switch_entries(scheme, values, self.recirculation.get(name)))
                 for number, end in enumerate(ports):
                     link = self.links[end[0]]
                     port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)
@@ -245,19 +249,19 @@ class ResolvedLab:
         return found
 
     @cached_property
-    def own(self) -> dict[str, Own]:
+    def user_entries(self) -> dict[str, UserEntries]:
         """What the file tells every switch that runs a program of one's own."""
         found = {}
         for name, program in self.programs.items():
             given = self._switch_settings[0][name]
-            if program.scheme is None and any(said in given for said in OWN):
+            if program.scheme is None and any(field in given for field in USER_FIELDS):
                 outs = self.routing.outs[self.index[name]]
                 names = list(self.network.nodes)
                 ports = {names[self.routing.peer(out)]: number for number, out in reversed(list(enumerate(outs)))}
-                parking = self.parking.get(name)
-                numbers = [*range(len(outs)), *([parking.port] if parking is not None else [])]
+                recirculation = self.recirculation.get(name)
+                numbers = [*range(len(outs)), *([recirculation.port] if recirculation is not None else [])]
                 taken = FORWARDING if forwards(program) else ()
-                found[name] = Reader(program.info, ports, numbers, self.problems).own(given, taken)
+                found[name] = EntryReader(program.info, ports, numbers, self.problems).read_user_entries(given, taken)
         return found
 
     def _refuse_setting(self, switch: str, ends: list[LinkEnd], error: SettingError) -> None:

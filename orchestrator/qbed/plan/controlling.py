@@ -10,7 +10,7 @@ from qbed.schemes.programs import Program
 
 ADDRESS = "127.0.0.1:9559"
 """Where the server listens, in the switch's own namespace; 9559 is P4Runtime's port."""
-OWN = "/run/p4"
+FOLDER = "/run/p4"
 """Where both have their files: a folder of the node's own."""
 TOOLS = "/run/qbed/tools"
 PROGRAMS, PYTHON = "programs", "python"
@@ -22,25 +22,25 @@ _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def controlled(switch: p.Node, program: Program, script: Script, epoch_ns: int) -> p.Node:
     """The switch with its server, which takes over the program that runs there, and its controller."""
-    serve = ["p4switch", "serve", "--listen", ADDRESS, "--running", f"{OWN}/{program.name}.json"]
+    serve = ["p4switch", "serve", "--listen", ADDRESS, "--running", f"{FOLDER}/{program.name}.json"]
     return switch.model_copy(
         update={
-            "environment": environment(epoch_ns, OWN),
-            "folders": [OWN],
+            "environment": environment(epoch_ns, FOLDER),
+            "folders": [FOLDER],
             "files": {
-                f"{OWN}/{program.name}.json": program.text,
-                f"{OWN}/{program.name}.p4info.txtpb": program.info.text,
-                f"{OWN}/{script.name}": script.text,
+                f"{FOLDER}/{program.name}.json": program.text,
+                f"{FOLDER}/{program.name}.p4info.txtpb": program.info.text,
+                f"{FOLDER}/{script.name}": script.text,
             },
             "programs": [
-                p.Program(argv=[*serve, "--ready", f"{OWN}/ready"], ready=f"{OWN}/ready"),
-                p.Program(argv=[f"{OWN}/{script.name}", ADDRESS]),
+                p.Program(argv=[*serve, "--ready", f"{FOLDER}/ready"], ready=f"{FOLDER}/ready"),
+                p.Program(argv=[f"{FOLDER}/{script.name}", ADDRESS]),
             ],
         }
     )
 
 
-def environment(epoch_ns: int, own: str) -> dict[str, str]:
+def environment(epoch_ns: int, writable: str) -> dict[str, str]:
     """What a script does is a function of the plan alone: no hash seeds of Python's own, and no compiled modules, which
     one machine has and another has not.
 
@@ -51,7 +51,7 @@ def environment(epoch_ns: int, own: str) -> dict[str, str]:
         "PATH": f"{TOOLS}/{PYTHON}/bin:{TOOLS}/{PROGRAMS}:{_STANDARD_PATH}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        "PYTHONPYCACHEPREFIX": f"{own}/compiled",
+        "PYTHONPYCACHEPREFIX": f"{writable}/compiled",
         "PYTHONUNBUFFERED": "1",
         "QBED_EPOCH_NS": str(epoch_ns),
     }

@@ -8,7 +8,18 @@ from rich.table import Table
 
 from qbed.language.units import format_duration, format_rate, format_size
 from qbed.network.programs import FORWARDING
-from qbed.plan.model import Arrivals, Controller, Exchanges, Flows, Link, Parking, Pipeline, Plan, Queue, Workload
+from qbed.plan.model import (
+    Arrivals,
+    Controller,
+    Exchanges,
+    Flows,
+    Link,
+    Pipeline,
+    Plan,
+    Queue,
+    RecirculationPort,
+    Workload,
+)
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 Row = dict[str, Any]
@@ -72,24 +83,24 @@ def _node(plan: Plan, index: int) -> Row:
 
 def _programs(plan: Plan) -> Iterator[Row]:
     """What the tables of switches in P4 are told beyond routes: a row for all that are told the same."""
-    alike: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for node in plan.nodes:
         if node.pipeline is not None:
-            alike.setdefault((node.pipeline.program, *_told(node.pipeline)), []).append(node.name)
-    for (program, *told), names in alike.items():
-        yield {"switches": " ".join(names), "program": program, "told": "; ".join(told)}
+            groups.setdefault((node.pipeline.program, *_entries(node.pipeline)), []).append(node.name)
+    for (program, *entries), names in groups.items():
+        yield {"switches": " ".join(names), "program": program, "entries": "; ".join(entries)}
 
 
-def _told(pipeline: Pipeline) -> Iterator[str]:
-    told = [entry for entry in pipeline.entries if entry.table not in FORWARDING]
-    shown = (f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in told)
+def _entries(pipeline: Pipeline) -> Iterator[str]:
+    entries = [entry for entry in pipeline.entries if entry.table not in FORWARDING]
+    shown = (f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in entries)
     yield from dict.fromkeys(shown)
-    yield from map(_parking, pipeline.parking)
+    yield from map(_recirculation, pipeline.parking)
 
 
-def _parking(parking: Parking) -> str:
-    rate = "at once" if parking.rate_bps is None else f"at {format_rate(parking.rate_bps)}"
-    return f"port {parking.port} without a link, {rate}"
+def _recirculation(port: RecirculationPort) -> str:
+    rate = "at once" if port.rate_bps is None else f"at {format_rate(port.rate_bps)}"
+    return f"port {port.port} without a link, {rate}"
 
 
 def _controller(controller: Controller | None) -> str:
@@ -122,7 +133,7 @@ def _both(link: Link, show: Any) -> str:
     return str(a) if a == b else f"{a} / {b}"
 
 
-def _queue(queue: Queue, far: str) -> Row:
+def _queue(queue: Queue, peer: str) -> Row:
     mode = "every packet" if queue.observe.events else "summary"
     if queue.observe.interval_ns:
         mode = format_duration(queue.observe.interval_ns)
@@ -136,7 +147,7 @@ def _queue(queue: Queue, far: str) -> Row:
             parameters += f"; inside: {inside.name}, {_parameters(inside, qdisc['child'])}"
     return {
         "name": queue.name,
-        "towards": far,
+        "towards": peer,
         "role": queue.role,
         "scheme": queue.scheme,
         "qdisc": " ".join(qdisc["tc"]) if "tc" in qdisc else qdisc["kind"],
@@ -157,7 +168,9 @@ def _parameters(scheme: Scheme, qdisc: dict[str, Any]) -> str:
 def _peers(plan: Plan) -> dict[int, str]:
     """By queue, the name of the node that it leads to."""
     names = [node.name for node in plan.nodes]
-    return {near.queue: names[far.node] for link in plan.links for near, far in ((link.a, link.b), (link.b, link.a))}
+    return {
+        local.queue: names[peer.node] for link in plan.links for local, peer in ((link.a, link.b), (link.b, link.a))
+    }
 
 
 def _workload(plan: Plan, workload: Workload) -> Row:
@@ -190,15 +203,15 @@ def _ends(workload: Arrivals | Exchanges) -> str:
 
 
 def _exchanges(workload: Exchanges) -> tuple[str, str]:
-    told = [
+    quantities = [
         ("request", workload.request, format_size),
         ("on", workload.on_ns, format_duration),
         ("response", workload.response, format_size),
         ("think" if workload.response else "off", workload.think_ns, format_duration),
     ]
-    said = [f"{name} {_distribution(found, show)}" for name, found, show in told if found is not None]
+    parts = [f"{name} {_distribution(found, show)}" for name, found, show in quantities if found is not None]
     at_once = "all" if workload.fanout is None else workload.fanout
-    return _ends(workload), ", ".join([f"{at_once} at once", *said])
+    return _ends(workload), ", ".join([f"{at_once} at once", *parts])
 
 
 def _distribution(found: dict[str, Any], show: Callable[[int], str]) -> str:

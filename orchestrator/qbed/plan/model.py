@@ -90,11 +90,11 @@ class Entry(Part):
     priority: int = 0
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value not in (None, 0)}
 
 
-class Parking(Part):
+class RecirculationPort(Part):
     """A port without a link, from which packets come again by recirculation: what stands in for one in the switch's
     namespace. `rate_bps` says for people what its queue does; without it, packets leave at once.
     """
@@ -137,13 +137,13 @@ class Pipeline(Part):
     engine: P4Engine | None = None
     ports: list[str]
     entries: list[Entry]
-    parking: list[Parking] = []
+    parking: list[RecirculationPort] = []
     sessions: list[Session] = []
     groups: list[Group] = []
     registers: list[Register] = []
 
     @model_serializer(mode="wrap")
-    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         required = {name for name, field in Pipeline.model_fields.items() if field.is_required()}
         return {name: value for name, value in handler(self).items() if value or name in required}
 
@@ -156,7 +156,7 @@ class P4Program(Part):
     p4info: str | None = None
 
     @model_serializer(mode="wrap")
-    def _without_no_info(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_p4info(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value is not None}
 
 
@@ -189,7 +189,7 @@ class Node(Part):
     expects: list[Expectation] = []
 
     @model_serializer(mode="wrap")
-    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         optional = {name for name, field in Node.model_fields.items() if not field.is_required()}
         return {name: value for name, value in handler(self).items() if value or name not in optional}
 
@@ -248,9 +248,9 @@ class Queue(Part):
     observe: Observe
 
 
-def _without(said: dict[str, Any], **usual: object) -> dict[str, Any]:
+def _without(fields: dict[str, Any], **defaults: object) -> dict[str, Any]:
     """What is said that is not usual, so that a new field changes no plan that does without it."""
-    return {name: value for name, value in said.items() if name not in usual or value != usual[name]}
+    return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
 
 
 class Flows(Part):
@@ -280,7 +280,7 @@ class Flows(Part):
     dscp: int | None = None
 
     @model_serializer(mode="wrap")
-    def _without_none_of_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(handler(self), each=[], interval_ns=None, dscp=None)
 
 
@@ -318,7 +318,7 @@ class Arrivals(Part):
         return len(sources) * len(destinations) - len(set(sources) & set(destinations))
 
     @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(handler(self), together=False, dscp=None)
 
 
@@ -353,7 +353,7 @@ class Exchanges(Part):
     dscp: int | None = None
 
     @model_serializer(mode="wrap")
-    def _without_a_class(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_dscp(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(handler(self), dscp=None)
 
 
@@ -435,11 +435,11 @@ class Change(Part):
     node: NodeChange | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        said = {name: value for name, value in handler(self).items() if value is not None}
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = {name: value for name, value in handler(self).items() if value is not None}
         if self.link is not None:
-            said["link"] = {name: value for name, value in said["link"].items() if value is not None}
-        return said
+            fields["link"] = {name: value for name, value in fields["link"].items() if value is not None}
+        return fields
 
 
 @dataclass(frozen=True)
@@ -576,8 +576,8 @@ class Plan(Part):
             end = ends[place]
             rate = max(end.rate_bps, *(change.rate_bps or 0 for change in changes))
             delays = [end.delay_ns, *(change.delay_ns for change in changes if change.delay_ns is not None)]
-            near, far = (end.model_copy(update={"rate_bps": rate, "delay_ns": pick(delays)}) for pick in (min, max))
-            made[place] = (near, far)
+            local, remote = (end.model_copy(update={"rate_bps": rate, "delay_ns": pick(delays)}) for pick in (min, max))
+            made[place] = (local, remote)
         return made
 
     @cached_property
@@ -609,8 +609,8 @@ class Plan(Part):
         """Whether no packet has a choice of ways."""
         ways = [len(route.via) for node in self.nodes for route in node.routes]
         ways += [expected.hops for node in self.nodes for expected in node.expects]
-        told = [entry for node in self.nodes if node.pipeline is not None for entry in node.pipeline.entries]
-        ways += [int(entry.arguments["count"]) for entry in told if entry.action == "route"]
+        entries = [entry for node in self.nodes if node.pipeline is not None for entry in node.pipeline.entries]
+        ways += [int(entry.arguments["count"]) for entry in entries if entry.action == "route"]
         return all(count == 1 for count in ways)
 
     def node_index(self, name: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qbed.network.addresses import Family
-from qbed.network.entries import Own
+from qbed.network.entries import UserEntries
 from qbed.p4.entry import Entry, RecirculationPort
 from qbed.p4.scheme_entries import clone_sessions
 from qbed.plan import model as p
@@ -74,10 +74,10 @@ def entry(entry: Entry) -> p.Entry:
     return p.Entry(table=entry.table, key=key, action=entry.action, arguments=arguments, priority=entry.priority)
 
 
-def sessions(program: Program, parking: RecirculationPort | None, own: Own) -> list[p.Session]:
+def sessions(program: Program, recirculation: RecirculationPort | None, user_entries: UserEntries) -> list[p.Session]:
     """The clone sessions that a scheme's program needs, and those of the file."""
-    needed = clone_sessions(program.scheme or "", parking)
-    found = {number: (ports, 0) for number, ports in needed.items()} | own.sessions
+    needed = clone_sessions(program.scheme or "", recirculation)
+    found = {number: (ports, 0) for number, ports in needed.items()} | user_entries.sessions
     return [p.Session(session=number, ports=ports, truncate_bytes=cut) for number, (ports, cut) in found.items()]
 
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from qbed.lab.frr import MILLISECOND, SECOND, FrrSettings
 from qbed.plan.model import Program
 
-OWN = "/run/frr"
+FOLDER = "/run/frr"
 """Where the daemons of a node have their files: a folder of the node's own."""
 UNPACKED = "/run/qbed/tools/frr"
 """Debian's package as `tools/frr` unpacks it; where it is installed (a container), this folder does not exist."""
@@ -30,7 +30,7 @@ _GROUPS = "root:x:0:\nfrrvty:x:92:root\n"
 _VTYSH = f"""#!/bin/sh
 # vtysh of the node that this runs in.
 for folder in {UNPACKED}/usr/bin /usr/bin; do
-    [ ! -x "$folder/vtysh" ] || exec "$folder/vtysh" --config_dir {OWN}/ --vty_socket {OWN} "$@"
+    [ ! -x "$folder/vtysh" ] || exec "$folder/vtysh" --config_dir {FOLDER}/ --vty_socket {FOLDER} "$@"
 done
 echo "vtysh: FRR is not here" >&2
 exit 127
@@ -68,26 +68,26 @@ def programs(settings: FrrSettings) -> list[Program]:
     """
     protocol = _DAEMONS[settings.protocol]
     return [
-        Program(argv=["mgmtd", *_usual("mgmtd")], ready=f"{OWN}/mgmtd_be.sock", optional=True),
+        Program(argv=["mgmtd", *_usual("mgmtd")], ready=f"{FOLDER}/mgmtd_be.sock", optional=True),
         _daemon("zebra", "zserv.api"),
         _daemon(protocol, f"{protocol}.vty"),
     ]
 
 
 def _daemon(name: str, ready: str) -> Program:
-    return Program(argv=[name, "--config_file", f"{OWN}/{name}.conf", *_usual(name)], ready=f"{OWN}/{ready}")
+    return Program(argv=[name, "--config_file", f"{FOLDER}/{name}.conf", *_usual(name)], ready=f"{FOLDER}/{ready}")
 
 
 def _usual(name: str) -> list[str]:
-    argv = ["--user", "root", "--group", "root", "--pid_file", f"{OWN}/{name}.pid"]
-    argv += ["--socket", f"{OWN}/zserv.api", "--vty_socket", OWN, "--vty_addr", "127.0.0.1", "--vty_port", "0"]
+    argv = ["--user", "root", "--group", "root", "--pid_file", f"{FOLDER}/{name}.pid"]
+    argv += ["--socket", f"{FOLDER}/zserv.api", "--vty_socket", FOLDER, "--vty_addr", "127.0.0.1", "--vty_port", "0"]
     return [*argv, "--log", "stdout", "--log-level", "notifications"]
 
 
 def environment() -> dict[str, str]:
     """Of every program in a router: FRR is found unpacked or installed."""
     return {
-        "PATH": f"{OWN}/bin:{UNPACKED}/usr/lib/frr:/usr/lib/frr:{_STANDARD_PATH}",
+        "PATH": f"{FOLDER}/bin:{UNPACKED}/usr/lib/frr:/usr/lib/frr:{_STANDARD_PATH}",
         "LD_LIBRARY_PATH": f"{UNPACKED}/{_LIBRARIES}/frr:{UNPACKED}/{_LIBRARIES}",
     }
 
@@ -95,8 +95,8 @@ def environment() -> dict[str, str]:
 def files(settings: FrrSettings, router: Router) -> dict[str, str]:
     """A router's configuration, and what FRR needs of a system."""
     daemon = _DAEMONS[settings.protocol]
-    configurations = {f"{OWN}/{name}.conf": _render(name, settings, router) for name in ("zebra", daemon, "vtysh")}
-    return {"/etc/group": _GROUPS, f"{OWN}/bin/vtysh": _VTYSH, **configurations}
+    configurations = {f"{FOLDER}/{name}.conf": _render(name, settings, router) for name in ("zebra", daemon, "vtysh")}
+    return {"/etc/group": _GROUPS, f"{FOLDER}/bin/vtysh": _VTYSH, **configurations}
 
 
 def _render(name: str, settings: FrrSettings, router: Router) -> str:
@@ -122,6 +122,6 @@ def sysctls(settings: FrrSettings, router: Router) -> dict[str, str]:
     found: dict[str, Any] = {"net/ipv6/conf/all/forwarding": 1}
     for port in router.ports:
         if port.fabric:
-            own = {"accept_dad": 0, "accept_ra": 0, "addr_gen_mode": 0, "dad_transmits": 0, "disable_ipv6": 0}
-            found |= {f"net/ipv6/conf/{port.interface}/{name}": value for name, value in own.items()}
+            values = {"accept_dad": 0, "accept_ra": 0, "addr_gen_mode": 0, "dad_transmits": 0, "disable_ipv6": 0}
+            found |= {f"net/ipv6/conf/{port.interface}/{name}": value for name, value in values.items()}
     return {name: str(value) for name, value in found.items()}
