@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab tells a program of its own: entries of tables, registers, clone sessions, multicast groups. Held against
-the program's P4Info as the lab is read; values are written as people write them, and become numbers here.
+"""User-supplied state of a P4 program: table entries, registers, clone sessions and multicast groups. They are checked
+against the program's P4Info when the lab is read; values in all notations are converted to numbers.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ from qbed.network.queues import Origin
 from qbed.p4.entry import Entry
 from qbed.schemes.p4info import Action, Match, P4Info, Register, Table
 
-_STEPS = 20  # of Problems.spend, an entry
+_STEPS = 20  # Problems.spend, for one entry
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _NUMBER = re.compile(r"[0-9]{1,80}|0x[0-9A-Fa-f]{1,640}")
 _LARGEST_INT = (1 << 64) - 1
@@ -26,23 +26,23 @@ _MAX_GROUP, _MAX_SESSION = 65535, 32767
 
 @dataclass
 class UserEntries:
-    """What the lab file tells one switch's program."""
+    """The user-supplied state of one switch's program."""
 
     entries: list[Entry] = field(default_factory=list)
     registers: list[tuple[str, int, int | str]] = field(default_factory=list)
     """Name, index, value."""
     sessions: dict[int, tuple[list[int], int]] = field(default_factory=dict)
-    """Ports, and the bytes to which clones are cut; 0: whole."""
+    """Ports, and the length in bytes to which clones are truncated; 0: not truncated."""
     groups: dict[int, list[int]] = field(default_factory=dict)
 
 
 class ValueReadError(ValueError):
-    """A value that does not fit where it stands."""
+    """A value that is invalid for its field."""
 
 
 class EntryReader:
-    """Reads what a switch's settings tell its program. `ports`: by the names of those to whom its links lead; `taken`:
-    tables that the plan fills.
+    """Reads a switch's user-supplied entries. `ports`: port numbers by the name of the neighbour; `taken`: tables that
+    the plan fills.
     """
 
     def __init__(self, info: P4Info, ports: Mapping[str, int], numbers: Iterable[int], problems: Problems) -> None:
@@ -50,7 +50,7 @@ class EntryReader:
         self.numbers = set(numbers)
 
     def read_user_entries(self, given: Origin, taken: Iterable[str]) -> UserEntries:
-        """All of it; what is wrong goes to the problems."""
+        """Return all entries; errors are added to the problems."""
         found = UserEntries()
         readers: dict[str, Callable[[Any, FieldPath, UserEntries], None]] = {
             "tables": lambda value, path, user_entries: self._tables(value, path, user_entries, frozenset(taken)),
@@ -79,7 +79,7 @@ class EntryReader:
             if table is None:
                 self.problems.error(field_path, f"the program has no table `{name}`{nearest(name, known)}", at_key=True)
             elif table.name in taken:
-                self.problems.error(field_path, "the routes of the lab stand there: the plan fills it", at_key=True)
+                self.problems.error(field_path, "the plan fills it with the routes of the lab", at_key=True)
             elif table.profile:
                 text = "entries of a table with an action profile come by P4Runtime (docs/p4runtime.md)"
                 self.problems.error(field_path, text, at_key=True)
@@ -146,7 +146,7 @@ class EntryReader:
     def _values(
         self, given: Mapping[str, int | str], widths: Mapping[str, int], path: FieldPath, where: str
     ) -> dict[str, int | str] | None:
-        """Exactly those that there are."""
+        """Return the values if their names are exactly those expected."""
         before = len(self.problems.errors)
         for name in given:
             if name not in widths:
@@ -182,7 +182,7 @@ class EntryReader:
         return found if len(self.problems.errors) == before else None
 
     def _matched(self, match: Match, value: int | str) -> int | str:
-        """As the plan has it."""
+        """Convert a key field's value to the plan's form."""
         width, ones = match.width, (1 << match.width) - 1
         if match.kind == "EXACT":
             return plan_number(self.number(value, width))
@@ -211,7 +211,7 @@ class EntryReader:
         return f"{plan_number(number)}&&&{plan_number(mask)}"
 
     def number(self, value: int | str, width: int) -> int:
-        """A number, an address, or `>h1`: the port that leads there. ValueReadError."""
+        """Parse a number, an address, or `>h1`, the port that leads to h1. ValueReadError."""
         if isinstance(value, str) and value.startswith(">"):
             if value[1:] not in self.ports:
                 raise ValueReadError(f"no link leads to `{value[1:]}`{nearest(value[1:], self.ports)}")
@@ -237,7 +237,7 @@ class EntryReader:
                     field_path, f"the program has no register `{name}`{nearest(name, known)}", at_key=True
                 )
             elif not register.width:
-                self.problems.error(field_path, "its elements are no numbers", at_key=True)
+                self.problems.error(field_path, "its elements are not numbers", at_key=True)
             else:
                 self._register(register, values, field_path, user_entries)
 
@@ -294,12 +294,12 @@ class EntryReader:
 
 
 def plan_number(number: int) -> int | str:
-    """As the plan has it: JSON's numbers end somewhere."""
+    """Return a number as it is in the plan: as text if it is too large for JSON."""
     return number if number <= _LARGEST_INT else hex(number)
 
 
 def _parse(value: int | str) -> tuple[int, int | None]:
-    """A number, and how many bits what was written has by itself (an address). ValueReadError."""
+    """Parse a value. Return the number and the width implied by its notation (an address), if any. ValueReadError."""
     if isinstance(value, int):
         return value, None
     if _NUMBER.fullmatch(value):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as workload, resolved: on which nodes, with which files of the lab's own."""
+"""Resolution of a lab's `programs`: their nodes and the files beside the lab file that they need."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ MAX_LAUNCHES = 10_000
 
 @dataclass(frozen=True)
 class Launch:
-    """An entry of `programs`: its nodes by name, and the texts of its files by their paths beside the lab file."""
+    """An entry of `programs`: its nodes by name, and the contents of its files by their paths beside the lab file."""
 
     program: Program
     nodes: tuple[str, ...]
@@ -30,7 +30,7 @@ class Launch:
 
 
 class Launches:
-    """Resolves a lab's `programs`; what is wrong goes to `problems`."""
+    """Resolves a lab's `programs`; errors are added to `problems`."""
 
     def __init__(self, nodes: dict[str, int], duration_ns: int, problems: Problems) -> None:
         self._nodes, self._duration_ns, self._problems = nodes, duration_ns, problems
@@ -72,12 +72,12 @@ class Launches:
             found |= dict.fromkeys(chosen)
         return list(found)
 
-    # --- files of the lab's own ---
+    # --- files beside the lab file ---
 
     def _files(self, path: FieldPath, program: Program) -> dict[str, str]:
-        """`ReachError`s and what cannot be read are errors at the field that names it."""
+        """Return the program's files; a `ReachError` or an unreadable file is an error at the field that names it."""
         try:
-            refuse_foreign(program.run[0])  # one of the machine's, too
+            refuse_foreign(program.run[0])  # also checked for programs of the machine
         except ReachError as error:
             self._problems.error((*path, "run"), str(error))
             return {}
@@ -118,7 +118,9 @@ class Launches:
                 yield beneath(self._folder, os.path.relpath(path, self._folder))
 
     def _relative(self, file: Path) -> str:
-        """Its path beside the lab file, as the program sees it: one from elsewhere (`--trust`) by its name alone."""
+        """Return a file's path beside the lab file, as the program sees it. A file from elsewhere (`--trust`) keeps
+        only its name.
+        """
         place, home = Path(os.path.normpath(file)), Path(os.path.normpath(self._folder))
         return str(place.relative_to(home)) if place.is_relative_to(home) else place.name
 
