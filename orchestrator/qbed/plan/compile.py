@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a lab to its plan: pure in the lab file and the seed."""
+"""Compilation of a lab to its plan: a pure function of the lab file and the seed."""
 
 import zlib
 from collections.abc import Iterable
@@ -300,7 +300,7 @@ class _Compiler:
         )
 
     def pipeline(self, node: int, program: Program) -> p.Pipeline:
-        """What a switch in P4 runs, and where it sends: to its own hosts, and to every other edge switch's."""
+        """Return a P4 switch's program, and its routes to its hosts and to the hosts of every other edge switch."""
         routing, forwarding = self.routing, pipelines.Forwarding(self.routing.levels[node])
         name = self.names[node]
         scheme_entries, user_entries = (
@@ -333,7 +333,7 @@ class _Compiler:
         )
 
     def recirculation(self, node: int, port: RecirculationPort) -> p.RecirculationPort:
-        """A port without a link, and the queue there."""
+        """Return a recirculation port and its queue."""
         frame = max((self.resolved.links[out[0]].mtu for out in self.routing.outs[node]), default=1500) + ETHERNET_BYTES
         qdisc = _qdisc(QueueSpec(default_scheme(), {"buffer": port.buffer}))
         if port.rate_bps:
@@ -374,7 +374,7 @@ class _Compiler:
         return systems(self.routing)
 
     def expectations(self, node: int) -> Iterable[p.Expectation]:
-        """What the compiler's own routes would give."""
+        """Return the routes that the compiler would have computed."""
         for edge in (edge for edge in self.routing.edges if node not in self.by_programs[edge]):
             via = [self.interfaces[out] for out in self.routing.next_hops(node, edge)]
             hops = min(len(via), self.lab.frr.maximum_paths)
@@ -403,13 +403,13 @@ class _Compiler:
                 yield self.route(self.prefix(edge, family), outs, family, {})
 
     def host_links(self, edge: int) -> Iterable[str]:
-        """What OSPF tells of an edge switch, if any of its neighbours speaks OSPF: each of its links to hosts."""
+        """Return a switch's links to hosts, as advertised by OSPF if any of its neighbours speaks OSPF."""
         for out in (out for out in self.routing.outs[edge] if self.routing.is_host[self.routing.peer(out)]):
             ends = (self.number(out), self.number((out[0], 1 - out[1])))
             yield f"{min(ends, key=lambda number: number.offset).text(4)}/31"
 
     def prefix(self, edge: int, family: Family) -> str:
-        """That of an edge switch's hosts; every other switch has a route there."""
+        """Return the prefix of an edge switch's hosts; every other switch has a route to it."""
         if (edge, family) not in self._prefixes:
             self._prefixes[edge, family] = self.addresses.blocks[self.names[edge]].prefix(family)
         return self._prefixes[edge, family]

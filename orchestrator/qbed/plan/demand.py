@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab's traffic needs: socket buffers for its longest path, and the memory of the lab's kernel.
+"""Resources that a lab's traffic needs: socket buffers for the longest path, and memory of the lab's kernel.
 
-Memory is an upper estimate, not a reservation: pages that the kernel never touches cost the machine nothing.
+Memory is an upper estimate, not a reservation: the kernel's untouched pages are never allocated on the machine.
 """
 
 from collections import Counter, defaultdict
@@ -165,7 +165,7 @@ def queued_bytes(workloads: Iterable[p.Workload]) -> int:
 
 
 def _pairs(workload: p.Workload) -> Iterable[tuple[int, int]]:
-    """Who sends to whom; of a large product of sources and destinations only the first thousands."""
+    """Return pairs of sender and receiver; only the first thousands of a large product of sources and destinations."""
     if isinstance(workload, p.Exchanges):
         return chain.from_iterable(((a, b), (b, a)) for a, b in _ends(workload))
     return _ends(workload)

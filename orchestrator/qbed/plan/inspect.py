@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan for people: what `qbed inspect` shows, as plain data and as tables."""
+"""Human-readable form of a plan for `qbed inspect`: plain data and tables."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """Nodes, links, queues and workloads, one row each, with units in the text; of P4, what each switch is told."""
+    """Nodes, links, queues, workloads and table entries of P4 switches, one row each, with units in the text."""
     peers = _peers(plan)
     programs = {"programs": list(_programs(plan))} if plan.p4 else {}
     return {
@@ -43,7 +43,7 @@ def summary(plan: Plan) -> dict[str, Any]:
 
 
 def tables(plan: Plan) -> list[Table]:
-    """The same as one table for each kind; a large lab's rows are shortened in the middle."""
+    """The summary as one table for each kind; a large lab's rows are elided in the middle."""
     data = summary(plan)
     title = f"{data['lab']}: {data['duration']}, seed {data['seed']}, {data['memory']} of memory"
     found: list[Any] = []
@@ -82,7 +82,7 @@ def _node(plan: Plan, index: int) -> Row:
 
 
 def _programs(plan: Plan) -> Iterator[Row]:
-    """What the tables of switches in P4 are told beyond routes: a row for all that are told the same."""
+    """Table entries of P4 switches except routes: one row for all switches with equal entries."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for node in plan.nodes:
         if node.pipeline is not None:
@@ -104,7 +104,7 @@ def _recirculation(port: RecirculationPort) -> str:
 
 
 def _controller(controller: Controller | None) -> str:
-    """What a host's controller is and goes by, then its parameters."""
+    """A host's controller and its input, then its parameters."""
     if controller is None:
         return ""
     asked: str = controller.signal
@@ -128,7 +128,7 @@ def _link(plan: Plan, link: Link) -> Row:
 
 
 def _both(link: Link, show: Any) -> str:
-    """One text if both ends are the same, otherwise those of a and b."""
+    """One text if both ends are equal, otherwise those of a and b."""
     a, b = show(link.a), show(link.b)
     return str(a) if a == b else f"{a} / {b}"
 
@@ -166,7 +166,7 @@ def _parameters(scheme: Scheme, qdisc: dict[str, Any]) -> str:
 
 
 def _peers(plan: Plan) -> dict[int, str]:
-    """By queue, the name of the node that it leads to."""
+    """The name of the neighbour behind each queue."""
     names = [node.name for node in plan.nodes]
     return {
         local.queue: names[peer.node] for link in plan.links for local, peer in ((link.a, link.b), (link.b, link.a))
@@ -215,7 +215,7 @@ def _exchanges(workload: Exchanges) -> tuple[str, str]:
 
 
 def _distribution(found: dict[str, Any], show: Callable[[int], str]) -> str:
-    """A size or time that is drawn, in the lab file's words."""
+    """A random size or time, in the lab file's notation."""
     ((kind, value),) = found.items()
     match kind:
         case "fixed":

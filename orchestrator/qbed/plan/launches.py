@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as workload: where and how each is started. Their files go into their nodes, as those of controllers do."""
+"""Start of programs as workload. Their files are copied into their nodes, like those of controllers."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -11,16 +11,16 @@ from qbed.plan import model as p
 from qbed.plan.controlling import environment
 
 FOLDER = "/run/lab"
-"""Where programs find the files that lie beside the lab file: a folder of each node's own, in which they run."""
+"""Working folder in each node with the files that are beside the lab file."""
 ANYWHERE = "/tmp"
-"""Where those run that have no files."""
+"""Working folder of programs without files."""
 AHEAD_NS = 1_000_000_000
 SIZE = 4
-"""Memory: of each program, as daemons of FRR count."""
+"""Memory of a program, in units of an FRR daemon."""
 
 
 def launches(resolved: ResolvedLab, seed: int, epoch_ns: int) -> list[p.Launch]:
-    """All of them, in the file's order and that of the nodes."""
+    """Return all launches, in the order of the file and of the nodes."""
     found = []
     for number, launch in enumerate(resolved.launches):
         for place, node in enumerate(launch.nodes):
@@ -52,7 +52,7 @@ def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], ep
 
 
 def with_files(resolved: ResolvedLab, nodes: list[p.Node]) -> Iterator[p.Node]:
-    """The nodes with the files of their programs."""
+    """Return the nodes with the files of their programs."""
     files: dict[int, dict[str, str]] = {}
     for launch in resolved.launches:
         for name in launch.nodes if launch.files else ():

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FRR as a lab's routing: the daemons of every switch, and their configuration.
 
-All of it goes into the plan as programs, files and expectations; the agent does not know FRR. Shortest paths with ECMP
-are those that the compiler would have written itself (`network.routes`): FRR has to find them, and to find others when
-a link fails.
+The plan has them as programs, files and expectations; the agent has no code for FRR. The shortest paths with ECMP are
+those of the compiler (`network.routes`): FRR computes them itself, and others after a link failure.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from qbed.lab.frr import MILLISECOND, SECOND, FrrSettings
 from qbed.plan.model import Program
 
 FOLDER = "/run/frr"
-"""Where the daemons of a node have their files: a folder of the node's own."""
+"""The node's folder for the daemons' files."""
 UNPACKED = "/run/qbed/tools/frr"
 """Debian's package as `tools/frr` unpacks it; where it is installed (a container), this folder does not exist."""
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -48,7 +47,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Router:
-    """What the templates know of a switch. `prefixes`: those of its own hosts, by family (`ipv4`, `ipv6`)."""
+    """The template variables of a switch. `prefixes`: those of its hosts, by family (`ipv4`, `ipv6`)."""
 
     name: str
     identifier: str
@@ -85,7 +84,7 @@ def _usual(name: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Of every program in a router: FRR is found unpacked or installed."""
+    """Return the environment of all programs in a router: FRR is either unpacked or installed."""
     return {
         "PATH": f"{FOLDER}/bin:{UNPACKED}/usr/lib/frr:/usr/lib/frr:{_STANDARD_PATH}",
         "LD_LIBRARY_PATH": f"{UNPACKED}/{_LIBRARIES}/frr:{UNPACKED}/{_LIBRARIES}",
@@ -113,9 +112,9 @@ def _templates() -> Environment:
 
 
 def sysctls(settings: FrrSettings, router: Router) -> dict[str, str]:
-    """BGP's unnumbered links have IPv6 link-local addresses, whatever the lab's addressing is.
+    """Return a router's sysctls. Unnumbered BGP links need IPv6 link-local addresses, whatever the lab's addressing.
 
-    OSPF's multicast stays on the link, so nobody has to be told by IGMP who listens.
+    OSPF's multicast stays on the link, so IGMP is not needed.
     """
     if settings.protocol == "ospf":
         return {"net/ipv4/igmp_link_local_mcast_reports": "0"}
