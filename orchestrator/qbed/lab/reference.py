@@ -166,14 +166,14 @@ def _table(title: str, place: dict[str, Any], titles: dict[str, str]) -> str:
         "| field | value | default | meaning |",
         "|---|---|---|---|",
     ]
-    own, all_of_them = _own_parameters(place["properties"])
+    parameters, all_of_them = _extra_parameters(place["properties"])
     for name, inner in place["properties"].items():
-        if name in own and name != "buffer":
+        if name in parameters and name != "buffer":
             continue
         required = name in place.get("required", ())
         default = "required" if required else _default(inner)
         lines.append(f"| `{name}` | {_value(inner)} | {default} | {inner.get('description', '')} |")
-    if own:
+    if parameters:
         lines.append(all_of_them)
     if title == "topology":
         layers = (f"`{name}`: {', '.join(f'`{x}`' for x in g.LAYERS)}" for name, g in generators().items() if g.LAYERS)
@@ -181,7 +181,7 @@ def _table(title: str, place: dict[str, Any], titles: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _own_parameters(properties: Mapping[str, Any]) -> tuple[list[str], str]:
+def _extra_parameters(properties: Mapping[str, Any]) -> tuple[list[str], str]:
     """Those that are not in the model, and the one line of the table that stands for them."""
     if "scheme" in properties:
         return _parameters(registry()), "| the scheme's parameters | | | [Schemes](#schemes) |"
