@@ -74,7 +74,7 @@ def entries() -> Iterator[Entry]:
 
 
 def _needs(lab: dict[str, Any]) -> tuple[str, ...]:
-    """What a lab needs beyond qbed."""
+    """Return the programs that a lab needs beyond qbed."""
     found = ["FRR"] if lab.get("routing") == "frr" else []
     if any("qdisc" in settings for settings in (lab.get("switches") or {}).values() if isinstance(settings, dict)):
         found.append("tc")

@@ -84,7 +84,7 @@ def _parameters(declared: Declared) -> list[str]:
 
 
 def _parameter_schema(name: str, declared: Declared) -> dict[str, Any]:
-    """Of a parameter that one or several schemes have, or controllers."""
+    """Return the schema of a parameter that one or more schemes or controllers have."""
     found = [(one.name, one.by_name[name]) for one in declared.values() if name in one.by_name]
     types = [_value_schema(parameter) for _, parameter in found]
     distinct = [entry for i, entry in enumerate(types) if entry not in types[:i]]
@@ -195,7 +195,7 @@ def _default(inner: dict[str, Any]) -> str:
 
 
 def _value(inner: dict[str, Any]) -> str:
-    """What a field takes, in words."""
+    """Describe the values of a field."""
     if "$ref" in inner:
         return "fields"
     if "anyOf" in inner:
@@ -218,7 +218,7 @@ def _value(inner: dict[str, Any]) -> str:
 
 
 def _words(parameter: Parameter) -> str:
-    """What a parameter takes."""
+    """Describe the values of a parameter."""
     if parameter.type == "choice" and parameter.attribute is not None:
         return ", ".join(f"`{word}`" for word in parameter.attribute.choices)
     return _WORDS[parameter.type]

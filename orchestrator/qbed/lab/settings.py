@@ -185,9 +185,8 @@ class SwitchSettings(QueueSettings):
     none.
     """
     engine: P4Engine | None = None
-    """Of a switch as a whole, in containers: what runs the program, `p4switch` (the default, qbed's own, in the lab's
-    kernel) or `simple_switch_grpc` (BMv2, beside the switch's container: docs/containers.md). In virtual time it is
-    always `p4switch`.
+    """Engine in containers: `p4switch` (the default, qbed's, in the lab's kernel) or `simple_switch_grpc` (BMv2, beside
+    the switch's container: docs/containers.md). In virtual time it is always `p4switch`. Only for a whole switch.
     """
 
 
@@ -254,9 +253,9 @@ class HostSettings(Strict):
     delayed_ack: OnOff | None = None
     """Whether TCP may delay acknowledgements; `off` acknowledges every segment at once."""
     offload: Annotated[Literal["tso", "off"], BeforeValidator(_switch)] | None = None
-    """What its network card does of TCP's work. `tso`: TCP hands it bursts of up to 64 KB, as a pacing rate of 1 ms
-    allows; each is one packet of the host's own queue, and goes onto the wire as frames of the MTU, back to back. In
-    virtual time only. `off` without it: each segment is a packet.
+    """Offload of TCP's work to the network card. `tso`: TCP hands it bursts of up to 64 KB, as a pacing rate of 1 ms
+    allows; each is one packet of the host's queue, and is sent as frames of the MTU, back to back. In virtual time
+    only. `off` (default): each segment is a packet.
     """
     sysctls: Sysctls = Field(default_factory=dict)
     """Any others that each node has for itself (`orchestrator/qbed/lab/sysctls.py` lists them), by their path under

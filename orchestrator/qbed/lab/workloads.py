@@ -151,8 +151,8 @@ class Paired(Strict):
     to: Hosts | None = None
     """The receivers: as many as senders, or one for all."""
     pairing: Literal["in order", "permutation", "random"] = "in order"
-    """Of `from` and `to`: the first to the first, and so on; or drawn by the seed, no host with itself: each receiver
-    once, or any for each sender (with replacement).
+    """Pairing of `from` and `to`: in their order, or drawn by the seed, no host with itself: each receiver once
+    (`permutation`), or any for each sender, with replacement (`random`).
     """
 
 
@@ -426,7 +426,7 @@ class Times(Strict):
     fixed: Duration | None = None
     """Always this long."""
     exponential: PositiveDuration | None = None
-    """Of this mean."""
+    """Exponential distribution with this mean."""
     uniform: tuple[Duration, Duration] | None = None
     """From the first to the second, all equally likely."""
     pareto: ParetoTime | None = None

@@ -197,7 +197,7 @@ def _render(template: str, variables: dict[str, Any]) -> str:
 
 
 def _host_side(folder: Path) -> dict[str, str]:
-    """Of the module qrate: every controller, its parameters, and the list of them all."""
+    """Return the files of the module qrate: every controller, its parameters, and a list of all."""
     files = {f"qrate/{path.name}": path.read_text() for path in sorted(folder.glob("*/host/*.h"))}
     found = [_controller(controller) for controller in controllers(folder).values()]
     for variables in found:
