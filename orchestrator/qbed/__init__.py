@@ -10,7 +10,7 @@ API = (
     *("Job", "Lab", "Live", "Run", "Said", "Service"),
     *("cell", "labs", "load", "merge", "new", "open", "queue", "run", "store", "up"),
 )
-"""What `qbed.api` has, here by short names: nothing of it is loaded before it is used."""
+"""Names of `qbed.api` that this package exports; the module is imported at the first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m qbed`` and ``qbed`` are the command line. An interrupt while it is being imported is no fault."""
+"""Entry point of ``qbed`` and ``python -m qbed``: runs the command line and handles an interrupt during its import."""
 
 import signal
 import sys
@@ -9,7 +9,7 @@ from qbed.interrupts import raise_on
 
 def main() -> None:
     """Run a command."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started it wants none heard
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise the parent process ignores SIGINT
         raise_on(signal.SIGINT, KeyboardInterrupt)
     try:
         from qbed.cli import main as run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and folders that get their name when they are whole, even if the machine loses its power."""
+"""Durable renames: files and folders get their final name after their content is on the disk."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import stat
 from pathlib import Path
 
 
-def move(beside: Path, place: Path) -> None:
-    """Rename a file, or a folder with all that is in it: its content is on the disk before its name is."""
-    settle(beside)
-    beside.rename(place)
-    _sync(place.parent)
+def move(temporary: Path, target: Path) -> None:
+    """Rename a file or folder after its content has been synced to the disk."""
+    sync_tree(temporary)
+    temporary.rename(target)
+    _sync(target.parent)
 
 
-def settle(path: Path) -> None:
-    """Have a file on the disk, or a folder with all files and folders in it."""
+def sync_tree(path: Path) -> None:
+    """Sync a file, or a folder with everything in it, to the disk."""
     if path.is_symlink() or not path.is_dir():
         _sync(path)
         return
@@ -28,7 +28,7 @@ def settle(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Of files and folders; to open anything else (a FIFO) may not end."""
+    """Sync a regular file or a folder; opening anything else (a FIFO) could block."""
     mode = path.lstat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return
@@ -36,7 +36,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that has nothing of the kind
+        if error.errno != errno.EINVAL:  # the file system has no fsync
             raise
     finally:
         os.close(descriptor)

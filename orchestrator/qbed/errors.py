@@ -4,19 +4,19 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
-LONGEST_NAME = 200
-"""What is longer is like no name, and takes long to compare."""
-_MOST_NAMES = 2000
+MAX_NAME_LENGTH = 200
+"""Longer names are truncated before they are compared, which bounds the time."""
+_MAX_NAMES = 2000
 
 
 class QbedError(Exception):
-    """Something that the user can put right: one sentence that says what and how."""
+    """An error that the user can fix: one sentence that states what is wrong and what to do."""
 
     exit_status = 1
 
 
 class LabError(QbedError):
-    """A lab file that does not hold together: every message names file, line, column, field and what was expected."""
+    """An invalid lab file: every message has the file, line, column, field and what was expected."""
 
     exit_status = 2
 
@@ -26,11 +26,11 @@ class LabError(QbedError):
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """`; did you mean X?` for the valid name closest to `name`, or the short list of valid names, or nothing."""
+    """Return `; did you mean X?` for the valid name closest to `name`, or a short list of valid names, or nothing."""
     names = sorted(set(valid))
-    if len(names) > _MOST_NAMES:  # to compare takes long, and helps nobody
+    if len(names) > _MAX_NAMES:  # too slow, and no help
         return ""
-    close = difflib.get_close_matches(name[:LONGEST_NAME], names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name[:MAX_NAME_LENGTH], names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean `{close[0]}`?"
     if names and len(names) <= 12:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nobody foresaw: a fault of qbed itself is one line for the user, and a log for whoever mends it."""
+"""Unhandled exceptions: one line for the user, and a traceback in a log file."""
 
 from __future__ import annotations
 
@@ -13,44 +13,47 @@ import traceback
 from pathlib import Path
 
 from qbed import __version__
-from qbed.remembered import cache_folder
+from qbed.cache import cache_folder
 
-REPORT = "please report it with that file to those who keep this copy of qbed (docs/security.md, if it may be a hole)"
+REPORT = (
+    "please report it with that file to the maintainers of this copy of qbed"
+    " (docs/security.md if it may be a vulnerability)"
+)
 
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 def explain(error: BaseException) -> str:
-    """One line about a fault, with the path of its log."""
-    what = f"a fault in qbed: {brief(error)}"
+    """Return one line about an unhandled exception, with the path of its log."""
+    text = f"internal error in qbed: {describe_exception(error)}"
     try:
-        return f"{what}; its traceback is in {_log(error)}: {REPORT}"
+        return f"{text}; its traceback is in {_log(error)}: {REPORT}"
     except OSError as problem:
-        return f"{what}; its traceback could not be kept ({problem.strerror})"
+        return f"{text}; its traceback could not be saved ({problem.strerror})"
 
 
-def brief(error: BaseException) -> str:
-    """An error's type and what it says, in one line."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
+def describe_exception(error: BaseException) -> str:
+    """Return an exception's type and message on one line."""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message[:300]}" if message else type(error).__name__
 
 
-def of_files(error: OSError) -> str:
-    """What the file system said, in one line."""
+def describe_os_error(error: OSError) -> str:
+    """Return the message of a file system error on one line."""
     reason = error.strerror or " ".join(str(error).split())
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
     return f"{' and '.join(names)}: {reason[:1].lower()}{reason[1:]}" if names else reason
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a disk has no room, or none for this user: whatever was tried can be tried again when there is some."""
+    """Whether an error means that the disk or the user's quota is full; the operation can be retried later."""
     if isinstance(error, sqlite3.OperationalError):
         return getattr(error, "sqlite_errorcode", None) in _NO_ROOM
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _log(error: BaseException) -> Path:
-    """Write the log: into the cache's folder, or where temporary files go."""
+    """Write the log to the cache folder, or to the folder of temporary files."""
     text = f"qbed {__version__}, Python {sys.version}\n{sys.argv!r}\n\n{''.join(traceback.format_exception(error))}"
     name = time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}-")
     for folder in (cache_folder() / "faults", Path(tempfile.gettempdir())):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that somebody else wrote: a regular file of at most so many bytes, or a reason. A device has no end, and a pipe
-waits for ever.
+"""Reads of untrusted files: only regular files, and at most a given number of bytes. A device may have no end, and
+opening a pipe may block.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ MIB = 1 << 20
 
 
 def open_regular(path: Path | str) -> BufferedReader:
-    """A regular file to read from; OSError for anything else, which is not opened at all."""
+    """Open a regular file for reading. OSError for anything else, which is not opened."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "its name has a NUL byte")
-    _expect_regular(os.stat(path), path)  # noqa: PTH116 - a Path takes as long again
+    _expect_regular(os.stat(path), path)  # noqa: PTH116 - Path.stat takes twice as long
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        _expect_regular(os.fstat(descriptor), path)  # whatever was put there meanwhile
+        _expect_regular(os.fstat(descriptor), path)  # the file may have been replaced in between
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -35,16 +35,16 @@ def _expect_regular(found: os.stat_result, path: Path | str) -> None:
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
-def read_bytes(path: Path | str, most: int) -> bytes:
-    """What is in a regular file; OSError for one of more than `most` bytes."""
+def read_bytes(path: Path | str, max_bytes: int) -> bytes:
+    """Return the content of a regular file. OSError for one of more than `most` bytes."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(most + 1) if size <= most else b""
-    if size > most or len(content) > most:
-        raise OSError(errno.EFBIG, f"it has {max(size, len(content))} bytes, expected at most {most}")
+        content = file.read(max_bytes + 1) if size <= max_bytes else b""
+    if size > max_bytes or len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it has {max(size, len(content))} bytes, expected at most {max_bytes}")
     return content
 
 
-def read_text(path: Path | str, most: int) -> str:
-    """The same of UTF-8 text; UnicodeDecodeError."""
-    return read_bytes(path, most).decode("utf-8")
+def read_text(path: Path | str, max_bytes: int) -> str:
+    """Return the UTF-8 text of a regular file of at most `most` bytes. OSError, UnicodeDecodeError."""
+    return read_bytes(path, max_bytes).decode("utf-8")

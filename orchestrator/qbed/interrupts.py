@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions that signals raise: not in the middle of an import, and not lost where Python swallows them."""
+"""Exceptions raised by signal handlers: deferred during imports, and repeated where Python ignores them."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-AGAIN_S = 0.02
+RESEND_S = 0.02
 
 
-def raise_on(number: int, error: type[BaseException], *told: object, once: bool = False) -> None:
-    """From now on this signal raises this exception where it does no harm; `once`: later signals change nothing.
+def raise_on(number: int, error: type[BaseException], *arguments: object, once: bool = False) -> None:
+    """Raise `error(*arguments)` on this signal. With `once`, later signals are ignored.
 
-    An extension module given up half way crashes as the process ends, so an import comes to its end first. What is
-    raised in a finalizer or between the halves of a fork nobody can catch: the signal comes once more.
+    An extension module whose import is interrupted crashes at exit, so the signal is sent again after the import. An
+    exception in a finalizer or between the halves of a fork cannot be caught: the signal is sent again, too.
     """
 
     def handle(_number: int, frame: FrameType | None) -> None:
         if _importing(frame):
-            _again(number)
+            _resend(number)
             return
         if once:
-            signal.signal(number, heard)
-        raise error(*told)
+            signal.signal(number, ignore)
+        raise error(*arguments)
 
-    def swallowed(what: sys.UnraisableHookArgs) -> None:
-        if what.exc_type is not error:
-            before(what)
+    def handle_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_type is not error:
+            previous_hook(unraisable)
             return
         if once:
             signal.signal(number, handle)
-        _again(number)
+        _resend(number)
 
-    before = sys.unraisablehook
-    sys.unraisablehook = swallowed
+    previous_hook = sys.unraisablehook
+    sys.unraisablehook = handle_unraisable
     signal.signal(number, handle)
 
 
-def heard(*_: object) -> None:
-    """Changes nothing any more. Were the signal ignored instead, Python would complain of one that came just before."""
+def ignore(*_: object) -> None:
+    """Ignore the signal. With SIG_IGN, Python would report an error for a signal that arrived just before."""
 
 
-def _again(number: int) -> None:
-    again = Timer(AGAIN_S, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+def _resend(number: int) -> None:
+    timer = Timer(RESEND_S, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
 
 
 def _importing(frame: FrameType | None) -> bool:

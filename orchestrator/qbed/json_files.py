@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON files that are whole, whoever crashes. Apart from the store, whose Parquet takes 0.2 s to import.
+"""Atomically written JSON files. Not part of the store, whose Parquet library takes 0.2 s to import.
 
-A *sealed* one says by itself whether it is what was written: its last field is the checksum of all before it.
+The last field of a *sealed* file is the checksum of all bytes before it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SEAL = "sha256"
 
 
 class SealError(ValueError):
-    """A sealed file is not what was written."""
+    """The content of a sealed file does not match its checksum."""
 
 
-def read_json(path: Path | str, most: int = LARGEST) -> Any:
-    """What a regular JSON file of at most `most` bytes holds; OSError, or ValueError where it is no JSON."""
-    content = read_bytes(path, most)
+def read_json(path: Path | str, max_bytes: int = LARGEST) -> Any:
+    """Read a regular JSON file of at most `most` bytes. OSError, or ValueError if it is not JSON."""
+    content = read_bytes(path, max_bytes)
     try:
         return json.loads(content)
     except RecursionError:
@@ -35,45 +35,45 @@ def read_json(path: Path | str, most: int = LARGEST) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file beside its place and rename it: it is there completely or not at all."""
+    """Write a JSON file atomically: to a temporary file that is then renamed."""
     _write(path, json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
 
 
 def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
-    """The same of an object, sealed."""
+    """Write an object atomically as a sealed JSON file."""
     _write(path, sealed(value))
 
 
-def beside(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
+def temporary_path(path: Path) -> Path:
+    """Return the temporary path of a file that is being written."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def _write(path: Path, content: bytes) -> None:
-    """In a stranger's folder a link may lie where the file is to be written: it goes, and what it names stays."""
-    beside(path).unlink(missing_ok=True)
-    descriptor = os.open(beside(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    """Replace a symlink at `path` instead of following it: the folder may be untrusted."""
+    temporary_path(path).unlink(missing_ok=True)
+    descriptor = os.open(temporary_path(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-    move(beside(path), path)
+    move(temporary_path(path), path)
 
 
 def sealed(value: Mapping[str, Any]) -> bytes:
-    """A sealed file's content."""
+    """Return the content of a sealed file."""
     assert value and SEAL not in value
     head = json.dumps(value, indent=2, sort_keys=True).encode().removesuffix(b"\n}")
     return head + _seal(head)
 
 
 def unsealed(content: bytes) -> dict[str, Any]:
-    """What `sealed` was given; `SealError` if a single bit of it is another."""
+    """Return the object in a sealed file's content. `SealError` if any bit has changed."""
     length = len(_seal(b""))
     head, seal = content[:-length], content[-length:]
     if seal != _seal(head):
         raise SealError("is not what was written")
     try:
         value: dict[str, Any] = json.loads(head + b"\n}")
-    except (ValueError, RecursionError):  # somebody sealed what is no JSON
+    except (ValueError, RecursionError):  # sealed by another program, but not JSON
         raise SealError("is not what was written") from None
     return value
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where qbed's own files are: in a checkout beside this package, in an installed wheel within it (`make wheel`)."""
+"""Locations of qbed's data files: beside this package in a checkout, within it in an installed wheel (`make wheel`)."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
 BUNDLE = _PACKAGE / "bundle"
-"""What a wheel brings: `labs`, `schemes`, `p4`, `toolchain`, `licenses`, `sources`."""
+"""Folder of a wheel's data: `labs`, `schemes`, `p4`, `toolchain`, `licenses`, `sources`."""
 
 
 @cache
 def checkout() -> Path | None:
-    """The root of the checkout that this package is run from; None: it was installed from a wheel."""
+    """Return the root of the checkout that contains this package; None for an installed wheel."""
     root = _PACKAGE.parents[1]
     return root if (root / "tools" / "setup").is_file() else None
 
 
-def _own(name: str) -> Path:
+def _data_folder(name: str) -> Path:
     root = checkout()
     return (BUNDLE if root is None else root) / name
 
 
 def labs_folder() -> Path:
     """The labs that come with qbed."""
-    return _own("labs")
+    return _data_folder("labs")
 
 
 def schemes_folder() -> Path:
-    """The schemes, or what the environment's QBED_SCHEMES says."""
-    return Path(os.environ.get("QBED_SCHEMES") or _own("schemes"))
+    """The schemes: `$QBED_SCHEMES`, or those that come with qbed."""
+    return Path(os.environ.get("QBED_SCHEMES") or _data_folder("schemes"))
 
 
 def p4_folder() -> Path:
-    """P4 sources that programs share, and the lock of those that come with qbed."""
-    return _own("p4")
+    """P4 sources that programs share, and the lock of the programs that come with qbed."""
+    return _data_folder("p4")
 
 
 def setup_folder() -> Path:
-    """What `make setup` leaves in this virtual environment: two checkouts share the cache, but not what each needs."""
+    """The files that `make setup` keeps in this virtual environment. Checkouts share the cache, but not these files."""
     return Path(sys.prefix) / "share" / "qbed"
 
 
 def toolchain_folder() -> Path:
-    """The toolchain that a wheel brought, or that `make setup` links to."""
+    """The toolchain of a wheel, or the one that `make setup` links to."""
     return BUNDLE / "toolchain" if checkout() is None else setup_folder() / "toolchain"

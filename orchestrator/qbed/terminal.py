@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only way to the terminal: whatever qbed prints goes through this module.
+"""All output to the terminal: everything that qbed prints goes through this module.
 
-Names, errors, SQL and console lines come from files of others. A control character among them would move the cursor,
-recolour, rename the window or answer in the user's stead, and one that turns the direction of writing shows another
-text than there is: they are shown as escapes (`\\u001b`, as JSON has them). Messages have a longest length. Rich's
-markup means nothing in them.
+Names, errors, SQL and console lines come from untrusted files. A control character in them could move the cursor,
+change colours, rename the window or send input, and a bidirectional control character could reorder the text. Such
+characters are shown as escapes (`\\u001b`, as in JSON). Messages have a maximum length. Rich markup is not interpreted.
 
-What a program in a lab prints (`qbed exec`) is passed on as it is: it was asked for on that terminal.
+The output of a program in a lab (`qbed exec`) is passed on unchanged: the user started it on that terminal.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-LONGEST = 4_000
-"""Characters of a message."""
-MOST_MESSAGES = 50
+MAX_LENGTH = 4_000
+"""Maximum number of characters of a message."""
+MAX_MESSAGES = 50
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but for tab and newline, DEL, C1
-    "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, or turning the text
-    "\ud800-\udfff"  # what is no character: bytes of a file's name
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and newline, DEL, C1
+    "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, bidirectional
+    "\ud800-\udfff"  # surrogates: undecodable bytes of a file's name
     "\U000e0000-\U000e007f]"  # invisible tags
 )
 
 
 def clean(text: object) -> str:
-    """A text whose characters are all seen, but for tabs and line ends."""
+    """Return a text with all control and invisible characters escaped, except tabs and line ends."""
     return _UNSAFE.sub(_escape, str(text))
 
 
@@ -42,53 +41,53 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def shorten(text: object, longest: int = LONGEST) -> str:
-    """The same, clean and cut where it is too long."""
+def shorten(text: object, max_length: int = MAX_LENGTH) -> str:
+    """Return a clean text, truncated to `max_length` characters."""
     text = str(text)
-    shown = clean(text[:longest])
-    return shown if len(text) <= longest else f"{shown}... ({len(text) - longest} more characters)"
+    shown = clean(text[:max_length])
+    return shown if len(text) <= max_length else f"{shown}... ({len(text) - max_length} more characters)"
 
 
-def give(text: str) -> None:
-    """Results, whole and as they are made, to standard output."""
+def write_stdout(text: str) -> None:
+    """Write results to standard output, not truncated."""
     _write(sys.stdout, clean(text))
 
 
-def say(text: object) -> None:
-    """A line to standard output."""
+def print_line(text: object) -> None:
+    """Print a line to standard output."""
     _write(sys.stdout, shorten(text) + "\n")
 
 
-def tell(text: object) -> None:
-    """A line to standard error, beside the results."""
+def print_status(text: object) -> None:
+    """Print a status line to standard error."""
     _write(sys.stderr, shorten(text) + "\n")
 
 
 def warn(texts: Iterable[object]) -> None:
-    """Warnings, a line each."""
+    """Print warnings, one line each."""
     _each("warning", texts)
 
 
-def refuse(texts: Iterable[object]) -> None:
-    """Errors, a line each."""
+def print_errors(texts: Iterable[object]) -> None:
+    """Print errors, one line each."""
     _each("error", texts)
 
 
 def _each(kind: str, texts: Iterable[object]) -> None:
     every = list(texts)
-    for text in every[:MOST_MESSAGES]:
-        tell(f"{kind}: {text}")
-    if len(every) > MOST_MESSAGES:
-        tell(f"{kind}: and at least {len(every) - MOST_MESSAGES} more")
+    for text in every[:MAX_MESSAGES]:
+        print_status(f"{kind}: {text}")
+    if len(every) > MAX_MESSAGES:
+        print_status(f"{kind}: and at least {len(every) - MAX_MESSAGES} more")
 
 
 def pass_on(data: bytes, *, error: bool = False) -> None:
-    """What a program in a lab has printed."""
+    """Write the output of a program in a lab unchanged."""
     os.write(2 if error else 1, data)
 
 
 def console(*, error: bool = False, **options: Any) -> Console:
-    """Rich's console for tables and progress: texts are shown as they are, without markup."""
+    """Create a Rich console for tables and progress that prints texts without markup."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
     from rich.text import Text
@@ -104,8 +103,8 @@ def console(*, error: bool = False, **options: Any) -> Console:
     return Screen(stderr=error, markup=False, emoji=False, highlight=False, **options)
 
 
-def agreed(question: str) -> bool:
-    """Whether somebody at a terminal says yes; no, where nobody is."""
+def confirm(question: str) -> bool:
+    """Ask the user to confirm. False if there is no terminal."""
     if sys.stdin is None or sys.stderr is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     _write(sys.stderr, f"{shorten(question)} [y/N] ")
@@ -114,23 +113,23 @@ def agreed(question: str) -> bool:
 
 
 def prepare() -> None:
-    """A terminal that cannot show a character gets its escape instead."""
+    """Escape characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # closed, or a test's
+        with suppress(AttributeError):  # closed, or replaced by a test
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def flush() -> None:
-    """Bring out what is still held back."""
+    """Flush standard output."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
-def abandon() -> None:
-    """Nobody reads any more: the rest is for nobody."""
+def discard_stdout() -> None:
+    """Discard further output after the reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    if stream is not None:  # a closed one
+    if stream is not None:  # a closed stream
         stream.write(text)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 PACKAGE = Path(qbed.__file__).parent
 ROOMS = (
-    "base",  # durable, errors, faults, files, interrupts, json_files, places, remembered, terminal
+    "base",  # cache, durable, errors, faults, files, interrupts, json_files, places, terminal
     "language",
     "p4",
     "schemes",

@@ -16,7 +16,7 @@ from qbed.errors import LabError
 from qbed.language.reach import FOREIGN
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.plan.launches import OWN
+from qbed.plan.launches import FOLDER
 from qbed.plan.model import Plan
 from qbed.results import cell
 from qbed.results.program_output import OutputError, parse_output, rows_of_json, rows_of_pairs
@@ -52,9 +52,9 @@ def test_a_program_is_started_on_each_of_its_nodes_with_its_arguments(tmp_path: 
     second = plan.launches[1]
     assert second.argv == ["./send.py", "--rate", "20M", "--as", "h3/1/7", "{rate}"]
     assert (second.start_ns, second.stop_ns, second.any_status, second.label) == (-(10**9), 50_000_000, True, "send.py")
-    assert second.environment["A"] == "b" and second.folder == OWN
+    assert second.environment["A"] == "b" and second.folder == FOLDER
     files = plan.nodes[second.node].files
-    assert files == {f"{OWN}/send.py": "#!/usr/bin/env python3\n", f"{OWN}/lib/more.py": "x = 1\n"}
+    assert files == {f"{FOLDER}/send.py": "#!/usr/bin/env python3\n", f"{FOLDER}/lib/more.py": "x = 1\n"}
     assert plan.nodes[0].files == {} and Plan.loads(plan.dumps()) == plan
 
 
@@ -97,7 +97,7 @@ def test_a_service_runs_no_program_of_a_lab_that_was_sent(
 ) -> None:
     (tmp_path / "send.py").write_text("#!/usr/bin/env python3\n")
     monkeypatch.setenv(FOREIGN, "1")
-    with pytest.raises(LabError, match=r"programs\[0\].run: .* is a program of the lab's own: this service runs none"):
+    with pytest.raises(LabError, match=r"programs\[0\].run: .* is a program that comes with the lab: this service"):
         plan_of(tmp_path, f"  - {{on: h1, run: {run}}}\n")
 
 
@@ -136,7 +136,7 @@ def test_a_script_behind_a_link_is_started_by_the_links_name(tmp_path: Path) -> 
     (tmp_path / "tools" / "send.sh").write_text("#!/bin/sh\n")
     (tmp_path / "send.sh").symlink_to("tools/send.sh")
     plan = plan_of(tmp_path, "  - {on: h1, run: ./send.sh}\n")
-    assert plan.nodes[plan.launches[0].node].files == {f"{OWN}/send.sh": "#!/bin/sh\n"}
+    assert plan.nodes[plan.launches[0].node].files == {f"{FOLDER}/send.sh": "#!/bin/sh\n"}
 
 
 def test_json_becomes_rows_by_the_way_to_its_objects() -> None:

@@ -102,8 +102,8 @@ def test_ports_have_their_own_parameters() -> None:
     ]
     assert next(row for row in summary(plan)["nodes"] if row["name"] == "s1")["program"] == "ecn"
     assert summary(plan)["programs"] == [
-        {"switches": "s1", "program": "ecn", "told": "mark_above(packets 20); mark_above(packets 7)"},
-        {"switches": "s2", "program": "ecn", "told": "mark_above(packets 20)"},
+        {"switches": "s1", "program": "ecn", "entries": "mark_above(packets 20); mark_above(packets 7)"},
+        {"switches": "s2", "program": "ecn", "entries": "mark_above(packets 20)"},
     ]
 
 
@@ -131,7 +131,7 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
     told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_parking"]
     assert [(entry.key, entry.arguments) for entry in told] == [(None, {"port": 7, "limit": 1000})]
     shown = next(row for row in summary(plan)["programs"] if row["switches"] == "s2")
-    assert shown["told"].endswith("port 7 without a link, at 40 Gbit/s")
+    assert shown["entries"].endswith("port 7 without a link, at 40 Gbit/s")
 
 
 # Each row: what a lab says of its switches, and the message.
@@ -632,7 +632,7 @@ UNTOLD = [
     ("tables: {rules: [{match: {hdr.probe.low: here}, action: drop}]}", "expected a number, `0x1f`, an address"),
     ("tables: {hosts: [" + ", ".join(f"{{match: {{hdr.probe.address: {n}}}, action: drop}}" for n in range(65)) + "]}", "tables.hosts: 65 entries; the table has room for 64"),
     ("initial: {last_seem: {0: 1}}", "the program has no register `last_seem`; did you mean `"),
-    ("initial: {ProbeIngress.balance: {0: 1}}", "its elements are no numbers"),
+    ("initial: {ProbeIngress.balance: {0: 1}}", "its elements are not numbers"),
     ("initial: {ProbeIngress.last_seen: {8: 1}}", "expected an index up to 7, or some (`0..7`), got `8`"),
     ("initial: {ProbeIngress.last_seen: {0..3: 1, 3: 2}}", "an element that was given already"),
     ("clones: {0: {ports: [1]}}", "expected a number from 1 to 32767"),
@@ -652,12 +652,10 @@ def test_tables_that_the_plan_fills_and_programs_of_schemes_are_not_told(folder:
     text = (folder / "lab.yml").read_text()
     entry = "tables: {next_hops: [{match: {hop: 1}, action: no_next_hop}]}"
     (folder / "lab.yml").write_text(text.replace("./mine.p4,", f"./mine.p4, {entry},"))
-    with pytest.raises(LabError, match=r"tables\.next_hops: the routes of the lab stand there: the plan fills it"):
+    with pytest.raises(LabError, match=r"tables\.next_hops: the plan fills it with the routes of the lab"):
         load_lab(folder)
     (folder / "lab.yml").write_text(text.replace("./mine.p4,", "ecn, tables: {marking: [{action: mark_above}]},"))
-    with pytest.raises(
-        LabError, match=r"the program of `ecn` is told by the scheme's parameters: expected one of your"
-    ):
+    with pytest.raises(LabError, match=r"the program of `ecn` takes its entries from the parameters: expected a"):
         load_lab(folder)
 
 

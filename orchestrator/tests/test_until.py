@@ -95,7 +95,7 @@ def test_a_claim_with_too_few_seeds_is_undecided(bench: Bench) -> None:
 def test_a_mean_of_which_nothing_is_known_is_said(bench: Bench) -> None:
     bench.behave(all="panic")
     status, text = bench.campaign("a")
-    assert status == 1 and "10 failed" in text and "fault in qbed" not in text, text
+    assert status == 1 and "10 failed" in text and "internal error in qbed" not in text, text
     assert "Traceback" not in text
 
 

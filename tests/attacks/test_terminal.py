@@ -57,7 +57,7 @@ def test_no_character_acts() -> None:
     assert not {"\u202e", "\u2066", "\u200f", "\ufeff"} & set(terminal.clean(every))
     assert terminal.clean("\x1b[2J\U000e0041") == "\\u001b[2J\\udb40\\udc41"
     assert json.loads(terminal.clean(json.dumps({"a": "\x7f\u202e"}, ensure_ascii=False))) == {"a": "\x7f\u202e"}
-    assert len(terminal.shorten("\x1b" * 1_000_000)) < 7 * terminal.LONGEST
+    assert len(terminal.shorten("\x1b" * 1_000_000)) < 7 * terminal.MAX_LENGTH
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_a_labs_names_and_mistakes_are_text(tmp_path: Path, monkeypatch: pytest.
         status, out, errors = called("inspect", str(lab))
         if status:
             seen(out + errors)
-            assert len(errors) < 2 * terminal.LONGEST
+            assert len(errors) < 2 * terminal.MAX_LENGTH
     evil = tmp_path / f"folder{EVIL.replace('/', '')}"
     evil.mkdir()
     (evil / "lab.yml").write_text("name: [")
@@ -145,5 +145,5 @@ def test_many_and_long_messages_are_cut(tmp_path: Path) -> None:
     (lab / "lab.yml").write_text((lab / "lab.yml").read_text() + fields + "\n")
     done = qbed(tmp_path, "inspect", "lab")
     assert done.returncode == 2
-    assert len(done.stderr.splitlines()) <= terminal.MOST_MESSAGES + 1
+    assert len(done.stderr.splitlines()) <= terminal.MAX_MESSAGES + 1
     assert "error: and at least 50 more" in done.stderr

@@ -26,7 +26,7 @@ LONG = "n" * 300
 def fine(status: int, out: str, errors: str) -> None:
     """It worked, or it was refused in a few lines; neither a traceback nor a fault."""
     assert "Traceback" not in out + errors
-    assert "a fault in qbed" not in errors
+    assert "internal error in qbed" not in errors
     assert status in (0, 1, 2), (status, errors)
     if status:
         assert out + errors, "it says nothing"
@@ -100,7 +100,7 @@ def test_a_fault_is_a_line_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (log,) = (tmp_path / "cache" / "faults").iterdir()
     assert status == 1
     assert len(errors.splitlines()) == 1
-    assert "a fault in qbed: KeyError" in errors
+    assert "internal error in qbed: KeyError" in errors
     assert str(log) in errors
     assert "please report it" in errors
     assert "\x1b" not in errors
@@ -108,7 +108,7 @@ def test_a_fault_is_a_line_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "surprise" in log.read_text()
     monkeypatch.setenv("QBED_CACHE", "/proc/nothing")
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/proc/nothing")
-    assert "could not be kept" in faults.explain(ValueError("x"))
+    assert "could not be saved" in faults.explain(ValueError("x"))
 
 
 # --- arguments ---

@@ -176,8 +176,8 @@ def test_a_mistake_in_a_lab_is_said_without_the_services_own_paths(service: Serv
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ("switches.default.controller", "program of the lab's own"),
-        ("switches.default.program", "program of the lab's own"),
+        ("switches.default.controller", "program that comes with the lab"),
+        ("switches.default.program", "program that comes with the lab"),
     ],
 )
 def test_a_lab_that_was_sent_runs_no_program_and_reads_no_file(

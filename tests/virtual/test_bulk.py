@@ -34,7 +34,7 @@ def test_all_of_it_arrives_as_fast_as_copied(
 ) -> None:
     lab = f"{LAB}{WAYS[way]}\nduration: 100 ms\n"
     shared = run_cell(lab)
-    monkeypatch.setattr(compiling, "MOST_COPIED", 1 << 40)
+    monkeypatch.setattr(compiling, "MAX_COPIED", 1 << 40)
     copied = run_cell(lab)
     assert "qbulk" in shared.plan.modules and "qbulk" not in copied.plan.modules
     for cell in (shared, copied):

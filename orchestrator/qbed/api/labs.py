@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from qbed.cache import cache_folder
 from qbed.durable import move
 from qbed.lab.library import Entry, create, entries, find
 from qbed.network.load import load_lab, of_folder
@@ -21,7 +22,6 @@ from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
 from qbed.plan.inspect import summary
 from qbed.plan.model import Plan
-from qbed.remembered import cache_folder
 
 
 @dataclass(frozen=True)

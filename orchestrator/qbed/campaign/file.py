@@ -22,7 +22,7 @@ from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.overlaps import count_fields, fields, without
 from qbed.campaign.until import Until, parse_until
 from qbed.errors import LabError, nearest
-from qbed.language.messages import MOST_ERRORS, explain
+from qbed.language.messages import MAX_ERRORS, explain
 from qbed.language.source import FieldPath, Source, read
 from qbed.results.identity import COLUMN
 from qbed.results.tables import RESERVED_COLUMNS
@@ -215,7 +215,7 @@ def campaign_of(source: Source) -> tuple[Campaign, Source]:
         campaign = Campaign.model_validate(source.values)
     except ValidationError as error:
         raise CampaignError(explain(error, source, Campaign.model_json_schema())) from None
-    wrong = list(_too_many(campaign, source)) or list(islice(_wrong(campaign, source), MOST_ERRORS))
+    wrong = list(_too_many(campaign, source)) or list(islice(_wrong(campaign, source), MAX_ERRORS))
     if wrong:
         raise CampaignError(wrong)
     return campaign, source

@@ -56,7 +56,7 @@ def _say_version(wanted: bool) -> None:
         frr = f", FRR {manifest.frr_version}" if manifest.frr_version else ""
     except ToolchainError:
         guest, frr = "no kernel yet: make setup", ""
-    terminal.say(f"qbed {__version__}, {guest}{frr}")
+    terminal.print_line(f"qbed {__version__}, {guest}{frr}")
     raise typer.Exit
 
 
@@ -95,12 +95,12 @@ def main() -> None:
         status = load_commands()(standalone_mode=False)
         terminal.flush()
     except BrokenPipeError:  # whoever read has had enough
-        terminal.abandon()
+        terminal.discard_stdout()
         status = 1
     except Exception as error:
         status = _explained(error)
     except KeyboardInterrupt:
-        terminal.tell("interrupted")
+        terminal.print_status("interrupted")
         status = 130
     sys.exit(status)
 
@@ -109,22 +109,22 @@ def _explained(error: Exception) -> int:
     """Say what went wrong; returns the exit status."""
     match error:
         case LabError():
-            terminal.refuse(error.messages)
+            terminal.print_errors(error.messages)
             return error.exit_status
         case QbedError():
-            terminal.refuse([error])
+            terminal.print_errors([error])
             return error.exit_status
         case typer.TyperException():
             _usage(error)
             return int(getattr(error, "exit_code", 1))
         case OSError() if error.errno is not None:
-            terminal.refuse([faults.of_files(error)])
+            terminal.print_errors([faults.describe_os_error(error)])
         case RuntimeError() if "Symlink loop" in str(error):  # as Path.resolve() says it
-            terminal.refuse([error])
+            terminal.print_errors([error])
         case MemoryError():
-            terminal.refuse(["out of memory"])
+            terminal.print_errors(["out of memory"])
         case _:
-            terminal.refuse([faults.explain(error)])
+            terminal.print_errors([faults.explain(error)])
     return 1
 
 
@@ -134,4 +134,4 @@ def _usage(error: typer.TyperException) -> None:
     context = getattr(error, "ctx", None)
     if message:
         hint = f"; `{context.command_path} --help` says what is expected" if context is not None else ""
-        terminal.refuse([f"{message.rstrip('.')}{hint}"])
+        terminal.print_errors([f"{message.rstrip('.')}{hint}"])

@@ -26,9 +26,9 @@ def cells(
     listing = Listing(folder)
     try:
         for line in (json.dumps(row) for row in listing.rows()) if as_json else lines(listing):
-            terminal.give(line + "\n")
+            terminal.write_stdout(line + "\n")
         terminal.flush()
     except BrokenPipeError:  # whoever read has had enough
-        terminal.abandon()
+        terminal.discard_stdout()
     else:
-        terminal.tell(listing.summary())
+        terminal.print_status(listing.summary())

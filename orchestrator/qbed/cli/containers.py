@@ -51,9 +51,9 @@ def export(
         folder, plan, placement, names, name=plan.lab, file=f"{plan.lab}.clab.yml", start="at once"
     )  # fmt: skip
     for note in placement.notes:
-        terminal.tell(note)
+        terminal.print_status(note)
     terminal.warn(placement.warnings)
-    terminal.say(f"containerlab deploy -t {file}")
+    terminal.print_line(f"containerlab deploy -t {file}")
 
 
 def import_(
@@ -68,7 +68,7 @@ def import_(
     text = import_topology(topology)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
-    terminal.say(f"{out}: fill in what is marked, then `qbed inspect {out}`")
+    terminal.print_line(f"{out}: fill in what is marked, then `qbed inspect {out}`")
 
 
 def graph(
@@ -92,4 +92,4 @@ def graph(
         file = write_folder(
             Path(name) / plan.lab, plan, Placement((), 1), names, name=plan.lab, file="lab.clab.yml", start="on go"
         )  # fmt: skip
-        terminal.give(draw(file, kind))
+        terminal.write_stdout(draw(file, kind))

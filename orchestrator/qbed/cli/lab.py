@@ -40,7 +40,7 @@ def compile_command(lab: LabPath, sets: Sets = None, seed: Seed = None, own: Tru
     """Print a lab's plan (plan.json)."""
     from qbed.plan.compile import compile_lab
 
-    terminal.give(compile_lab(load(lab, sets), seed).dumps())
+    terminal.write_stdout(compile_lab(load(lab, sets), seed).dumps())
 
 
 def inspect_command(
@@ -56,7 +56,7 @@ def inspect_command(
 
     plan = compile_lab(load(lab, sets), seed)
     if as_json:
-        terminal.give(json.dumps(summary(plan), indent=1) + "\n")
+        terminal.write_stdout(json.dumps(summary(plan), indent=1) + "\n")
         return
     screen = terminal.console()
     for table in tables(plan):
@@ -67,7 +67,7 @@ def schema_command() -> None:
     """Print the lab file's JSON Schema (docs/lab.schema.json)."""
     from qbed.lab.reference import schema
 
-    terminal.give(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n")
+    terminal.write_stdout(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n")
 
 
 class File(StrEnum):
@@ -84,7 +84,7 @@ def reference_command(
     from qbed.campaign import reference as campaign
     from qbed.lab import reference as lab
 
-    terminal.give((lab if file is File.lab else campaign).page())
+    terminal.write_stdout((lab if file is File.lab else campaign).page())
 
 
 def register(app: typer.Typer) -> None:

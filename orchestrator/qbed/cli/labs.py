@@ -37,4 +37,4 @@ def new(
 ) -> None:
     """Write a lab folder to start from. Nothing is overwritten."""
     create(name, find(like))
-    terminal.say(f"{name} is written: qbed run {name}")
+    terminal.print_line(f"{name} is written: qbed run {name}")

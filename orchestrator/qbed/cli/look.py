@@ -98,7 +98,7 @@ def capture(
     file = Path(started["output"])
     try:
         _begin(one, file)
-        terminal.tell(f"capturing at {end} ({interface} of {node}); Ctrl-C ends it")
+        terminal.print_status(f"capturing at {end} ({interface} of {node}); Ctrl-C ends it")
         with out.open("wb") if out is not None else os.fdopen(os.dup(1), "wb") as stream:
             _follow(one, file, stream)
     except (KeyboardInterrupt, BrokenPipeError):

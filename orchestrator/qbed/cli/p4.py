@@ -40,6 +40,6 @@ def compile_one(
     except StaleError as error:
         raise QbedError(str(error)) from None
     if warnings.strip():
-        terminal.tell(warnings.strip())
+        terminal.print_status(warnings.strip())
     written = [path.name for path in (*compiled_files(program), lock_file(program))]
-    terminal.say(f"{program}: wrote {', '.join(written)}")
+    terminal.print_line(f"{program}: wrote {', '.join(written)}")

@@ -33,7 +33,7 @@ def queue(
     from qbed.runs.queued import needed_store, queue_cells
     from qbed.substrates.rebuild import build_changed
 
-    build_changed(terminal.tell)
+    build_changed(terminal.print_status)
     needed_store()
     asked = RunOptions(profile, None, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []))
     experiment = prepare(lab, asked)
@@ -42,8 +42,8 @@ def queue(
     for mark, stored in queue_cells(experiment.task):
         there += stored
         if not stored:
-            terminal.say(mark)
-    terminal.tell(f"{len(experiment.task.matrix)} cells, {there} of them in the store already")
+            terminal.print_line(mark)
+    terminal.print_status(f"{len(experiment.task.matrix)} cells, {there} of them in the store already")
 
 
 def cell(
@@ -62,6 +62,6 @@ def cell(
 
     outcome = run_queued(key, Limits(cell_timeout, stall_timeout, parse_space(cell_space)))
     if outcome.status != "complete":
-        terminal.refuse([f"the cell {outcome.status}: {outcome.error}"])
+        terminal.print_errors([f"the cell {outcome.status}: {outcome.error}"])
         raise typer.Exit(1)
-    terminal.tell("it was in the store" if outcome.stored else f"complete, in {outcome.wall_s:.1f} s")
+    terminal.print_status("it was in the store" if outcome.stored else f"complete, in {outcome.wall_s:.1f} s")

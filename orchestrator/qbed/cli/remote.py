@@ -69,7 +69,7 @@ def run(
         place = bring(client, job, wishes, fresh=fresh)
     except KeyboardInterrupt:
         client.post(f"/jobs/{job}/cancel")
-        terminal.tell(f"stopped; job {job} is cancelled, its finished cells are kept on {client.url}")
+        terminal.print_status(f"stopped; job {job} is cancelled, its finished cells are kept on {client.url}")
         raise typer.Exit(130) from None
     tell(replace(outcome, report=place / "report.html"), terminal.console(error=True))
     if status:

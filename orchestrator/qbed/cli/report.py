@@ -61,7 +61,7 @@ def report(
         wanted = Images(SCREEN, asked)
     made = make_report(folder, images=images and wanted)
     terminal.warn(made.problems)
-    terminal.say(made.images[0].parent if made.images and wanted.name else made.page)
+    terminal.print_line(made.images[0].parent if made.images and wanted.name else made.page)
 
 
 _LENGTHS = {"mm": 1.0, "cm": 10.0, "in": 25.4, "pt": 25.4 / 72}

@@ -113,7 +113,7 @@ def run(
 
     served = bool(os.environ.get(SERVER))
     if not served:
-        build_changed(terminal.tell)
+        build_changed(terminal.print_status)
     asked, dilation = parse_substrates(on), parse_dilation(dilate)
     if (lock or locked) and (lock == locked or asked != [DEFAULT] or set_ or seeds):
         raise typer.BadParameter(
@@ -141,7 +141,7 @@ def run(
         return _on_server(lab, wishes, alone=alone, images=images, fresh=fresh)
 
     def conclude(name: str) -> tuple[Experiment, RunResult]:
-        experiment = prepare(lab, replace(wishes, on=name), progress=terminal.tell)
+        experiment = prepare(lab, replace(wishes, on=name), progress=terminal.print_status)
         terminal.warn(experiment.warnings)
         cores = sorted(os.sched_getaffinity(0))
         workers = min(jobs or len(cores), substrate(name).cells_at_once or 1 << 20)
@@ -192,8 +192,8 @@ def _tell_gap(experiments: list[Experiment]) -> list[str]:
         where = f" ({row.setting})" if row.setting else ""
         seen = f"{row.virtual} on {gap.reference}, {row.other} on {gap.substrate}; tolerated {row.band}"
         texts.append(f"gap: {row.metric}{where}: {seen}; {row.cause}")
-        terminal.tell(texts[-1])
-    terminal.say(write_gap(virtual.task.out.parent, gap))
+        terminal.print_status(texts[-1])
+    terminal.print_line(write_gap(virtual.task.out.parent, gap))
     return texts
 
 

@@ -35,14 +35,14 @@ def samples(
             _deliver(what, follow, influx, ndjson)
             return
         for row in stream(find(what), follow=follow):
-            terminal.give(json.dumps(row) + "\n")
+            terminal.write_stdout(json.dumps(row) + "\n")
             if follow:
                 terminal.flush()
         terminal.flush()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except BrokenPipeError:  # whoever read has had enough
-        terminal.abandon()
+        terminal.discard_stdout()
 
 
 def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -> None:
@@ -56,7 +56,7 @@ def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -
             done = deliver(Path(what), address.make())
         else:
             done = deliver_lab(find(what), address.make(), follow=follow)
-        terminal.tell(done.describe())
+        terminal.print_status(done.describe())
         whole = whole and not done.left
     if not whole:
         raise typer.Exit(1)

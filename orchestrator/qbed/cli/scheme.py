@@ -54,7 +54,7 @@ def new(name: Annotated[str, typer.Argument(metavar="NAME", help="The scheme's n
     if name in _OF_LINUX or any(scheme.has_kind(name) for scheme in registry().values()):
         raise LabError([f"{name}: there is such a qdisc already; choose another name"])
     place = create(schemes_folder(), name)
-    terminal.say(f"{place} is written: `scheme: {name}` in a lab file; the rule is in kernel/{name}_algorithm.h")
+    terminal.print_line(f"{place} is written: `scheme: {name}` in a lab file; the rule is in kernel/{name}_algorithm.h")
 
 
 def create(schemes: Path, name: str) -> Path:

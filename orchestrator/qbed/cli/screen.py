@@ -151,4 +151,4 @@ def tell(outcome: RunResult, console: Console) -> None:
     stored = f" ({totals.stored} from the store)" if totals.stored else ""
     console.print(f"{totals.complete} of {totals.cells} cells complete{stored}{bad}, in {outcome.wall_s:.1f} s")
     if outcome.report is not None:
-        terminal.say(outcome.report)
+        terminal.print_line(outcome.report)

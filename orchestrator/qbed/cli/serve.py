@@ -63,7 +63,7 @@ def serve(
     from qbed.service.settings import Settings, usual_folder
     from qbed.substrates.rebuild import build_changed
 
-    build_changed(terminal.tell)
+    build_changed(terminal.print_status)
     settings = Settings(
         (folder or usual_folder()).resolve(), host, port, _token(token_file), tuple(name or ()), jobs, cores, queue,
         kept, cell_timeout, parse_space(cell_space), allow_programs, allow_files, allow_containers,
@@ -71,7 +71,7 @@ def serve(
     )  # fmt: skip
 
     def ready(address: str) -> None:
-        terminal.say(f"qbed serves at {address}")
+        terminal.print_line(f"qbed serves at {address}")
         terminal.flush()
 
     run(settings, ready)

@@ -67,7 +67,7 @@ def up(
     from qbed.plan.compile import compile_lab
     from qbed.substrates.rebuild import build_changed
 
-    build_changed(terminal.tell)
+    build_changed(terminal.print_status)
     file = lab / "lab.yml" if lab.is_dir() else lab
     (name,) = parse_substrates(on, single=True)
     settings = parse_settings(set_ or []) | ({"name": name_} if name_ is not None else {})
@@ -85,14 +85,14 @@ def up(
         warnings += overloaded_links(where, plan, dilation or 1)
     brought = where.up(plan, file, dilation or 1, Limits(stall_s=stall_timeout, space_bytes=parse_space(cell_space)))
     for note in brought.notes:
-        terminal.tell(note)
+        terminal.print_status(note)
     terminal.warn([*brought.warnings, *warnings])
     if workload:
         find_lab(plan.lab).workload()
     names = [node.name for node in plan.nodes]
     shown = " ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    terminal.say(f"{plan.lab} is up: {shown}")
-    terminal.say(f"try: qbed exec {plan.lab} {names[0]} -- ip addr")
+    terminal.print_line(f"{plan.lab} is up: {shown}")
+    terminal.print_line(f"try: qbed exec {plan.lab} {names[0]} -- ip addr")
 
 
 def execute(
@@ -150,7 +150,7 @@ def _follow(execution: Execution) -> int:
             case "stdout" | "stderr" as stream:
                 terminal.pass_on(base64.b64decode(answer["data"]), error=stream == "stderr")
             case "started":
-                terminal.say(f"started, output in {answer['output']}")
+                terminal.print_line(f"started, output in {answer['output']}")
                 return 0
             case "exit":
                 return int(answer["code"])
@@ -162,7 +162,7 @@ def _after_interrupt(execution: Execution) -> int:
     try:
         _follow(execution)
     except KeyboardInterrupt:
-        terminal.tell("\nleft; the keeper ends the command")
+        terminal.print_status("\nleft; the keeper ends the command")
     return 130
 
 
@@ -175,7 +175,7 @@ def advance(
         ns = parse_duration(duration)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="DURATION") from None
-    terminal.say(f"virtual time: {_clock(find_lab(lab).advance(ns))}")
+    terminal.print_line(f"virtual time: {_clock(find_lab(lab).advance(ns))}")
 
 
 def down(
@@ -192,7 +192,7 @@ def down(
         except QbedError as error:  # what cannot be taken down does not keep the others up
             wrong.append(f"{one.name}: {error}")
         else:
-            terminal.say(f"{one.name} is down")
+            terminal.print_line(f"{one.name} is down")
     if wrong:
         raise SessionError("\n".join(wrong))
 
@@ -239,7 +239,7 @@ def kill(
 def _table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
-        terminal.say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        terminal.print_line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _clock(ns: int) -> str:

@@ -45,7 +45,7 @@ def sql(
     if as_csv:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([names, *rows])
-        terminal.give(text.getvalue())
+        terminal.write_stdout(text.getvalue())
         return
     table = Table(box=None, pad_edge=False)
     for name, first in zip(names, rows[0] if rows else names, strict=True):

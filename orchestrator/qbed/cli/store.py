@@ -39,9 +39,9 @@ def ls() -> None:
     cells = sorted(store.cells(), key=lambda cell: cell.used_s, reverse=True)
     for cell in cells:
         used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.used_s))
-        terminal.say(f"{cell.key[:16]}  {used}  {decimal(cell.size_bytes)}")
+        terminal.print_line(f"{cell.key[:16]}  {used}  {decimal(cell.size_bytes)}")
     total = decimal(sum(cell.size_bytes for cell in cells))
-    terminal.tell(f"{len(cells)} cells, {total} of at most {decimal(store.max_bytes)}, in {store.folder}")
+    terminal.print_status(f"{len(cells)} cells, {total} of at most {decimal(store.max_bytes)}, in {store.folder}")
 
 
 @commands.command()
@@ -52,7 +52,7 @@ def gc(
 ) -> None:
     """Throw away the cells that were not used for longest. Runs do so by themselves when they end."""
     gone = _store().shrink(None if size is None else parse_space(size))
-    terminal.tell(f"thrown away: {len(gone)} cells, {decimal(sum(cell.size_bytes for cell in gone))}")
+    terminal.print_status(f"thrown away: {len(gone)} cells, {decimal(sum(cell.size_bytes for cell in gone))}")
 
 
 @commands.command()
@@ -63,9 +63,9 @@ def verify() -> None:
     """
     damaged = 0
     for error in _store().verify():
-        terminal.say(f"{error.file} {error.what}")
+        terminal.print_line(f"{error.file} {error.what}")
         damaged += 1
     if damaged:
-        terminal.tell(f"damaged files: {damaged}; their cells are thrown away")
+        terminal.print_status(f"damaged files: {damaged}; their cells are thrown away")
         raise typer.Exit(1)
-    terminal.tell("all is as it was written")
+    terminal.print_status("all is as it was written")

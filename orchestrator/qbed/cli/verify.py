@@ -27,12 +27,12 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
     damaged = 0
     try:
         for error in RunFolder(folder).verify():
-            terminal.say(f"{error.file} {error.what}")
+            terminal.print_line(f"{error.file} {error.what}")
             damaged += 1
     except StoreError as error:
-        terminal.refuse([error])
+        terminal.print_errors([error])
         raise typer.Exit(1) from None
     if damaged:
-        terminal.tell(f"damaged files: {damaged}; {REMEDY}")
+        terminal.print_status(f"damaged files: {damaged}; {REMEDY}")
         raise typer.Exit(1)
-    terminal.tell(f"{folder}: all is as it was written")
+    terminal.print_status(f"{folder}: all is as it was written")

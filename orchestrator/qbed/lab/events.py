@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes while a lab runs: each entry of `events` changes one link, one queue's parameters or one host."""
+"""Changes during a run: each entry of `events` changes one link, one queue's parameters or one host."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ _LARGEST_TRACE = 16 * MIB
 _BIN_NS = 100_000_000
 _PACKET_BITS = 1500 * 8
 _LEAST_BPS = 1000
-"""Of an outage in a trace: a link has a rate; so little that nothing passes until there is more."""
+"""The rate during an outage in a trace: a link needs a rate, and at this one nothing passes until the outage ends."""
 
 Rates = list[tuple[int, int]]
 """Times in ns and the rates in bit/s from then on."""
@@ -100,7 +100,7 @@ class Event(Strict):
     direction (`s1>s2`).
     """
     state: Literal["down", "up"] | None = None
-    """What the link becomes. Links are up at first."""
+    """The link's new state. Links are initially up."""
     rate: PositiveRate | None = None
     """The link's rate from then on, of the frame that is being sent, too."""
     delay: Duration | None = None
@@ -122,14 +122,14 @@ class Event(Strict):
 
     @model_validator(mode="after")
     def _one_thing(self) -> "Event":
-        own = {"link": ("state", "rate", "delay", "loss", "trace"), "queue": ("settings",), "host": ("tcp",)}
-        chosen = [kind for kind in own if getattr(self, kind) is not None]
+        fields_of = {"link": ("state", "rate", "delay", "loss", "trace"), "queue": ("settings",), "host": ("tcp",)}
+        chosen = [kind for kind in fields_of if getattr(self, kind) is not None]
         if len(chosen) != 1:
             raise ValueError("expected exactly one of `link`, `queue` and `host`")
-        said = [name for names in own.values() for name in names if getattr(self, name) is not None]
-        words = ", ".join(f"`{'set' if name == 'settings' else name}`" for name in own[chosen[0]])
-        if not said or set(said) - set(own[chosen[0]]):
+        set_fields = [name for names in fields_of.values() for name in names if getattr(self, name) is not None]
+        words = ", ".join(f"`{'set' if name == 'settings' else name}`" for name in fields_of[chosen[0]])
+        if not set_fields or set(set_fields) - set(fields_of[chosen[0]]):
             raise ValueError(f"`{chosen[0]}` changes by {words}, and by nothing else")
-        if ("state" in said and len(said) > 1) or {"rate", "trace"} <= set(said):
+        if ("state" in set_fields and len(set_fields) > 1) or {"rate", "trace"} <= set(set_fields):
             raise ValueError("`state` stands alone, and `trace` in place of `rate`")
         return self

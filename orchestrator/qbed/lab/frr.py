@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab file says about FRR."""
+"""FRR settings of a lab file."""
 
 from typing import Annotated, Literal
 

@@ -55,9 +55,9 @@ def find(path: Path) -> Path:
     """The path as it is; if nothing is there, the library's lab (or campaign: `incast/sizes.yml`) of that name."""
     if path.exists() or path.is_absolute() or path.parts[:1] in ((), ("..",)):
         return path
-    own = labs_folder() / path
-    if own.exists():
-        return own
+    bundled = labs_folder() / path
+    if bundled.exists():
+        return bundled
     if len(path.parts) > 1 or path.suffix:
         return path
     raise LabError([f"{path}: there is no such folder or file, and no such lab{nearest(str(path), names())}"])
@@ -74,7 +74,7 @@ def entries() -> Iterator[Entry]:
 
 
 def _needs(lab: dict[str, Any]) -> tuple[str, ...]:
-    """What a lab needs beyond qbed."""
+    """Return the programs that a lab needs beyond qbed."""
     found = ["FRR"] if lab.get("routing") == "frr" else []
     if any("qdisc" in settings for settings in (lab.get("switches") or {}).values() if isinstance(settings, dict)):
         found.append("tc")

@@ -112,7 +112,7 @@ else:
     FlowMode = _word_or_duration("off")
 
 
-MOST_WINDOWS = 32
+MAX_WINDOWS = 32
 MAIN_WINDOW = "main"
 
 
@@ -135,14 +135,14 @@ WindowName = Annotated[str, AfterValidator(_window_name)]
 
 
 class Observe(Strict):
-    """What is recorded. Totals, time-weighted means, maxima and histograms of every queue always are."""
+    """Recording. Totals, time-weighted means, maxima and histograms of every queue are always recorded."""
 
     queues: QueueMode = "summary"
-    """Of the switches' queues: `summary`, the interval of a series (`100 us`), or `every packet`."""
+    """Mode for the switches' queues: `summary`, the interval of a series (`100 us`), or `every packet`."""
     host_queues: QueueMode = "summary"
-    """The same for the queues of the hosts' own network cards."""
+    """Mode for the queues of the hosts' network cards, as for `queues`."""
     ports: dict[str, QueueMode] = Field(default_factory=dict)
-    """The same for single queues: the end of a link, such as `s1>h1` or `s1>*`."""
+    """Mode for single queues, by the end of a link, such as `s1>h1` or `s1>*`."""
     flows: FlowMode = "off"
     """The interval of a series of each TCP flow's TCP_INFO, or `off`."""
     statistics: FlowMode = "off"
@@ -157,7 +157,7 @@ class Observe(Strict):
     """With `until`, or alone: one window by the name `main`, as `windows: {main: {from: ..., until: ...}}`."""
     until: Annotated[Duration | None, Field(examples=["80 ms"])] = None
     """Where that window ends; without it, with the lab."""
-    windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MOST_WINDOWS - 1)
+    windows: dict[WindowName, Window] = Field(default_factory=dict, max_length=MAX_WINDOWS - 1)
     """Spans of the run for which queues and flows are summed up beside the whole (docs/windows.md), by their names."""
 
     @property
@@ -206,19 +206,21 @@ class Lab(Strict):
     addressing: Literal["ipv4", "ipv6", "both"] = "ipv4"
     """Which addresses the nodes have."""
     routing: Literal["static", "frr"] = "static"
-    """Who finds the switches' routes: the compiler, once (`static`), or FRR's daemons, while the lab runs."""
+    """Computation of the switches' routes: once by the compiler (`static`), or by FRR's daemons
+    during the run (`frr`).
+    """
     frr: FrrSettings = Field(default_factory=FrrSettings)
     """How FRR routes, with `routing: frr`."""
     workload: list[Workload] = Field(default_factory=list, max_length=10_000)
-    """What the hosts send."""
+    """The traffic of the hosts."""
     programs: list[Program] = Field(default_factory=list, max_length=1_000)
     """Programs that run on nodes while the lab does, besides what `workload` sends."""
     events: list[Event] = Field(default_factory=list, max_length=10_000)
-    """What changes while the lab runs: links that fail, come back or have another rate, parameters of queues, hosts'
-    congestion control (docs/events.md).
+    """Changes during the run: links that fail, recover or change their rate, queue parameters, hosts' congestion
+    control (docs/events.md).
     """
     observe: Observe = Field(default_factory=Observe)
-    """What is recorded."""
+    """Recording of queues and flows."""
     capture: list[Annotated[Capture, BeforeValidator(_capture, json_schema_input_type=str | Capture)]] = Field(
         default_factory=list
     )
@@ -226,11 +228,11 @@ class Lab(Strict):
     duration: PositiveDuration = Field(examples=["100 ms"])
     """How long the lab runs after its epoch; set-up comes before it."""
     seed: int = Field(default=1, ge=0, lt=2**32)
-    """Of everything random: equal seeds give equal runs."""
+    """Seed of all random choices: equal seeds give equal runs."""
     kernel_parameters: KernelParameters = Field(default_factory=dict)
     """Parameters of its kernel's parts, which all its hosts have alike: `{tcp_cubic/hystart: 0}`
     (`orchestrator/qbed/lab/parameters.py` lists them); what Linux has without it. In containers no host runs on the
     machine's kernel then.
     """
     memory: Annotated[Size | None, Field(examples=["2 GB"])] = None
-    """Of the lab's kernel; estimated without it."""
+    """Memory of the lab's kernel; estimated if not given."""

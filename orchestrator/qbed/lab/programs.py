@@ -13,7 +13,7 @@ from qbed.language.units import DURATIONS, Duration, parse_duration, pattern
 
 BEFORE = "before"
 BUILT_IN = ("node", "number", "seed")
-"""What `run` may have in braces besides `arguments`."""
+"""Names in braces that `run` may use besides `arguments`."""
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _BRACES = re.compile(rf"\{{\{{|\}}\}}|\{{({_NAME})\}}")
 
@@ -69,7 +69,7 @@ class Program(Strict):
     node, `{number}` which of the nodes it is, from 0, `{seed}` the run's seed; `{{` is a brace. No shell reads it.
     """
     arguments: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], Argument] = Field(default_factory=dict)
-    """What `{NAME}` in `run` stands for: the fields for a campaign's axes (`programs[0].arguments.rate`)."""
+    """Values of `{NAME}` in `run`: the fields for a campaign's axes (`programs[0].arguments.rate`)."""
     files: list[str] = Field(default_factory=list)
     """More files, or folders with all their files, beside the lab file, which the program finds where it runs."""
     environment: dict[Annotated[str, Field(pattern=f"^{_NAME}$")], str] = Field(default_factory=dict)
@@ -83,25 +83,25 @@ class Program(Strict):
     gone with it, and so is what it has not written yet.
     """
     output: Literal["text", "json", "key=value"] = "text"
-    """What it prints: `json` (one document, or one on each line) and `key=value` (pairs on a line) become rows of the
-    table `program_records`.
+    """Format of the output: `json` (one document, or one on each line) and `key=value` (pairs on a line) become rows of
+    the table `program_records`.
     """
     status: Literal["zero", "any"] = "zero"
     """With which exit status it may end by itself: with another than zero the cell has failed, or with `any` not."""
 
     @property
     def name(self) -> str:
-        """What its results are called."""
+        """The name of the program in the results."""
         return self.label or self.run[0].rpartition("/")[2]
 
     @property
-    def is_own(self) -> bool:
-        """Whether it lies beside the lab file."""
+    def is_beside_lab(self) -> bool:
+        """Whether the program is a file beside the lab file."""
         return "/" in self.run[0] and not self.run[0].startswith("/")
 
 
 def unknown_names(program: Program) -> list[str]:
-    """What stands in braces in `run` and is nothing."""
+    """Return the names in braces in `run` that are not defined."""
     known = {*program.arguments, *BUILT_IN}
     found = (match[1] for word in program.run for match in _BRACES.finditer(word) if match[1])
     return [name for name in dict.fromkeys(found) if name not in known]

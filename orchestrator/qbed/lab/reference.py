@@ -84,7 +84,7 @@ def _parameters(declared: Declared) -> list[str]:
 
 
 def _parameter_schema(name: str, declared: Declared) -> dict[str, Any]:
-    """Of a parameter that one or several schemes have, or controllers."""
+    """Return the schema of a parameter that one or more schemes or controllers have."""
     found = [(one.name, one.by_name[name]) for one in declared.values() if name in one.by_name]
     types = [_value_schema(parameter) for _, parameter in found]
     distinct = [entry for i, entry in enumerate(types) if entry not in types[:i]]
@@ -166,14 +166,14 @@ def _table(title: str, place: dict[str, Any], titles: dict[str, str]) -> str:
         "| field | value | default | meaning |",
         "|---|---|---|---|",
     ]
-    own, all_of_them = _own_parameters(place["properties"])
+    parameters, all_of_them = _extra_parameters(place["properties"])
     for name, inner in place["properties"].items():
-        if name in own and name != "buffer":
+        if name in parameters and name != "buffer":
             continue
         required = name in place.get("required", ())
         default = "required" if required else _default(inner)
         lines.append(f"| `{name}` | {_value(inner)} | {default} | {inner.get('description', '')} |")
-    if own:
+    if parameters:
         lines.append(all_of_them)
     if title == "topology":
         layers = (f"`{name}`: {', '.join(f'`{x}`' for x in g.LAYERS)}" for name, g in generators().items() if g.LAYERS)
@@ -181,7 +181,7 @@ def _table(title: str, place: dict[str, Any], titles: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _own_parameters(properties: Mapping[str, Any]) -> tuple[list[str], str]:
+def _extra_parameters(properties: Mapping[str, Any]) -> tuple[list[str], str]:
     """Those that are not in the model, and the one line of the table that stands for them."""
     if "scheme" in properties:
         return _parameters(registry()), "| the scheme's parameters | | | [Schemes](#schemes) |"
@@ -195,7 +195,7 @@ def _default(inner: dict[str, Any]) -> str:
 
 
 def _value(inner: dict[str, Any]) -> str:
-    """What a field takes, in words."""
+    """Describe the values of a field."""
     if "$ref" in inner:
         return "fields"
     if "anyOf" in inner:
@@ -218,7 +218,7 @@ def _value(inner: dict[str, Any]) -> str:
 
 
 def _words(parameter: Parameter) -> str:
-    """What a parameter takes."""
+    """Describe the values of a parameter."""
     if parameter.type == "choice" and parameter.attribute is not None:
         return ", ".join(f"`{word}`" for word in parameter.attribute.choices)
     return _WORDS[parameter.type]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a link's end, a switch's port and a host can be told: the settings under `links`, `switches` and `hosts`."""
+"""Settings of links, switches and hosts: the models under `links`, `switches` and `hosts`."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ CongestionControl = Literal[
 ]
 """The congestion controls that the lab kernel has (kernel/config.fragment), and those of its modules."""
 CONTROL_MODULES = {"dctcp1": "tcp_dctcp1", "dctcp_ect1": "tcp_dctcp1"}
-"""Of the congestion controls that are modules: theirs."""
+"""Kernel modules of the congestion controls that are modules."""
 QDISCS = frozenset({
     "bfifo", "cake", "choke", "codel", "drr", "ets", "fq", "fq_codel", "fq_pie", "gred", "hhf", "htb", "netem", "pfifo",
     "pfifo_fast", "pie", "plug", "prio", "red", "sfb", "sfq", "tbf",
@@ -106,15 +106,15 @@ class QueueSettings(Strict):
 
     def given(self) -> dict[str, Any]:
         """The fields that the file gives, parameters included."""
-        own = {name: getattr(self, name) for name in type(self).model_fields}
-        return {name: value for name, value in own.items() if value is not None} | (self.model_extra or {})
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in values.items() if value is not None} | (self.model_extra or {})
 
 
 P4Engine = Literal["p4switch", "simple_switch_grpc"]
 
 
-class ParkingSettings(Strict):
-    """A port without a link: what a switch's program in P4 sends there it takes out again, by recirculation."""
+class RecirculationSettings(Strict):
+    """A recirculation port: packets that a switch's P4 program sends there return to its ingress."""
 
     port: Annotated[int | None, Field(ge=0, le=510)] = None
     """Its number, which no link has; 510 without it."""
@@ -131,11 +131,11 @@ class ParkingSettings(Strict):
 
 
 Value = StrictInt | str
-"""Of a field in P4: a number, `0x1f`, an address, or `>h1`: the port that leads there."""
+"""A value in P4: a number, `0x1f`, an address, or `>h1`, the port that leads to h1."""
 
 
 class EntrySettings(Strict):
-    """What a table of a program in P4 is told: an entry, or without `match` its default action."""
+    """A table entry of a P4 program, or without `match` the table's default action."""
 
     match: dict[str, Value] | None = None
     """By the names of the key's fields: a value; of the kind lpm `10.0.1.0/24`, ternary `0x10&&&0xf0`, range `5..9`.
@@ -146,47 +146,47 @@ class EntrySettings(Strict):
     params: dict[str, Value] = Field(default_factory=dict)
     """The action's parameters, by their names."""
     priority: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
-    """Where several entries may fit: the highest wins; without it, the one that stands first."""
+    """Priority if several entries match: the highest wins; by default the first entry wins."""
 
 
 class CloneSettings(Strict):
-    """Where a switch's clones of a session go."""
+    """Ports of a switch's clone session."""
 
     ports: Annotated[list[Value], Field(min_length=1)]
     """Port numbers, or `>h1`."""
     truncate: Size | None = None
-    """To how many bytes clones are cut."""
+    """Length in bytes to which clones are truncated."""
 
 
 class SwitchSettings(QueueSettings):
     """Settings of a switch, or of one of its ports: the queue towards the port's peer."""
 
     kind: Literal["linux", "bmv2"] | None = None
-    """Of a switch as a whole: `linux`, the lab's kernel forwards and its queues have the scheme; `bmv2`, a program in
-    P4 does both (docs/p4.md): that of the scheme, or `program`. Without it, `bmv2` where there is a `program`.
+    """Kind of switch: `linux`: the lab's kernel forwards, and the queues have the scheme; `bmv2`: a P4 program does
+    both (docs/p4.md), that of the scheme or `program`. The default is `bmv2` if there is a `program`. Only for a whole
+    switch.
     """
     program: str | None = None
-    """Of a switch as a whole: a scheme whose program in P4 it runs (`stamp`), or a path beside the lab file
-    (`./mine.p4`: what p4c makes of it, `mine.json` and `mine.p4info.txtpb`, stands beside it).
+    """P4 program of the switch: a scheme with a P4 program (`stamp`), or a path beside the lab file (`./mine.p4`, with
+    p4c's output `mine.json` and `mine.p4info.txtpb` beside it). Only for a whole switch.
     """
-    parking: ParkingSettings | None = None
-    """Of a switch as a whole that runs a program in P4: its port without a link. `qcn` and `abq` have one anyway."""
+    parking: RecirculationSettings | None = None
+    """Recirculation port of a P4 switch. `qcn` and `abq` always have one. Only for a whole switch."""
     tables: dict[str, list[EntrySettings]] | None = None
-    """Of a program of one's own: what its tables are told before the lab begins, by their names in P4Info."""
+    """Table entries of a user-supplied program, by the tables' names in P4Info."""
     initial: dict[str, dict[str, Value]] | None = None
-    """Of a program of one's own: what its registers begin with: `{name: {3: 20, 8..15: 0x1f}}`."""
+    """Initial register values of a user-supplied program: `{name: {3: 20, 8..15: 0x1f}}`."""
     clones: dict[int, CloneSettings] | None = None
-    """Of a program of one's own: its clone sessions: `{1: {ports: [510], truncate: 64 B}}`."""
+    """Clone sessions of a user-supplied program: `{1: {ports: [510], truncate: 64 B}}`."""
     groups: dict[int, list[Value]] | None = None
-    """Of a program of one's own: its multicast groups: `{1: [">h1", ">h2"]}`."""
+    """Multicast groups of a user-supplied program: `{1: [">h1", ">h2"]}`."""
     controller: Annotated[str, BeforeValidator(_switch), Field(examples=["./mine.py"])] | None = None
-    """Of a switch that runs a program: a script beside the lab file that controls it by P4Runtime while the lab runs
-    (docs/p4runtime.md); `off`: none.
+    """Script beside the lab file that controls a P4 switch by P4Runtime during the run (docs/p4runtime.md); `off`:
+    none.
     """
     engine: P4Engine | None = None
-    """Of a switch as a whole, in containers: what runs the program, `p4switch` (the default, qbed's own, in the lab's
-    kernel) or `simple_switch_grpc` (BMv2, beside the switch's container: docs/containers.md). In virtual time it is
-    always `p4switch`.
+    """Engine in containers: `p4switch` (the default, qbed's, in the lab's kernel) or `simple_switch_grpc` (BMv2, beside
+    the switch's container: docs/containers.md). In virtual time it is always `p4switch`. Only for a whole switch.
     """
 
 
@@ -207,20 +207,20 @@ class ControllerSettings(Strict):
     name: str | None = None
     """The controller: a file of `schemes/SCHEME/host/`."""
     signal: Literal["rtt", "sum", "sum_squ", "max", "ind"] | None = None
-    """What its flows ask switches for: the sum of the queues on the way, the root of the sum of their squares, the
-    maximum, or whether any of them exceeds its switch's threshold; `rtt` (and without it): nothing.
+    """Signal that its flows request from switches: the sum of the queues on the path, the root of the sum of their
+    squares, the maximum, or whether any of them exceeds its switch's threshold; `rtt` (default): none.
     """
     unit: Literal["packets", "bytes", "time"] | None = None
-    """What occupancy is counted in; `packets` without it."""
+    """Unit of occupancy; `packets` by default."""
     bits: Annotated[int | None, Field(ge=1, le=32)] = None
-    """In how many bits a switch may say its part of the signal; 32 without it."""
+    """Number of bits of a switch's part of the signal; 32 by default."""
     forward: OnOff | None = None
     """Whether the queues on the way back are left out of the signal; `off` without it: they count, too."""
 
     def given(self) -> dict[str, Any]:
         """The fields that the file gives, parameters included."""
-        own = {name: getattr(self, name) for name in CONTROLLER_FIELDS}
-        return {name: value for name, value in own.items() if value is not None} | (self.model_extra or {})
+        values = {name: getattr(self, name) for name in CONTROLLER_FIELDS}
+        return {name: value for name, value in values.items() if value is not None} | (self.model_extra or {})
 
 
 CONTROLLER_FIELDS = frozenset(ControllerSettings.model_fields)
@@ -253,9 +253,9 @@ class HostSettings(Strict):
     delayed_ack: OnOff | None = None
     """Whether TCP may delay acknowledgements; `off` acknowledges every segment at once."""
     offload: Annotated[Literal["tso", "off"], BeforeValidator(_switch)] | None = None
-    """What its network card does of TCP's work. `tso`: TCP hands it bursts of up to 64 KB, as a pacing rate of 1 ms
-    allows; each is one packet of the host's own queue, and goes onto the wire as frames of the MTU, back to back. In
-    virtual time only. `off` without it: each segment is a packet.
+    """Offload of TCP's work to the network card. `tso`: TCP hands it bursts of up to 64 KB, as a pacing rate of 1 ms
+    allows; each is one packet of the host's queue, and is sent as frames of the MTU, back to back. In virtual time
+    only. `off` (default): each segment is a packet.
     """
     sysctls: Sysctls = Field(default_factory=dict)
     """Any others that each node has for itself (`orchestrator/qbed/lab/sysctls.py` lists them), by their path under
@@ -264,8 +264,8 @@ class HostSettings(Strict):
     controller: HostController | None = None
     """How it finds the rate of flows of the transport `rate`: a controller's name, or that with its settings."""
     reflect: Annotated[Share | None, Field(examples=["2.5 %"])] = None
-    """Of data packets that it receives by that transport: the probability with which it sends their QCN feedback back
-    to the sender (the P0 of QCN's reflection point); 0 without it.
+    """Probability with which a received data packet's QCN feedback is reflected to the sender, for the transport `rate`
+    (P0 of QCN's reflection point); 0 by default.
     """
     queue: HostQueue | None = None
     """The queue of the host's own network card: a length (droptail) or a scheme; 1000 packets without it."""

@@ -85,7 +85,7 @@ Dscp = Annotated[
 
 
 class _Workload(Strict):
-    """What all workloads have."""
+    """Fields of all workloads."""
 
     label: str | None = None
     """A name for the results; the workload's kind without it."""
@@ -100,7 +100,7 @@ class _Workload(Strict):
 
 
 class _Stream(_Workload):
-    """What workloads of reliable flows have."""
+    """Fields of workloads with reliable flows."""
 
     transport: Literal["tcp", "rate"] = "tcp"
     """`tcp`, or `rate`: reliable flows over UDP, each paced by its sender's controller (`hosts.NAME.controller`)."""
@@ -120,7 +120,7 @@ FlowSize = Annotated[Size | None, BeforeValidator(_size, json_schema_input_type=
 
 
 class _Flows(_Stream):
-    """What flows between given hosts have."""
+    """Fields of workloads with flows between given hosts."""
 
     size: FlowSize = None
     """Bytes of each flow; `unlimited` (or none) sends until `stop`."""
@@ -142,7 +142,7 @@ class Flow(_Flows):
 
 
 class Paired(Strict):
-    """What workloads between pairs of hosts have."""
+    """Fields of workloads between pairs of hosts."""
 
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1)] | None = None
     """The pairs: sender, receiver."""
@@ -151,8 +151,8 @@ class Paired(Strict):
     to: Hosts | None = None
     """The receivers: as many as senders, or one for all."""
     pairing: Literal["in order", "permutation", "random"] = "in order"
-    """Of `from` and `to`: the first to the first, and so on; or drawn by the seed, no host with itself: each receiver
-    once, or any for each sender (with replacement).
+    """Pairing of `from` and `to`: in their order, or drawn by the seed, no host with itself: each receiver once
+    (`permutation`), or any for each sender, with replacement (`random`).
     """
 
 
@@ -395,7 +395,7 @@ def _replayed(name: str, number: int, columns: list[str], line: str) -> Replayed
 
 
 class Replay(_Stream):
-    """Flows from a file: those that somebody measured, or another run's."""
+    """Flows from a file: measured ones, or those of another run."""
 
     file: Annotated[str, AfterValidator(_read_flows)]
     """A CSV file beside the lab file, with the columns `start_ns`, `src`, `dst` and `size_bytes`, as
@@ -426,7 +426,7 @@ class Times(Strict):
     fixed: Duration | None = None
     """Always this long."""
     exponential: PositiveDuration | None = None
-    """Of this mean."""
+    """Exponential distribution with this mean."""
     uniform: tuple[Duration, Duration] | None = None
     """From the first to the second, all equally likely."""
     pareto: ParetoTime | None = None
@@ -446,7 +446,9 @@ def _fixed_time(value: object) -> object:
 
 
 HEADER_BYTES = 16
-"""Of a request, or of a burst: how long it is, and how long its answer (crates/agent/src/transport/exchanges)."""
+"""Length of the header of a request or a burst: its size and the size of the response
+(crates/agent/src/transport/exchanges).
+"""
 SizesOrSize = Annotated[Sizes, BeforeValidator(_fixed_size, json_schema_input_type=Size | Sizes)]
 TimesOrTime = Annotated[Times, BeforeValidator(_fixed_time, json_schema_input_type=Duration | Times)]
 
@@ -462,7 +464,7 @@ SizesWithHeader = Annotated[SizesOrSize, AfterValidator(_with_header)]
 
 
 class _Closed(_Workload):
-    """What workloads have whose next step waits for the answer to the last one (closed loop)."""
+    """Fields of closed-loop workloads, whose next step waits for the previous response."""
 
     tcp: CongestionControl | None = None
     """Congestion control instead of the hosts' own."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How files are read and refused: YAML with positions, quantities, names, one clear message for each mistake."""
+"""Configuration files: YAML with positions, quantities, names, and one message for each error."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From pydantic's validation errors to messages with file, line, column, field, what was expected and the nearest
-valid name.
+"""Conversion of pydantic's validation errors to messages with file, line, column, field, the expected value and the
+nearest valid name.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from qbed.errors import nearest
 from qbed.language.source import FieldPath, Source
 from qbed.language.units import shown
 
-MOST_ERRORS = 100
+MAX_ERRORS = 100
 _KINDS = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -37,9 +37,9 @@ _BOUNDS = {
 
 
 def explain(error: ValidationError, source: Source, schema: dict[str, Any]) -> list[str]:
-    """One message for each field that is wrong, in the file's order."""
+    """Return one message for each invalid field, in the file's order."""
     found: dict[FieldPath, tuple[tuple[int, int], str]] = {}
-    for details in error.errors(include_url=False)[:MOST_ERRORS]:
+    for details in error.errors(include_url=False)[:MAX_ERRORS]:
         path = _path(details, source.values)
         text = _text(details, path, schema)
         at_key = details["type"] == "extra_forbidden"
@@ -53,7 +53,7 @@ def explain(error: ValidationError, source: Source, schema: dict[str, Any]) -> l
 
 
 def _path(details: ErrorDetails, values: Any) -> FieldPath:
-    """The field's path in the file: pydantic's location without the names of its own types."""
+    """Return the field's path in the file: pydantic's location without the names of its types."""
     path: list[str | int] = []
     location = details["loc"]
     for index, part in enumerate(location):
@@ -92,7 +92,7 @@ def _text(details: ErrorDetails, path: FieldPath, schema: dict[str, Any]) -> str
 
 
 def fields_at(schema: dict[str, Any], path: FieldPath) -> list[str]:
-    """The names of the fields that the JSON Schema allows at a path."""
+    """Return the names of the fields that the JSON Schema allows at a path."""
     places = _alternatives(schema, schema)
     for part in path:
         places = [inner for place in places for inner in _step(schema, place, part)]
@@ -108,7 +108,7 @@ def _step(schema: dict[str, Any], place: dict[str, Any], part: str | int) -> lis
 
 
 def _alternatives(schema: dict[str, Any], place: dict[str, Any]) -> list[dict[str, Any]]:
-    """A place with its references and alternatives resolved."""
+    """Return a schema node with its references and alternatives resolved."""
     if "$ref" in place:
         return _alternatives(schema, schema["$defs"][place["$ref"].rpartition("/")[2]])
     found = [place] if "properties" in place or "items" in place or "additionalProperties" in place else []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields set from outside the file: a campaign's axes and `--set`. They change the raw values before anything is
-validated: the general ones first, so that of two that overlap the more specific one holds.
+"""Fields set from outside the file: a campaign's axes and `--set`. They change the raw values before validation,
+general ones first, so that the more specific of two overlapping overrides takes precedence.
 """
 
 import copy
@@ -15,7 +15,7 @@ _PART = re.compile(r'(?:^|\.)(?:"([^"]+)"|([^.\["]+))|\[(\d+)\]')
 
 
 def parse_path(text: str) -> FieldPath:
-    """`workload[0].incast.senders` to its parts; a part with dots stands in quotes. ValueError if it is no path."""
+    """Parse `workload[0].incast.senders` into its parts; a part with dots is quoted. ValueError if it is not a path."""
     parts: list[str | int] = []
     position = 0
     while position < len(text):
@@ -30,7 +30,7 @@ def parse_path(text: str) -> FieldPath:
 
 
 def apply_overrides(source: Source, overrides: Mapping[str, Any]) -> None:
-    """Set each field in `source.values`. LabError for a path that cannot be; validation finds unknown names."""
+    """Set each field in `source.values`. LabError for an impossible path; validation finds unknown names."""
     errors: list[str] = []
     found: list[tuple[FieldPath, str, Any]] = []
     for text, value in overrides.items():
@@ -51,7 +51,7 @@ def apply_overrides(source: Source, overrides: Mapping[str, Any]) -> None:
 
 
 def _set(tree: Any, path: FieldPath, value: Any, done: FieldPath) -> Any:
-    """The tree with the field set; ValueError where the path leads into something else."""
+    """Return the tree with the field set. ValueError if the path leads into a scalar."""
     if not path:
         return value
     part, rest = path[0], path[1:]

@@ -11,17 +11,19 @@ _LONGEST_TEXT = 256
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether it has wildcards."""
+    """Whether a pattern has wildcards."""
     return any(character in pattern for character in "*?[")
 
 
 def is_wide(pattern: str) -> bool:
-    """Whether it is a glob or a range."""
+    """Whether a pattern is a glob or a range."""
     return ".." in pattern or is_glob(pattern)
 
 
 def expand_range(name: str) -> list[str]:
-    """`h1..h3` to its names; any other text is itself. ValueError if it is a range that makes no sense."""
+    """Return the names of a range such as `h1..h3`; any other text is returned as the only name. ValueError for an
+    invalid range.
+    """
     if ".." not in name:
         return [name]
     prefix, numbers = _range(name)
@@ -29,7 +31,7 @@ def expand_range(name: str) -> list[str]:
 
 
 def count_range(name: str) -> int:
-    """How many names that would be."""
+    """Return the number of names in a range."""
     return len(_range(name)[1]) if ".." in name else 1
 
 
@@ -42,8 +44,8 @@ def _range(name: str) -> tuple[str, range]:
 
 
 def select(pattern: str, names: Collection[str]) -> list[str]:
-    """Those of `names` that the pattern means: for a range in its order, otherwise in theirs. ValueError for a
-    senseless range.
+    """Return the names that the pattern matches: in the range's order for a range, otherwise in the order of `names`.
+    ValueError for an invalid range.
     """
     if ".." in pattern:
         known = names if isinstance(names, Mapping | Set) else set(names)

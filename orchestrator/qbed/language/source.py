@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML with positions: plain values, and for every field path the line and column where it stands.
+"""YAML with positions: plain values, and the line and column of every field path.
 
-Scalars follow YAML 1.2's core rules (`on` and `off` are text, `1:30` is no number). Duplicate keys, cycles and alias
-bombs are refused.
+Scalars follow the core schema of YAML 1.2 (`on` and `off` are text, `1:30` is not a number). Duplicate keys, cycles and
+alias bombs are refused.
 """
 
 import re
@@ -22,16 +22,16 @@ from qbed.files import MIB, read_text
 
 FieldPath = tuple[str | int, ...]
 LARGEST_FILE = 4 * MIB
-_MOST_VALUES = 200_000
-_MOST_TEXT = 16 * MIB  # of all values together, aliases written out
+_MAX_VALUES = 200_000
+_MAX_TEXT = 16 * MIB  # all values together, aliases expanded
 _DEEPEST = 64
 _LONGEST_SHOWN = 200  # characters of an override's value in a message
 
 
 class _Loader(Composer, CParser, Resolver):
-    """Composes nodes with YAML 1.2's scalars, of a bounded number and depth. libyaml's own composer bounds nothing."""
+    """Composes nodes with YAML 1.2 scalars, with a limited number and depth. libyaml's composer has no limits."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - an attribute of PyYAML's class
 
     def __init__(self, text: str) -> None:
         CParser.__init__(self, text)
@@ -40,11 +40,11 @@ class _Loader(Composer, CParser, Resolver):
         self._nodes = self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """The next node; PyYAML's own would nest and collect without end."""
+        """Return the next node, within the limits."""
         mark: Any = getattr(self.peek_event(), "start_mark", None)
         self._nodes += 1
-        if self._nodes > 2 * _MOST_VALUES:  # a field's name is a node, too
-            raise yaml.MarkedYAMLError(problem=f"more than {_MOST_VALUES} values", problem_mark=mark)
+        if self._nodes > 2 * _MAX_VALUES:  # a field's name is a node, too
+            raise yaml.MarkedYAMLError(problem=f"more than {_MAX_VALUES} values", problem_mark=mark)
         if self._depth > _DEEPEST:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
         self._depth += 1
@@ -66,7 +66,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"<<$"), ["<
 
 
 def show_path(path: FieldPath) -> str:
-    """`('workload', 0, 'flow')` as `workload[0].flow`."""
+    """Format `('workload', 0, 'flow')` as `workload[0].flow`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -79,7 +79,7 @@ def show_path(path: FieldPath) -> str:
 
 @dataclass
 class Source:
-    """A parsed file: its values and where they stand; `axes` are the fields that were set from outside."""
+    """A parsed file: its values and their positions; `axes` are the fields that were set from outside."""
 
     file: str
     folder: Path
@@ -89,11 +89,13 @@ class Source:
     axes: dict[FieldPath, Any] = field(default_factory=dict)
 
     def message(self, path: FieldPath, text: str, *, at_key: bool = False) -> str:
-        """`file:line:column: field: text`; a field that the file does not have stands where its nearest parent is."""
+        """Return `file:line:column: field: text`. A field that is not in the file has the position of its nearest
+        parent.
+        """
         return f"{self.place(path, at_key=at_key)}: {text}"
 
     def place(self, path: FieldPath, *, at_key: bool = False) -> str:
-        """`file:line:column: field`: where a message about a field begins."""
+        """Return `file:line:column: field`, the prefix of a message about a field."""
         axis = max((axis for axis in self.axes if self._is_of(axis, path)), key=len, default=None)
         if axis is not None:
             value = str(self.axes[axis])
@@ -104,7 +106,7 @@ class Source:
         return f"{where}: {show_path(path)}" if path else where
 
     def where(self, path: FieldPath) -> str:
-        """`file:line` of a field's name."""
+        """Return `file:line` of a field's name."""
         return f"{self.file}:{self._position(path, at_key=True)[0]}"
 
     def is_override(self, path: FieldPath) -> bool:
@@ -112,7 +114,7 @@ class Source:
         return any(self._is_of(axis, path) for axis in self.axes)
 
     def _is_of(self, axis: FieldPath, path: FieldPath) -> bool:
-        """Whether a field is what an axis set, or what only exists because of it."""
+        """Whether a field was set by an axis, or exists only because of it."""
         return path[: len(axis)] == axis or (path == axis[: len(path)] and path not in self.positions)
 
     def _position(self, path: FieldPath, at_key: bool) -> tuple[int, int]:
@@ -125,12 +127,12 @@ class Source:
 
 
 def read(path: Path) -> Source:
-    """Parse a file; LabError if it cannot be read or is not one YAML document."""
+    """Parse a file. LabError if it cannot be read or is not one YAML document."""
     return parse(read_whole(path), file=str(path), folder=path.parent)
 
 
 def read_whole(path: Path) -> str:
-    """The text of a file; LabError if it cannot be read."""
+    """Return the text of a file. LabError if it cannot be read."""
     try:
         return read_text(path, LARGEST_FILE)
     except (OSError, UnicodeDecodeError) as error:
@@ -139,7 +141,7 @@ def read_whole(path: Path) -> str:
 
 
 def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source:
-    """Parse one YAML document; LabError with the position of what is wrong."""
+    """Parse one YAML document. LabError has the position of the error."""
     source = Source(file=file, folder=folder or Path())
     try:
         root = _Loader(text).get_single_node()
@@ -152,17 +154,17 @@ def parse(text: str, file: str = "<text>", folder: Path | None = None) -> Source
     except yaml.reader.ReaderError as error:
         raise LabError([f"{file}:1:1: not valid YAML: character {error.character!r} at {error.position}"]) from None
     except UnicodeError:
-        raise LabError([f"{file}:1:1: not valid YAML: it holds half a character"]) from None
+        raise LabError([f"{file}:1:1: not valid YAML: a surrogate without its pair"]) from None
     return source
 
 
 def scalar(text: str) -> Any:
-    """One value as the file would read it (`--set field=value`)."""
+    """Parse one value as in the file (`--set field=value`)."""
     return parse(text, file="--set").values
 
 
 class _Builder:
-    """Turns PyYAML's node graph into plain values and records positions."""
+    """Converts PyYAML's node graph to plain values and records positions."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -183,17 +185,17 @@ class _Builder:
             return self.mapping(node, path)
 
     def reckon(self, node: yaml.Node, path: FieldPath, characters: int) -> None:
-        """Aliases make much of little: what they stand for is counted each time."""
+        """Count a node against the limits. Aliases are counted each time, because they expand."""
         self.count += 1
         self.text += characters
-        if self.count > _MOST_VALUES:
-            raise self.refuse(node, path, f"more than {_MOST_VALUES} values")
-        if self.text > _MOST_TEXT:
-            raise self.refuse(node, path, f"more than {_MOST_TEXT} characters")
+        if self.count > _MAX_VALUES:
+            raise self.refuse(node, path, f"more than {_MAX_VALUES} values")
+        if self.text > _MAX_TEXT:
+            raise self.refuse(node, path, f"more than {_MAX_TEXT} characters")
 
     @contextmanager
     def within(self, node: yaml.Node, path: FieldPath) -> Iterator[None]:
-        """While the parts of a node are looked at."""
+        """Guard against cycles and depth while the children of a node are converted."""
         self.reckon(node, path, 0)
         if id(node) in self.open:
             raise self.refuse(node, path, "the anchor contains itself")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities with units: text such as `10 Gbit/s` to integers in base units and back.
 
-Base units are nanoseconds, bytes, bits a second. Prefixes are SI's: 1 KB = 1000 bytes, 1 KiB = 1024 bytes.
-Values are exact: `0.5 ns` is refused, not rounded. A number without its unit is refused, zero as well.
+Base units are nanoseconds, bytes and bits per second. Prefixes are SI: 1 KB = 1000 bytes, 1 KiB = 1024 bytes. Values
+are exact: `0.5 ns` is refused, not rounded. A number without a unit is refused, also zero.
 """
 
 import re
@@ -34,7 +34,7 @@ _LONGEST = 64
 
 
 def shown(value: object) -> str:
-    """A value of a file as a message quotes it, in the file's words."""
+    """Format a value of a file as a message quotes it."""
     if isinstance(value, dict | list):
         return "fields" if isinstance(value, dict) else "a list"
     words = str(value).lower() if isinstance(value, bool) else value
@@ -43,12 +43,12 @@ def shown(value: object) -> str:
 
 
 def _match(expected: re.Pattern[str], value: object) -> re.Match[str] | None:
-    """No quantity is longer; a search in a longer text could take for ever."""
+    """Match a value against a pattern. Longer texts are not searched, which bounds the time."""
     return expected.fullmatch(value) if isinstance(value, str) and len(value) <= _LONGEST else None
 
 
 def _parse(value: object, units: dict[str, int], expected: str) -> int:
-    """The quantity in base units; ValueError says what was expected and what is there."""
+    """Return the quantity in base units. ValueError has the expected and the actual value."""
     match = _match(_QUANTITY, value)
     if match is None or match[2] not in units:
         raise ValueError(f"expected {expected}, got {shown(value)}")
@@ -62,28 +62,28 @@ def _parse(value: object, units: dict[str, int], expected: str) -> int:
 
 
 def parse_duration(value: object) -> int:
-    """`5 us` to nanoseconds."""
+    """Convert `5 us` to nanoseconds."""
     return _parse(value, DURATIONS, "a duration such as `5 us`")
 
 
 def parse_size(value: object) -> int:
-    """`32 KB` to bytes."""
+    """Convert `32 KB` to bytes."""
     return _parse(value, SIZES, "a size such as `32 KB`")
 
 
 def parse_rate(value: object) -> int:
-    """`10 Gbit/s` to bits a second."""
+    """Convert `10 Gbit/s` to bits per second."""
     return _parse(value, RATES, "a rate such as `10 Gbit/s`")
 
 
 def parse_packets(value: object) -> int:
-    """`10 packets` to a number."""
+    """Convert `10 packets` to a number."""
     return _parse(value, PACKETS, "a number of packets such as `10 packets`")
 
 
 @dataclass(frozen=True, order=True)
 class Amount:
-    """A queue's length: bytes (of frames with their Ethernet header) or packets, as the file says it."""
+    """A queue length in bytes (of frames with their Ethernet header) or in packets, as in the file."""
 
     value: int
     unit: Literal["bytes", "packets"]
@@ -92,7 +92,7 @@ class Amount:
         return format_size(self.value) if self.unit == "bytes" else format_packets(self.value)
 
     def in_bytes(self, frame_bytes: int) -> int:
-        """The bytes it holds when every frame has `frame_bytes`."""
+        """Return the length in bytes if every frame has `frame_bytes`."""
         return self.value if self.unit == "bytes" else self.value * frame_bytes
 
     @classmethod
@@ -107,7 +107,7 @@ class Amount:
 
 
 def parse_amount(value: object) -> Amount:
-    """`128 KB` or `20 packets`."""
+    """Parse `128 KB` or `20 packets`."""
     if isinstance(value, Amount):
         return value
     match = _match(_QUANTITY, value)
@@ -117,7 +117,7 @@ def parse_amount(value: object) -> Amount:
 
 
 def parse_fraction(value: object) -> float:
-    """`0.01` or `1 %` to 0..1."""
+    """Convert `0.01` or `1 %` to a number from 0 to 1."""
     number: float | None = None
     if match := _match(_PERCENTAGE, value):
         number = float(Fraction(match[1]) / 100)
@@ -129,7 +129,7 @@ def parse_fraction(value: object) -> float:
 
 
 def _format(value: int, units: list[tuple[str, int]]) -> str:
-    """The value in the largest unit in which it needs at most three decimals; exact always."""
+    """Format the value in the largest unit that needs at most three decimals, without rounding."""
     for name, factor in units:
         if value >= factor and (value * 1000) % factor == 0:
             whole, rest = divmod(value, factor)
@@ -139,27 +139,27 @@ def _format(value: int, units: list[tuple[str, int]]) -> str:
 
 
 def format_duration(ns: int) -> str:
-    """Nanoseconds to `5 us`."""
+    """Format nanoseconds as `5 us`."""
     return _format(ns, [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)])
 
 
 def format_size(size_bytes: int) -> str:
-    """Bytes to `128 KB`."""
+    """Format bytes as `128 KB`."""
     return _format(size_bytes, [("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("B", 1)])
 
 
 def format_rate(bps: int) -> str:
-    """Bits a second to `10 Gbit/s`."""
+    """Format bits per second as `10 Gbit/s`."""
     return _format(bps, [("Tbit/s", 10**12), ("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1)])
 
 
 def format_packets(count: int) -> str:
-    """A number to `20 packets`."""
+    """Format a number as `20 packets`."""
     return f"{count} packet" if count == 1 else f"{count} packets"
 
 
 def pattern(units: dict[str, int]) -> str:
-    """A JSON Schema pattern of a quantity in one of these units."""
+    """Return a JSON Schema pattern of a quantity in one of these units."""
     names = "|".join(sorted((re.escape(u).replace("/", "/") for u in units), key=lambda u: (-len(u), u)))
     return rf"^\s*[0-9][0-9_]*(\.[0-9]+)?([eE][0-9]{{1,2}})?\s*({names})\s*$"
 
@@ -169,7 +169,7 @@ def _schema(units: dict[str, int], example: str) -> WithJsonSchema:
 
 
 def between(low: int, high: int, show: Callable[[int], str]) -> AfterValidator:
-    """Bounds of a quantity in base units, shown with their unit."""
+    """Return a validator of a quantity's bounds in base units, which its messages show with their unit."""
 
     def check(value: int) -> int:
         if value < low:

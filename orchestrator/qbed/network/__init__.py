@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab file means: its network, and which settings hold at every link end, queue and host."""
+"""Resolution of a lab file: its network, and the settings of every link end, queue and host."""

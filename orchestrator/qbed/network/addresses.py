@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses of link ends and prefixes of edge switches.
 
-Every switch with hosts gets one power-of-two block, aligned to its size, out of 10.0.0.0/9 (IPv6: fd00::/64), for its
-host links; so one route reaches all of its hosts. A host link has two neighbouring addresses of that block (a /31 or
-/127: RFC 3021, RFC 6164), the switch's first. Links between switches, and between hosts, are numbered from
+Each switch with hosts has one block of host-link addresses out of 10.0.0.0/9 (IPv6: fd00::/64), a power of two in size
+and aligned to it, so that one route reaches all of its hosts. A host link has two adjacent addresses of the block (a
+/31 or /127: RFC 3021, RFC 6164), the switch's first. Links between switches, and between hosts, are numbered from
 10.128.0.0/9 (fd00:0:0:1::/64). The IPv4 and IPv6 address of an end have the same low bits.
 """
 
@@ -21,7 +21,7 @@ Family = Literal[4, 6]
 
 @dataclass(frozen=True)
 class Number:
-    """An address without its family: an offset in the hosts' or the core's range."""
+    """An address of either family: an offset in the hosts' or the core's range."""
 
     offset: int
     core: bool = False
@@ -34,7 +34,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Block:
-    """The addresses of an edge switch's hosts: 2^bits from `offset`."""
+    """The 2^bits addresses of an edge switch's hosts, starting at `offset`."""
 
     offset: int
     bits: int
@@ -44,12 +44,12 @@ class Block:
 
 
 def show4(value: int) -> str:
-    """An IPv4 address as text."""
+    """Format an IPv4 address."""
     return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
 
 
 def show6(value: int) -> str:
-    """An IPv6 address of the form fd00:0:0:x:0:0:y:z as text (RFC 5952: the longest run of zeros is `::`)."""
+    """Format an IPv6 address of the form fd00:0:0:x:0:0:y:z (RFC 5952: the longest run of zeros becomes `::`)."""
     groups = [value >> shift & 0xFFFF for shift in range(112, -16, -16)]
     best = (0, 0)
     start = 0
@@ -65,7 +65,7 @@ def show6(value: int) -> str:
 
 
 class Addresses:
-    """The numbers of every link end, and the block of every edge switch."""
+    """The addresses of all link ends, and the blocks of all edge switches."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -74,18 +74,18 @@ class Addresses:
         self._assign()
 
     def _find_host_links(self) -> dict[str, list[int]]:
-        """The links to hosts of every switch that has some, in the order of the switches."""
+        """Return the links to hosts of each switch that has any, in the order of the switches."""
         nodes = self.network.nodes
         found: dict[str, list[int]] = {name: [] for name, kind in nodes.items() if kind == "switch"}
         for i, link in enumerate(self.network.links):
-            for near, far in ((link.a, link.b), (link.b, link.a)):
-                if nodes[near] == "switch" and nodes[far] == "host":
-                    found[near].append(i)
+            for local, remote in ((link.a, link.b), (link.b, link.a)):
+                if nodes[local] == "switch" and nodes[remote] == "host":
+                    found[local].append(i)
         return {name: links for name, links in found.items() if links}
 
     @cached_property
     def blocks(self) -> dict[str, Block]:
-        """The block of every edge switch."""
+        """The block of each edge switch."""
         blocks: dict[str, Block] = {}
         free = 0
         for switch, links in self._host_links.items():

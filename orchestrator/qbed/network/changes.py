@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the events of a lab file change, one link end, queue or host at a time, in the order in which it happens."""
+"""Changes made by the events of a lab file: one link end, queue or host each, in the order of time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from qbed.network.queues import CUSTOM, Origin, QueueSpec, check_names, merge, o
 from qbed.network.resolve import ResolvedLab
 from qbed.schemes.declaration import registry
 
-MOST_CHANGES = 100_000
+MAX_CHANGES = 100_000
 
 
 @dataclass(frozen=True)
 class LinkChange:
-    """What a link's end has from then on, where it is not None."""
+    """New properties of a link end; those that are None do not change."""
 
     at_ns: int
     end: LinkEnd
@@ -33,7 +33,7 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class QueueChange:
-    """What a queue is from then on."""
+    """The new specification of a queue."""
 
     at_ns: int
     end: LinkEnd
@@ -42,7 +42,7 @@ class QueueChange:
 
 @dataclass(frozen=True)
 class HostChange:
-    """A host's congestion control from then on."""
+    """The new congestion control of a host."""
 
     at_ns: int
     host: str
@@ -53,7 +53,7 @@ Change = LinkChange | QueueChange | HostChange
 
 
 def changes(lab: ResolvedLab) -> list[Change]:
-    """All of them but links that go down and come up; what is wrong goes to the lab's problems."""
+    """Return all changes except links that go down or up; errors are added to the lab's problems."""
     found: list[Change] = []
     events = sorted(enumerate(lab.lab.events), key=lambda item: item[1].at)
     given = {end: dict(lab.given_at(end, node)) for end, node in lab.ends("switch")}
@@ -63,8 +63,8 @@ def changes(lab: ResolvedLab) -> list[Change]:
             continue
         for change in _changes(lab, path, event, given):
             found.append(change)
-            if len(found) > MOST_CHANGES:
-                lab.problems.error(path, f"more than {MOST_CHANGES} changes up to here")
+            if len(found) > MAX_CHANGES:
+                lab.problems.error(path, f"more than {MAX_CHANGES} changes up to here")
                 return []
     return sorted(found, key=lambda change: change.at_ns)
 
@@ -104,7 +104,7 @@ def _of_link(lab: ResolvedLab, event: Event, end: LinkEnd) -> Iterator[LinkChang
 def _queue(
     lab: ResolvedLab, path: FieldPath, event: Event, end: LinkEnd, given: dict[LinkEnd, Origin]
 ) -> QueueSpec | None:
-    """A queue's specification with what an event says; None if that cannot be."""
+    """Return a queue's specification with the settings of an event; None if they are invalid."""
     assert event.settings is not None
     problems, port = lab.problems, event.queue
     if end not in given:
@@ -135,7 +135,7 @@ def _queue(
 
 
 def too_late(event: Event, end_ns: int) -> str | None:
-    """What is wrong with an event's time."""
+    """Return the error in an event's time, or None."""
     if event.at < end_ns:
         return None
     return f"{format_duration(event.at)} is after the lab's end at {format_duration(end_ns)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no single field can show: names that do not exist, pairs without a path, numbers that contradict each other."""
+"""Checks across fields: names that do not exist, pairs without a path, contradictory numbers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,17 +20,17 @@ from qbed.network.unread import check_unread, not_read_within
 from qbed.schemes.declaration import controllers, registry
 from qbed.schemes.programs import DROP_PORT
 
-MOST_HOPS = 2_000_000
-"""Of all routes together: a fat tree of 3,456 hosts has as many."""
-MOST_FLOWS = 1_000_000
-MOST_EVENTS = 100_000
-MOST_PROBES = 100_000_000
-MOST_EARLY, MOST_KNOWN = 100_000, 10_000_000
-"""Connections of closed loops before the epoch; servers that all their clients know."""
+MAX_HOPS = 2_000_000
+"""Limit on the sum over all routes; a fat tree of 3,456 hosts has as many."""
+MAX_FLOWS = 1_000_000
+MAX_EVENTS = 100_000
+MAX_PROBES = 100_000_000
+MAX_EARLY, MAX_KNOWN = 100_000, 10_000_000
+"""Limits on connections of closed loops before the epoch, and on pairs of a client and a server that it may use."""
 
 
 def check_network(lab: Lab, problems: Problems) -> Network | None:
-    """The lab's nodes and links, or None where they do not fit together: then nothing else can be said."""
+    """Return the lab's nodes and links, or None if they are invalid: no further checks are possible then."""
     try:
         network: Network = lab.topology.build()  # type: ignore[attr-defined]
     except TopologyError as error:
@@ -44,20 +44,22 @@ def check_network(lab: Lab, problems: Problems) -> Network | None:
 
 
 def _check_routes(lab: Lab, network: Network, problems: Problems) -> None:
-    """Each switch has a route to each switch with hosts, by as many next hops as there are shortest paths."""
+    """Check the number of routes: each switch has a route to each switch with hosts, with a next hop
+    per shortest path.
+    """
     is_host = {name: kind == "host" for name, kind in network.nodes.items()}
     edges = {
         a for link in network.links for a, b in ((link.a, link.b), (link.b, link.a)) if is_host[b] and not is_host[a]
     }
     between = sum(not is_host[link.a] and not is_host[link.b] for link in network.links)
-    if len(edges) * between > MOST_HOPS:
+    if len(edges) * between > MAX_HOPS:
         text = f"{len(edges)} switches with hosts times {between} links between switches are {len(edges) * between}"
         generator = lab.topology.generator  # type: ignore[attr-defined]
-        problems.error(("topology", generator), f"{text} next hops of routes; expected at most {MOST_HOPS}")
+        problems.error(("topology", generator), f"{text} next hops of routes; expected at most {MAX_HOPS}")
 
 
 def check(resolved: ResolvedLab) -> None:
-    """Find every problem of a lab whose fields are valid each for itself, by resolving it."""
+    """Find all problems of a lab whose fields are valid individually, by resolving it."""
     lab, problems = resolved.lab, resolved.problems
     _ = resolved.links, resolved.hosts
     if not problems.errors:
@@ -91,9 +93,9 @@ def _check_routing(lab: Lab, problems: Problems) -> None:
 
 
 def _check_programs(resolved: ResolvedLab) -> None:
-    """What switches in P4 are told, and what they cannot do."""
+    """Check the P4 programs' table entries and the limits of P4 switches."""
     lab, problems, programs = resolved.lab, resolved.problems, resolved.programs
-    _ = resolved.parking, resolved.told, resolved.own
+    _ = resolved.recirculation, resolved.scheme_entries, resolved.user_entries
     if lab.routing == "frr" and len(programs) == len(resolved.network.nodes) - len(resolved.network.hosts):
         text = "all switches are in P4, on which FRR does not run: not used; expected `static`"
         problems.not_read(("routing",), text)
@@ -112,7 +114,7 @@ def _check_programs(resolved: ResolvedLab) -> None:
 
 
 def _check_rate_settings(resolved: ResolvedLab) -> None:
-    """Controllers that nothing uses, or that wait for what no queue of the lab tells them."""
+    """Check for unused controllers, and for controllers whose signal no queue of the lab gives."""
     lab, problems = resolved.lab, resolved.problems
     if resolved.has_rate:
         if not problems.errors:
@@ -150,8 +152,8 @@ def _check_events(lab: Lab, network: Network, problems: Problems) -> None:
             continue
         chosen = problems.select((*path, "link"), event.link, names)
         found += len(chosen)
-        if found > MOST_EVENTS:
-            problems.error((*path, "link"), f"{found} events up to here, one a link; expected at most {MOST_EVENTS}")
+        if found > MAX_EVENTS:
+            problems.error((*path, "link"), f"{found} events up to here, one a link; expected at most {MAX_EVENTS}")
             return
         if not chosen:
             problems.error((*path, "link"), f"no link is called `{event.link}`{nearest(event.link, names)}")
@@ -226,8 +228,8 @@ class _Workloads:
             self.problems.error(path, str(error))
             return
         self.flows += len(pairs) * getattr(content, "count", 1)
-        if self.flows > MOST_FLOWS:
-            self.problems.error(path, f"{self.flows} flows up to here; expected at most {MOST_FLOWS} in a lab")
+        if self.flows > MAX_FLOWS:
+            self.problems.error(path, f"{self.flows} flows up to here; expected at most {MAX_FLOWS} in a lab")
             return
         if isinstance(content, Probes):
             self._probes(path, content, len(pairs))
@@ -239,17 +241,17 @@ class _Workloads:
     def _probes(self, path: FieldPath, content: Probes, pairs: int) -> None:
         span = min(self.lab.duration, content.stop or self.lab.duration) - content.start
         self.probes += pairs * -(-span // content.interval)
-        if self.probes > MOST_PROBES:
-            text = f"{self.probes} probes up to here; expected at most {MOST_PROBES} in a lab"
+        if self.probes > MAX_PROBES:
+            text = f"{self.probes} probes up to here; expected at most {MAX_PROBES} in a lab"
             self.problems.error((*path, "interval"), text)
 
     def _early(self, path: FieldPath, content: Requests | Bursts, sockets: int) -> None:
-        if content.connect == "before" and sockets > MOST_EARLY:
-            text = f"{sockets} connections before the epoch; expected at most {MOST_EARLY}"
+        if content.connect == "before" and sockets > MAX_EARLY:
+            text = f"{sockets} connections before the epoch; expected at most {MAX_EARLY}"
             self.problems.error((*path, "connect"), text)
 
     def _transport(self, path: FieldPath, content: Any) -> None:
-        """What a workload of the transport `rate` has no use for, and whether its packets have room for payload."""
+        """Check for fields that the transport `rate` does not support, and that its packets have room for payload."""
         if getattr(content, "transport", "") != "rate":
             return
         if content.tcp is not None:
@@ -266,7 +268,7 @@ class _Workloads:
             self.problems.error((*path, "transport"), f"{text} {self.resolved.smallest_mtu} bytes")
 
     def _senders(self, path: FieldPath, content: Any, senders: Iterable[str]) -> None:
-        """Each host that sends by the transport `rate` has a controller."""
+        """Check that each sender of the transport `rate` has a controller."""
         if getattr(content, "transport", "") != "rate":
             return
         without = [host for host in senders if "name" not in self.resolved.hosts[host]["controller"]]
@@ -288,7 +290,7 @@ class _Workloads:
             self.problems.warn((*path, "stop"), f"is after the lab's end at {format_duration(end)}")
 
     def _names(self, path: FieldPath, content: Any) -> None:
-        """Every host that a workload names exists."""
+        """Check that all hosts that a workload names exist."""
         if isinstance(content, Replay):
             self._replayed(path, content)
         same = ("to", "receiver", "senders", "clients", "servers")
@@ -301,14 +303,14 @@ class _Workloads:
                 self._name((*path, "pairs", number, end), name, single=True)
 
     def _replayed(self, path: FieldPath, content: Replay) -> None:
-        """Each host of a file of flows; the first mistake is enough."""
+        """Check the hosts in a file of flows; only the first error is reported."""
         for line, flow in enumerate(content.flows(), start=2):
             for name in (flow.src, flow.dst):
                 if name not in self.hosts:
                     is_switch = name in self.index
-                    said = f"`{name}` is a switch" if is_switch else f"no host is called `{name}`"
+                    text = f"`{name}` is a switch" if is_switch else f"no host is called `{name}`"
                     hint = "" if is_switch else nearest(name, self.hosts)
-                    self.problems.error((*path, "file"), f"line {line}: {said}{hint}")
+                    self.problems.error((*path, "file"), f"line {line}: {text}{hint}")
                     return
 
     def _name(self, path: FieldPath, name: str, *, single: bool) -> None:
@@ -343,18 +345,18 @@ class _Workloads:
             list(self.hosts) if names is None else select_hosts(names, self.hosts)
             for names in (content.source, content.to)
         )
-        # What follows, and what the compiler does for each: shares of links, paths of the first thousands of pairs.
+        # The next steps, here and in the compiler, take time per pair: shares of links, paths of thousands of pairs.
         self.problems.spend(path, self.links + 4 * min(len(sources) * len(targets), 4096))
         if not any(a != b for a in sources for b in targets[:2]):
             self.problems.error(path, "expected two different hosts at least")
             return
         self._senders(path, content, sources)
-        # One source against all and all against one target: a network in which these have paths is connected.
+        # A network with a path from one source to all targets, and from all sources to one target, is connected.
         self._paths(path, [(a, targets[0]) for a in sources if a != targets[0]])
         self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])
 
     def _requests(self, path: FieldPath, content: Requests) -> None:
-        """Whom clients ask, and that there are as many servers as each asks at once."""
+        """Check the servers of each client, and that there are enough of them for its fanout."""
         if content.pairs is not None:
             clients, most = len(content.pairs), 1
             self._paths(path, content.pairs)
@@ -374,17 +376,17 @@ class _Workloads:
             self._paths(path, [(sources[0], b) for b in targets if b != sources[0]])
         sockets = clients * content.outstanding * most
         self.flows += clients * content.outstanding * (most if content.fanout == "all" else content.fanout)
-        if self.flows > MOST_FLOWS:
-            text = f"{self.flows} flows and exchanges at once up to here; expected at most {MOST_FLOWS} in a lab"
+        if self.flows > MAX_FLOWS:
+            text = f"{self.flows} flows and exchanges at once up to here; expected at most {MAX_FLOWS} in a lab"
             self.problems.error(path, text)
-        elif sockets > MOST_KNOWN:
+        elif sockets > MAX_KNOWN:
             self.problems.error(path, f"{clients * content.outstanding} clients of {most} servers each are too many")
         self._early(path, content, sockets)
 
     def _paths(self, path: FieldPath, pairs: list[tuple[str, str]]) -> None:
         for a, b in pairs:
             known = (a, b) in self.connected
-            self.problems.spend(path, 1 if known else 20)  # a path is a walk
+            self.problems.spend(path, 1 if known else 20)  # finding a path is a graph search
             if known:
                 continue
             if a == b:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which controller with which parameters every host has, for flows of the transport `rate`.
+"""Rate controllers of hosts with their parameters, for flows of the transport `rate`.
 
-As with queues (`qbed.network.queues`) the more specific key wins, field by field, and a parameter that only other
-controllers have has no effect: `qbed.network.load` refuses it, unless an override chose the controller.
+As with queues (`qbed.network.queues`) the more specific key takes precedence, field by field. A parameter that only
+other controllers have has no effect: `qbed.network.load` refuses it, unless an override chose the controller.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from qbed.schemes.declaration import Controller, controllers
 
 @dataclass(frozen=True)
 class ControllerSpec:
-    """A controller: its parameters as netlink carries them, and what its flows ask the switches for."""
+    """A controller: its parameters in netlink's encoding, and the signal that its flows request from switches."""
 
     name: str
     options: bytes
@@ -30,7 +30,7 @@ class ControllerSpec:
 
 
 def check_controller(settings: ControllerSettings, path: FieldPath, problems: Problems) -> None:
-    """Every field is a known one, the controller exists."""
+    """Check that the controller and all fields exist."""
     known = {name for controller in controllers().values() for name in controller.by_name}
     for name in settings.model_extra or {}:
         if name not in known:
@@ -41,7 +41,7 @@ def check_controller(settings: ControllerSettings, path: FieldPath, problems: Pr
 
 
 def _unread_fields(settings: Origin) -> Iterator[tuple[str, str]]:
-    """The fields that the controller does not have or does not need, and what to write instead."""
+    """Return the fields that the controller does not have or need, each with a suggestion."""
     controller = controllers().get(settings["name"][0]) if "name" in settings else None
     if controller is None:
         if "name" not in settings:
@@ -60,7 +60,7 @@ def _unread_fields(settings: Origin) -> Iterator[tuple[str, str]]:
 
 
 class ControllerSpecs:
-    """Makes hosts' controllers from their settings; equal settings at links of equal rates share one.
+    """Creates hosts' controllers from their settings; equal settings at links of equal rates share one.
 
     `in_use`: whether the lab has flows of the transport `rate`.
     """
@@ -70,7 +70,9 @@ class ControllerSpecs:
         self._made: dict[Any, ControllerSpec | None] = {}
 
     def get(self, settings: Origin, link_bps: int | None) -> ControllerSpec | None:
-        """The controller of a host whose link sends at this rate; None if there is none, or the settings are wrong."""
+        """Return the controller of a host whose link has this rate; None if there is none, or the settings
+        are invalid.
+        """
         key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), link_bps)
         if key not in self._made:
             self._made[key] = self._make(settings, link_bps)
@@ -92,7 +94,7 @@ class ControllerSpecs:
             return None
         try:
             options = controller.options(values, link_bps)
-        except ValueError as error:  # parameters that contradict each other: at the last of those that are given
+        except ValueError as error:  # contradictory parameters: report the last one that is given
             given = [name for name in settings if name in values]
             self.problems.error(settings[given[-1] if given else "name"][1], str(error))
             return None
@@ -103,20 +105,20 @@ class ControllerSpecs:
         return ControllerSpec(controller.name, options, **asked, forward=forward)
 
     def _parameters(self, controller: Controller, settings: Origin) -> dict[str, Any] | None:
-        """Those that are given, in base units; None if some are wrong."""
+        """Return the given parameters in base units; None if any is invalid."""
         values = {}
         complete = True
         for name, (value, path) in settings.items():
             declared = [other for other in controllers().values() if name in other.by_name]
             if name in CONTROLLER_FIELDS or not declared:
                 continue
-            own = name in controller.by_name
+            has_parameter = name in controller.by_name
             try:
-                parsed = (controller if own else declared[0]).parse(name, value)
+                parsed = (controller if has_parameter else declared[0]).parse(name, value)
             except ValueError as error:
                 self.problems.error(path, str(error))
                 complete = False
                 continue
-            if own:
+            if has_parameter:
                 values[name] = parsed
         return values if complete else None

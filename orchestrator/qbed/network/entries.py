@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab tells a program of its own: entries of tables, registers, clone sessions, multicast groups. Held against
-the program's P4Info as the lab is read; values are written as people write them, and become numbers here.
+"""User-supplied state of a P4 program: table entries, registers, clone sessions and multicast groups. They are checked
+against the program's P4Info when the lab is read; values in all notations are converted to numbers.
 """
 
 import ipaddress
@@ -17,43 +17,43 @@ from qbed.network.queues import Origin
 from qbed.p4.entry import Entry
 from qbed.schemes.p4info import Action, Match, P4Info, Register, Table
 
-_STEPS = 20  # of Problems.spend, an entry
+_STEPS = 20  # Problems.spend, for one entry
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _NUMBER = re.compile(r"[0-9]{1,80}|0x[0-9A-Fa-f]{1,640}")
 _LARGEST_INT = (1 << 64) - 1
-_MOST_GROUP, _MOST_SESSION = 65535, 32767
+_MAX_GROUP, _MAX_SESSION = 65535, 32767
 
 
 @dataclass
-class Own:
-    """What the lab file tells one switch's program."""
+class UserEntries:
+    """The user-supplied state of one switch's program."""
 
     entries: list[Entry] = field(default_factory=list)
     registers: list[tuple[str, int, int | str]] = field(default_factory=list)
     """Name, index, value."""
     sessions: dict[int, tuple[list[int], int]] = field(default_factory=dict)
-    """Ports, and the bytes to which clones are cut; 0: whole."""
+    """Ports, and the length in bytes to which clones are truncated; 0: not truncated."""
     groups: dict[int, list[int]] = field(default_factory=dict)
 
 
 class ValueReadError(ValueError):
-    """A value that does not fit where it stands."""
+    """A value that is invalid for its field."""
 
 
-class Reader:
-    """Reads what a switch's settings tell its program. `ports`: by the names of those to whom its links lead; `taken`:
-    tables that the plan fills.
+class EntryReader:
+    """Reads a switch's user-supplied entries. `ports`: port numbers by the name of the neighbour; `taken`: tables that
+    the plan fills.
     """
 
     def __init__(self, info: P4Info, ports: Mapping[str, int], numbers: Iterable[int], problems: Problems) -> None:
         self.info, self.ports, self.problems = info, ports, problems
         self.numbers = set(numbers)
 
-    def own(self, given: Origin, taken: Iterable[str]) -> Own:
-        """All of it; what is wrong goes to the problems."""
-        found = Own()
-        readers: dict[str, Callable[[Any, FieldPath, Own], None]] = {
-            "tables": lambda value, path, own: self._tables(value, path, own, frozenset(taken)),
+    def read_user_entries(self, given: Origin, taken: Iterable[str]) -> UserEntries:
+        """Return all entries; errors are added to the problems."""
+        found = UserEntries()
+        readers: dict[str, Callable[[Any, FieldPath, UserEntries], None]] = {
+            "tables": lambda value, path, user_entries: self._tables(value, path, user_entries, frozenset(taken)),
             "initial": self._registers,
             "clones": self._clones,
             "groups": self._groups,
@@ -66,23 +66,27 @@ class Reader:
     # --- tables ------------------------------------------------------------------------------------------------
 
     def _tables(
-        self, given: Mapping[str, list[EntrySettings]], path: FieldPath, own: Own, taken: frozenset[str]
+        self,
+        given: Mapping[str, list[EntrySettings]],
+        path: FieldPath,
+        user_entries: UserEntries,
+        taken: frozenset[str],
     ) -> None:
         known = {name: table for table in self.info.tables for name in (table.alias, table.name)}
         for name, entries in given.items():
-            here = (*path, name)
+            field_path = (*path, name)
             table = known.get(name)
             if table is None:
-                self.problems.error(here, f"the program has no table `{name}`{nearest(name, known)}", at_key=True)
+                self.problems.error(field_path, f"the program has no table `{name}`{nearest(name, known)}", at_key=True)
             elif table.name in taken:
-                self.problems.error(here, "the routes of the lab stand there: the plan fills it", at_key=True)
+                self.problems.error(field_path, "the plan fills it with the routes of the lab", at_key=True)
             elif table.profile:
                 text = "entries of a table with an action profile come by P4Runtime (docs/p4runtime.md)"
-                self.problems.error(here, text, at_key=True)
+                self.problems.error(field_path, text, at_key=True)
             else:
-                self._table(table, entries, here, own)
+                self._table(table, entries, field_path, user_entries)
 
-    def _table(self, table: Table, given: list[EntrySettings], path: FieldPath, own: Own) -> None:
+    def _table(self, table: Table, given: list[EntrySettings], path: FieldPath, user_entries: UserEntries) -> None:
         self.problems.spend(path, _STEPS * len(given))
         seen: dict[Any, int] = {}
         with_match = sum(entry.match is not None for entry in given)
@@ -91,18 +95,18 @@ class Reader:
             self.problems.error(path, text, at_key=True)
             return
         for number, settings in enumerate(given):
-            here = (*path, number)
-            entry = self._entry(table, settings, here, len(given) - number)
+            field_path = (*path, number)
+            entry = self._entry(table, settings, field_path, len(given) - number)
             if entry is None:
                 continue
             key = None if entry.key is None else (tuple(sorted(entry.key.items())), entry.priority)
             if key in seen:
                 what = "a second default action" if key is None else "the same match"
                 line = self.problems.source.where((*path, seen[key]))
-                self.problems.error(here, f"{what} as in entry {seen[key]} ({line})")
+                self.problems.error(field_path, f"{what} as in entry {seen[key]} ({line})")
                 continue
             seen[key] = number
-            own.entries.append(entry)
+            user_entries.entries.append(entry)
 
     def _entry(self, table: Table, given: EntrySettings, path: FieldPath, rank: int) -> Entry | None:
         if table.constant and given.match is not None:
@@ -142,7 +146,7 @@ class Reader:
     def _values(
         self, given: Mapping[str, int | str], widths: Mapping[str, int], path: FieldPath, where: str
     ) -> dict[str, int | str] | None:
-        """Exactly those that there are."""
+        """Return the values if their names are exactly those expected."""
         before = len(self.problems.errors)
         for name in given:
             if name not in widths:
@@ -154,7 +158,7 @@ class Reader:
 
     def _read(self, path: FieldPath, value: int | str, width: int) -> int | str | None:
         try:
-            return shown(self.number(value, width))
+            return plan_number(self.number(value, width))
         except ValueReadError as error:
             self.problems.error(path, str(error))
             return None
@@ -178,17 +182,17 @@ class Reader:
         return found if len(self.problems.errors) == before else None
 
     def _matched(self, match: Match, value: int | str) -> int | str:
-        """As the plan has it."""
+        """Convert a key field's value to the plan's form."""
         width, ones = match.width, (1 << match.width) - 1
         if match.kind == "EXACT":
-            return shown(self.number(value, width))
+            return plan_number(self.number(value, width))
         text = str(value)
         if match.kind == "RANGE":
             low, _, high = text.partition("..")
             first, last = self.number(low, width), self.number(high or low, width)
             if first > last:
                 raise ValueReadError(f"`{text}` ends before it begins")
-            return f"{shown(first)}..{shown(last)}"
+            return f"{plan_number(first)}..{plan_number(last)}"
         mask = ones
         if match.kind == "TERNARY" and "&&&" in text:
             text, _, given = text.partition("&&&")
@@ -203,11 +207,11 @@ class Reader:
         if number & ~mask:
             raise ValueReadError(f"`{value}` has bits that its mask or prefix leaves out")
         if match.kind == "LPM":
-            return f"{shown(number)}/{mask.bit_count()}"
-        return f"{shown(number)}&&&{shown(mask)}"
+            return f"{plan_number(number)}/{mask.bit_count()}"
+        return f"{plan_number(number)}&&&{plan_number(mask)}"
 
     def number(self, value: int | str, width: int) -> int:
-        """A number, an address, or `>h1`: the port that leads there. ValueReadError."""
+        """Parse a number, an address, or `>h1`, the port that leads to h1. ValueReadError."""
         if isinstance(value, str) and value.startswith(">"):
             if value[1:] not in self.ports:
                 raise ValueReadError(f"no link leads to `{value[1:]}`{nearest(value[1:], self.ports)}")
@@ -221,51 +225,57 @@ class Reader:
 
     # --- the rest ----------------------------------------------------------------------------------------------
 
-    def _registers(self, given: Mapping[str, Mapping[str, int | str]], path: FieldPath, own: Own) -> None:
-        known = {name: one for one in self.info.registers for name in (one.alias, one.name)}
+    def _registers(
+        self, given: Mapping[str, Mapping[str, int | str]], path: FieldPath, user_entries: UserEntries
+    ) -> None:
+        known = {name: register for register in self.info.registers for name in (register.alias, register.name)}
         for name, values in given.items():
-            here = (*path, name)
+            field_path = (*path, name)
             register = known.get(name)
             if register is None:
-                self.problems.error(here, f"the program has no register `{name}`{nearest(name, known)}", at_key=True)
+                self.problems.error(
+                    field_path, f"the program has no register `{name}`{nearest(name, known)}", at_key=True
+                )
             elif not register.width:
-                self.problems.error(here, "its elements are no numbers", at_key=True)
+                self.problems.error(field_path, "its elements are not numbers", at_key=True)
             else:
-                self._register(register, values, here, own)
+                self._register(register, values, field_path, user_entries)
 
-    def _register(self, register: Register, given: Mapping[str, int | str], path: FieldPath, own: Own) -> None:
+    def _register(
+        self, register: Register, given: Mapping[str, int | str], path: FieldPath, user_entries: UserEntries
+    ) -> None:
         seen: set[int] = set()
         for key, value in given.items():
-            here = (*path, key)
+            field_path = (*path, key)
             first, _, last = key.partition("..")
             low, high = (int(part) if part.isdigit() and len(part) < 10 else -1 for part in (first, last or first))
             if not 0 <= low <= high < register.size:
                 text = f"expected an index up to {register.size - 1}, or some (`0..{register.size - 1}`), got `{key}`"
-                self.problems.error(here, text, at_key=True)
+                self.problems.error(field_path, text, at_key=True)
                 continue
-            self.problems.spend(here, _STEPS * (high - low + 1))
-            found = self._read(here, value, register.width)
+            self.problems.spend(field_path, _STEPS * (high - low + 1))
+            found = self._read(field_path, value, register.width)
             indices = range(low, high + 1)
             if not seen.isdisjoint(indices):
-                self.problems.error(here, "an element that was given already", at_key=True)
+                self.problems.error(field_path, "an element that was given already", at_key=True)
             seen.update(indices)
             if found is not None:
-                own.registers.extend((register.name, index, found) for index in indices)
+                user_entries.registers.extend((register.name, index, found) for index in indices)
 
-    def _clones(self, given: Mapping[int, Any], path: FieldPath, own: Own) -> None:
+    def _clones(self, given: Mapping[int, Any], path: FieldPath, user_entries: UserEntries) -> None:
         for number, clone in given.items():
-            here = (*path, str(number))
-            self._bounded(number, _MOST_SESSION, here)
-            own.sessions[number] = (self._ports(clone.ports, (*here, "ports")), clone.truncate or 0)
+            field_path = (*path, str(number))
+            self._bounded(number, _MAX_SESSION, field_path)
+            user_entries.sessions[number] = (self._ports(clone.ports, (*field_path, "ports")), clone.truncate or 0)
 
-    def _groups(self, given: Mapping[int, list[int | str]], path: FieldPath, own: Own) -> None:
+    def _groups(self, given: Mapping[int, list[int | str]], path: FieldPath, user_entries: UserEntries) -> None:
         for number, ports in given.items():
-            self._bounded(number, _MOST_GROUP, (*path, str(number)))
-            own.groups[number] = self._ports(ports, (*path, str(number)))
+            self._bounded(number, _MAX_GROUP, (*path, str(number)))
+            user_entries.groups[number] = self._ports(ports, (*path, str(number)))
 
-    def _bounded(self, number: int, most: int, path: FieldPath) -> None:
-        if not 1 <= number <= most:
-            self.problems.error(path, f"expected a number from 1 to {most}", at_key=True)
+    def _bounded(self, number: int, maximum: int, path: FieldPath) -> None:
+        if not 1 <= number <= maximum:
+            self.problems.error(path, f"expected a number from 1 to {maximum}", at_key=True)
 
     def _ports(self, given: list[int | str], path: FieldPath) -> list[int]:
         found: list[int] = []
@@ -283,13 +293,13 @@ class Reader:
         return found
 
 
-def shown(number: int) -> int | str:
-    """As the plan has it: JSON's numbers end somewhere."""
+def plan_number(number: int) -> int | str:
+    """Return a number as it is in the plan: as text if it is too large for JSON."""
     return number if number <= _LARGEST_INT else hex(number)
 
 
 def _parse(value: int | str) -> tuple[int, int | None]:
-    """A number, and how many bits what was written has by itself (an address). ValueReadError."""
+    """Parse a value. Return the number and the width implied by its notation (an address), if any. ValueReadError."""
     if isinstance(value, int):
         return value, None
     if _NUMBER.fullmatch(value):

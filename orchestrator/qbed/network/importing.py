@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab file from a Containerlab topology: its nodes and links; rates, delays and queues are to be filled in."""
+"""Conversion of a Containerlab topology to a lab file: its nodes and links. Rates, delays and
+queues are placeholders.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ class _Found:
 
 
 def import_topology(path: Path) -> str:
-    """The text of a lab file for the topology at `path`, checked; `LabError` for what is no topology or fits no lab.
+    """Return the text of a lab file for the topology at `path`, checked. `LabError` if it is not a topology or does not
+    fit a lab.
 
-    A node of kind `linux` with one link is a host, every other node a switch; links to the machine itself and to
-    management networks are left out, and said so.
+    A node of kind `linux` with one link is a host, every other node a switch. Links to the machine itself and to
+    management networks are left out, and listed in comments.
     """
     text = read_whole(path)
     if "{{" in text:
@@ -54,8 +57,8 @@ def _read(source: Source) -> _Found:
     kinds = topology.get("kinds") or {}
     defaults = topology.get("defaults") or {}
     for given, name in names.items():
-        own = nodes[given] or {}
-        kind = own.get("kind") or _group(topology, own).get("kind") or defaults.get("kind")
+        settings = nodes[given] or {}
+        kind = settings.get("kind") or _group(topology, settings).get("kind") or defaults.get("kind")
         if kind is None and len(kinds) == 1:
             kind = next(iter(kinds))
         found.nodes[name] = "host" if kind == "linux" and degree[name] <= 1 else "switch"

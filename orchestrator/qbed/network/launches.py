@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as workload, resolved: on which nodes, with which files of the lab's own."""
+"""Resolution of a lab's `programs`: their nodes and the files beside the lab file that they need."""
 
 import os
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from qbed.language.selectors import is_wide
 from qbed.language.source import FieldPath
 from qbed.language.units import format_duration
 
-MOST_BYTES, MOST_FILES, MOST_ENTRIES = MIB, 200, 2_000
-MOST_LAUNCHES = 10_000
+MAX_BYTES, MAX_FILES, MAX_ENTRIES = MIB, 200, 2_000
+MAX_LAUNCHES = 10_000
 
 
 @dataclass(frozen=True)
 class Launch:
-    """An entry of `programs`: its nodes by name, and the texts of its files by their paths beside the lab file."""
+    """An entry of `programs`: its nodes by name, and the contents of its files by their paths beside the lab file."""
 
     program: Program
     nodes: tuple[str, ...]
@@ -30,7 +30,7 @@ class Launch:
 
 
 class Launches:
-    """Resolves a lab's `programs`; what is wrong goes to `problems`."""
+    """Resolves a lab's `programs`; errors are added to `problems`."""
 
     def __init__(self, nodes: dict[str, int], duration_ns: int, problems: Problems) -> None:
         self._nodes, self._duration_ns, self._problems = nodes, duration_ns, problems
@@ -45,8 +45,8 @@ class Launches:
             self._problems.error((*path, "run"), text)
         nodes = self._named((*path, "on"), program.on)
         self._count += len(nodes)
-        if self._count > MOST_LAUNCHES:
-            text = f"{self._count} programs up to here, one a node; expected at most {MOST_LAUNCHES}"
+        if self._count > MAX_LAUNCHES:
+            text = f"{self._count} programs up to here, one a node; expected at most {MAX_LAUNCHES}"
             self._problems.error((*path, "on"), text)
         return Launch(program, tuple(nodes), self._files(path, program))
 
@@ -72,17 +72,17 @@ class Launches:
             found |= dict.fromkeys(chosen)
         return list(found)
 
-    # --- files of the lab's own ---
+    # --- files beside the lab file ---
 
     def _files(self, path: FieldPath, program: Program) -> dict[str, str]:
-        """`ReachError`s and what cannot be read are errors at the field that names it."""
+        """Return the program's files; a `ReachError` or an unreadable file is an error at the field that names it."""
         try:
-            refuse_foreign(program.run[0])  # one of the machine's, too
+            refuse_foreign(program.run[0])  # also checked for programs of the machine
         except ReachError as error:
             self._problems.error((*path, "run"), str(error))
             return {}
         found: dict[str, str] = {}
-        named = [((*path, "run"), program.run[0])] if program.is_own else []
+        named = [((*path, "run"), program.run[0])] if program.is_beside_lab else []
         named += [((*path, "files", number), name) for number, name in enumerate(program.files)]
         for place, name in named:
             try:
@@ -95,7 +95,7 @@ class Launches:
                 self._problems.error(place, f"{name}: cannot read it: {error.strerror}")
             except ValueError as error:
                 self._problems.error(place, str(error))
-        if program.is_own and found and not next(iter(found.values())).startswith("#!"):
+        if program.is_beside_lab and found and not next(iter(found.values())).startswith("#!"):
             text = f"{program.run[0]} is no script: expected `#!/usr/bin/env python3`, or another, as its first line"
             self._problems.error((*path, "run"), text)
         return found
@@ -109,28 +109,30 @@ class Launches:
         if not place.is_dir():
             yield place
             return
-        entries = list(islice(place.rglob("*"), MOST_ENTRIES + 1))
-        if len(entries) > MOST_ENTRIES:
-            raise ValueError(f"{name} has more than {MOST_ENTRIES} entries; expected a folder of a few files")
+        entries = list(islice(place.rglob("*"), MAX_ENTRIES + 1))
+        if len(entries) > MAX_ENTRIES:
+            raise ValueError(f"{name} has more than {MAX_ENTRIES} entries; expected a folder of a few files")
         for path in sorted(entries):
             hidden = any(part.startswith(".") or part == "__pycache__" for part in path.relative_to(place).parts)
             if path.is_file() and not hidden:
                 yield beneath(self._folder, os.path.relpath(path, self._folder))
 
     def _relative(self, file: Path) -> str:
-        """Its path beside the lab file, as the program sees it: one from elsewhere (`--trust`) by its name alone."""
+        """Return a file's path beside the lab file, as the program sees it. A file from elsewhere (`--trust`) keeps
+        only its name.
+        """
         place, home = Path(os.path.normpath(file)), Path(os.path.normpath(self._folder))
         return str(place.relative_to(home)) if place.is_relative_to(home) else place.name
 
     @staticmethod
     def _text(file: Path) -> str:
         try:
-            return read_text(file, MOST_BYTES)
+            return read_text(file, MAX_BYTES)
         except UnicodeDecodeError:
             text = "is no text; expected a script: what is compiled has to be installed, in /usr/local or /opt"
             raise ValueError(f"{file.name} {text}") from None
 
     @staticmethod
     def _check_size(files: dict[str, str]) -> None:
-        if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
-            raise ValueError(f"expected at most {MOST_FILES} files of {MOST_BYTES >> 20} MiB in all")
+        if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
+            raise ValueError(f"expected at most {MAX_FILES} files of {MAX_BYTES >> 20} MiB in all")

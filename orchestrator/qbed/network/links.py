@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rate, delay, loss, overhead and MTU every link end has.
+"""Rate, delay, loss, overhead and MTU of every link end.
 
-The more specific kind of key wins: default < layer < the link's own settings in an explicit topology < glob < link
+The more specific kind of key takes precedence: default < layer < the settings in an explicit topology < glob < link
 name < glob of one direction < one direction; within a kind, the later entry.
 """
 
@@ -19,15 +19,15 @@ from qbed.language.units import format_size
 
 Side = Literal["a", "b"]
 LinkEnd = tuple[int, Side]
-"""A link's index and one of its ends: the node there, sending towards the other."""
+"""A link's index and one of its ends: the node at that end, sending towards the other."""
 
-_DEFAULT, _LAYER, _OWN, _GLOB, _NAME, _WIDE_DIRECTION, _DIRECTION = range(7)
+_DEFAULT, _LAYER, _EXPLICIT, _GLOB, _NAME, _WIDE_DIRECTION, _DIRECTION = range(7)
 _SMALLEST_MTU, _LARGEST_MTU = 68, 65535  # RFC 791
 
 
 @dataclass
 class EndSettings:
-    """One end of a link: its transmitter."""
+    """The transmitter at one end of a link."""
 
     rate_bps: int = 0
     delay_ns: int = 0
@@ -47,12 +47,12 @@ class LinkState:
 
 
 Winners = dict[tuple[int, str, str], FieldPath]
-"""By link, side (none of what the whole link has) and field: the setting that holds there."""
+"""The path of the effective setting by link, side (empty for the whole link) and field."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """Settings for some link ends, grouped by link: a list spreads over the groups."""
+    """Settings of some link ends, grouped by link: a list is spread over the groups."""
 
     rank: int
     path: FieldPath
@@ -62,17 +62,19 @@ class _Entry:
 
 
 def directions(network: Network, problems: Problems, path: FieldPath, key: str) -> list[LinkEnd]:
-    """The link ends that `x>y` means: at x, towards y; both may be globs or ranges."""
+    """Return the link ends that `x>y` matches: at x, towards y; both may be globs or ranges."""
     left, arrow, right = key.partition(">")
-    near, far = (set(problems.select(path, part, network.nodes)) for part in (left, right))
+    local, remote = (set(problems.select(path, part, network.nodes)) for part in (left, right))
     found: list[LinkEnd] = []
-    here = range(len(network.links)) if is_wide(left) else sorted(i for node in near for i in network.links_of[node])
-    problems.spend(path, len(here))
-    for i in here:
+    candidates = (
+        range(len(network.links)) if is_wide(left) else sorted(i for node in local for i in network.links_of[node])
+    )
+    problems.spend(path, len(candidates))
+    for i in candidates:
         link = network.links[i]
-        if link.a in near and link.b in far:
+        if link.a in local and link.b in remote:
             found.append((i, "a"))
-        if link.b in near and link.a in far:
+        if link.b in local and link.a in remote:
             found.append((i, "b"))
     if not found:
         names = {name for link in network.links for name in (f"{link.a}>{link.b}", f"{link.b}>{link.a}")}
@@ -84,14 +86,16 @@ def directions(network: Network, problems: Problems, path: FieldPath, key: str) 
 def resolve_links(
     network: Network, links: Mapping[str, LinkSettings], problems: Problems, *, delays_change: bool = False
 ) -> list[LinkState]:
-    """The settings of every link, in the network's order; `delays_change`: while the lab runs, by an event."""
+    """Return the settings of every link, in the network's order. `delays_change`: an event changes a delay during the
+    run.
+    """
     states = [LinkState() for _ in network.links]
     winners: Winners = {}
     entries = [_entry(network, key, settings, problems) for key, settings in links.items()]
-    for entry in sorted([*_own_entries(network), *entries], key=lambda entry: entry.rank):
+    for entry in sorted([*_explicit_entries(network), *entries], key=lambda entry: entry.rank):
         _apply(states, entry, problems, winners)
-        for node, own in entry.ends.items():
-            _apply(states, _end_entry(network, entry, node, own, problems), problems, winners)
+        for node, end_fields in entry.ends.items():
+            _apply(states, _end_entry(network, entry, node, end_fields, problems), problems, winners)
     for (index, side, name), path in winners.items():
         if name == "reordering" and not delays_change and _is_in_order(getattr(states[index], side)):
             text = "all frames take the same time: not used; expected a `jitter` beside it"
@@ -107,19 +111,19 @@ def resolve_links(
 
 
 def _is_in_order(end: EndSettings) -> bool:
-    """Whether frames may overtake each other, and none can: all take the same time."""
+    """Whether reordering is allowed but impossible, because all frames have the same delay."""
     return end.reordering and not end.jitter_ns
 
 
-def _own_entries(network: Network) -> list[_Entry]:
-    """What explicit links say themselves; one entry may stand for several links."""
+def _explicit_entries(network: Network) -> list[_Entry]:
+    """Return the settings within explicit links; one entry may define several links."""
     groups: dict[int, list[int]] = {}
     for i, link in enumerate(network.links):
         if link.settings:
             groups.setdefault(link.entry, []).append(i)
     return [
         _Entry(
-            _OWN,
+            _EXPLICIT,
             ("topology", "explicit", "links", entry),
             network.links[group[0]].settings,
             [[(i, "a"), (i, "b")] for i in group],
@@ -141,7 +145,7 @@ def _entry(network: Network, key: str, settings: LinkSettings, problems: Problem
 
 
 def _named_links(network: Network, key: str, problems: Problems) -> tuple[int, list[int]]:
-    """The kind of a key, and the links that it means."""
+    """Return the kind of a key, and the links that it matches."""
     if key == "default":
         return _DEFAULT, list(range(len(network.links)))
     if key in network.layers:
@@ -157,8 +161,8 @@ def _named_links(network: Network, key: str, problems: Problems) -> tuple[int, l
     return (_GLOB if is_glob(key) else _NAME), sorted(names[name] for name in chosen)
 
 
-def _end_entry(network: Network, entry: _Entry, node: str, own: LinkFields, problems: Problems) -> _Entry:
-    """What `ends` says of one node: those of the entry's link ends that are at it."""
+def _end_entry(network: Network, entry: _Entry, node: str, end_fields: LinkFields, problems: Problems) -> _Entry:
+    """Return the settings that `ends` has for one node: for those of the entry's link ends that are at this node."""
     path = (*entry.path, "ends", node)
     links = network.links
     nodes = set(problems.select(path, node, network.nodes))
@@ -167,9 +171,9 @@ def _end_entry(network: Network, entry: _Entry, node: str, own: LinkFields, prob
     if not ends and entry.targets:
         names = {name for group in entry.targets for i, _ in group for name in (links[i].a, links[i].b)}
         problems.error(path, f"no link of `{entry.path[-1]}` ends at `{node}`{nearest(node, names)}", at_key=True)
-    if own.mtu is not None:
+    if end_fields.mtu is not None:
         problems.error((*path, "mtu"), "belongs to the whole link: expected it beside `ends`")
-    return _Entry(entry.rank, path, own.given(), [[end] for end in ends])
+    return _Entry(entry.rank, path, end_fields.given(), [[end] for end in ends])
 
 
 def _apply(states: list[LinkState], entry: _Entry, problems: Problems, winners: Winners) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a lab file is read: once, as a whole.
+"""Loading of lab files.
 
-`load_lab` reads, applies overrides (a campaign's axes, `--set`) to the raw values, validates, resolves, and checks what
-no single field can show. It raises `LabError` with one clear message for each thing that is wrong, never anything else.
+`load_lab` reads a file, applies overrides (a campaign's axes, `--set`) to the raw values, validates, resolves, and runs
+the checks across fields. All errors are raised as one `LabError` with a message each.
 
-A setting that nothing reads is wrong, too. Where there are overrides, the file is looked at by itself first, and what
-an override makes of no use to the file's own settings is a warning.
+A setting that nothing reads is an error, too. With overrides, the file is first checked without them; settings of the
+file that have no effect because of an override are warnings.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Re
     """Read a lab file, or the `lab.yml` of a folder.
 
     `overrides` sets fields by path (`switches.default.scheme`, `workload[0].incast.senders`) before validation.
-    LabError says everything that is wrong.
+    LabError lists all errors.
     """
     source = read_lab(path)
     if overrides:
@@ -40,9 +40,9 @@ def load_lab(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Re
 
 
 def load_cell(source: Source, overrides: Mapping[str, Any]) -> ResolvedLab:
-    """The lab of one cell of a campaign, from a file that was looked at by itself.
+    """Return the lab of one cell of a campaign, from a file that was checked by itself.
 
-    An override that nothing reads here may be read in other cells: `ResolvedLab.unread` has it.
+    An override that is unread in this cell may be read in others: it is in `ResolvedLab.unread`.
     """
     return lab_from_source(replace(source), overrides, of_campaign=True)
 
@@ -54,7 +54,7 @@ def read_lab(path: str | Path) -> Source:
 
 
 def of_folder(folder: Path, name: str = "lab.yml") -> Path:
-    """A file of a folder that is named; LabError if it is a link to elsewhere."""
+    """Return the path of a named file in a folder. LabError if it is a link that leaves the folder."""
     try:
         return beneath(folder, name)
     except ReachError as error:
@@ -64,7 +64,7 @@ def of_folder(folder: Path, name: str = "lab.yml") -> Path:
 def lab_from_source(
     source: Source, overrides: Mapping[str, Any] | None = None, *, of_campaign: bool = False
 ) -> ResolvedLab:
-    """A lab from parsed YAML; without a look at the file by itself."""
+    """Return a lab from parsed YAML, without checking the file by itself."""
     if not isinstance(source.values, dict):
         raise LabError([source.message((), "expected a lab: a mapping of fields such as `name: my-lab`")])
     apply_overrides(source, overrides or {})
@@ -78,7 +78,7 @@ def lab_from_source(
         raise LabError(problems.errors)
     resolved = ResolvedLab(lab, network, problems)
     check(resolved)
-    if not problems.errors:  # beside errors, what is read is not all known
+    if not problems.errors:  # with errors, the set of settings that are read is incomplete
         _refuse_unread(problems, of_campaign=of_campaign)
     if problems.errors:
         raise LabError(problems.errors)
@@ -88,8 +88,8 @@ def lab_from_source(
 def _refuse_unread(problems: Problems, *, of_campaign: bool) -> None:
     """Refuse settings that nothing reads.
 
-    Those of a file that has overrides are warnings if these chose another scheme, controller or kind, and allowed if
-    these have a more specific setting.
+    In a file with overrides, unread settings are only warnings if an override chose another scheme, controller or kind,
+    and are allowed if an override has a more specific setting.
     """
     for path, unread in problems.unread.items():
         if not problems.source.axes or (problems.source.is_override(path) and not of_campaign):

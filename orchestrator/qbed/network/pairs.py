@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends to whom: the hosts that a workload's names, globs and ranges mean, and what the seed draws of them."""
+"""Senders and receivers: the hosts that a workload's names, globs and ranges match, and random choices by the seed."""
 
 from collections.abc import Collection
 from hashlib import sha256
@@ -12,12 +12,12 @@ Pairs = list[tuple[str, str]]
 
 
 def select_hosts(patterns: list[str], hosts: Collection[str]) -> list[str]:
-    """The hosts that any of the patterns means, each once, in the patterns' order."""
+    """Return the hosts that any of the patterns matches, each once, in the patterns' order."""
     return list(dict.fromkeys(name for pattern in patterns for name in select(pattern, hosts)))
 
 
 def incast_senders(incast: Incast, hosts: Collection[str]) -> list[str]:
-    """An incast's senders: the first so many hosts except the receiver, or those that are named."""
+    """Return an incast's senders: the first hosts except the receiver, or those that are named."""
     if isinstance(incast.senders, int):
         return [host for host in hosts if host != incast.receiver][: incast.senders]
     return select_hosts(incast.senders, hosts)
@@ -27,9 +27,9 @@ PairedUp = Flow | Flows | Incast | Probes | Bursts | Replay | Udp
 
 
 def flow_pairs(workload: PairedUp, hosts: Collection[str], seed: str) -> Pairs:
-    """The pairs of a workload's flows, before `count`. ValueError if senders and receivers do not pair up.
+    """Return the pairs of a workload's flows, before `count`. ValueError if senders and receivers do not pair up.
 
-    `seed`: the run's, and which workload it is; equal ones draw equal pairs.
+    `seed`: the run's seed and the workload's number; equal seeds give equal pairs.
     """
     if isinstance(workload, Incast):
         return [(sender, workload.receiver) for sender in incast_senders(workload, hosts)]
@@ -52,7 +52,7 @@ def flow_pairs(workload: PairedUp, hosts: Collection[str], seed: str) -> Pairs:
 
 
 def _drawn(*words: object) -> int:
-    """256 bits that depend on the words alone, whatever the machine and its libraries."""
+    """Return 256 bits that depend only on the words, independent of the machine and library versions."""
     return int.from_bytes(sha256("/".join(map(str, words)).encode()).digest())
 
 
@@ -66,7 +66,7 @@ def _random(sources: list[str], targets: list[str], seed: str) -> Pairs:
 
 
 def _permutation(sources: list[str], targets: list[str], seed: str) -> Pairs:
-    """Uniform over those in which no host meets itself: of all, about one in three, or more."""
+    """Draw uniformly from the permutations without a fixed point, which are about one in three or more of all."""
     if len(sources) == 1:
         _refuse_itself(sources[0], targets)
     orders = (sorted(targets, key=lambda target: _drawn(seed, attempt, target)) for attempt in count())

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which switches run a program in P4, and which, and who controls them: `kind`, `program` and `controller` under
-`switches`.
+"""P4 programs and controllers of switches: `kind`, `program` and `controller` under `switches`.
 
-`kind` can be an axis: with `bmv2` a switch runs the program of its scheme, with `linux` the scheme's qdisc. What only
-the other kind needs has no effect: `qbed.network.load` refuses it, unless an override chose the kind.
+`kind` can be an axis: with `bmv2` a switch runs the P4 program of its scheme, with `linux` the scheme's qdisc. Settings
+that only the other kind uses have no effect: `qbed.network.load` refuses them, unless an override chose the kind.
 """
 
 from collections import Counter
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from qbed.files import MIB, read_text
 from qbed.lab.settings import SwitchSettings
 from qbed.language.problems import Problems
-from qbed.language.reach import ReachError, own_program
+from qbed.language.reach import ReachError, lab_program
 from qbed.language.source import FieldPath
 from qbed.language.units import Amount
 from qbed.network.queues import Origin
@@ -27,19 +26,19 @@ FORWARDING = {
     "ipv6_routes": Table(("destination",), {"route": ("first", "count", "shift_by")}),
     "next_hops": Table(("hop",), {"send": ("port", "source", "destination")}),
 }
-"""The tables by which a plan says where packets go (docs/p4.md)."""
+"""The forwarding tables that the plan fills (docs/p4.md)."""
 
 
-OWN = ("tables", "initial", "clones", "groups")
-"""What is said to a program of one's own."""
-WHOLE = ("kind", "program", "parking", "controller", "engine", *OWN)
-"""What is said of a switch as a whole."""
+USER_FIELDS = ("tables", "initial", "clones", "groups")
+"""Fields for the tables of a user-supplied program."""
+SWITCH_FIELDS = ("kind", "program", "parking", "controller", "engine", *USER_FIELDS)
+"""Fields that apply to the switch, not to a port."""
 
 
 def check_port(settings: SwitchSettings, path: FieldPath, problems: Problems) -> None:
-    """A port has no program of its own."""
+    """Refuse fields of the switch among the settings of a port."""
     switch = str(path[-1]).partition(">")[0]
-    for name in WHOLE:
+    for name in SWITCH_FIELDS:
         if getattr(settings, name) is not None:
             problems.error((*path, name), f"is of a switch as a whole: expected it under `{switch}`")
 
@@ -53,14 +52,16 @@ class Programs:
         self._named: dict[str, str] = {}
 
     def of(self, settings: Origin) -> Program | None:
-        """The program of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
+        """Return the program of a switch with these settings; None if it has none, or after an error, which is added to
+        `problems`.
+        """
         kind, path = settings.get("kind", ("bmv2" if "program" in settings else "linux", ()))
-        for name, (value, at) in settings.items():
-            if kind == "linux" and name in WHOLE[1:] and value != "off":
+        for name, (value, field_path) in settings.items():
+            if kind == "linux" and name in SWITCH_FIELDS[1:] and value != "off":
                 text = "the switch runs no program in P4 (`kind: bmv2`): not used; expected it beside `kind: bmv2`"
-                self.problems.not_read(at, text)
-            elif name in WHOLE and name != "parking":
-                self.problems.read(at)
+                self.problems.not_read(field_path, text)
+            elif name in SWITCH_FIELDS and name != "parking":
+                self.problems.read(field_path)
         if kind == "linux":
             return None
         if "program" in settings:
@@ -73,15 +74,15 @@ class Programs:
             self._read[name] = self._load(name, path)
         program = self._read[name]
         if program is not None and program.scheme is not None:
-            for said in (said for said in OWN if said in settings):
-                text = f"the program of `{program.scheme}` is told by the scheme's parameters: expected one of your own"
-                self.problems.error(settings[said][1], f"{text} (`program: ./mine.p4`)")
+            for name in (name for name in USER_FIELDS if name in settings):
+                text = f"the program of `{program.scheme}` takes its entries from the parameters: expected another"
+                self.problems.error(settings[name][1], f"{text} (`program: ./mine.p4`)")
         return program
 
     def _load(self, name: str, path: FieldPath) -> Program | None:
         try:
             if "/" in name or name.endswith(".p4"):
-                program = load(own_program(self.problems.source.folder, name))
+                program = load(lab_program(self.problems.source.folder, name))
                 check_forwarding(program)
             else:
                 program = self._of_scheme(name)
@@ -103,19 +104,19 @@ class Programs:
 
 @dataclass(frozen=True)
 class Script:
-    """What controls a switch: a file beside the lab, by its name there, that begins with `#!`."""
+    """A switch's controller: a script beside the lab file, by its name there, that begins with `#!`."""
 
     name: str
     text: str = field(repr=False)
 
 
 def controller(settings: Origin, program: Program | None, problems: Problems) -> Script | None:
-    """Of a switch with these settings; None: it has none, or what is wrong went to `problems`."""
+    """Return the controller of a switch with these settings; None if it has none, or after an error."""
     name, path = settings.get("controller", ("off", ()))
     if name == "off" or program is None:
         return None
     try:
-        place = own_program(problems.source.folder, name)
+        place = lab_program(problems.source.folder, name)
         text = read_text(place, _LARGEST_SCRIPT)
     except ReachError as error:
         problems.error(path, str(error))
@@ -130,10 +131,12 @@ def controller(settings: Origin, program: Program | None, problems: Problems) ->
 
 
 def check_forwarding(program: Program) -> None:
-    """All tables of docs/p4.md's forwarding, as they are there, or none of them; ProgramError."""
+    """Check that the program has all forwarding tables of docs/p4.md with their keys and actions, or none.
+    ProgramError.
+    """
     found = {name: program.tables[name] for name in FORWARDING if name in program.tables}
     if not found:
-        return  # it knows the way by itself
+        return  # the program does not use the plan's routes
     for name, expected in FORWARDING.items():
         if name not in found:
             raise ProgramError(f"the program has a table `{next(iter(found))}` but no `{name}` (docs/p4.md)")
@@ -144,7 +147,7 @@ def check_forwarding(program: Program) -> None:
 
 
 def check_sizes(program: Program, entries: list[Entry]) -> None:
-    """The tables have room for what a scheme's parameters make. SettingError."""
+    """Check that the tables have room for the entries from a scheme's parameters. SettingError."""
     counts = Counter(entry.table for entry in entries)
     for table in program.info.tables:
         if counts[table.name] > table.size:
@@ -153,13 +156,13 @@ def check_sizes(program: Program, entries: list[Entry]) -> None:
 
 
 def forwards(program: Program) -> bool:
-    """Whether the plan says where packets go; other programs know by themselves."""
+    """Whether the plan fills the program's forwarding tables; other programs do without."""
     return FORWARDING.keys() <= program.tables.keys()
 
 
-def below(program: Program, given: Origin, named: bool, problems: Problems) -> Origin:
-    """The settings of a queue below a program, of what the file gives: the scheme is the program's. `named`: the file
-    says which program.
+def queue_under_program(program: Program, given: Origin, named: bool, problems: Problems) -> Origin:
+    """Return queue settings where a P4 program does the marking: the scheme is the program's. `named`: the file names
+    the program.
     """
     scheme = program.scheme or default_scheme()
     if "qdisc" in given:
@@ -170,14 +173,14 @@ def below(program: Program, given: Origin, named: bool, problems: Problems) -> O
             problems.not_read(path, f"the switch runs the program `{program.name}`: not used; expected `program` alone")
         else:
             problems.error(path, f"the switch runs one program, that of `{scheme}`; its ports cannot have `{name}`")
-    at = given["scheme"][1] if given.get("scheme", ("", ()))[0] == scheme else ()
-    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, at)}
+    field_path = given["scheme"][1] if given.get("scheme", ("", ()))[0] == scheme else ()
+    return {name: value for name, value in given.items() if name != "qdisc"} | {"scheme": (scheme, field_path)}
 
 
-def parking_of(
+def recirculation_of(
     given: Origin, default: RecirculationPort | None, links: int, program: Program, problems: Problems
 ) -> RecirculationPort | None:
-    """A switch's port without a link: what the file says, beyond what its program needs."""
+    """Return a switch's recirculation port: the file's settings over the program's defaults."""
     setting = given.get("parking")
     if setting is not None and default is None:
         if program.scheme is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which scheme with which parameters every queue has.
+"""Schemes and parameters of queues.
 
-The more specific kind of key wins, field by field: default < glob or range of switches < switch < glob or range of
-ports < port; within a kind, the later entry. A parameter that only other schemes have has no effect:
-`qbed.network.load` refuses it, unless an override chose the scheme. Beside a `qdisc` nothing else has an effect, and is
-always refused.
+The more specific kind of key takes precedence, field by field: default < glob or range of switches < switch < glob or
+range of ports < port; within a kind, the later entry. A parameter that only other schemes have has no effect:
+`qbed.network.load` refuses it, unless an override chose the scheme. All settings beside a `qdisc` have no effect and
+are always refused.
 """
 
 import re
@@ -24,32 +24,32 @@ from qbed.schemes.declaration import Scheme, default_scheme, plain_schemes, regi
 CUSTOM = "custom"
 _WORD = re.compile(r"[A-Za-z0-9_.:,%+-]{1,64}")
 Origin = dict[str, tuple[Any, FieldPath]]
-"""Settings, each with the field that gave it."""
+"""Settings, each with the path of the field that gave it."""
 
 
 @dataclass(frozen=True)
 class QueueSpec:
-    """A queue: a scheme with its parameters in base units, or a discipline in tc's words."""
+    """A queue: a scheme with its parameters in base units, or a qdisc with tc's arguments."""
 
     scheme: str
     values: dict[str, Any]
     tc: tuple[str, ...] | None = None
     child: "QueueSpec | None" = None
-    """The queue inside, if the scheme has one."""
+    """The child queue, if the scheme has one."""
 
     def buffer_bytes(self, frame_bytes: int) -> int:
-        """The longest queue; of a discipline in tc's words an assumption (1000 frames)."""
+        """Return the buffer in bytes; for a qdisc with tc's arguments an assumption (1000 frames)."""
         buffer: Amount = self.values.get("buffer", Amount(1000, "packets"))
         return buffer.in_bytes(frame_bytes)
 
 
-def plain(spec: QueueSpec) -> QueueSpec:
-    """What a queue is where a program in P4 does the rest: as long, and nothing else."""
+def default_queue(spec: QueueSpec) -> QueueSpec:
+    """Return a queue of the default scheme with the same buffer, for switches whose P4 program does the marking."""
     return QueueSpec(default_scheme(), {"buffer": spec.values["buffer"]})
 
 
 def rank(key: str) -> int:
-    """The kind of a key under `switches` or `hosts`: default, glob or range, name, glob of ports, port."""
+    """Return the kind of a key under `switches` or `hosts`: default, glob or range, name, glob of ports, port."""
     if key == "default":
         return 0
     wide = is_glob(key) or ".." in key
@@ -57,12 +57,14 @@ def rank(key: str) -> int:
 
 
 def origin(settings: QueueSettings | ControllerSettings, path: FieldPath) -> Origin:
-    """The fields that an entry gives."""
+    """Return the fields that an entry gives."""
     return {name: (value, (*path, name)) for name, value in settings.given().items()}
 
 
 def merge(general: Origin, specific: Origin) -> Origin:
-    """A more specific entry over a more general one; `scheme` and `qdisc` replace each other, and another's preset."""
+    """Merge a more specific entry over a more general one; `scheme` and `qdisc` replace each other and the other's
+    preset.
+    """
     merged = dict(general)
     same = "scheme" in specific and "scheme" in general and specific["scheme"][0] == general["scheme"][0]
     for name, other in (("scheme", "qdisc"), ("qdisc", "scheme"), ("scheme", "preset"), ("qdisc", "preset")):
@@ -72,7 +74,7 @@ def merge(general: Origin, specific: Origin) -> Origin:
 
 
 def check_names(settings: QueueSettings, path: FieldPath, problems: Problems) -> None:
-    """Every field is a known one, the scheme exists."""
+    """Check that the scheme and all fields exist."""
     known = {parameter.name for scheme in registry().values() for parameter in scheme.parameters}
     for name in settings.model_extra or {}:
         if name not in known:
@@ -106,9 +108,9 @@ def _unread_parameters(settings: Origin) -> Iterator[tuple[str, str]]:
 
 
 class Specs:
-    """Makes queues' specifications from their settings; equal settings share one.
+    """Creates queue specifications from their settings; equal settings share one.
 
-    `order`: of a field's path, the place of its entry in the order in which entries are merged.
+    `order` returns the position of a field's entry in the order in which entries are merged.
     """
 
     def __init__(self, problems: Problems, order: Callable[[FieldPath], int]) -> None:
@@ -117,7 +119,7 @@ class Specs:
         self._unread: dict[Any, dict[str, str]] = {}
 
     def get(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
-        """The specification of a queue of frames of at most `frame_bytes`; None if the settings are wrong."""
+        """Return the specification of a queue for frames of at most `frame_bytes`; None if the settings are invalid."""
         key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), frame_bytes)
         if key not in self._made:
             self._made[key] = self._make(settings, frame_bytes)
@@ -133,7 +135,7 @@ class Specs:
         return self._made[key]
 
     def _check_beside_qdisc(self, settings: Origin) -> None:
-        """Refuse settings beside a `qdisc`; those of more general entries are replaced by it."""
+        """Refuse settings beside a `qdisc`; it replaces those of more general entries."""
         text, at = settings["qdisc"]
         self.problems.read(at)
         kind = next(iter(text.split()), "pfifo")
@@ -169,7 +171,7 @@ class Specs:
         return QueueSpec(name, values, child=QueueSpec(inside.name, scheme.child_values(inside, values, given)))
 
     def _inside(self, scheme: Scheme, settings: Origin) -> Scheme | None:
-        """The scheme of the queue inside; None if there is none, or no such scheme."""
+        """Return the scheme of the child queue; None if there is none, or no such scheme."""
         if scheme.child is None:
             return None
         parameter = scheme.by_name[scheme.child.parameter]
@@ -193,13 +195,13 @@ class Specs:
             self.problems.error(path, f"the lab kernel has no queueing discipline `{words[0]}`{hint}")
             return None
         strange = next((word for word in words if not _WORD.fullmatch(word)), None)
-        if strange is not None:  # tc would open a file, load a library or talk to another device
+        if strange is not None:  # tc would open a file, load a library or configure another device
             self.problems.error(path, f"expected words and numbers such as `fq_codel limit 100`, got `{strange}`")
             return None
         return QueueSpec(CUSTOM, {}, words)
 
     def _parameters(self, scheme: Scheme, settings: Origin, inside: Scheme | None) -> dict[str, Any] | None:
-        """The parameters in base units, defaults filled in; None if some are wrong, of the queue inside too."""
+        """Return the parameters in base units with defaults, including the child queue's; None if any is invalid."""
         values = scheme.defaults()
         complete = True
         if "preset" in settings:
@@ -212,18 +214,18 @@ class Specs:
                 self.problems.error(path, f"{error}{hint if owners else ''}")
                 complete = False
         for name, (value, path) in settings.items():
-            own = scheme.by_name.get(name)
+            direct = scheme.by_name.get(name)
             inner = inside.by_name.get(name) if inside is not None else None
             others = [other.by_name[name] for other in registry().values() if name in other.by_name]
-            if name in ("scheme", "preset", "qdisc") or not (own or others):
+            if name in ("scheme", "preset", "qdisc") or not (direct or others):
                 continue
             try:
-                parsed = (own or inner or others[0]).parse(value)
+                parsed = (direct or inner or others[0]).parse(value)
             except ValueError as error:
                 self.problems.error(path, str(error))
                 complete = False
                 continue
-            if own is not None:
+            if direct is not None:
                 values[name] = parsed
         return values if complete else None
 

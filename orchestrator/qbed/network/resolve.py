@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab with all that its fields mean together: what holds for every link end, queue and host, and who reaches whom."""
+"""The resolved lab: the effective settings of every link end, queue and host, and the routes between them."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -14,22 +14,22 @@ from qbed.language.source import FieldPath, Source
 from qbed.language.units import Amount
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
-from qbed.network.entries import Own, Reader
+from qbed.network.entries import EntryReader, UserEntries
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.launches import Launch, Launches
 from qbed.network.links import LinkEnd, LinkState, Side
 from qbed.network.programs import (
     FORWARDING,
-    OWN,
-    WHOLE,
+    SWITCH_FIELDS,
+    USER_FIELDS,
     Programs,
     Script,
-    below,
     check_port,
     check_sizes,
     controller,
     forwards,
-    parking_of,
+    queue_under_program,
+    recirculation_of,
 )
 from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
 from qbed.network.routes import Routing
@@ -39,20 +39,20 @@ from qbed.schemes.declaration import default_scheme
 from qbed.schemes.programs import Program
 
 LEAST_BEHIND_BURSTS = 1000
-"""Packets of a queue of a host that sends bursts: one of 64 KB has some 45 segments."""
+"""Minimum queue, in packets, of a host that sends bursts: a burst of 64 KB has about 45 segments."""
 HOST_BUFFER = Amount(1000, "packets")
 
 
 def host_queue() -> Origin:
-    """The queue of a host for which the lab gives none."""
+    """Return the queue of a host for which the lab gives none."""
     return {"scheme": (default_scheme(), ("hosts",)), "buffer": (HOST_BUFFER, ("hosts",))}
 
 
 class ResolvedLab:
-    """A lab file's model, its network, and the settings of everything in it, each computed once.
+    """A lab file's model, its network, and the effective settings of all its parts, each computed once.
 
-    What is wrong goes to `problems`: `qbed.network.load` hands out none that has errors, so a plan follows from it
-    without further checks.
+    Errors are added to `problems`. `qbed.network.load` returns no lab with errors, so a plan can be compiled without
+    further checks.
     """
 
     def __init__(self, lab: Lab, network: Network, problems: Problems) -> None:
@@ -61,12 +61,12 @@ class ResolvedLab:
 
     @property
     def source(self) -> Source:
-        """The file it came from, for messages."""
+        """The source file, for messages."""
         return self.problems.source
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed but probably not meant, one message each."""
+        """Settings that are valid but probably not intended, one message each."""
         return self.problems.warnings
 
     @property
@@ -98,18 +98,18 @@ class ResolvedLab:
 
     @cached_property
     def smallest_mtu(self) -> int:
-        """Of all links: no packet that fits it is too large anywhere."""
+        """The smallest MTU of all links."""
         return min((link.mtu for link in self.links), default=1500)
 
     @cached_property
     def observed(self) -> dict[LinkEnd, Any]:
-        """What `observe.ports` says, by link end."""
+        """The modes in `observe.ports`, by link end."""
         ports = self.lab.observe.ports
         return {end: ports[key] for key in ports for end in self._directions(("observe", "ports", key), key)}
 
     @cached_property
     def captures(self) -> dict[LinkEnd, int]:
-        """The link ends where packets are captured, and how much of each packet."""
+        """The link ends where packets are captured, and the number of bytes captured of each packet."""
         return {
             end: capture.snaplen
             for entry, capture in enumerate(self.lab.capture)
@@ -117,11 +117,13 @@ class ResolvedLab:
         }
 
     def _directions(self, path: FieldPath, key: str) -> list[LinkEnd]:
-        """The link ends that `x>y` means."""
+        """Return the link ends that `x>y` matches."""
         return links.directions(self.network, self.problems, path, key)
 
     def _order(self, path: FieldPath) -> int:
-        """The place of a field's entry in the order in which entries are merged; that of an event is the last."""
+        """Return the position of a field's entry in the order in which entries are merged; an event's entry is the
+        last.
+        """
         return self._orders.get(path[:2], len(self._orders)) if len(path) > 1 else -1
 
     @cached_property
@@ -132,7 +134,7 @@ class ResolvedLab:
 
     @cached_property
     def _switch_settings(self) -> tuple[dict[str, Origin], dict[LinkEnd, Origin]]:
-        """What the file gives for every switch, and beyond that for its ports."""
+        """The settings that the file gives for each switch, and those that it gives for its ports."""
         switches: dict[str, Origin] = {name: {} for name, kind in self.network.nodes.items() if kind == "switch"}
         ports: dict[LinkEnd, Origin] = {}
         for key in _merged(self.lab.switches):
@@ -151,14 +153,14 @@ class ResolvedLab:
 
     @cached_property
     def programs(self) -> dict[str, Program]:
-        """The program of every switch that runs one."""
+        """The program of each switch that runs one."""
         chosen = Programs(self.problems)
         found = ((name, chosen.of(settings)) for name, settings in self._switch_settings[0].items())
         return {name: program for name, program in found if program is not None}
 
     @cached_property
     def controllers_of_switches(self) -> dict[str, Script]:
-        """What controls every switch that has a controller."""
+        """The controller of each switch that has one."""
         found = (
             (name, controller(settings, self.programs.get(name), self.problems))
             for name, settings in self._switch_settings[0].items()
@@ -167,56 +169,62 @@ class ResolvedLab:
 
     @cached_property
     def launches(self) -> list[Launch]:
-        """The lab's programs, each on its nodes."""
+        """The lab's programs with their nodes."""
         launches = Launches(self.index, self.lab.duration, self.problems)
         return [launches.of(number, program) for number, program in enumerate(self.lab.programs)]
 
     @cached_property
     def engines(self) -> dict[str, P4Engine]:
-        """What runs the program in containers, of every switch where the file says so."""
+        """The P4 engine in containers of each switch for which the file names one."""
         settings = self._switch_settings[0]
         return {name: settings[name]["engine"][0] for name in self.programs if "engine" in settings[name]}
 
     @cached_property
     def switch_queues(self) -> dict[LinkEnd, QueueSpec]:
-        """The queue of every link end at a switch; at one that runs a program, whose parameters the queue has."""
+        """The queue of each link end at a switch; at a switch that runs a program, the queue has the program's
+        parameters.
+        """
         switches = self._switch_settings[0]
 
         def settings(end: LinkEnd, node: str) -> Origin:
             given, program = self.given_at(end, node), self.programs.get(node)
-            return given if program is None else below(program, given, "program" in switches[node], self.problems)
+            return (
+                given
+                if program is None
+                else queue_under_program(program, given, "program" in switches[node], self.problems)
+            )
 
         return self._queues("switch", settings)
 
     def given_at(self, end: LinkEnd, node: str) -> Origin:
-        """What the file gives for the queue of a switch's link end."""
+        """Return the file's settings for the queue of a switch's link end."""
         return merge(self._of_ports[node], self._switch_settings[1].get(end, {}))
 
     @cached_property
     def _of_ports(self) -> dict[str, Origin]:
         switches = self._switch_settings[0]
-        return {name: {k: v for k, v in given.items() if k not in WHOLE} for name, given in switches.items()}
+        return {name: {k: v for k, v in given.items() if k not in SWITCH_FIELDS} for name, given in switches.items()}
 
     def queue_spec(self, given: Origin, frame_bytes: int) -> QueueSpec | None:
-        """The queue that settings mean, of frames of at most so many bytes; None if they are wrong."""
+        """Return the queue of these settings for frames of at most `frame_bytes`; None if they are invalid."""
         return self._specs.get(given, frame_bytes)
 
     def program_ports(self, name: str) -> list[LinkEnd]:
-        """The link ends of a switch that runs a program, by port number: in the network's order."""
+        """Return the link ends of a switch that runs a program, by port number, in the network's order."""
         return [(i, "b" if side else "a") for i, side in self.routing.outs[self.index[name]]]
 
     @cached_property
-    def parking(self) -> dict[str, RecirculationPort]:
-        """The port without a link of every switch that runs a program and has one."""
+    def recirculation(self) -> dict[str, RecirculationPort]:
+        """The recirculation port of each switch that runs a program and has one."""
         found = {}
         for name, program in self.programs.items():
             ends = self.program_ports(name)
             values = [self.switch_queues[end].values for end in ends if end in self.switch_queues]
             fastest = max((getattr(self.links[i], side).rate_bps for i, side in ends), default=1)
             default = recirculation_port(program.scheme or "", values, fastest)
-            parking = parking_of(self._switch_settings[0][name], default, len(ends), program, self.problems)
-            if parking is not None:
-                found[name] = parking
+            recirculation = recirculation_of(self._switch_settings[0][name], default, len(ends), program, self.problems)
+            if recirculation is not None:
+                found[name] = recirculation
         return found
 
     @cached_property
@@ -225,8 +233,8 @@ class ResolvedLab:
         return {(spec.unit, spec.bits) for spec in self.controllers.values() if spec.signal not in ("rtt", "ind")}
 
     @cached_property
-    def told(self) -> dict[str, list[Entry]]:
-        """What the program of every switch that runs one is told of the scheme's parameters."""
+    def scheme_entries(self) -> dict[str, list[Entry]]:
+        """Table entries that carry the scheme's parameters, per switch."""
         found: dict[str, list[Entry]] = {}
         for name, program in self.programs.items():
             ports = [end for end in self.program_ports(name) if end in self.switch_queues]
@@ -234,7 +242,7 @@ class ResolvedLab:
             entries = found[name] = []
             scheme = program.scheme or ""
             try:
-                entries.extend(switch_entries(scheme, values, self.parking.get(name)))
+                entries.extend(switch_entries(scheme, values, self.recirculation.get(name)))
                 for number, end in enumerate(ports):
                     link = self.links[end[0]]
                     port = Port(number, getattr(link, end[1]).rate_bps, link.mtu + ETHERNET_BYTES)
@@ -245,23 +253,25 @@ class ResolvedLab:
         return found
 
     @cached_property
-    def own(self) -> dict[str, Own]:
-        """What the file tells every switch that runs a program of one's own."""
+    def user_entries(self) -> dict[str, UserEntries]:
+        """Entries that the file gives for user-supplied programs, per switch."""
         found = {}
         for name, program in self.programs.items():
             given = self._switch_settings[0][name]
-            if program.scheme is None and any(said in given for said in OWN):
+            if program.scheme is None and any(field in given for field in USER_FIELDS):
                 outs = self.routing.outs[self.index[name]]
                 names = list(self.network.nodes)
                 ports = {names[self.routing.peer(out)]: number for number, out in reversed(list(enumerate(outs)))}
-                parking = self.parking.get(name)
-                numbers = [*range(len(outs)), *([parking.port] if parking is not None else [])]
+                recirculation = self.recirculation.get(name)
+                numbers = [*range(len(outs)), *([recirculation.port] if recirculation is not None else [])]
                 taken = FORWARDING if forwards(program) else ()
-                found[name] = Reader(program.info, ports, numbers, self.problems).own(given, taken)
+                found[name] = EntryReader(program.info, ports, numbers, self.problems).read_user_entries(given, taken)
         return found
 
     def _refuse_setting(self, switch: str, ends: list[LinkEnd], error: SettingError) -> None:
-        """Where the file gives the parameter, to the switch or to a port, or else where it makes it run a program."""
+        """Report an error at the switch's or port's field with the parameter, otherwise at the field that selects the
+        program.
+        """
         settings, ports = self._switch_settings
         given = [settings[switch], *(ports[end] for end in ends if end in ports)]
         places = [one[name][1] for one in given for name in (error.parameter, "program", "kind") if name in one]
@@ -278,12 +288,12 @@ class ResolvedLab:
 
     @cached_property
     def host_queues(self) -> dict[LinkEnd, QueueSpec]:
-        """The queue of every link end at a host."""
+        """The queue of each link end at a host."""
         return self._queues("host", lambda _, node: self.hosts[node]["queue"])
 
     @cached_property
     def queues(self) -> dict[LinkEnd, QueueSpec]:
-        """The queue of every link end."""
+        """The queue of each link end."""
         return self.switch_queues | self.host_queues
 
     def _queues(self, kind: str, settings: Any) -> dict[LinkEnd, QueueSpec]:
@@ -319,9 +329,9 @@ class ResolvedLab:
 
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
-        """The settings of every host that the file gives, and always `sysctls`, `queue` and `controller` (Origins).
+        """The settings that the file gives for each host, and always `sysctls`, `queue` and `controller` (Origins).
 
-        `kernel_at`: the field that gives the kernel.
+        `kernel_at` is the field that sets the kernel.
         """
         names = self.network.hosts
         nothing: dict[str, Any] = {"sysctls": {}, "queue": host_queue(), "controller": {}}
@@ -356,7 +366,9 @@ class ResolvedLab:
         return result
 
     def _check_bursts(self, hosts: dict[str, dict[str, Any]]) -> None:
-        """While a burst leaves, its segments count as waiting in the qdisc's own length, by which it would decide."""
+        """Check the queues of hosts that send bursts: the segments of a burst that is being sent count in the qdisc's
+        length, which distorts the decisions of schemes.
+        """
         for name, settings in hosts.items():
             queue: Origin = settings["queue"]
             scheme, _ = queue.get("scheme", (None, ()))
@@ -371,7 +383,7 @@ class ResolvedLab:
 
     @cached_property
     def controllers(self) -> dict[str, ControllerSpec]:
-        """The controller of every host that has one."""
+        """The controller of each host that has one."""
         found = {}
         for name, settings in self.hosts.items():
             out = self.routing.primary(self.index[name])
@@ -385,5 +397,5 @@ class ResolvedLab:
 
 
 def _merged(entries: Mapping[str, Any]) -> list[str]:
-    """The keys under `switches` or `hosts` in the order in which their settings are merged."""
+    """Return the keys under `switches` or `hosts` in the order in which their settings are merged."""
     return sorted(entries, key=rank)

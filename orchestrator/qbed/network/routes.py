@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shortest paths: what every switch and host sends where.
+"""Shortest paths: the next hops of all switches and hosts.
 
 Switches route to edge switches (those with hosts) along all shortest paths (ECMP), hosts through their switch. Hosts
 never forward.
 
 A flow and its acknowledgements take the same links, because
+
 * with `fib_multipath_hash_policy=1` Linux hashes addresses, ports and protocol after sorting the two addresses and,
-  apart from them, the two ports (`__flow_hash_consistentify`, net/core/flow_dissector.c), so both directions have the
+  separately, the two ports (`__flow_hash_consistentify`, net/core/flow_dissector.c), so both directions have the
   same hash;
 * `fib_select_multipath` (net/ipv4/fib_semantics.c; `fib6_select_path` for IPv6) takes the first next hop whose upper
   bound reaches the hash; of n next hops of equal weight that is number `hash * n / 2^31`, in the order of the route;
@@ -15,9 +16,9 @@ A flow and its acknowledgements take the same links, because
   takes on its way up;
 * all switches of a layer have the same `fib_multipath_hash_seed`. Neighbouring layers have different ones: otherwise
   a leaf would see only hashes that chose it, and use only some of its spines (polarisation). Racks and spines share
-  theirs: the number of the leaf that a spine chooses downwards must be the one that a rack of that pod chooses
-  upwards. One condition lies with the link device: a frame that enters a node carries no hash of the sender's socket
-  (`skb_clear_hash`), since `fib_multipath_hash` would take it as it is.
+  a seed: the number of the leaf that a spine chooses downwards must be the one that a rack of that pod chooses
+  upwards. This requires the link device to clear the hash of the sender's socket from each frame that enters a node
+  (`skb_clear_hash`), since `fib_multipath_hash` would use it.
 """
 
 from collections import deque
@@ -25,14 +26,12 @@ from collections.abc import Sequence
 from functools import cached_property
 
 Out = tuple[int, int]
-"""A link's end as seen by the node that sends: link index, side (0: a, 1: b)."""
+"""A link's end as seen by the sending node: link index, side (0: a, 1: b)."""
 _NO_WAY = 1 << 30
 
 
 class Routing:
-    """Shortest paths in a network of hosts and switches, by index. `links` are the pairs of nodes that each link
-    joins.
-    """
+    """Shortest paths in a network of hosts and switches, by index. `links` are pairs of nodes."""
 
     def __init__(self, is_host: Sequence[bool], links: Sequence[tuple[int, int]]) -> None:
         self.is_host = is_host
@@ -45,12 +44,12 @@ class Routing:
         self._next_hops: dict[tuple[int, int], list[Out]] = {}
 
     def peer(self, out: Out) -> int:
-        """The node at the other end."""
+        """Return the node at the other end."""
         return self.links[out[0]][1 - out[1]]
 
     @cached_property
     def switch_outs(self) -> list[list[Out]]:
-        """Of every switch, its ends towards switches, by the neighbour's index, then the link's."""
+        """Each switch's ends towards switches, by the neighbour's index, then the link's."""
         return [
             []
             if self.is_host[node]
@@ -69,12 +68,12 @@ class Routing:
 
     @cached_property
     def levels(self) -> list[int]:
-        """How many links each switch is above the nearest edge switch; 0 for hosts and what no edge switch reaches."""
+        """The number of links from each switch to the nearest edge switch; 0 for hosts and for unreachable switches."""
         found = self._search(self.edges)
         return [found.get(node, 0) for node in range(len(self.is_host))]
 
     def distances(self, edge: int) -> dict[int, int]:
-        """Of every switch, how many links it is from an edge switch; without those from which there is no way."""
+        """Return the number of links from each switch to an edge switch, without those that cannot reach it."""
         if edge not in self._distances:
             self._distances[edge] = self._search([edge])
         return self._distances[edge]
@@ -92,11 +91,11 @@ class Routing:
 
     @cached_property
     def _switch_peers(self) -> list[list[int]]:
-        """The nodes to which `switch_outs` lead."""
+        """The neighbours behind `switch_outs`."""
         return [[self.peer(out) for out in outs] for outs in self.switch_outs]
 
     def next_hops(self, switch: int, edge: int) -> list[Out]:
-        """Every end by which a shortest path leads from a switch to an edge switch; empty if none does."""
+        """Return the ends at which shortest paths from a switch to an edge switch begin; empty if there is none."""
         if (switch, edge) not in self._next_hops:
             distances = self.distances(edge)
             nearer = distances.get(switch, 0) - 1
@@ -105,21 +104,23 @@ class Routing:
         return self._next_hops[switch, edge]
 
     def uplinks(self, host: int) -> list[Out]:
-        """A host's ends towards switches, in their order."""
+        """Return a host's ends towards switches, in their order."""
         return [out for out in self.outs[host] if not self.is_host[self.peer(out)]]
 
     def direct(self, host: int) -> list[Out]:
-        """A host's ends towards hosts."""
+        """Return a host's ends towards hosts."""
         return [out for out in self.outs[host] if self.is_host[self.peer(out)]]
 
     def primary(self, node: int) -> Out | None:
-        """The end whose address stands for a node: a host's first towards a switch, or else its first."""
+        """Return the end whose address identifies a node: a host's first end towards a switch, otherwise
+        its first end.
+        """
         return next(iter(self.uplinks(node) if self.is_host[node] else self.outs[node]), None) or next(
             iter(self.outs[node]), None
         )
 
     def detours(self, host: int) -> list[tuple[int, Out]]:
-        """Of a host with several uplinks: the edge switches that are nearer by another than its first, with that
+        """Return the edge switches that are nearer by another uplink of a host than by its first, each with that
         uplink.
         """
         uplinks = self.uplinks(host)
@@ -132,7 +133,9 @@ class Routing:
         return found
 
     def path(self, source: int, destination: int) -> list[Out] | None:
-        """The ends that send, one for each link of ONE shortest path between two hosts; None if there is no way."""
+        """Return the sending ends of ONE shortest path between two hosts, one for each link; None if there
+        is no path.
+        """
         for out in self.direct(source):
             if self.peer(out) == destination:
                 return [out]

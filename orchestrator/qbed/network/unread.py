@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that nothing in the lab reads: there is nothing that they are for, or every place that an override names has
-a more specific one.
-"""
+"""Unread settings: those that apply to nothing, and overrides for which every element has a more specific setting."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +13,9 @@ from qbed.network.resolve import ResolvedLab
 
 
 def not_read_within(problems: Problems, path: FieldPath, text: str) -> None:
-    """Record that nothing reads a setting with all its parts: where it is given, and each part that an override set."""
+    """Record that nothing reads a setting with all its parts: at its own field, and at each part that
+    an override set.
+    """
     inside = [axis for axis in problems.source.axes if axis[: len(path)] == path]
     if path in problems.source.positions or not inside:
         problems.not_read(path, text)
@@ -24,7 +24,7 @@ def not_read_within(problems: Problems, path: FieldPath, text: str) -> None:
 
 
 def check_unread(resolved: ResolvedLab) -> None:
-    """Find these settings."""
+    """Find and record the unread settings."""
     problems, lab = resolved.problems, resolved.lab
     if problems.errors:  # not everything has been resolved
         return
@@ -42,7 +42,7 @@ def check_unread(resolved: ResolvedLab) -> None:
 
 
 def _is_overridden(problems: Problems, path: FieldPath) -> bool:
-    """Whether another override gives the same field of another entry: the more specific one of them holds."""
+    """Whether an override of another, more specific entry sets the same field."""
     return any(
         axis[0] == path[0] and axis[1:2] not in ((), path[1:2]) and axis[2:] == path[2 : len(axis)]
         for axis in problems.source.axes
@@ -50,7 +50,7 @@ def _is_overridden(problems: Problems, path: FieldPath) -> bool:
 
 
 def _given(resolved: ResolvedLab) -> Iterator[tuple[str, FieldPath]]:
-    """The settings of links, switches and hosts, each with the kind of what it is for."""
+    """Return the settings of links, switches and hosts, each with the kind of element that it is for."""
     lab = resolved.lab
     for key, link in lab.links.items():
         yield from (("link", ("links", key, name)) for name in link.given())
@@ -69,7 +69,7 @@ def _given(resolved: ResolvedLab) -> Iterator[tuple[str, FieldPath]]:
 
 
 def _check_pairing(resolved: ResolvedLab, path: FieldPath, content: Any) -> None:
-    """`pairing` is of `from` and `to`; a permutation needs as many of the one as of the other."""
+    """Check `pairing`, which applies to `from` and `to`; a permutation needs equal numbers of both."""
     if not isinstance(content, Paired) or content.pairing == "in order":
         return
     if content.pairs is not None:

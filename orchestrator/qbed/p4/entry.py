@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table entry of a P4 program, and what a scheme's `p4/entries.py` is given to make its entries of (docs/p4.md)."""
+"""Table entries of P4 programs, and the inputs from which a scheme's `p4/entries.py` makes them (docs/p4.md)."""
 
 from __future__ import annotations
 

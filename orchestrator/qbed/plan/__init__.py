@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: what a lab compiles to and a substrate carries out."""
+"""The plan: a compiled lab, which a substrate runs."""

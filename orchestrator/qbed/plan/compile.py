@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a lab to its plan: pure in the lab file and the seed."""
+"""Compilation of a lab to its plan: a pure function of the lab file and the seed."""
 
 import zlib
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ from qbed.language.selectors import select
 from qbed.language.units import LARGEST, format_duration
 from qbed.network.addresses import Addresses, Family, Number, Side
 from qbed.network.changes import LinkChange, QueueChange, changes
-from qbed.network.entries import Own
+from qbed.network.entries import UserEntries
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd
 from qbed.network.programs import forwards
-from qbed.network.queues import QueueSpec, plain
+from qbed.network.queues import QueueSpec, default_queue
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
 from qbed.p4.entry import RecirculationPort
 from qbed.plan import controlling, frr, launches, pipelines
 from qbed.plan import model as p
-from qbed.plan.demand import MOST_COPIED, Demand, queued_bytes
+from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
 from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
@@ -143,7 +143,7 @@ class _Compiler:
                         interface=interface,
                         scheme=spec.scheme,
                         role=role,
-                        qdisc=qdiscs[id(spec)] if self.names[node] not in programs else _qdisc(plain(spec)),
+                        qdisc=qdiscs[id(spec)] if self.names[node] not in programs else _qdisc(default_queue(spec)),
                         observe=p.Observe(
                             interval_ns=mode if isinstance(mode, int) else 0,
                             bin_bytes=self.resolved.links[i].mtu + ETHERNET_BYTES,
@@ -157,18 +157,18 @@ class _Compiler:
         """The kernel modules of the schemes in use, those of queues inside others too, of congestion controls, of the
         transport `rate`, and of payload that is too much to be copied.
         """
-        specs = (self.below(end, spec) for end, spec in self.resolved.queues.items())
+        specs = (self.kernel_queue(end, spec) for end, spec in self.resolved.queues.items())
         schemes = {s.scheme for spec in specs for s in (spec, spec.child) if s is not None}
         found = {module for module in map(_module, schemes) if module is not None}
         found |= {module for control, module in CONTROL_MODULES.items() if control in self.controls}
         found |= {pipelines.MODULE} if self.resolved.programs else set()
-        found |= {_BULK_MODULE} if queued_bytes(workloads) > MOST_COPIED else set()
+        found |= {_BULK_MODULE} if queued_bytes(workloads) > MAX_COPIED else set()
         return sorted(found | ({_RATE_MODULE} if self.has_rate else set()))
 
-    def below(self, end: LinkEnd, spec: QueueSpec) -> QueueSpec:
+    def kernel_queue(self, end: LinkEnd, spec: QueueSpec) -> QueueSpec:
         """The queue that the kernel has there."""
         node = getattr(self.network.links[end[0]], end[1])
-        return plain(spec) if node in self.resolved.programs else spec
+        return default_queue(spec) if node in self.resolved.programs else spec
 
     def captures(self) -> list[p.Capture]:
         found = []
@@ -194,16 +194,16 @@ class _Compiler:
         """In the order of their times."""
         found = []
         for change in changes(self.resolved):
-            said: dict[str, Any] = {}
+            fields: dict[str, Any] = {}
             if isinstance(change, LinkChange):
                 (link, end), values = change.end, ("rate_bps", "delay_ns", "loss")
-                said["link"] = {"link": link, "end": end} | {name: getattr(change, name) for name in values}
+                fields["link"] = {"link": link, "end": end} | {name: getattr(change, name) for name in values}
             elif isinstance(change, QueueChange):
                 queue = 2 * change.end[0] + _SIDES.index(change.end[1])
-                said["queue"] = {"queue": queue, "qdisc": _qdisc(change.spec)}
+                fields["queue"] = {"queue": queue, "qdisc": _qdisc(change.spec)}
             else:
-                said["node"] = {"node": self.resolved.index[change.host], "congestion_control": change.tcp}
-            found.append(p.Change.model_validate({"at_ns": change.at_ns, **said}))
+                fields["node"] = {"node": self.resolved.index[change.host], "congestion_control": change.tcp}
+            found.append(p.Change.model_validate({"at_ns": change.at_ns, **fields}))
         return found
 
     def windows(self) -> list[p.Window]:
@@ -300,11 +300,14 @@ class _Compiler:
         )
 
     def pipeline(self, node: int, program: Program) -> p.Pipeline:
-        """What a switch in P4 runs, and where it sends: to its own hosts, and to every other edge switch's."""
+        """Return a P4 switch's program, and its routes to its hosts and to the hosts of every other edge switch."""
         routing, forwarding = self.routing, pipelines.Forwarding(self.routing.levels[node])
         name = self.names[node]
-        told, own = self.resolved.told[name], self.resolved.own.get(name, Own())
-        parking = self.resolved.parking.get(name)
+        scheme_entries, user_entries = (
+            self.resolved.scheme_entries[name],
+            self.resolved.user_entries.get(name, UserEntries()),
+        )
+        recirculation = self.resolved.recirculation.get(name)
         hops = {
             out: pipelines.Hop(port, *(_mac(2 * out[0] + side) for side in (out[1], 1 - out[1])))
             for port, out in enumerate(routing.outs[node])
@@ -312,8 +315,8 @@ class _Compiler:
         if forwards(program):
             for out in (out for out in hops if routing.is_host[routing.peer(out)]):
                 for family in self.families:
-                    far = self.number((out[0], 1 - out[1])).text(family)
-                    forwarding.add(f"{far}/{32 if family == 4 else 128}", [hops[out]], family)
+                    remote = self.number((out[0], 1 - out[1])).text(family)
+                    forwarding.add(f"{remote}/{32 if family == 4 else 128}", [hops[out]], family)
             for edge in routing.edges:
                 outs = routing.next_hops(node, edge)
                 for family in self.families if outs else ():
@@ -322,27 +325,27 @@ class _Compiler:
             program=program.name,
             engine=self.resolved.engines.get(self.names[node]),
             ports=[self.interfaces[out] for out in hops],
-            entries=[*forwarding.entries(), *map(pipelines.entry, [*told, *own.entries])],
-            parking=[self.parking(node, parking)] if parking else [],
-            sessions=pipelines.sessions(program, parking, own),
-            groups=[p.Group(group=number, ports=ports) for number, ports in own.groups.items()],
-            registers=[p.Register(name=array, index=i, value=value) for array, i, value in own.registers],
+            entries=[*forwarding.entries(), *map(pipelines.entry, [*scheme_entries, *user_entries.entries])],
+            parking=[self.recirculation(node, recirculation)] if recirculation else [],
+            sessions=pipelines.sessions(program, recirculation, user_entries),
+            groups=[p.Group(group=number, ports=ports) for number, ports in user_entries.groups.items()],
+            registers=[p.Register(name=array, index=i, value=value) for array, i, value in user_entries.registers],
         )
 
-    def parking(self, node: int, parking: RecirculationPort) -> p.Parking:
-        """A port without a link, and the queue there."""
+    def recirculation(self, node: int, port: RecirculationPort) -> p.RecirculationPort:
+        """Return a recirculation port and its queue."""
         frame = max((self.resolved.links[out[0]].mtu for out in self.routing.outs[node]), default=1500) + ETHERNET_BYTES
-        qdisc = _qdisc(QueueSpec(default_scheme(), {"buffer": parking.buffer}))
-        if parking.rate_bps:
-            qdisc = pipelines.shaper(parking.rate_bps, parking.buffer.in_bytes(frame), frame)
-        name = f"parked{parking.port}"
-        return p.Parking(port=parking.port, interface=name, rate_bps=parking.rate_bps, qdisc=qdisc)
+        qdisc = _qdisc(QueueSpec(default_scheme(), {"buffer": port.buffer}))
+        if port.rate_bps:
+            qdisc = pipelines.shaper(port.rate_bps, port.buffer.in_bytes(frame), frame)
+        name = f"parked{port.port}"
+        return p.RecirculationPort(port=port.port, interface=name, rate_bps=port.rate_bps, qdisc=qdisc)
 
     def router(self, node: int) -> p.Node:
         """A switch whose routes FRR finds, but for those that lead through a switch in P4, which speaks no protocol."""
         settings, switch, is_host = self.lab.frr, self.switch(node), self.routing.is_host
         outs = self.routing.outs[node]
-        own = self.addresses.blocks.get(self.names[node])
+        block = self.addresses.blocks.get(self.names[node])
         primary = self.routing.primary(node)
         router = frr.Router(
             name=switch.name,
@@ -353,13 +356,13 @@ class _Compiler:
                 for out in outs
                 for peer in [self.routing.peer(out)]
             ),
-            prefixes={f"ipv{family}": [own.prefix(family)] if own else [] for family in self.families},
+            prefixes={f"ipv{family}": [block.prefix(family)] if block else [] for family in self.families},
         )
         return switch.model_copy(
             update={
                 "sysctls": dict(sorted((switch.sysctls | frr.sysctls(settings, router)).items())),
                 "environment": frr.environment(),
-                "folders": [frr.OWN],
+                "folders": [frr.FOLDER],
                 "files": frr.files(settings, router),
                 "programs": frr.programs(settings),
                 "expects": list(self.expectations(node)),
@@ -371,7 +374,7 @@ class _Compiler:
         return systems(self.routing)
 
     def expectations(self, node: int) -> Iterable[p.Expectation]:
-        """What the compiler's own routes would give."""
+        """Return the routes that the compiler would have computed."""
         for edge in (edge for edge in self.routing.edges if node not in self.by_programs[edge]):
             via = [self.interfaces[out] for out in self.routing.next_hops(node, edge)]
             hops = min(len(via), self.lab.frr.maximum_paths)
@@ -400,13 +403,13 @@ class _Compiler:
                 yield self.route(self.prefix(edge, family), outs, family, {})
 
     def host_links(self, edge: int) -> Iterable[str]:
-        """What OSPF tells of an edge switch, if any of its neighbours speaks OSPF: each of its links to hosts."""
+        """Return a switch's links to hosts, as advertised by OSPF if any of its neighbours speaks OSPF."""
         for out in (out for out in self.routing.outs[edge] if self.routing.is_host[self.routing.peer(out)]):
             ends = (self.number(out), self.number((out[0], 1 - out[1])))
             yield f"{min(ends, key=lambda number: number.offset).text(4)}/31"
 
     def prefix(self, edge: int, family: Family) -> str:
-        """That of an edge switch's hosts; every other switch has a route there."""
+        """Return the prefix of an edge switch's hosts; every other switch has a route to it."""
         if (edge, family) not in self._prefixes:
             self._prefixes[edge, family] = self.addresses.blocks[self.names[edge]].prefix(family)
         return self._prefixes[edge, family]

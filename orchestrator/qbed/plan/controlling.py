@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch in P4 with a controller: the P4Runtime server and a script of the lab's, beside it in its namespace.
+"""P4 switches with a controller: the P4Runtime server and a script of the lab, both in the switch's namespace.
 
-All of it goes into the plan as files and programs, as FRR does; the agent knows neither.
+The plan has both as files and programs, like FRR; the agent has no code for either.
 """
 
 from qbed.network.programs import Script
@@ -9,49 +9,49 @@ from qbed.plan import model as p
 from qbed.schemes.programs import Program
 
 ADDRESS = "127.0.0.1:9559"
-"""Where the server listens, in the switch's own namespace; 9559 is P4Runtime's port."""
-OWN = "/run/p4"
-"""Where both have their files: a folder of the node's own."""
+"""The server's address in the switch's namespace; 9559 is P4Runtime's port."""
+FOLDER = "/run/p4"
+"""The node's folder for the files of both."""
 TOOLS = "/run/qbed/tools"
 PROGRAMS, PYTHON = "programs", "python"
-"""Toolboxes: the P4Runtime server, and the Python that qbed itself runs with, with its packages."""
+"""Toolboxes: the P4Runtime server, and the Python interpreter of qbed with its packages."""
 SIZE = 8
-"""Memory: Python with gRPC, as daemons of FRR count."""
+"""Memory of Python with gRPC, in units of an FRR daemon."""
 _STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def controlled(switch: p.Node, program: Program, script: Script, epoch_ns: int) -> p.Node:
-    """The switch with its server, which takes over the program that runs there, and its controller."""
-    serve = ["p4switch", "serve", "--listen", ADDRESS, "--running", f"{OWN}/{program.name}.json"]
+    """Return the switch with the P4Runtime server, which takes over its program, and its controller."""
+    serve = ["p4switch", "serve", "--listen", ADDRESS, "--running", f"{FOLDER}/{program.name}.json"]
     return switch.model_copy(
         update={
-            "environment": environment(epoch_ns, OWN),
-            "folders": [OWN],
+            "environment": environment(epoch_ns, FOLDER),
+            "folders": [FOLDER],
             "files": {
-                f"{OWN}/{program.name}.json": program.text,
-                f"{OWN}/{program.name}.p4info.txtpb": program.info.text,
-                f"{OWN}/{script.name}": script.text,
+                f"{FOLDER}/{program.name}.json": program.text,
+                f"{FOLDER}/{program.name}.p4info.txtpb": program.info.text,
+                f"{FOLDER}/{script.name}": script.text,
             },
             "programs": [
-                p.Program(argv=[*serve, "--ready", f"{OWN}/ready"], ready=f"{OWN}/ready"),
-                p.Program(argv=[f"{OWN}/{script.name}", ADDRESS]),
+                p.Program(argv=[*serve, "--ready", f"{FOLDER}/ready"], ready=f"{FOLDER}/ready"),
+                p.Program(argv=[f"{FOLDER}/{script.name}", ADDRESS]),
             ],
         }
     )
 
 
-def environment(epoch_ns: int, own: str) -> dict[str, str]:
-    """What a script does is a function of the plan alone: no hash seeds of Python's own, and no compiled modules, which
-    one machine has and another has not.
+def environment(epoch_ns: int, writable: str) -> dict[str, str]:
+    """Return the environment of a script, chosen so that its output depends on the plan alone: no random hash seeds of
+    Python, and no compiled modules, which differ between machines.
 
-    QBED_EPOCH_NS: when the workloads begin, by CLOCK_MONOTONIC. `own`: a folder that it may write.
+    QBED_EPOCH_NS: the start of the workloads, in CLOCK_MONOTONIC. `writable`: a folder that the script may write to.
     """
     return {
         "HOME": "/",
         "PATH": f"{TOOLS}/{PYTHON}/bin:{TOOLS}/{PROGRAMS}:{_STANDARD_PATH}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        "PYTHONPYCACHEPREFIX": f"{own}/compiled",
+        "PYTHONPYCACHEPREFIX": f"{writable}/compiled",
         "PYTHONUNBUFFERED": "1",
         "QBED_EPOCH_NS": str(epoch_ns),
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab's traffic needs: socket buffers for its longest path, and the memory of the lab's kernel.
+"""Resources that a lab's traffic needs: socket buffers for the longest path, and memory of the lab's kernel.
 
-Memory is an upper estimate, not a reservation: pages that the kernel never touches cost the machine nothing.
+Memory is an upper estimate, not a reservation: the kernel's untouched pages are never allocated on the machine.
 """
 
 from collections import Counter, defaultdict
@@ -24,12 +24,12 @@ _TRUESIZE = 1.75
 # Slow start sends twice what fits before it learns, and a sending socket keeps as much again ready.
 _OVERSHOOT = 3
 _QUEUED = 4 * _MIB
-MOST_COPIED = 128 * _MIB
+MAX_COPIED = 128 * _MIB
 """More payload than that, waiting in senders at once, is not copied there: it would keep everything else out of the
 machine's caches, and its host would have to clear as much memory first.
 """
 _LARGEST_SOCKET_BUFFER = 1 << 30  # TCP's window has at most 30 bits
-_MOST_PAIRS = 4096
+_MAX_PAIRS = 4096
 
 
 class Demand:
@@ -165,7 +165,7 @@ def queued_bytes(workloads: Iterable[p.Workload]) -> int:
 
 
 def _pairs(workload: p.Workload) -> Iterable[tuple[int, int]]:
-    """Who sends to whom; of a large product of sources and destinations only the first thousands."""
+    """Return pairs of sender and receiver; only the first thousands of a large product of sources and destinations."""
     if isinstance(workload, p.Exchanges):
         return chain.from_iterable(((a, b), (b, a)) for a, b in _ends(workload))
     return _ends(workload)
@@ -176,4 +176,4 @@ def _ends(workload: p.Workload) -> Iterable[tuple[int, int]]:
         return workload.pairs
     assert not isinstance(workload, p.Flows)
     sources, targets = workload.sources or [], workload.destinations or []
-    return islice(((a, b) for a in sources for b in targets if a != b), _MOST_PAIRS)
+    return islice(((a, b) for a in sources for b in targets if a != b), _MAX_PAIRS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan for people: what `qbed inspect` shows, as plain data and as tables."""
+"""Human-readable form of a plan for `qbed inspect`: plain data and tables."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,14 +8,25 @@ from rich.table import Table
 
 from qbed.language.units import format_duration, format_rate, format_size
 from qbed.network.programs import FORWARDING
-from qbed.plan.model import Arrivals, Controller, Exchanges, Flows, Link, Parking, Pipeline, Plan, Queue, Workload
+from qbed.plan.model import (
+    Arrivals,
+    Controller,
+    Exchanges,
+    Flows,
+    Link,
+    Pipeline,
+    Plan,
+    Queue,
+    RecirculationPort,
+    Workload,
+)
 from qbed.schemes.declaration import Scheme, controllers, registry
 
 Row = dict[str, Any]
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """Nodes, links, queues and workloads, one row each, with units in the text; of P4, what each switch is told."""
+    """Nodes, links, queues, workloads and table entries of P4 switches, one row each, with units in the text."""
     peers = _peers(plan)
     programs = {"programs": list(_programs(plan))} if plan.p4 else {}
     return {
@@ -32,7 +43,7 @@ def summary(plan: Plan) -> dict[str, Any]:
 
 
 def tables(plan: Plan) -> list[Table]:
-    """The same as one table for each kind; a large lab's rows are shortened in the middle."""
+    """The summary as one table for each kind; a large lab's rows are elided in the middle."""
     data = summary(plan)
     title = f"{data['lab']}: {data['duration']}, seed {data['seed']}, {data['memory']} of memory"
     found: list[Any] = []
@@ -71,29 +82,29 @@ def _node(plan: Plan, index: int) -> Row:
 
 
 def _programs(plan: Plan) -> Iterator[Row]:
-    """What the tables of switches in P4 are told beyond routes: a row for all that are told the same."""
-    alike: dict[tuple[str, ...], list[str]] = {}
+    """Table entries of P4 switches except routes: one row for all switches with equal entries."""
+    groups: dict[tuple[str, ...], list[str]] = {}
     for node in plan.nodes:
         if node.pipeline is not None:
-            alike.setdefault((node.pipeline.program, *_told(node.pipeline)), []).append(node.name)
-    for (program, *told), names in alike.items():
-        yield {"switches": " ".join(names), "program": program, "told": "; ".join(told)}
+            groups.setdefault((node.pipeline.program, *_entries(node.pipeline)), []).append(node.name)
+    for (program, *entries), names in groups.items():
+        yield {"switches": " ".join(names), "program": program, "entries": "; ".join(entries)}
 
 
-def _told(pipeline: Pipeline) -> Iterator[str]:
-    told = [entry for entry in pipeline.entries if entry.table not in FORWARDING]
-    shown = (f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in told)
+def _entries(pipeline: Pipeline) -> Iterator[str]:
+    entries = [entry for entry in pipeline.entries if entry.table not in FORWARDING]
+    shown = (f"{entry.action}({', '.join(f'{k} {v}' for k, v in entry.arguments.items())})" for entry in entries)
     yield from dict.fromkeys(shown)
-    yield from map(_parking, pipeline.parking)
+    yield from map(_recirculation, pipeline.parking)
 
 
-def _parking(parking: Parking) -> str:
-    rate = "at once" if parking.rate_bps is None else f"at {format_rate(parking.rate_bps)}"
-    return f"port {parking.port} without a link, {rate}"
+def _recirculation(port: RecirculationPort) -> str:
+    rate = "at once" if port.rate_bps is None else f"at {format_rate(port.rate_bps)}"
+    return f"port {port.port} without a link, {rate}"
 
 
 def _controller(controller: Controller | None) -> str:
-    """What a host's controller is and goes by, then its parameters."""
+    """A host's controller and its input, then its parameters."""
     if controller is None:
         return ""
     asked: str = controller.signal
@@ -117,12 +128,12 @@ def _link(plan: Plan, link: Link) -> Row:
 
 
 def _both(link: Link, show: Any) -> str:
-    """One text if both ends are the same, otherwise those of a and b."""
+    """One text if both ends are equal, otherwise those of a and b."""
     a, b = show(link.a), show(link.b)
     return str(a) if a == b else f"{a} / {b}"
 
 
-def _queue(queue: Queue, far: str) -> Row:
+def _queue(queue: Queue, peer: str) -> Row:
     mode = "every packet" if queue.observe.events else "summary"
     if queue.observe.interval_ns:
         mode = format_duration(queue.observe.interval_ns)
@@ -136,7 +147,7 @@ def _queue(queue: Queue, far: str) -> Row:
             parameters += f"; inside: {inside.name}, {_parameters(inside, qdisc['child'])}"
     return {
         "name": queue.name,
-        "towards": far,
+        "towards": peer,
         "role": queue.role,
         "scheme": queue.scheme,
         "qdisc": " ".join(qdisc["tc"]) if "tc" in qdisc else qdisc["kind"],
@@ -155,9 +166,11 @@ def _parameters(scheme: Scheme, qdisc: dict[str, Any]) -> str:
 
 
 def _peers(plan: Plan) -> dict[int, str]:
-    """By queue, the name of the node that it leads to."""
+    """The name of the neighbour behind each queue."""
     names = [node.name for node in plan.nodes]
-    return {near.queue: names[far.node] for link in plan.links for near, far in ((link.a, link.b), (link.b, link.a))}
+    return {
+        local.queue: names[peer.node] for link in plan.links for local, peer in ((link.a, link.b), (link.b, link.a))
+    }
 
 
 def _workload(plan: Plan, workload: Workload) -> Row:
@@ -190,19 +203,19 @@ def _ends(workload: Arrivals | Exchanges) -> str:
 
 
 def _exchanges(workload: Exchanges) -> tuple[str, str]:
-    told = [
+    quantities = [
         ("request", workload.request, format_size),
         ("on", workload.on_ns, format_duration),
         ("response", workload.response, format_size),
         ("think" if workload.response else "off", workload.think_ns, format_duration),
     ]
-    said = [f"{name} {_distribution(found, show)}" for name, found, show in told if found is not None]
+    parts = [f"{name} {_distribution(found, show)}" for name, found, show in quantities if found is not None]
     at_once = "all" if workload.fanout is None else workload.fanout
-    return _ends(workload), ", ".join([f"{at_once} at once", *said])
+    return _ends(workload), ", ".join([f"{at_once} at once", *parts])
 
 
 def _distribution(found: dict[str, Any], show: Callable[[int], str]) -> str:
-    """A size or time that is drawn, in the lab file's words."""
+    """A random size or time, in the lab file's notation."""
     ((kind, value),) = found.items()
     match kind:
         case "fixed":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as workload: where and how each is started. Their files go into their nodes, as those of controllers do."""
+"""Start of programs as workload. Their files are copied into their nodes, like those of controllers."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -10,17 +10,17 @@ from qbed.network.resolve import ResolvedLab
 from qbed.plan import model as p
 from qbed.plan.controlling import environment
 
-OWN = "/run/lab"
-"""Where programs find the files that lie beside the lab file: a folder of each node's own, in which they run."""
+FOLDER = "/run/lab"
+"""Working folder in each node with the files that are beside the lab file."""
 ANYWHERE = "/tmp"
-"""Where those run that have no files."""
+"""Working folder of programs without files."""
 AHEAD_NS = 1_000_000_000
 SIZE = 4
-"""Memory: of each program, as daemons of FRR count."""
+"""Memory of a program, in units of an FRR daemon."""
 
 
 def launches(resolved: ResolvedLab, seed: int, epoch_ns: int) -> list[p.Launch]:
-    """All of them, in the file's order and that of the nodes."""
+    """Return all launches, in the order of the file and of the nodes."""
     found = []
     for number, launch in enumerate(resolved.launches):
         for place, node in enumerate(launch.nodes):
@@ -31,18 +31,18 @@ def launches(resolved: ResolvedLab, seed: int, epoch_ns: int) -> list[p.Launch]:
 
 def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], epoch_ns: int) -> p.Launch:
     program: Program = launch.program
-    folder = OWN if launch.files else ANYWHERE
+    folder = FOLDER if launch.files else ANYWHERE
     argv = filled(program, built_in)
-    if program.is_own and launch.files and str(PurePosixPath(argv[0])) not in launch.files:
+    if program.is_beside_lab and launch.files and str(PurePosixPath(argv[0])) not in launch.files:
         argv[0] = f"./{next(iter(launch.files))}"  # from elsewhere: the program is the first of its files
     # Scripts of Python are what scripts of controllers are.
-    own = environment(epoch_ns, ANYWHERE) | {"QBED_NODE": built_in["node"], "QBED_SEED": built_in["seed"]}
+    variables = environment(epoch_ns, ANYWHERE) | {"QBED_NODE": built_in["node"], "QBED_SEED": built_in["seed"]}
     return p.Launch(
         program=number,
         label=program.name,
         node=node,
         argv=argv,
-        environment=own | program.environment,
+        environment=variables | program.environment,
         folder=folder,
         start_ns=-AHEAD_NS if program.start == BEFORE else program.start,
         stop_ns=program.stop,
@@ -52,14 +52,14 @@ def _launch(number: int, launch: Launch, node: int, built_in: dict[str, str], ep
 
 
 def with_files(resolved: ResolvedLab, nodes: list[p.Node]) -> Iterator[p.Node]:
-    """The nodes with the files of their programs."""
+    """Return the nodes with the files of their programs."""
     files: dict[int, dict[str, str]] = {}
     for launch in resolved.launches:
         for name in launch.nodes if launch.files else ():
-            own = {f"{OWN}/{path}": text for path, text in launch.files.items()}
-            files.setdefault(resolved.index[name], {}).update(own)
+            node_files = {f"{FOLDER}/{path}": text for path, text in launch.files.items()}
+            files.setdefault(resolved.index[name], {}).update(node_files)
     for index, node in enumerate(nodes):
         if index not in files:
             yield node
             continue
-        yield node.model_copy(update={"folders": [*node.folders, OWN], "files": node.files | files[index]})
+        yield node.model_copy(update={"folders": [*node.folders, FOLDER], "files": node.files | files[index]})

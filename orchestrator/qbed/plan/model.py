@@ -19,7 +19,7 @@ from qbed.network.routes import Routing
 
 VERSION = 1
 _LEFT_OUT = ("changes", "launches", "p4", "parameters", "sojourn", "statistics_interval_ns", "windows")
-"""Fields of a plan that are not written where a lab has nothing of the kind: its cells keep their keys."""
+"""Fields that are omitted if a lab has none, so that its cells keep their keys."""
 
 
 class Part(BaseModel):
@@ -44,9 +44,9 @@ class Route(Part):
 
 
 class Program(Part):
-    """A program that runs as long as the lab; the next one of its node is started when the file `ready` exists.
+    """A program that runs as long as the lab. The node's next program is started when the file `ready` exists.
 
-    `optional`: a node that has no such program does without.
+    `optional`: a node without this program skips it.
     """
 
     argv: list[str]
@@ -55,8 +55,8 @@ class Program(Part):
 
 
 class Expectation(Part):
-    """What a forwarding table must hold before the workloads begin: to every host of a prefix so many next hops,
-    of those by these interfaces.
+    """Required content of a forwarding table before the workloads begin: the number of next hops to every host of a
+    prefix, and the interfaces of all of them.
     """
 
     to: str
@@ -65,8 +65,8 @@ class Expectation(Part):
 
 
 class Controller(Part):
-    """How a host finds the rate of what it sends by the transport `rate`. `parameters`: hex of what stands within
-    QRATE_A_PARAMETERS (kernel/include/uapi/qbed/qrate.h).
+    """A host's rate controller for the transport `rate`. `parameters`: hex of the content of QRATE_A_PARAMETERS
+    (kernel/include/uapi/qbed/qrate.h).
     """
 
     name: str
@@ -78,9 +78,9 @@ class Controller(Part):
 
 
 class Entry(Part):
-    """What a table of a program is told, by names: an entry, or without a key its default action. Values are numbers,
-    or text: an address, an Ethernet address, `0x...`; in a key with the length of a prefix (`10.0.0.0/8`), a mask
-    (`0x10&&&0xf0`), or from one to another (`5..9`).
+    """A table entry by names, or without a key the table's default action. Values are numbers or text: an address, an
+    Ethernet address, `0x...`; in a key also with a prefix length (`10.0.0.0/8`), a mask (`0x10&&&0xf0`), or as a range
+    (`5..9`).
     """
 
     table: str
@@ -90,13 +90,13 @@ class Entry(Part):
     priority: int = 0
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value not in (None, 0)}
 
 
-class Parking(Part):
-    """A port without a link, from which packets come again by recirculation: what stands in for one in the switch's
-    namespace. `rate_bps` says for people what its queue does; without it, packets leave at once.
+class RecirculationPort(Part):
+    """A recirculation port: packets sent there return to the ingress. `interface` represents it in the switch's
+    namespace. `rate_bps` is informative; without it, packets leave at once.
     """
 
     port: int
@@ -106,7 +106,7 @@ class Parking(Part):
 
 
 class Session(Part):
-    """Where the clones of a session go; 0 bytes: whole."""
+    """Ports of a clone session; `truncate_bytes` 0: clones are not truncated."""
 
     session: int
     ports: list[int]
@@ -121,7 +121,7 @@ class Group(Part):
 
 
 class Register(Part):
-    """What an element of a register begins with."""
+    """The initial value of a register's element."""
 
     name: str
     index: int
@@ -129,52 +129,52 @@ class Register(Part):
 
 
 class Pipeline(Part):
-    """What a switch in P4 runs: one of the plan's `p4`, by name. Port N is the interface `ports[N]`. `engine`: what
-    runs it in containers, where the lab file says so.
+    """The program of a P4 switch: one of the plan's `p4`, by name. Port N is the interface `ports[N]`. `engine`: the
+    engine in containers, if the lab file names one.
     """
 
     program: str
     engine: P4Engine | None = None
     ports: list[str]
     entries: list[Entry]
-    parking: list[Parking] = []
+    parking: list[RecirculationPort] = []
     sessions: list[Session] = []
     groups: list[Group] = []
     registers: list[Register] = []
 
     @model_serializer(mode="wrap")
-    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         required = {name for name, field in Pipeline.model_fields.items() if field.is_required()}
         return {name: value for name, value in handler(self).items() if value or name in required}
 
 
 class P4Program(Part):
-    """A program in P4: BMv2's JSON, as text, and its P4Info where an engine of the plan is told by P4Runtime."""
+    """A P4 program: BMv2's JSON as text, and its P4Info if an engine of the plan is configured by P4Runtime."""
 
     name: str
     bmv2: str
     p4info: str | None = None
 
     @model_serializer(mode="wrap")
-    def _without_no_info(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_p4info(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class Node(Part):
-    """A network namespace. What programs need (`environment` and what follows it) is only there where it is used.
+    """A network namespace. The fields of programs (`environment` and the following) are omitted if unused.
 
-    `kernel`: in a container, the machine's own (`host`) or the lab's (`qbed`), where the lab file asks for one. Without
-    it a switch runs on the lab's, and a host on the machine's where that can do the same. `controller` and `reflect`
-    (the probability that it sends a data packet's QCN feedback back) are there where a workload has the transport
-    `rate`. `pipeline`: of a switch in P4, which forwards by it alone. `offload`: of a host, whose TCP gives
-    its interfaces packets of up to 64 KB.
+    `kernel`: in a container, the machine's kernel (`host`) or the lab's (`qbed`), if the lab file selects one.
+    Otherwise a switch runs on the lab's kernel, and a host on the machine's if that has the same features. `controller`
+    and `reflect` (the probability of reflecting a data packet's QCN feedback) exist if a workload has the transport
+    `rate`. `pipeline` replaces routing in a P4 switch. `offload`: TCP of the host hands packets of up to 64 KB to its
+    interfaces.
     """
 
     name: str
     kind: Literal["host", "switch"]
     kernel: Literal["host", "qbed"] | None = None
     kernel_asked_at: str = Field(default="", exclude=True)
-    """Where the lab file asks for the kernel, for messages; not in plan.json."""
+    """Position of `kernel` in the lab file, for messages; not in plan.json."""
     addresses: list[str]
     sysctls: dict[str, str]
     routes: list[Route]
@@ -189,7 +189,7 @@ class Node(Part):
     expects: list[Expectation] = []
 
     @model_serializer(mode="wrap")
-    def _without_what_is_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         optional = {name for name, field in Node.model_fields.items() if not field.is_required()}
         return {name: value for name, value in handler(self).items() if value or name not in optional}
 
@@ -215,7 +215,7 @@ class End(Part):
         return {name: value for name, value in handler(self).items() if value or name not in optional}
 
     def transmit_ns(self, frame_bytes: int) -> int:
-        """The time to serialise a frame (its Ethernet header counted in), rounded up as the link device does."""
+        """Return the time to serialise a frame with its Ethernet header, rounded up as by the link device."""
         return -(-(frame_bytes + self.overhead_bytes) * 8 * 1_000_000_000 // self.rate_bps)
 
 
@@ -229,7 +229,7 @@ class Link(Part):
 
 
 class Observe(Part):
-    """What a queue's tap records."""
+    """Recording of a queue's tap."""
 
     interval_ns: int
     bin_bytes: int
@@ -248,15 +248,15 @@ class Queue(Part):
     observe: Observe
 
 
-def _without(said: dict[str, Any], **usual: object) -> dict[str, Any]:
-    """What is said that is not usual, so that a new field changes no plan that does without it."""
-    return {name: value for name, value in said.items() if name not in usual or value != usual[name]}
+def _without(fields: dict[str, Any], **defaults: object) -> dict[str, Any]:
+    """Return the fields without those that have their default, so that a new field does not change existing plans."""
+    return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
 
 
 class Flows(Part):
-    """One flow for each pair of nodes. `dscp` and `interval_ns` (of probes) are left out where there is none.
+    """One flow for each pair of nodes. `dscp` and `interval_ns` (of probes) are omitted if unset.
 
-    `each`, of flows from a file: when each starts after `start_ns`, and its size; `size_bytes` is the largest then.
+    `each`, for flows from a file: start after `start_ns`, and size; `size_bytes` is the largest size then.
     """
 
     id: int
@@ -280,12 +280,12 @@ class Flows(Part):
     dscp: int | None = None
 
     @model_serializer(mode="wrap")
-    def _without_none_of_its_own(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(handler(self), each=[], interval_ns=None, dscp=None)
 
 
 class Arrivals(Part):
-    """An open-loop arrival process. `together`: every pair has a flow at each arrival; left out where one has."""
+    """An open-loop arrival process. `together`: every pair has a flow at each arrival; omitted if false."""
 
     id: int
     kind: Literal["arrivals"] = "arrivals"
@@ -318,14 +318,14 @@ class Arrivals(Part):
         return len(sources) * len(destinations) - len(set(sources) & set(destinations))
 
     @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(handler(self), together=False, dscp=None)
 
 
 class Exchanges(Part):
-    """Clients that wait for what they asked for, then think, then ask again. Those of `sources` ask `fanout` of
-    `destinations` at once (None: all); each of `pairs` has a client of its own. `request` is how much is sent, or
-    `on_ns` for how long; without a `response` the server says when it had everything.
+    """Clients that send requests, wait for the responses, think, and repeat. Clients in `sources` query `fanout` of
+    `destinations` at once (None: all); each of `pairs` has its own client. `request` is the size of the request,
+    `on_ns` the time of sending instead; without a `response` the server acknowledges the whole request.
     """
 
     id: int
@@ -353,7 +353,7 @@ class Exchanges(Part):
     dscp: int | None = None
 
     @model_serializer(mode="wrap")
-    def _without_a_class(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_dscp(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(handler(self), dscp=None)
 
 
@@ -361,8 +361,8 @@ Workload = Flows | Arrivals | Exchanges
 
 
 class Launch(Part):
-    """A program that is started on a node at a time of the lab's. `program`: the entry of the lab file; `folder`: where
-    it runs; a negative start is before the workloads'; `output`: for whoever reads what it printed.
+    """A program that is started on a node at a given time. `program`: the entry in the lab file; `folder`: the working
+    folder; a negative start is before that of the workloads; `output`: the format, for parsing the results.
     """
 
     program: int
@@ -395,7 +395,7 @@ class LinkEvent(Part):
 
 
 class Window(Part):
-    """A span of the lab's time that has sums of its own."""
+    """A time span with its own sums."""
 
     name: str
     from_ns: int
@@ -403,7 +403,7 @@ class Window(Part):
 
 
 class LinkChange(Part):
-    """What the transmitter of a link's end has from then on, where it is said."""
+    """New properties of a link end's transmitter; those that are None do not change."""
 
     link: int
     end: Literal["a", "b"]
@@ -413,21 +413,21 @@ class LinkChange(Part):
 
 
 class QueueChange(Part):
-    """A queue's parameters from then on: a `qdisc` as in `queues`, of the same kind."""
+    """A queue's new parameters: a `qdisc` as in `queues`, of the same kind."""
 
     queue: int
     qdisc: dict[str, Any]
 
 
 class NodeChange(Part):
-    """A host's congestion control from then on."""
+    """A host's new congestion control."""
 
     node: int
     congestion_control: str
 
 
 class Change(Part):
-    """Something that changes while the lab runs: exactly one of these."""
+    """A change during the run: exactly one of these."""
 
     at_ns: int
     link: LinkChange | None = None
@@ -435,11 +435,11 @@ class Change(Part):
     node: NodeChange | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        said = {name: value for name, value in handler(self).items() if value is not None}
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = {name: value for name, value in handler(self).items() if value is not None}
         if self.link is not None:
-            said["link"] = {name: value for name, value in said["link"].items() if value is not None}
-        return said
+            fields["link"] = {name: value for name, value in fields["link"].items() if value is not None}
+        return fields
 
 
 @dataclass(frozen=True)
@@ -465,7 +465,7 @@ class Path:
         return sum(end.delay_ns for end in self.ends)
 
     def transit_ns(self, frame_bytes: int) -> int:
-        """How long one frame takes through empty queues: store and forward."""
+        """Return the time that a frame takes through empty queues: store and forward."""
         return sum(end.transmit_ns(frame_bytes) + end.delay_ns for end in self.ends)
 
 
@@ -481,33 +481,33 @@ class Plan(Part):
     modules: list[str]
     sysctls: dict[str, str]
     parameters: dict[str, str] = {}
-    """Of the kernel's parts (PART/PARAMETER); left out where there are none."""
+    """Kernel parameters (PART/PARAMETER); omitted if there are none."""
     nodes: list[Node]
     links: list[Link]
     queues: list[Queue]
     workloads: list[Workload]
     launches: list[Launch] = []
-    """Programs that are workload; left out where there are none."""
+    """Programs as workload; omitted if there are none."""
     captures: list[Capture]
     events: list[LinkEvent] = []
     changes: list[Change] = []
-    """Left out where there are none."""
+    """Omitted if there are none."""
     flow_interval_ns: int
     statistics_interval_ns: int = 0
-    """Left out where it is 0."""
+    """Omitted if 0."""
     sojourn: bool = False
-    """Whether taps count how long packets waited; left out where they do not."""
+    """Whether taps record sojourn times; omitted if false."""
     windows: list[Window] = []
-    """Left out where there are none."""
+    """Omitted if there are none."""
     p4: list[P4Program] = []
-    """The programs of the nodes' pipelines; left out where there are none."""
+    """The programs of the nodes' pipelines; omitted if there are none."""
 
     def dumps(self) -> str:
         """Canonical JSON."""
         return "".join(self._written())
 
     def _written(self) -> Iterator[str]:
-        """A piece at a time: all of a large plan as dictionaries would take several times its memory."""
+        """Yield the JSON in pieces: dictionaries of a whole large plan would take several times its memory."""
         before = "{"
         for name in Plan.model_fields:
             value = getattr(self, name)
@@ -576,8 +576,8 @@ class Plan(Part):
             end = ends[place]
             rate = max(end.rate_bps, *(change.rate_bps or 0 for change in changes))
             delays = [end.delay_ns, *(change.delay_ns for change in changes if change.delay_ns is not None)]
-            near, far = (end.model_copy(update={"rate_bps": rate, "delay_ns": pick(delays)}) for pick in (min, max))
-            made[place] = (near, far)
+            local, remote = (end.model_copy(update={"rate_bps": rate, "delay_ns": pick(delays)}) for pick in (min, max))
+            made[place] = (local, remote)
         return made
 
     @cached_property
@@ -606,11 +606,11 @@ class Plan(Part):
 
     @cached_property
     def one_path(self) -> bool:
-        """Whether no packet has a choice of ways."""
+        """Whether every packet has exactly one path."""
         ways = [len(route.via) for node in self.nodes for route in node.routes]
         ways += [expected.hops for node in self.nodes for expected in node.expects]
-        told = [entry for node in self.nodes if node.pipeline is not None for entry in node.pipeline.entries]
-        ways += [int(entry.arguments["count"]) for entry in told if entry.action == "route"]
+        entries = [entry for node in self.nodes if node.pipeline is not None for entry in node.pipeline.entries]
+        ways += [int(entry.arguments["count"]) for entry in entries if entry.action == "route"]
         return all(count == 1 for count in ways)
 
     def node_index(self, name: str) -> int:

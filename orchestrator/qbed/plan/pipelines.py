@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What switches in P4 run and are told: the tables of docs/p4.md's forwarding, filled from the compiler's routes."""
+"""Programs and table entries of P4 switches: the forwarding tables of docs/p4.md, filled from the compiler's routes."""
 
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qbed.network.addresses import Family
-from qbed.network.entries import Own
+from qbed.network.entries import UserEntries
 from qbed.p4.entry import Entry, RecirculationPort
 from qbed.p4.scheme_entries import clone_sessions
 from qbed.plan import model as p
@@ -21,7 +21,7 @@ _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 
 
 class Hop(NamedTuple):
-    """A port, and the Ethernet addresses of what leaves by it."""
+    """An output port, and the Ethernet addresses of packets that leave there."""
 
     port: int
     source: str
@@ -58,7 +58,7 @@ class Forwarding:
 
 
 def programs(found: Mapping[str, Program], engines: Mapping[str, str]) -> list[p.P4Program]:
-    """Each once, by name."""
+    """Return each program once, by name."""
     by_name = {program.name: program for program in found.values()}
     informed = {found[switch].name for switch, engine in engines.items() if engine == BMV2}
     return [
@@ -68,16 +68,16 @@ def programs(found: Mapping[str, Program], engines: Mapping[str, str]) -> list[p
 
 
 def entry(entry: Entry) -> p.Entry:
-    """As the plan has it."""
+    """Convert an entry to the plan's form."""
     key = None if entry.key is None else dict(entry.key)
     arguments = dict(entry.arguments)
     return p.Entry(table=entry.table, key=key, action=entry.action, arguments=arguments, priority=entry.priority)
 
 
-def sessions(program: Program, parking: RecirculationPort | None, own: Own) -> list[p.Session]:
-    """The clone sessions that a scheme's program needs, and those of the file."""
-    needed = clone_sessions(program.scheme or "", parking)
-    found = {number: (ports, 0) for number, ports in needed.items()} | own.sessions
+def sessions(program: Program, recirculation: RecirculationPort | None, user_entries: UserEntries) -> list[p.Session]:
+    """Return the clone sessions of a scheme's program, and those of the file."""
+    needed = clone_sessions(program.scheme or "", recirculation)
+    found = {number: (ports, 0) for number, ports in needed.items()} | user_entries.sessions
     return [p.Session(session=number, ports=ports, truncate_bytes=cut) for number, (ports, cut) in found.items()]
 
 

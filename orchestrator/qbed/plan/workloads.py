@@ -14,12 +14,14 @@ from qbed.plan import model as p
 
 _FIRST_PORT = 5001
 SIGNAL_PORT = 6190
-"""Of every receiver of the transport `rate`: by it, switches know its packets (kernel/include/uapi/qbed/signal.h)."""
-MOST_ARRIVALS = 10_000_000
+"""UDP port of receivers of the transport `rate`, by which switches recognise its packets
+(kernel/include/uapi/qbed/signal.h).
+"""
+MAX_ARRIVALS = 10_000_000
 
 
 def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Workload]:
-    """The plan's workloads, in the file's order; `seed` draws who sends to whom."""
+    """Return the plan's workloads in the file's order; `seed` draws senders and receivers."""
     lab = resolved.lab
     compiled: list[p.Workload] = []
     for number, entry in enumerate(lab.workload):
@@ -38,7 +40,7 @@ def compile_workloads(resolved: ResolvedLab, seed: int) -> list[p.Workload]:
             "dscp": content.dscp,
         }
         if common["transport"] == "rate":
-            # What fits every link: the compiler knows them all, a sender only its own.
+            # The compiler knows the smallest MTU of all links, a sender only its own.
             payload_bytes = resolved.smallest_mtu - rate_headers(family)
             common |= {"port": SIGNAL_PORT, "payload_bytes": payload_bytes}
             common |= {"connect": "at start", "congestion_control": None}
@@ -178,10 +180,10 @@ def _check_arrivals(found: p.Arrivals, resolved: ResolvedLab, path: FieldPath) -
     ((_, mean),) = found.interarrival_ns.items()
     at_once = found.flows_at_once
     expected = min(at_once * (found.stop_ns or resolved.lab.duration) / mean, found.limit or LARGEST)
-    if not 1 <= mean <= LARGEST or expected > MOST_ARRIVALS:
+    if not 1 <= mean <= LARGEST or expected > MAX_ARRIVALS:
         flows = f"{at_once} flows" if found.together else "one flow"
         often = f"{flows} in {mean:.3g} ns on average, {expected:.3g} in all"
-        text = f"{often}; expected at most {MOST_ARRIVALS}, and one a ns"
+        text = f"{often}; expected at most {MAX_ARRIVALS}, and one a ns"
         raise LabError([resolved.source.message(path, text)])
 
 

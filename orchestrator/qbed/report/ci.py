@@ -13,7 +13,7 @@ from xml.sax.xmlreader import AttributesImpl
 
 from qbed.claims.judge import Verdict
 from qbed.durable import move
-from qbed.json_files import beside
+from qbed.json_files import temporary_path
 from qbed.results.listing import Listing
 from qbed.terminal import clean, shorten
 
@@ -83,7 +83,7 @@ class _Xml:
 
 def write_junit(file: Path, ended: Iterable[Ended]) -> None:
     """A suite of claims, one of cells and one of the lock for each run: what is not as it should be is a failure."""
-    with beside(file).open("w", encoding="utf-8") as out:
+    with temporary_path(file).open("w", encoding="utf-8") as out:
         xml = _Xml(out)
         xml.open("testsuites")
         for one in ended:
@@ -96,7 +96,7 @@ def write_junit(file: Path, ended: Iterable[Ended]) -> None:
                     xml.case(f"{one.name}.lock", text.partition(" did ")[0], failure=("different", text))
                 xml.close("testsuite")
         xml.close("testsuites")
-    move(beside(file), file)
+    move(temporary_path(file), file)
 
 
 def _claims(xml: _Xml, one: Ended) -> None:

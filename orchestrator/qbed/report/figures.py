@@ -11,7 +11,7 @@ import duckdb
 
 from qbed.campaign.file import ROWS, Figure
 from qbed.claims.sql import Connection, all_rows, one_line
-from qbed.faults import brief
+from qbed.faults import describe_exception
 from qbed.report import user_figures
 from qbed.report.axes import AxisPositions, in_order
 from qbed.report.style import Colours, faded, new_figure
@@ -74,7 +74,7 @@ class Artist:
         except duckdb.Error as error:
             drawing.missing = f"the SQL fails: {one_line(error)}"
         except Exception as error:  # its rows may be anything, but of what is drawn here
-            drawing.missing = f"it cannot be drawn: {brief(error)}"
+            drawing.missing = f"it cannot be drawn: {describe_exception(error)}"
         else:
             if drawing.figure is None:
                 drawing.missing = "this run has no data for it"

@@ -22,7 +22,7 @@ from qbed.campaign.file import Figure
 from qbed.claims.compare import compared
 from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection, one_line
-from qbed.faults import brief
+from qbed.faults import describe_exception
 from qbed.json_files import read_json
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
@@ -183,7 +183,7 @@ def _figure(drawing: Drawing) -> dict[str, Any]:
         try:
             data = Markup(str(plotly.io.to_json(drawing.figure, engine="json")).replace("<", "\\u003c"))
         except Exception as error:  # values of user-supplied SQL that are neither numbers nor text
-            drawing.figure, drawing.missing = None, f"it cannot be drawn: {brief(error)}"
+            drawing.figure, drawing.missing = None, f"it cannot be drawn: {describe_exception(error)}"
     subtitle = drawing.figure.layout.meta["subtitle"] if drawing.figure is not None else ""
     return {
         "name": drawing.name, "title": drawing.title, "subtitle": subtitle, "data": data, "missing": drawing.missing

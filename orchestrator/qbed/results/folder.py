@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from qbed.durable import move
-from qbed.json_files import beside, write_sealed
+from qbed.json_files import temporary_path, write_sealed
 from qbed.results import tables
 from qbed.results.axis_values import QuantityColumn
 from qbed.results.cell_tables import SERIES, count_samples, read_cell
@@ -95,7 +95,7 @@ class RunFolder:
                 move(known, discarded)  # commits the removal of the old run
         if discarded.exists():
             self._empty()
-        elif not known.exists() and self.path.exists() and {*self.path.iterdir()} - {beside(known)}:
+        elif not known.exists() and self.path.exists() and {*self.path.iterdir()} - {temporary_path(known)}:
             raise StoreError(f"{self.path} is not empty and is no run folder; choose another --out")
         self.path.mkdir(parents=True, exist_ok=True)
         write_sealed(known, identity)  # first: after an interruption the folder is a run folder that can be continued

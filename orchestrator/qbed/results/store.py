@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from qbed import __version__
+from qbed.cache import cache_folder
 from qbed.durable import move
 from qbed.files import open_regular
 from qbed.language.units import parse_size
 from qbed.places import schemes_folder
-from qbed.remembered import cache_folder
 from qbed.results import tables
 from qbed.results.checksums import CELL_ROW, FILES, DamagedError, cell_damages, cell_record, read_cell_record
 from qbed.results.identity import CELL_FORM, StoreError

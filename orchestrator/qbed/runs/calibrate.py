@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qbed import terminal
+from qbed.cache import read_cache, write_cache
 from qbed.plan.model import Plan
-from qbed.remembered import recall, remember
 from qbed.results.cell import store_cell
 from qbed.results.evidence import slack_of
 from qbed.results.wall import examine_wall, shortest_rtt_ns
@@ -41,11 +41,11 @@ def calibrated(on: Substrate, plan: Plan, attempt: Attempt | None = None) -> int
     if on.clock == "virtual" or not plan.workloads:
         return 1
     key = key_of(on, plan.dumps())
-    known = recall(CACHE).get(key)
+    known = read_cache(CACHE).get(key)
     if isinstance(known, int):
         return known
     found = search(plan, attempt or (lambda dilation: _attempt(on, plan, dilation)))
-    remember(CACHE, key, found)
+    write_cache(CACHE, key, found)
     return found
 
 
@@ -68,7 +68,7 @@ def search(plan: Plan, attempt: Attempt) -> int:
 
 def _try(attempt: Attempt, dilation: int) -> str | None:
     why = attempt(dilation)
-    terminal.tell(f"calibration: dilation {dilation}: {'faithful' if why is None else why}")
+    terminal.print_status(f"calibration: dilation {dilation}: {'faithful' if why is None else why}")
     return why
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from qbed.campaign.matrix import Axis, Cell, Matrix
 from qbed.campaign.overlaps import leaves, within
 from qbed.errors import LabError
-from qbed.language.messages import MOST_ERRORS
+from qbed.language.messages import MAX_ERRORS
 from qbed.language.source import FieldPath, Source
 from qbed.network.load import load_cell
 from qbed.network.resolve import ResolvedLab
@@ -87,12 +87,12 @@ class Survey:
     errors: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """PlanDigest at all combinations, or as many as the limits allow; mistakes go to `wrong`."""
+        """Compile all combinations, or as many as the limits allow; mistakes go to `errors`."""
         total, size = self.matrix.combinations, 0
         reported_s = time.monotonic() + _QUIET_S - _EVERY_S
         for number, digits in enumerate(self.matrix.combined()):
             samples = sum(digit > 0 for digit in digits) <= 1
-            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.errors) >= MOST_ERRORS):
+            if not samples and (number >= MOST_PLANS or size >= MOST_BYTES or len(self.errors) >= MAX_ERRORS):
                 return
             if self.progress is not None and time.monotonic() - reported_s >= _EVERY_S:
                 self.progress(f"checking the campaign: {number} of {total} combinations of its axes' values")

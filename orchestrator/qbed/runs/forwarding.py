@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from qbed import terminal
+from qbed.cache import read_cache, write_cache
 from qbed.errors import QbedError
 from qbed.language.units import format_rate
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-from qbed.remembered import recall, remember
 from qbed.runs.calibrate import key_of, run_cell
 from qbed.substrates import Substrate
 
@@ -67,12 +67,12 @@ def overloaded_links(on: Substrate, plan: Plan, dilation: int, measure: Measure 
 def forwarding_bps(on: Substrate, measure: Measure) -> int:
     """The undilated rate of a TCP flow through one switch, at least 1; measured if it is not cached."""
     key = key_of(on, LAB)
-    known = recall(CACHE).get(key)
+    known = read_cache(CACHE).get(key)
     if isinstance(known, int) and known > 0:
         return known
-    terminal.tell("measuring how fast this machine forwards; this is done once")
+    terminal.print_status("measuring how fast this machine forwards; this is done once")
     found = max(1, measure(on))
-    remember(CACHE, key, found)
+    write_cache(CACHE, key, found)
     return found
 
 

@@ -23,7 +23,7 @@ from qbed import faults
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.campaign.overlaps import without
 from qbed.errors import QbedError
-from qbed.interrupts import heard, raise_on
+from qbed.interrupts import ignore, raise_on
 from qbed.network.load import load_cell, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
@@ -112,7 +112,7 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
         while True:
             pipe.send(worker.run(int(pipe.recv()), pipe))
     except (EOFError, BrokenPipeError):
-        signal.signal(signal.SIGTERM, heard)  # nothing is left to tidy up
+        signal.signal(signal.SIGTERM, ignore)  # nothing is left to tidy up
 
 
 class Worker:

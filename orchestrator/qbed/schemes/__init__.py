@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queueing schemes: what each folder of schemes/ declares, and how the kernel takes and gives it."""
+"""Queueing schemes: the declarations in the folders of schemes/, and the encoding of options and statistics."""

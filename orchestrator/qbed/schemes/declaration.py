@@ -60,21 +60,21 @@ class Parameter(Strict):
     type: ParameterType
     """The kind of quantity."""
     default: str | int | float | bool | None = None
-    """What holds without it, with its unit."""
+    """The default, with its unit."""
     min: str | int | float | None = None
     """The smallest value that is allowed."""
     max: str | int | float | None = None
     """The largest value that is allowed."""
     help: str
-    """What it does, in one sentence."""
+    """The effect, in one sentence."""
     attribute: Field | None = None
-    """Where the kernel takes it."""
+    """Location of the parameter in the kernel's options."""
     bytes: Field | None = None
-    """Of an amount: where the kernel takes it if it is given in bytes."""
+    """Location of an amount that is given in bytes."""
     packets: Field | None = None
-    """Of an amount: where the kernel takes it if it is given in packets."""
+    """Location of an amount that is given in packets."""
     power_of_two: bool = False
-    """Of a number: whether it must be a power of two."""
+    """Whether a number must be a power of two."""
     fixed: bool = False
     """Whether the qdisc takes it at its creation only."""
 
@@ -166,7 +166,7 @@ def _check_parameters(parameters: Iterable[Parameter]) -> None:
 
 
 def _fields(by_name: Mapping[str, Parameter], values: Mapping[str, Any]) -> Iterator[tuple[Field, int]]:
-    """Where the kernel takes each value, as it counts it."""
+    """Return the location and the kernel's value of each parameter."""
     for name, value in values.items():
         field = by_name[name].field(value)
         if field is not None:
@@ -181,17 +181,17 @@ class Statistic(Number):
     name: str
     """Its name in the results."""
     unit: str
-    """What it counts, or its unit."""
+    """The counted objects, or the unit."""
     help: str
-    """What it means, in one sentence."""
+    """The meaning, in one sentence."""
     unheard: bool = False
-    """Whether it counts packets that would have been marked, had they been ECN-capable."""
+    """Whether it counts packets that were not marked because they are not ECN-capable."""
     holds: Literal["ipv4", "ipv6"] | None = None
     """If it counts packets of this family that the node has received and the scheme has not passed on to routing."""
 
 
 class Child(Strict):
-    """The queue inside, of another scheme, whose parameters stand beside this scheme's own."""
+    """The child queue, of another scheme, whose parameters are given beside this scheme's."""
 
     parameter: str
     """Which parameter names its scheme."""
@@ -209,7 +209,7 @@ class Qdisc(Strict):
     layout: Literal["attributes", "struct"] = "attributes"
     """The form of its options."""
     tc: tuple[Parameter, ...] = ()
-    """What `tc` can give it beyond the scheme's parameters."""
+    """Parameters of `tc` beyond those of the scheme."""
 
 
 class Scheme(Strict):
@@ -218,25 +218,25 @@ class Scheme(Strict):
     name: str
     """Its name, the same as its folder's."""
     title: str
-    """What it is, in a few words."""
+    """The kind of scheme, in a few words."""
     help: str
-    """What it does, in a few sentences."""
+    """The behaviour, in a few sentences."""
     default: bool = False
     """Whether a queue has this scheme if the lab names none."""
     without_ecn: Literal["dropped", "passed"] | None = None
-    """If it marks ECN CE: what becomes of a packet that it would mark and that is not ECN-capable."""
+    """For schemes that mark ECN CE: the fate of a packet that would be marked but is not ECN-capable."""
     gives: tuple[Literal["signal", "feedback"], ...] = ()
-    """Of what controllers go by: what it tells the senders of the transport `rate`."""
+    """Inputs of rate controllers that the scheme sends to senders of the transport `rate`."""
     qdisc: Qdisc
     """How the kernel knows it."""
     child: Child | None = None
     """The scheme of the queue inside, if it has one."""
     parameters: list[Parameter]
-    """What the lab file can give."""
+    """Parameters of the lab file."""
     presets: dict[str, dict[str, str | int | float | bool]] = Given(default_factory=dict)
-    """By the names that `preset` can have: what parameters are then, unless the lab file gives them."""
+    """Parameter values by the names of presets; values in the lab file take precedence."""
     statistics: tuple[Statistic, ...] = ()
-    """What the qdisc reports beyond packets, bytes and drops."""
+    """Statistics of the qdisc beyond packets, bytes and drops."""
 
     @model_validator(mode="after")
     def _complete(self) -> "Scheme":
@@ -349,7 +349,7 @@ class HostParameter(Parameter):
     """A parameter of a controller."""
 
     link: bool = False
-    """Of a rate: whether it is that of IP packets that fill the sender's link where the lab does not give it."""
+    """Whether a rate's default is the rate of IP packets that fills the sender's link."""
 
 
 class Controller(Strict):
@@ -358,13 +358,13 @@ class Controller(Strict):
     name: str
     """Its name, the same as its file's."""
     title: str
-    """What it is, in a few words."""
+    """The kind of controller, in a few words."""
     help: str
-    """What it does, in a few sentences."""
+    """The behaviour, in a few sentences."""
     inputs: tuple[Literal["rtt", "signal", "feedback"], ...] = ()
-    """What it goes by: round-trip times, the signal that switches accumulate, QCN's feedback messages."""
+    """Inputs: round-trip times, the signal that switches accumulate, or QCN's feedback messages."""
     parameters: tuple[HostParameter, ...]
-    """What the lab file can give."""
+    """Parameters of the lab file."""
     ordered: tuple[tuple[str, ...], ...] = ()
     """Parameters of which each is at most the next one."""
     scheme: str = ""
@@ -393,7 +393,7 @@ class Controller(Strict):
 
     @property
     def declaration(self) -> str:
-        """Where it is declared."""
+        """Path of the declaration."""
         return f"schemes/{self.scheme}/host/{self.name}.yml"
 
     @property
@@ -417,7 +417,7 @@ class Controller(Strict):
             yield from pairwise(names)
 
     def options(self, values: Mapping[str, Any], link_bps: int | None = None) -> bytes:
-        """What is within QRATE_A_PARAMETERS, for parameters in base units; others take their defaults."""
+        """Return the content of QRATE_A_PARAMETERS for parameters in base units; others have their defaults."""
         complete = self.defaults(link_bps) | dict(values)
         for low, high in reversed([*self.ordered_pairs()]):
             if low not in values and self.by_name[low].link:  # the link's rate gives way to what is given
@@ -426,7 +426,7 @@ class Controller(Strict):
         return pack_attributes(list(_fields(self.by_name, complete)))
 
     def describe(self, options: bytes) -> dict[str, str]:
-        """The reverse, as the lab file would say it."""
+        """Return the parameters in QRATE_A_PARAMETERS, in the lab file's notation."""
         numbers = unpack_attributes(options)
         found = {}
         for parameter in self.parameters:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the kernel takes a qdisc's options and gives its statistics: netlink attributes, or the fields of a C structure.
-
-All numbers are little-endian, as on every machine that qbed runs on.
+"""Encoding of a qdisc's options and statistics: netlink attributes, or the fields of a C structure. All numbers are
+little-endian, as on every machine that qbed runs on.
 """
 
 import struct
@@ -40,20 +39,20 @@ class Number(Strict):
 
 
 class Field(Number):
-    """Where the kernel takes a parameter: a netlink attribute's number, or an offset in the options structure."""
+    """Location of a parameter: a netlink attribute's number, or an offset in the options structure."""
 
     number: int | None = None
     """The attribute's number (TCA_*), in the layout `attributes`."""
     offset: int | None = None
     """The field's offset in bytes, in the layout `struct`."""
     unit: Literal["ns", "us", "ms"] = "ns"
-    """Of a duration: what the kernel counts in."""
+    """Unit of a duration in the kernel."""
     one: int | None = None
-    """Of a fraction: the value that stands for 1."""
+    """The value that represents 1, for a fraction."""
     choices: tuple[str, ...] = ()
-    """Of a choice: the words, of which the first is 0 to the kernel."""
+    """The names of a choice's values, which the kernel numbers from 0."""
     absent: str | int | float | bool | None = None
-    """What the qdisc takes without the attribute, if that is not the parameter's default."""
+    """The qdisc's value without the attribute, if it differs from the parameter's default."""
 
 
 def kernel_value(value: Any, field: Field) -> int:
@@ -69,7 +68,7 @@ def kernel_value(value: Any, field: Field) -> int:
 
 
 def base_value(raw: int, field: Field) -> Any:
-    """The reverse, apart from amounts."""
+    """Return a parameter in base units from the kernel's value, except for amounts."""
     if field.choices:
         return field.choices[raw] if raw < len(field.choices) else raw
     return raw / field.one if field.one is not None else raw * _UNITS[field.unit]

@@ -56,9 +56,9 @@ class _Attribute:
     place: Field
     unit: str
 
-    def value(self, said: object, otherwise: int) -> int:
-        """What the declaration says, as the kernel counts it; `otherwise` if it says nothing in this unit."""
-        parsed = None if said is None else self.parameter.parse(said)
+    def value(self, declared: object, otherwise: int) -> int:
+        """Return the declared value as the kernel counts it; `otherwise` if none is declared in this unit."""
+        parsed = None if declared is None else self.parameter.parse(declared)
         if parsed is None or (isinstance(parsed, Amount) and parsed.unit != self.unit):
             return otherwise
         return kernel_value(parsed, self.place)
@@ -139,7 +139,7 @@ def _option(parameter: Parameter) -> dict[str, Any]:
 
 
 def _shared(kind: str, prefix: str, parameters: Sequence[Parameter], declaration: str) -> dict[str, Any]:
-    """What the templates of a qdisc and of a controller have in common."""
+    """Return the template variables that a qdisc and a controller share."""
     attributes = [attribute.variables(kind, prefix) for attribute in _attributes(parameters, declaration)]
     numbers = [entry["number"] for entry in attributes]
     if len(set(numbers)) < len(numbers):
@@ -197,7 +197,7 @@ def _render(template: str, variables: dict[str, Any]) -> str:
 
 
 def _host_side(folder: Path) -> dict[str, str]:
-    """Of the module qrate: every controller, its parameters, and the list of them all."""
+    """Return the files of the module qrate: every controller, its parameters, and a list of all."""
     files = {f"qrate/{path.name}": path.read_text() for path in sorted(folder.glob("*/host/*.h"))}
     found = [_controller(controller) for controller in controllers(folder).values()]
     for variables in found:

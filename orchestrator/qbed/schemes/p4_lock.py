@@ -67,12 +67,12 @@ def ensure_current(program: Path) -> None:
         raise StaleError(f"{problem}; `make p4` compiles it, where p4c is installed")
     if (found := compiler()) is None:
         raise StaleError(f"{problem}; `qbed p4 compile {program}` compiles it, where p4c-bm2-ss is installed")
-    terminal.tell(f"{problem}: compiling it")
+    terminal.print_status(f"{problem}: compiling it")
     compile_and_lock(found, program)
 
 
 def _statuses(files: Iterable[Path]) -> dict[Path, Status | None]:
-    """What shows that a file was written, for each; None: it is not there."""
+    """Return the size and times of each file, which change when it is written; None if it does not exist."""
     found: dict[Path, Status | None] = {}
     for path in files:
         try:
@@ -107,7 +107,7 @@ def lock_file(program: Path) -> Path:
 
 
 def _problem(program: Path) -> str | None:
-    """What is wrong with the files compiled of a program; None: nothing, or they are not there."""
+    """Return the error in a program's compiled files; None if there is none or they do not exist."""
     made = compiled_files(program)
     missing = [path for path in made if not path.exists()]
     if missing:

@@ -83,7 +83,7 @@ class Widths:
 
 @dataclass(frozen=True)
 class P4Info:
-    """What a program has."""
+    """The tables and registers of a program."""
 
     tables: tuple[Table, ...]
     registers: tuple[Register, ...]

@@ -36,7 +36,7 @@ class Program:
     tables: Mapping[str, Table] = field(repr=False, hash=False)
     info: P4Info = field(repr=False, hash=False)
     scheme: str | None = None
-    """Whose program it is; None: a user's own."""
+    """The scheme of the program; None for a user-supplied program."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from qbed.durable import settle
+from qbed.durable import sync_tree
 from qbed.errors import QbedError
 from qbed.service.states import ENDED, RULES, Event, State, TransitionError
 
@@ -100,7 +100,7 @@ class Jobs:
                 if lab is not None:
                     shutil.copytree(lab, place / LAB)
                 say(place, {"event": "state", "state": "queued"})  # no reader knows the folder before the row exists
-                settle(place)
+                sync_tree(place)
         return job
 
     def get(self, job: int) -> Row:

@@ -107,7 +107,7 @@ def _carried(spec: JobSpec, screen: EventScreen) -> int:
             screen.refuse([str(error)])
         return error.exit_status
     except OSError as error:
-        screen.refuse([faults.of_files(error)])
+        screen.refuse([faults.describe_os_error(error)])
     except Exception as error:
         screen.refuse([faults.explain(error)])
     return 1

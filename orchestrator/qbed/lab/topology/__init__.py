@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 NodeKind = Literal["host", "switch"]
-MOST_NODES, MOST_LINKS = 65_536, 131_072
+MAX_NODES, MAX_LINKS = 65_536, 131_072
 """A node takes 0.75 MB of a lab's kernel, which is one process on one machine; more is refused before it is built."""
 
 
@@ -103,7 +103,7 @@ def generators() -> dict[str, ModuleType]:
 
 def check_size(nodes: int, links: int) -> None:
     """TopologyError for more than a lab can have."""
-    for count, most, what in ((nodes, MOST_NODES, "nodes"), (links, MOST_LINKS, "links")):
+    for count, most, what in ((nodes, MAX_NODES, "nodes"), (links, MAX_LINKS, "links")):
         if count > most:
             raise TopologyError((), f"gives {count} {what}; expected at most {most}")
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FRR as a lab's routing: the daemons of every switch, and their configuration.
 
-All of it goes into the plan as programs, files and expectations; the agent does not know FRR. Shortest paths with ECMP
-are those that the compiler would have written itself (`network.routes`): FRR has to find them, and to find others when
-a link fails.
+The plan has them as programs, files and expectations; the agent has no code for FRR. The shortest paths with ECMP are
+those of the compiler (`network.routes`): FRR computes them itself, and others after a link failure.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from qbed.lab.frr import MILLISECOND, SECOND, FrrSettings
 from qbed.plan.model import Program
 
-OWN = "/run/frr"
-"""Where the daemons of a node have their files: a folder of the node's own."""
+FOLDER = "/run/frr"
+"""The node's folder for the daemons' files."""
 UNPACKED = "/run/qbed/tools/frr"
 """Debian's package as `tools/frr` unpacks it; where it is installed (a container), this folder does not exist."""
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -30,7 +29,7 @@ _GROUPS = "root:x:0:\nfrrvty:x:92:root\n"
 _VTYSH = f"""#!/bin/sh
 # vtysh of the node that this runs in.
 for folder in {UNPACKED}/usr/bin /usr/bin; do
-    [ ! -x "$folder/vtysh" ] || exec "$folder/vtysh" --config_dir {OWN}/ --vty_socket {OWN} "$@"
+    [ ! -x "$folder/vtysh" ] || exec "$folder/vtysh" --config_dir {FOLDER}/ --vty_socket {FOLDER} "$@"
 done
 echo "vtysh: FRR is not here" >&2
 exit 127
@@ -48,7 +47,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Router:
-    """What the templates know of a switch. `prefixes`: those of its own hosts, by family (`ipv4`, `ipv6`)."""
+    """The template variables of a switch. `prefixes`: those of its hosts, by family (`ipv4`, `ipv6`)."""
 
     name: str
     identifier: str
@@ -68,26 +67,26 @@ def programs(settings: FrrSettings) -> list[Program]:
     """
     protocol = _DAEMONS[settings.protocol]
     return [
-        Program(argv=["mgmtd", *_usual("mgmtd")], ready=f"{OWN}/mgmtd_be.sock", optional=True),
+        Program(argv=["mgmtd", *_usual("mgmtd")], ready=f"{FOLDER}/mgmtd_be.sock", optional=True),
         _daemon("zebra", "zserv.api"),
         _daemon(protocol, f"{protocol}.vty"),
     ]
 
 
 def _daemon(name: str, ready: str) -> Program:
-    return Program(argv=[name, "--config_file", f"{OWN}/{name}.conf", *_usual(name)], ready=f"{OWN}/{ready}")
+    return Program(argv=[name, "--config_file", f"{FOLDER}/{name}.conf", *_usual(name)], ready=f"{FOLDER}/{ready}")
 
 
 def _usual(name: str) -> list[str]:
-    argv = ["--user", "root", "--group", "root", "--pid_file", f"{OWN}/{name}.pid"]
-    argv += ["--socket", f"{OWN}/zserv.api", "--vty_socket", OWN, "--vty_addr", "127.0.0.1", "--vty_port", "0"]
+    argv = ["--user", "root", "--group", "root", "--pid_file", f"{FOLDER}/{name}.pid"]
+    argv += ["--socket", f"{FOLDER}/zserv.api", "--vty_socket", FOLDER, "--vty_addr", "127.0.0.1", "--vty_port", "0"]
     return [*argv, "--log", "stdout", "--log-level", "notifications"]
 
 
 def environment() -> dict[str, str]:
-    """Of every program in a router: FRR is found unpacked or installed."""
+    """Return the environment of all programs in a router: FRR is either unpacked or installed."""
     return {
-        "PATH": f"{OWN}/bin:{UNPACKED}/usr/lib/frr:/usr/lib/frr:{_STANDARD_PATH}",
+        "PATH": f"{FOLDER}/bin:{UNPACKED}/usr/lib/frr:/usr/lib/frr:{_STANDARD_PATH}",
         "LD_LIBRARY_PATH": f"{UNPACKED}/{_LIBRARIES}/frr:{UNPACKED}/{_LIBRARIES}",
     }
 
@@ -95,8 +94,8 @@ def environment() -> dict[str, str]:
 def files(settings: FrrSettings, router: Router) -> dict[str, str]:
     """A router's configuration, and what FRR needs of a system."""
     daemon = _DAEMONS[settings.protocol]
-    configurations = {f"{OWN}/{name}.conf": _render(name, settings, router) for name in ("zebra", daemon, "vtysh")}
-    return {"/etc/group": _GROUPS, f"{OWN}/bin/vtysh": _VTYSH, **configurations}
+    configurations = {f"{FOLDER}/{name}.conf": _render(name, settings, router) for name in ("zebra", daemon, "vtysh")}
+    return {"/etc/group": _GROUPS, f"{FOLDER}/bin/vtysh": _VTYSH, **configurations}
 
 
 def _render(name: str, settings: FrrSettings, router: Router) -> str:
@@ -113,15 +112,15 @@ def _templates() -> Environment:
 
 
 def sysctls(settings: FrrSettings, router: Router) -> dict[str, str]:
-    """BGP's unnumbered links have IPv6 link-local addresses, whatever the lab's addressing is.
+    """Return a router's sysctls. Unnumbered BGP links need IPv6 link-local addresses, whatever the lab's addressing.
 
-    OSPF's multicast stays on the link, so nobody has to be told by IGMP who listens.
+    OSPF's multicast stays on the link, so IGMP is not needed.
     """
     if settings.protocol == "ospf":
         return {"net/ipv4/igmp_link_local_mcast_reports": "0"}
     found: dict[str, Any] = {"net/ipv6/conf/all/forwarding": 1}
     for port in router.ports:
         if port.fabric:
-            own = {"accept_dad": 0, "accept_ra": 0, "addr_gen_mode": 0, "dad_transmits": 0, "disable_ipv6": 0}
-            found |= {f"net/ipv6/conf/{port.interface}/{name}": value for name, value in own.items()}
+            values = {"accept_dad": 0, "accept_ra": 0, "addr_gen_mode": 0, "dad_transmits": 0, "disable_ipv6": 0}
+            found |= {f"net/ipv6/conf/{port.interface}/{name}": value for name, value in values.items()}
     return {name: str(value) for name, value in found.items()}

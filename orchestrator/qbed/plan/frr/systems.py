@@ -13,7 +13,7 @@ from collections import defaultdict
 from qbed.network.routes import Routing
 
 FIRST = 4_200_000_000
-"""Of the private 32-bit numbers (RFC 6996)."""
+"""First of the private 32-bit AS numbers (RFC 6996)."""
 
 
 def systems(routing: Routing) -> dict[int, int]:
@@ -36,7 +36,7 @@ def systems(routing: Routing) -> dict[int, int]:
 
 
 def _components(routing: Routing, nodes: list[int]) -> dict[int, int]:
-    """Of each node, the first node of those that it is connected with, by way of these nodes alone."""
+    """Return, for each node, the first node of its connected component among these nodes."""
     allowed, found = set(nodes), dict[int, int]()
     for start in nodes:
         stack = [] if start in found else [start]

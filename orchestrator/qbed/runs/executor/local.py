@@ -16,7 +16,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from qbed.interrupts import heard
+from qbed.interrupts import ignore
 from qbed.results.folder import RunFolder
 from qbed.runs.executor import OutcomeLog, interruptible
 from qbed.runs.worker import Outcome, Task, serve
@@ -116,7 +116,7 @@ def _died(worker: _Process, task: Task, number: int) -> Outcome:
 
 
 def _stop_all(workers: list[_Process]) -> None:
-    before = signal.signal(signal.SIGINT, heard)  # an impatient second Ctrl-C must not leave guests behind
+    before = signal.signal(signal.SIGINT, ignore)  # an impatient second Ctrl-C must not leave guests behind
     try:
         for worker in workers:
             worker.stop()

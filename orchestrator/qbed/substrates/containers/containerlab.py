@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from qbed.cache import read_cache, write_cache
 from qbed.errors import QbedError
-from qbed.remembered import recall, remember
 from qbed.substrates import SubstrateError
 
 OLDEST = (0, 60, 0)
@@ -53,7 +53,7 @@ def _version(path: str) -> tuple[int, int, int]:
     """What it says once, as long as its file stays the same: to ask takes a fifth of a second."""
     status = Path(path).stat()
     key = f"{path} {status.st_size} {status.st_mtime_ns}"
-    known = recall(VERSIONS).get(key)
+    known = read_cache(VERSIONS).get(key)
     if isinstance(known, list) and len(known) == 3 and all(isinstance(number, int) for number in known):
         return known[0], known[1], known[2]
     done = subprocess.run([path, "version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -62,7 +62,7 @@ def _version(path: str) -> tuple[int, int, int]:
         last = (_COLOUR.sub("", done.stderr).strip().splitlines() or ["nothing"])[-1]
         raise ContainerlabError(f"{path} does not say its version; it says: {last}")
     major, minor, patch = map(int, match.groups())
-    remember(VERSIONS, key, [major, minor, patch])
+    write_cache(VERSIONS, key, [major, minor, patch])
     return major, minor, patch
 
 

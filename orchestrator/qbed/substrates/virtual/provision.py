@@ -140,7 +140,7 @@ def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
             name = program.argv[0]
             if name in node.files or program.optional:
                 continue
-            if shutil.which(name, path=here) is None and not build_program(toolchain, name, terminal.tell):
+            if shutil.which(name, path=here) is None and not build_program(toolchain, name, terminal.print_status):
                 mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
                 if name in BUILT_WHEN_ASKED_FOR:
                     mend = "its build failed, as said above" if checkout() else _ELSEWHERE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was found out about this machine and need not be found out again: a JSON file each, in `$QBED_CACHE`."""
+"""Cached facts about this machine: one JSON file each in `$QBED_CACHE`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from qbed.json_files import read_json, write_json
 
 
 def cache_folder() -> Path:
-    """`$QBED_CACHE`, or `qbed` in the user's cache folder."""
+    """Return `$QBED_CACHE`, or `qbed` in the user's cache folder."""
     named = os.environ.get("QBED_CACHE")
     return Path(named or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qbed")
 
 
-def recall(file: str) -> dict[str, Any]:
-    """All that a file remembers; nothing if it is missing or damaged."""
+def read_cache(file: str) -> dict[str, Any]:
+    """Return all values in a cache file; none if it is missing or damaged."""
     try:
         value = read_json(cache_folder() / file)
     except (OSError, ValueError):
@@ -26,8 +26,8 @@ def recall(file: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def remember(file: str, key: str, value: Any) -> None:
-    """Remember a value; a folder that cannot be written forgets it."""
+def write_cache(file: str, key: str, value: Any) -> None:
+    """Store a value in a cache file; without effect if the folder is not writable."""
     with suppress(OSError):
         cache_folder().mkdir(parents=True, exist_ok=True)
-        write_json(cache_folder() / file, recall(file) | {key: value})
+        write_json(cache_folder() / file, read_cache(file) | {key: value})
