@@ -323,8 +323,8 @@ class Books:
                         received, sent = received + here.rx_packets, sent + here.sent
                         left += self.summaries[end.queue].sent_packets + self._behind(end.queue)
                         behind += self._behind(end.queue)
-            sent += sum(port.sent for port in counted.parking.values())
-            left += sum(port.queue.packets for port in counted.parking.values())
+            sent += sum(port.sent for port in counted.recirculation.values())
+            left += sum(port.queue.packets for port in counted.recirculation.values())
             shell, totals = Counter(counted.shell), Counter(counted.totals)
             for what, seen, told in (
                 ("frames received", received, shell["received"]),

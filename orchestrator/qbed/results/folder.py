@@ -39,7 +39,7 @@ from qbed.results.checksums import (
 from qbed.results.identity import IDENTITY, StoreError, any_identity, read_identity
 from qbed.results.numbers import Numbers
 from qbed.results.wall import only_late
-from qbed.telemetry.records import AS_THEY_ARE
+from qbed.telemetry.records import RAW_FILES
 
 DISCARDED = ".discarded.json"
 """What `campaign.json` is called from when its run is thrown away until nothing of it is left."""
@@ -181,7 +181,7 @@ class RunFolder:
         """The cell is finished: its tables are in the folder of `begin`. `keep`: with what the guest wrote."""
         folder = self.folder(cell, ".tmp")
         if not keep:
-            for kept in AS_THEY_ARE:
+            for kept in RAW_FILES:
                 for file in (folder / "work" / "out").glob(kept):
                     file.rename(folder / file.name)
             shutil.rmtree(folder / "work")

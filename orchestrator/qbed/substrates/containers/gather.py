@@ -22,7 +22,7 @@ from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
 from qbed.telemetry import probes
 from qbed.telemetry.exchanges import EXCHANGES, read_exchanges
-from qbed.telemetry.records import AS_THEY_ARE, Row, read_done, read_rows
+from qbed.telemetry.records import RAW_FILES, Row, read_done, read_rows
 from qbed.telemetry.wall import FILE, FRAMES, NODE_FILE
 
 RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
@@ -64,7 +64,7 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:
-        for pattern in AS_THEY_ARE:
+        for pattern in RAW_FILES:
             for file in part.glob(pattern):
                 shutil.copyfile(file, out / file.name)
     wall = {
