@@ -36,7 +36,7 @@ class Live:
         said = {"stdout": b"", "stderr": b""}
         status = 1
         with self.deployment.exec(node, argv, background=False, stdin=stdin) as execution:
-            for answer in execution.answers():
+            for answer in execution.events():
                 if answer["event"] in said:
                     said[answer["event"]] += base64.b64decode(answer["data"])
                 elif answer["event"] == "exit":
@@ -64,7 +64,7 @@ def up(lab: Lab, *, seed: int | None = None, name: str | None = None, on: str = 
     build_changed(lambda _: None)
     plan = (lab if name is None else lab.set(name=name)).plan(seed)
     where = substrate(on)
-    where.refuse_second(plan.lab)
+    where.check_name_free(plan.lab)
     where.up(plan, lab.file, 1, Limits())
     live = Live(find_lab(plan.lab))
     try:

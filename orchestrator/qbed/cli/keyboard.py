@@ -49,7 +49,7 @@ def lent(execution: Execution, told: Terminal) -> Iterator[None]:
 def _type(keyboard: int, execution: Execution) -> None:
     with suppress(OSError):
         while keys := os.read(keyboard, PIECE):
-            _unless_gone(lambda keys=keys: execution.type_in(keys))  # type: ignore[misc]
+            _unless_gone(lambda keys=keys: execution.send_input(keys))  # type: ignore[misc]
     # The terminal has gone. SIGHUP says so too, but to those who ignore it (nohup) nothing else ends the program.
     os.kill(os.getpid(), signal.SIGTERM)
 

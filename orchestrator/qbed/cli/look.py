@@ -94,7 +94,7 @@ def capture(
     one = find_lab(lab)
     node, interface = _interface(one, end)
     with one.exec(node, [*_CAPTURE, interface, str(snaplen)], background=True) as execution:
-        started = next(answer for answer in execution.answers() if answer.get("event") == "started")
+        started = next(answer for answer in execution.events() if answer.get("event") == "started")
     file = Path(started["output"])
     try:
         _begin(one, file)

@@ -73,7 +73,7 @@ def up(
     settings = parse_settings(set_ or []) | ({"name": name_} if name_ is not None else {})
     plan = compile_lab(load_lab(file, settings), seed)
     where, dilation = substrate(name), parse_dilation(dilate)
-    where.refuse_second(plan.lab)
+    where.check_name_free(plan.lab)
     if dilation is None and where.clock == "wall":
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
 
@@ -145,7 +145,7 @@ def carry_out(lab: Deployment, node: str, command: list[str], *, background: boo
 
 def _follow(execution: Execution) -> int:
     """Pass on what a command says; returns its exit status."""
-    for answer in execution.answers():
+    for answer in execution.events():
         match answer.get("event"):
             case "stdout" | "stderr" as stream:
                 terminal.pass_on(base64.b64decode(answer["data"]), error=stream == "stderr")

@@ -90,15 +90,15 @@ def rehearse(
 
 def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
     """Kernel modules that are not built, and programs that are nowhere: each once."""
-    for lack in {(lack.kind, lack.of): lack for lack in reversed(list(on.lacks(plan)))}.values():
-        place: FieldPath = ("switches",) if lack.of == "tc" else ("routing",)
-        own = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == lack.of]
-        if own and lack.kind == "program":
+    for part in {(part.kind, part.name): part for part in reversed(list(on.missing_parts(plan)))}.values():
+        place: FieldPath = ("switches",) if part.name == "tc" else ("routing",)
+        own = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == part.name]
+        if own and part.kind == "program":
             place = ("programs", own[0], "run")
-        if lack.kind == "module":
-            schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == lack.of]
+        if part.kind == "module":
+            schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == part.name]
             place = _scheme_place(lab, schemes)
-        yield lab.source.message(place, lack.text)
+        yield lab.source.message(place, part.text)
 
 
 def _scheme_place(lab: ResolvedLab, schemes: list[str]) -> FieldPath:
