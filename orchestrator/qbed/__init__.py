@@ -7,7 +7,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 API = (
-    *("Job", "Lab", "Live", "Run", "Said", "Service"),
+    *("CommandResult", "Job", "Lab", "Live", "Run", "Service"),
     *("cell", "labs", "load", "merge", "new", "open", "queue", "run", "store", "up"),
 )
 """What `qbed.api` has, here by short names: nothing of it is loaded before it is used."""

@@ -65,7 +65,7 @@ def shell(
     What comes by a pipe is run line by line; the folder and exported variables stay from line to line.
     """
     one = find_lab(lab)
-    if keyboard.is_here():
+    if keyboard.is_interactive():
         raise typer.Exit(at_keyboard(one, node, [*_SHELL, node], shell=True))
     mark, status = secrets.token_hex(4), 0
     for line in filter(str.strip, sys.stdin):

@@ -119,7 +119,7 @@ def execute(
     if at_terminal:
         if background or stdin:
             raise typer.BadParameter("a terminal is for neither -d nor -i", param_hint="-t")
-        if not keyboard.is_here():
+        if not keyboard.is_interactive():
             raise typer.BadParameter("there is no terminal here; -i gives it what comes by a pipe", param_hint="-t")
         raise typer.Exit(at_keyboard(find_lab(lab), node, command))
     given = sys.stdin.buffer.read() if stdin else b""
@@ -127,9 +127,12 @@ def execute(
 
 
 def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool = False) -> int:
-    """Run a command on a node with this terminal as its own; its exit status. Ctrl-C goes to it as any key."""
-    own = keyboard.terminal(shell=shell)
-    with lab.exec(node, command, background=False, terminal=own) as execution, keyboard.lent(execution, own):
+    """Run a command on a node in this terminal and return its exit status. Ctrl-C is sent to it like any key."""
+    terminal = keyboard.terminal(shell=shell)
+    with (
+        lab.exec(node, command, background=False, terminal=terminal) as execution,
+        keyboard.forward_terminal(execution, terminal),
+    ):
         return _follow(execution)
 
 

@@ -69,8 +69,8 @@ def build_changed(report: Callable[[str], None]) -> None:
                 return
             why = "see above"
     raise ToolchainError(
-        f"{shorten_names(changed_sources())} changed after the set-up, and what runs was built before; building it again failed"
-        f" ({why}): run `make setup`, or undo the change"
+        f"{shorten_names(changed_sources())} changed after the set-up, and what runs was built before; building it"
+        f" again failed ({why}): run `make setup`, or undo the change"
     )
 
 

@@ -15,8 +15,8 @@ from qbed.substrates import Job, SessionError
 from qbed.substrates.containers.folder import NODES
 
 JOBS = "jobs"
-# A group's leader, since programs on the wall clock have groups of their mount. What ends them all does not end it first;
-# where it ends with its agent, so does the program.
+# The shell leads a process group of its own, which the agent signals. If the shell dies with its agent, the program is
+# killed too.
 _RUN = """file=$1 output=$2; shift 2
 trap : INT TERM
 echo $$ >"$file"

@@ -23,7 +23,7 @@ SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 
 CONFINE_FD = 220
 FILTERED = frozenset({"6.12"})
-"""Kernel series that also drop system calls by seccomp. Later series use the one filter for the guest's system calls."""
+"""Kernel series that also drop system calls by seccomp. Later series need the one filter for the guest's calls."""
 SIGNALS = 6
 """The first Landlock version that keeps a guest from signalling other processes."""
 

@@ -35,7 +35,7 @@ _NO_CONTROLLER = "labs with a `controller` run in a checkout, or from a wheel of
 def shared_folders(lab: Path | None = None) -> list[Path]:
     """The folders of the machine that an interactive lab can read, besides programs.
 
-    They are the working folder, the folder of the lab file, and this checkout, but never the user's home or its parents.
+    They are the working folder, the folder of the lab file, and this checkout, but never the home or its parents.
     """
     home = Path.home().resolve()
     places = {path.resolve() for path in (Path.cwd(), lab and lab.parent, checkout()) if path is not None}
