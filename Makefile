@@ -69,14 +69,14 @@ check: setup lint unit
 lint:
 	tools/lint
 
-# Two thousand tests with processes, terminals and a browser meet chance, too: at most two are tried again, and said.
-export CHANCE := -rsR --reruns 1 --max-suite-reruns 2
+# Skipped tests and second tries are listed. tests/second-tries.txt names the tests that may be tried again.
+REPORT := -rsR
 
 # Generated documents are compared by tests (test_reference, test_rooms, test_dashboards): `make generate` writes them.
 unit: setup
 	$(MAKE) -s -C kernel/tests check
 	tools/cargo test --quiet --workspace
-	$(PY) -m pytest -q orchestrator/tests labs -n 2 $(CHANCE)
+	$(PY) -m pytest -q orchestrator/tests labs -n 2 $(REPORT)
 
 py: setup
 	tools/lint python
@@ -102,12 +102,11 @@ e2e: setup
 	@tools/programs
 	@tools/browser
 	$(PY) -m pytest -q tests schemes --ignore tests/containers --ignore tests/images --ignore tests/playbooks \
-	    -n 2 --dist worksteal $(CHANCE)
+	    -n 2 --dist worksteal $(REPORT)
 
 # Status 3 says that this machine cannot have Docker; the reason stands there as a skip (.ci/expected-skips).
-# On the wall clock whatever else the machine does has a say, and chance: what fails is tried again, and said (RERUN).
-e2e-machines: TESTS = tests/images tests/playbooks $(CHANCE)
-e2e-containers: TESTS = tests/containers -rsR --reruns 2 --max-suite-reruns 4
+e2e-machines: TESTS = tests/images tests/playbooks $(REPORT)
+e2e-containers: TESTS = tests/containers $(REPORT)
 e2e-machines e2e-containers: setup
 	@tools/containers --or-skip; case $$? in \
 	    0) tools/programs && tools/images && $(PY) -m pytest -q $(TESTS) ;; \

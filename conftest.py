@@ -18,11 +18,17 @@ import pytest
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
 
+import second_tries
 from cells import Live, Observed, plan_of, ran
 
 ROOT = Path(__file__).parent
 os.environ.setdefault("QBED_STORE", "off")  # a test runs what it tests
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what we start would inherit that it is ignored, as by nohup
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Allow further tries of the tests that tests/second-tries.txt names."""
+    second_tries.mark(items, second_tries.read())
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_the_notebook_comes_to_its_end(told: dict[str, Any]) -> None:
     assert told["flows"].height == 12 and set(told["flows"]["buffer"]) == {"16 KB", "64 KB", "256 KB"}
     assert "2 received" in told["ping"].stdout and told["ping"].status == 0
     assert run.axes == {"buffer": ["16 KB", "64 KB", "256 KB"], "seed": [1, 2]}
-    assert told["cell"] == "buffer=64 KB, seed=1" and told["parting"].table == "queue_series"
+    assert told["cell"] == "buffer=64 KB, seed=1" and told["parting"].table == "flows"
 
 
 def test_a_run_is_opened_again(told: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ from qbed.service.app import make_app
 from qbed.service.client import packed
 from qbed.service.jobs import EVENTS, LAB, RUN
 from qbed.service.settings import Settings
-from qbed.service.work import Teller
+from qbed.service.work import EventScreen
 from qbed.substrates import substrate
 
 from cases import ROOT
@@ -123,14 +123,14 @@ def service(folder: Path) -> Outcome:
             assert answer.status_code == 201, answer.text
         patch.setenv(FOREIGN, "1")
         job, outcome = Path(place, "jobs", "000001"), "refused"
-        teller = Teller(job)
+        screen = EventScreen(job)
         try:
             prepare(job / LAB, Wishes(None, job / RUN))
             outcome = "accepted"
         except LabError as error:
-            teller.refuse(error.messages)
+            screen.refuse(error.messages)
         except QbedError as error:
-            teller.refuse([str(error)])
+            screen.refuse([str(error)])
         said = (job / EVENTS).read_text()
         assert place not in said and ("refused" in said) == (outcome == "refused"), said
     return "refused" if outcome == "refused" else "accepted"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the metadata of PacketIn and PacketOut are in the header in front of the packet (`@controller_header`).
+//! The layout of the header with the metadata of PacketIn and PacketOut (`@controller_header`).
 //!
 //! P4Info has the fields by name and with the widths that controllers see; it does not name the type of the header. The
 //! layout is that of the program's header with fields of these names.

@@ -41,7 +41,7 @@ class Manifest(BaseModel):
     agent_hash: str = ""
     p4switch_hash: str = ""
     frr_version: str = ""
-    checksums: str = Field("", exclude=True)
+    checksums: str = Field(default="", exclude=True)
     """The file that has the checksums of all others; empty: there is none, of an earlier qbed."""
 
 

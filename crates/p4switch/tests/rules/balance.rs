@@ -31,7 +31,7 @@ fn bucket_is_the_hash(bench: &mut Bench, frame: &[u8], flow: &[u8]) -> u32 {
 }
 
 #[test]
-fn flows_are_told_apart_by_the_addresses_that_they_have() {
+fn buckets_are_hashes_of_the_addresses_that_a_packet_has() {
     let mut bench = Bench::of("labs/controller/balance.json");
     let prefix = vec![0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     bench.insert("ipv6_routes", vec![Match::Lpm { value: prefix, length: 16 }], "route", &[2, 1, 0]);

@@ -120,8 +120,8 @@ fn strings_for_numbers_are_refused_wherever_they_are() {
             }),
             ..config
         };
-        let (told, _events) = tokio::sync::mpsc::channel(16);
-        let mut device = Device::new(Box::new(crate::loopback::Loopback::new(told)));
+        let (events, _received) = tokio::sync::mpsc::channel(16);
+        let mut device = Device::new(Box::new(crate::loopback::Loopback::new(events)));
         let refused = device.configure(Action::Verify, Some(config)).unwrap_err();
         assert!(refused.message.contains(&format!("{what} {is_port}")), "{what}: {refused:?}");
     }
