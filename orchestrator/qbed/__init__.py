@@ -7,7 +7,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 API = (
-    *("Job", "Lab", "Live", "Run", "Said", "Service"),
+    *("CommandResult", "Job", "Lab", "Live", "Run", "Service"),
     *("cell", "labs", "load", "merge", "new", "open", "queue", "run", "store", "up"),
 )
 """Names of `qbed.api` that this package exports; the module is imported at the first use."""

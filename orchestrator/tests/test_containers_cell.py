@@ -88,7 +88,7 @@ def test_all_nodes_start_at_one_origin_and_the_epoch_is_not_past(
     (origin,) = {node.went["origin_ns"] for node in seen}
     assert {node.went["mode"] for node in seen} == {"cell"}
     epoch = origin + seen[0].plan.epoch_ns * DILATION
-    lead_ns = cell.LEAD_NS + cell.LEAD_A_NODE_NS * len(seen)
+    lead_ns = cell.LEAD_NS + cell.LEAD_PER_NODE_NS * len(seen)
     assert begun + lead_ns < epoch < time.monotonic_ns() + lead_ns
     assert origin < begun  # 2 s of set-up, dilated, are longer than the nodes need
 
@@ -220,7 +220,7 @@ def test_a_node_that_says_nothing_is_named(
     clab: FakeContainerlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cell, "READY_S", 0.3)
-    monkeypatch.setattr(cell, "READY_A_NODE_S", 0.0)
+    monkeypatch.setattr(cell, "READY_PER_NODE_S", 0.0)
     clab.behaviour["h2"] = "deaf"
     outcome, _ = run(tmp_path)
     assert "1 of 6 nodes are not ready in time: h2 (absent)" in (outcome.error or "")

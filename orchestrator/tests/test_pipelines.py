@@ -29,7 +29,7 @@ from qbed.substrates.containers.folder import topology
 from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
 from qbed.substrates.toolchain import find_toolchain, toolchain_in
-from qbed.substrates.virtual.provision import lacks
+from qbed.substrates.virtual.provision import missing_parts
 
 LAB = """\
 name: small
@@ -681,7 +681,7 @@ def test_a_controller_is_files_and_programs_of_its_switch(controlled: Path) -> N
     assert switch.files["/run/p4/mine.py"] == SCRIPT
     assert switch.files["/run/p4/mine.json"] == plan.p4[0].bmv2
     assert switch.environment["QBED_EPOCH_NS"] == str(plan.epoch_ns)
-    assert list(lacks(find_toolchain(), plan)) == []
+    assert list(missing_parts(find_toolchain(), plan)) == []
     off = compile_lab(load_lab(controlled, {"switches.s2.controller": "off"}))
     assert off.dumps() == compile_lab(load_lab(controlled, {"switches.s2.controller": False})).dumps()
     assert not any(node.programs for node in off.nodes) and off.memory_bytes < plan.memory_bytes
@@ -719,7 +719,7 @@ def test_a_switch_without_a_program_has_no_controller(controlled: Path) -> None:
 )
 def test_what_a_controller_lacks_is_said_before_it_runs(controlled: Path, script: str, message: str) -> None:
     (controlled / "mine.py").write_text(script)
-    (lack,) = lacks(find_toolchain(), compile_lab(load_lab(controlled)))
+    (lack,) = missing_parts(find_toolchain(), compile_lab(load_lab(controlled)))
     assert message in lack.text
 
 
@@ -730,26 +730,26 @@ def test_the_server_that_few_labs_run_is_built_for_the_first(
     shutil.copytree(toolchain.folder, folder, ignore=shutil.ignore_patterns("p4switch", "frr"))
     without = toolchain_in(folder)
     monkeypatch.setattr("qbed.substrates.rebuild.checkout", lambda: None)
-    (lack,) = lacks(without, plan)
+    (lack,) = missing_parts(without, plan)
     assert lack.text.startswith("node s2 runs p4switch, which is not here; ")
     monkeypatch.setattr("qbed.substrates.virtual.provision.checkout", lambda: None)
-    (lack,) = lacks(without, plan)
+    (lack,) = missing_parts(without, plan)
     assert lack.text.endswith("labs with a `controller` run in a checkout, or from a wheel of this machine's kind;"
                               " no image has it")  # fmt: skip
     monkeypatch.undo()
-    assert list(lacks(without, plan)) == []
+    assert list(missing_parts(without, plan)) == []
     assert (folder / "programs" / "p4switch").is_file()
     assert capfd.readouterr().err.count("building p4switch, which only labs with a controller run") == 1
-    assert list(lacks(without, plan)) == [] and capfd.readouterr().err == ""
+    assert list(missing_parts(without, plan)) == [] and capfd.readouterr().err == ""
 
 
 def test_a_controller_needs_what_holds_its_guest(controlled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = compile_lab(load_lab(controlled))
     monkeypatch.setattr("qbed.substrates.virtual.provision.landlock_version", lambda: 0)
-    (lack,) = lacks(find_toolchain(), plan)
+    (lack,) = missing_parts(find_toolchain(), plan)
     assert "mine.py, a program of the lab's own, and this machine has no Landlock to hold it" in lack.text
     monkeypatch.setenv("QBED_TRUST", "1")
-    assert list(lacks(find_toolchain(), plan)) == []
+    assert list(missing_parts(find_toolchain(), plan)) == []
 
 
 def test_containers_have_no_controllers(controlled: Path) -> None:

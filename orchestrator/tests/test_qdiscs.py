@@ -43,7 +43,7 @@ def test_cake_has_tins() -> None:
 
 
 @given(st.sampled_from([*sorted(qdiscs.KINDS), "fq", "pfifo", ""]), st.binary(max_size=200), st.integers(0, 200))
-def test_any_bytes_are_read_as_far_as_they_go(kind: str, data: bytes, cut: int) -> None:
+def test_decode_stops_at_the_end_of_truncated_bytes(kind: str, data: bytes, cut: int) -> None:
     whole, part = qdiscs.decode(kind, data), qdiscs.decode(kind, data[:cut])
     assert all(isinstance(value, int | float) for value in whole.values())
     if kind != "cake":
@@ -56,4 +56,4 @@ def test_a_whole_structure_has_every_name(kind: str) -> None:
 
 
 def test_the_page_lists_them() -> None:
-    assert f"|---|---|\n{qdiscs.listed()}\n" in (ROOT / "docs/queue-statistics.md").read_text()
+    assert f"|---|---|\n{qdiscs.markdown_rows()}\n" in (ROOT / "docs/queue-statistics.md").read_text()

@@ -58,23 +58,25 @@ def test_runs_are_found_whatever_the_chunk() -> None:
     assert kinds(data) == [("samples", 100), ("events", 37), ("samples", 1), ("histogram", 3), ("summaries", 1)]
 
 
-def test_samples_of_waits_and_of_queues_that_take_turns_are_runs() -> None:
-    turns = [sojourn_sample(0, 1000 * k, 2, k) + sample(0, 1000 * k, 1000, enqueued=k) for k in range(1, 40)]
-    data = b"".join(turns) + event(1, 2, 1, 0) + sample(2, 3, 1)
-    waits, samples, *_ = read_taps(io.BytesIO(data), 4)
-    assert isinstance(waits, Run) and isinstance(samples, Run)
-    assert waits.records["packets"].tolist() == samples.records["enqueued"].tolist() == list(range(1, 40))
+def test_interleaved_samples_and_sojourn_samples_are_two_runs() -> None:
+    records = [sojourn_sample(0, 1000 * k, 2, k) + sample(0, 1000 * k, 1000, enqueued=k) for k in range(1, 40)]
+    data = b"".join(records) + event(1, 2, 1, 0) + sample(2, 3, 1)
+    sojourns, samples, *_ = read_taps(io.BytesIO(data), 4)
+    assert isinstance(sojourns, Run) and isinstance(samples, Run)
+    assert sojourns.records["packets"].tolist() == samples.records["enqueued"].tolist() == list(range(1, 40))
     assert kinds(data) == [("sojourns", 39), ("samples", 39), ("events", 1), ("samples", 1)]
     for chunk in (1, 63, 64, 100, 161):
-        assert [sum(n for kind, n in kinds(data, chunk=chunk) if kind == of) for of in ("sojourns", "samples")] == [
+        assert [
+            sum(n for kind, n in kinds(data, chunk=chunk) if kind == wanted) for wanted in ("sojourns", "samples")
+        ] == [
             39,
             40,
         ]
     with pytest.raises(TapError, match="queue 3"):
-        kinds(turns[0] + sample(3, 5, 1), queues=3)
+        kinds(records[0] + sample(3, 5, 1), queues=3)
 
 
-def test_what_is_kept_of_a_stream_keeps_no_chunk_of_it() -> None:
+def test_batches_do_not_reference_the_chunk() -> None:
     data = histogram(0, 5, 1514, [1, 2]) + histogram(0, 5, 1514, [3], at_bound=True) + sojourn(0, 5, 2, {7: 1})
     batches = list(read_taps(io.BytesIO(data), 1))
     kept = [batch.ns for batch in batches if isinstance(batch, Histogram)]
@@ -84,7 +86,7 @@ def test_what_is_kept_of_a_stream_keeps_no_chunk_of_it() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1 << 17])
-def test_steady_intervals_are_samples_of_their_own(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_intervals_expand_into_samples(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taps, "SPREAD_ROWS", rows)
     busy = {
         "byte_ns": 7,
@@ -106,16 +108,16 @@ def test_steady_intervals_are_samples_of_their_own(rows: int, monkeypatch: pytes
     )
     data = b"".join(
         b"".join(
-            sample(queue, at, 10, **own, **(held | {"steady": steady} if steady else {}))
-            for queue, at, own, steady in run
+            sample(queue, at, 10, **fields, **(held | {"steady": steady} if steady else {}))
+            for queue, at, fields, steady in run
         )
         + summary(0, 0)
         for run in runs
     )
     plain = b"".join(
-        sample(queue, at + 10 * number, 10, **(still if number else own))
+        sample(queue, at + 10 * number, 10, **(still if number else fields))
         for run in runs
-        for queue, at, own, steady in run
+        for queue, at, fields, steady in run
         for number in range(steady + 1)
     )
     found = [batch for batch in read_taps(io.BytesIO(data), 4) if isinstance(batch, Run)]
@@ -125,27 +127,27 @@ def test_steady_intervals_are_samples_of_their_own(rows: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (sample(0, 1, 1)[:-1], "ends inside the record at byte 0"),
         (sample(0, 1, 1) + b"\1", "ends inside the record at byte 96"),
-        (sample(7, 1, 1), "of queue 7, but the plan has 4"),
+        (sample(7, 1, 1), "names queue 7, but the plan has 4"),
         (header(10, 16, 0, 0), "unknown record type 10"),
-        (header(1, 72, 0, 0) + bytes(56), "says 72 bytes, not 96"),
+        (header(1, 72, 0, 0) + bytes(56), "has 72 bytes, not 96"),
         (event(0, 0, 6, 0), "unknown operation"),
-        (sample(0, 1, 1, steady=1000), "says it has more than 1000 samples"),
-        (header(4, 32, 0, 0) + struct.pack("<IIQ", 1514, 2, 0), "says 2 bins"),
-        (sojourn(7, 1, 0, {3: 1}), "of queue 7, but the plan has 4"),
-        (sojourn(0, 1, 257, {3: 1}), "are of class 257"),
-        (sojourn(0, 1, 0, {2240: 1}), "say 1 bins from the 2240th in 64 bytes"),
-        (sojourn(0, 1, 0, {3: 1})[:48] + bytes(16), "say 0 bins from the 3th"),
-        (header(7, 48, 0, 0) + bytes(32), "say 48 bytes"),
-        (sojourn_sample(0, 1, 300, 1), "are of class 300"),
+        (sample(0, 1, 1, steady=1000), "has more than 1000 samples"),
+        (header(4, 32, 0, 0) + struct.pack("<IIQ", 1514, 2, 0), "has 2 bins"),
+        (sojourn(7, 1, 0, {3: 1}), "names queue 7, but the plan has 4"),
+        (sojourn(0, 1, 257, {3: 1}), "has class 257"),
+        (sojourn(0, 1, 0, {2240: 1}), "has 1 bins from bin 2240 on in 64 bytes"),
+        (sojourn(0, 1, 0, {3: 1})[:48] + bytes(16), "has 0 bins from bin 3 on"),
+        (header(7, 48, 0, 0) + bytes(32), "has 48 bytes"),
+        (sojourn_sample(0, 1, 300, 1), "has class 300"),
         (header(4, 24, 0, 0) + struct.pack("<II", 0, 0), "0 bins of 0 bytes"),
     ],
 )
-def test_what_is_no_tap_stream_is_named(data: bytes, says: str) -> None:
-    with pytest.raises(TapError, match=says):
+def test_malformed_stream_raises_a_precise_error(data: bytes, message: str) -> None:
+    with pytest.raises(TapError, match=message):
         kinds(data)
 
 

@@ -243,7 +243,7 @@ def test_a_program_is_recorded_before_it_gets_its_name(tools: Path, lab: Path) -
     toolchain_files.add(copy, "programs/p4switch", lab / "new")
     (lab / "new").rename(copy / "programs" / "p4switch")
     toolchain_in(copy).check(["programs/p4switch"])
-    assert list(toolchain_files.all_damages(copy)) == []
+    assert list(toolchain_files.all_damaged_files(copy)) == []
     shutil.rmtree(copy / "lines")
-    assert list(toolchain_files.all_damages(copy, copied=True)) == []
-    assert {name.partition("/")[0] for name, _ in toolchain_files.all_damages(copy)} == {"lines"}
+    assert list(toolchain_files.all_damaged_files(copy, copied=True)) == []
+    assert {name.partition("/")[0] for name, _ in toolchain_files.all_damaged_files(copy)} == {"lines"}

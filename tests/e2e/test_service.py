@@ -335,7 +335,7 @@ def test_python_is_a_client(service: Served, tmp_path: Path, monkeypatch: pytest
     assert run.folder.parent == tmp_path / "runs" and run.holds and run.verify() == []
     assert [row["seed"] for row in run.table("cells").to_pylist()] == [2]
     assert "concluded" in kinds and "refused" not in kinds
-    assert (job.told["state"], job.told["exit_status"]) == ("finished", 0)
+    assert (job.status["state"], job.status["exit_status"]) == ("finished", 0)
     assert job in there.jobs() and there.job(job.number).wait(out="again").holds
     # a lab alone, with a field of its own
     alone = there.submit(qbed.load(lab).set(duration="10 ms"), images=False).wait(out="alone")

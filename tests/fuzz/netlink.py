@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 import alone  # noqa: E402
 
-from qbed.substrates.console import complaints, console_tail  # noqa: E402
+from qbed.substrates.console import console_tail, kernel_warnings  # noqa: E402
 from qbed.substrates.toolchain import find_toolchain  # noqa: E402
 from qbed.substrates.virtual.guest import boot  # noqa: E402
 
@@ -63,7 +63,7 @@ def one_guest(folder: Path, seed: int, messages: int) -> tuple[Counter[str], str
             assert status == 0
     except (AssertionError, OSError) as error:
         return Counter(), f"seed {seed}: {error}; its console said last: {console_tail(folder / 'console.log')[-5:]}"
-    found = complaints(folder)
+    found = kernel_warnings(folder)
     return Counter(json.loads(text.splitlines()[-1])), f"seed {seed}: {found}" if found else None
 
 

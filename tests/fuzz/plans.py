@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 import alone  # noqa: E402
 
 from qbed.substrates import CellError, Limits  # noqa: E402
-from qbed.substrates.console import complaints  # noqa: E402
+from qbed.substrates.console import kernel_warnings  # noqa: E402
 from qbed.substrates.virtual.substrate import VirtualSubstrate  # noqa: E402
 
 from cells import plan_of  # noqa: E402
@@ -102,7 +102,7 @@ def one_guest(folder: Path, text: bytes | None, chance: random.Random) -> tuple[
         went = "too long" if "was stopped after" in said else "refused"
     if re.search(FOUND, said):
         return "found", said
-    found = complaints(folder)
+    found = kernel_warnings(folder)
     return ("found", found[0]) if found else (went, None)
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import finsy as fy
 import pytest
-from test_p4runtime import found
-
 from qbed.language.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Group, P4Program, Pipeline, Plan
 from qbed.substrates.containers import bmv2
-from qbed.substrates.containers.p4runtime import RefusedError, tell
+from qbed.substrates.containers.p4runtime import RefusedError, configure
+from test_p4runtime import found
 
 LAB = """\
 name: small
@@ -61,7 +60,7 @@ def entities(address: str, *wanted: Any) -> list[Any]:
 def test_a_switch_has_the_entries_of_the_plan(address: str, scheme: str) -> None:
     _, program, pipeline = of(compiled(scheme))
     pipeline = pipeline.model_copy(update={"groups": [Group(group=3, ports=[0, 2])]})
-    tell(address, program, pipeline)
+    configure(address, program, pipeline)
     entries = entities(address, fy.P4TableEntry())
     told = [entry for entry in pipeline.entries if entry.key is not None]
     assert sorted(entry.table_id for entry in entries) == sorted(entry.table.split(".")[-1] for entry in told)
@@ -84,24 +83,24 @@ def test_what_is_refused_is_said_by_name(address: str) -> None:
     _, program, pipeline = of(compiled("ecn, threshold: 20 packets"))
     twice = pipeline.model_copy(update={"entries": [*pipeline.entries, pipeline.entries[0]]})
     with pytest.raises(RefusedError, match=r"next_hops \{.hop.: 0\}: ALREADY_EXISTS: "):
-        tell(address, program, twice)
+        configure(address, program, twice)
     with pytest.raises(RefusedError, match="INVALID_ARGUMENT: "):
-        tell(address, program.model_copy(update={"bmv2": "{}"}), pipeline)
+        configure(address, program.model_copy(update={"bmv2": "{}"}), pipeline)
     elsewhere = pipeline.model_copy(update={"entries": [pipeline.entries[0].model_copy(update={"table": "no_such"})]})
     with pytest.raises(RefusedError, match=r"the program ecn and its P4Info do not belong together: .*no_such"):
-        tell(address, program, elsewhere)
+        configure(address, program, elsewhere)
 
 
 def test_who_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("qbed.substrates.containers.p4runtime.PATIENCE_S", 0.5)
+    monkeypatch.setattr("qbed.substrates.containers.p4runtime.TIMEOUT_S", 0.5)
     _, program, pipeline = of(compiled("droptail"))
     with pytest.raises(RefusedError, match="UNAVAILABLE: "):
-        tell(f"unix:{tmp_path / 'nobody.sock'}", program, pipeline)
+        configure(f"unix:{tmp_path / 'nobody.sock'}", program, pipeline)
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "mute.sock"))
         mute.listen()
         with pytest.raises(RefusedError, match=r"not answered within|UNAVAILABLE"):
-            tell(f"unix:{tmp_path / 'mute.sock'}", program, pipeline)
+            configure(f"unix:{tmp_path / 'mute.sock'}", program, pipeline)
 
 
 def test_queues_are_in_packets_of_the_largest_size_and_dilated() -> None:

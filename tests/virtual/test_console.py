@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from qbed.substrates.console import complaints
+from qbed.substrates.console import kernel_warnings
 
 from cells import Live
 
@@ -29,7 +28,7 @@ SCHEMES = ("droptail", "ecn, threshold: 20 packets", "codel", "rpm", "abq")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_cell_is_run_without_a_complaint(run_cell: Callable[..., Any], scheme: str) -> None:
     cell = run_cell(LAB.replace("droptail", scheme))
-    assert complaints(cell.folder) == []
+    assert kernel_warnings(cell.folder) == []
     said = (cell.folder / "console.log").read_text()
     assert "qlink: loading out-of-tree module" in said, "warnings reach the console"
 
@@ -50,5 +49,5 @@ def test_what_the_kernel_complains_of_is_found(
     with live_lab(LAB) as lab:
         for said in (line, "a test: no WARNING: here"):
             assert lab.run("h1", "sh", "-c", f"echo '<4>{said}' > /dev/kmsg")[0] == 0
-    (found,) = complaints(tmp_path / "live")
+    (found,) = kernel_warnings(tmp_path / "live")
     assert re.sub(r"^\[\d+\.\d{9}\] ", "", found) == line != found, "the lab's time goes before it"

@@ -39,7 +39,7 @@ def test_the_bytes_are_those_of_a_guest_with_ipv6(
     run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     without = run_cell(LAB + more).digest()
-    monkeypatch.setattr(guest, "may_speak_ipv6", lambda plan: True)
+    monkeypatch.setattr(guest, "may_use_ipv6", lambda plan: True)
     assert without == run_cell(LAB + more).digest()
 
 
@@ -49,7 +49,7 @@ def test_few_nodes_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_it_is_really_not_there(run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest, "may_speak_ipv6", lambda plan: False)
+    monkeypatch.setattr(guest, "may_use_ipv6", lambda plan: False)
     with pytest.raises(CellError, match=r"sysctl net/ipv6/.*No such file"):
         run_cell(LAB + "addressing: ipv6\n")
 

@@ -216,7 +216,7 @@ duration: 300 ms
         found[kind] = (stats[signal], queue["mean_packets"])
         held = stats.get("held_ipv4", 0)
         if kind == "bmv2" and queue["discipline"] == "abq":
-            held = cell.counters().switches["s1"].parking[510].queue.backlog_packets
+            held = cell.counters().switches["s1"].recirculation[510].queue.backlog_packets
         assert held + stats.get("released", 0) == stats.get("holds", 0)
         if (kind, signal) == ("bmv2", "marked"):
             assert queue["marked_packets"] == stats["marked"]
@@ -379,11 +379,11 @@ def test_qcns_closed_loop_is_that_of_the_kernels_switch(
         found[kind] = [queue["mean_packets"], queue["dropped_packets"], *(stats[name] for name in names)]
     assert found["bmv2"] == found["linux"] and min(found["linux"]) > 5, found
     counted = bmv2.counters().switches["s1"]
-    parking = counted.parking[510]
+    port = counted.recirculation[510]
     reflected = sum(counted.counters["reflected"].values())
     assert counted.counters["routed"] == {0: reflected}
-    assert (parking.sent, parking.queue.drops) == (0, 0)
-    assert counted.totals["recirculated"] == parking.queue.packets == reflected
+    assert (port.sent, port.queue.drops) == (0, 0)
+    assert counted.totals["recirculated"] == port.queue.packets == reflected
 
 
 def test_an_interface_that_disappears_costs_its_own_packets_only(

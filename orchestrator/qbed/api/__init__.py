@@ -6,16 +6,16 @@
 
 from qbed.api.cells import cell, queue, store
 from qbed.api.labs import Lab, labs, load, new
-from qbed.api.live import Live, Said, up
+from qbed.api.live import CommandResult, Live, up
 from qbed.api.runs import Run, merge, open, run
 from qbed.api.service import Job, Service
 
 __all__ = [
+    "CommandResult",
     "Job",
     "Lab",
     "Live",
     "Run",
-    "Said",
     "Service",
     "cell",
     "labs",

@@ -16,8 +16,8 @@ from qbed.substrates.rebuild import build_changed
 
 
 @dataclass(frozen=True)
-class Said:
-    """What came of a command."""
+class CommandResult:
+    """The exit status and output of a command."""
 
     status: int
     stdout: str
@@ -26,23 +26,25 @@ class Said:
 
 @dataclass(frozen=True)
 class Live:
-    """A lab that is up; `deployment` has what the command line does with it."""
+    """A lab that is up; `deployment` is its full interface."""
 
     deployment: Deployment
 
-    def exec(self, node: str, command: str | Sequence[str], *, stdin: bytes = b"") -> Said:
+    def exec(self, node: str, command: str | Sequence[str], *, stdin: bytes = b"") -> CommandResult:
         """Run a command on a node, in a shell's words or as a list, to its end."""
         argv = shlex.split(command) if isinstance(command, str) else list(command)
-        said = {"stdout": b"", "stderr": b""}
+        output = {"stdout": b"", "stderr": b""}
         status = 1
         with self.deployment.exec(node, argv, background=False, stdin=stdin) as execution:
-            for answer in execution.answers():
-                if answer["event"] in said:
-                    said[answer["event"]] += base64.b64decode(answer["data"])
+            for answer in execution.events():
+                if answer["event"] in output:
+                    output[answer["event"]] += base64.b64decode(answer["data"])
                 elif answer["event"] == "exit":
                     status = int(answer["code"])
                     break
-        return Said(status, said["stdout"].decode(errors="replace"), said["stderr"].decode(errors="replace"))
+        return CommandResult(
+            status, output["stdout"].decode(errors="replace"), output["stderr"].decode(errors="replace")
+        )
 
     def advance(self, duration: str) -> int:
         """Let time pass, such as `10 ms`; returns the time since the epoch, in ns."""
@@ -60,11 +62,11 @@ class Live:
 
 @contextmanager
 def up(lab: Lab, *, seed: int | None = None, name: str | None = None, on: str = DEFAULT) -> Iterator[Live]:
-    """The lab is up within; at the end it is taken down. `name`: instead of its own."""
+    """Bring a lab up, and take it down on exit. `name` replaces the lab's name."""
     build_changed(lambda _: None)
     plan = (lab if name is None else lab.set(name=name)).plan(seed)
     where = substrate(on)
-    where.refuse_second(plan.lab)
+    where.check_name_free(plan.lab)
     where.up(plan, lab.file, 1, Limits())
     live = Live(find_lab(plan.lab))
     try:

@@ -27,10 +27,10 @@ class Job:
     number: int
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What the service says of it now: `state`, how many of its `cells` are `done`, `exit_status`, `request`."""
-        told: dict[str, Any] = self.client.get(f"/jobs/{self.number}")
-        return told
+    def status(self) -> dict[str, Any]:
+        """The job's current status: `state`, `cells`, how many are `done`, `exit_status`, `request`."""
+        status: dict[str, Any] = self.client.get(f"/jobs/{self.number}")
+        return status
 
     def cancel(self) -> None:
         """End it; the service keeps its finished cells."""
@@ -43,7 +43,7 @@ class Job:
         fresh: bool = False,
         progress: Callable[[dict[str, Any]], None] | None = None,
     ) -> Run:
-        """Wait for its end, and bring its results into a run folder here. `progress` is told the service's events.
+        """Wait for its end, and bring its results into a run folder here. `progress` receives the service's events.
 
         `LabError`: the campaign was refused, or the job cancelled.
         """
@@ -60,7 +60,7 @@ class Job:
                 refused = event.get("messages", refused)
         if refused is not None:
             raise LabError(refused)
-        wishes = RunOptions(self.told["request"]["profile"], None if out is None else Path(out))
+        wishes = RunOptions(self.status["request"]["profile"], None if out is None else Path(out))
         return Run(bring(self.client, self.number, wishes, fresh=fresh))
 
 

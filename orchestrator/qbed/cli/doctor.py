@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`qbed doctor`: what this machine lacks, and how to mend it."""
+"""`qbed doctor`: what this machine lacks, and how to fix it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def doctor(
         str | None, typer.Option("--on", help="A substrate; all of them without it, and only virtual time is needed.")
     ] = None,
 ) -> None:
-    """Say what this machine lacks, and how to mend it.
+    """Say what this machine lacks, and how to fix it.
 
     Exit status 1: something that is needed is missing.
     """
@@ -34,6 +34,6 @@ def doctor(
         bad = bad or finding.state == "missing"
         mark, colour = _MARKS[finding.state]
         screen.print(Text.assemble((f"{mark:8}", colour), "  ", (finding.name, "bold"), f": {finding.text}"))
-        if finding.mend:
-            screen.print(f"            mend: {finding.mend}")
+        if finding.fix:
+            screen.print(f"            fix: {finding.fix}")
     raise typer.Exit(1 if bad else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody's terminal, lent to a program on a node: each key goes there, and what it says comes back as it is."""
+"""Forwards the user's terminal in raw mode to a program on a node."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from qbed.substrates import Execution, SessionError, Terminal
 PIECE = 4096
 
 
-def is_here() -> bool:
-    """Whether somebody types here, and sees what is said."""
+def is_interactive() -> bool:
+    """Whether standard input and output are a terminal."""
     return os.isatty(0) and os.isatty(1)
 
 
 def terminal(*, shell: bool = False) -> Terminal:
-    """This terminal, as a program is to find it. COLUMNS and LINES do not know of its changes."""
+    """The terminal's current size and kind. COLUMNS and LINES do not follow resizing."""
     columns, rows = os.get_terminal_size(1)
     return Terminal(rows or 24, columns or 80, os.environ.get("TERM", "dumb"), shell=shell)
 
 
 @contextmanager
-def lent(execution: Execution, told: Terminal) -> Iterator[None]:
-    """Give a program the keyboard and the window's size; afterwards they are as they were. `told`: what it knows."""
+def forward_terminal(execution: Execution, initial: Terminal) -> Iterator[None]:
+    """Forward keys and size changes to a program, and restore the terminal on exit. `initial`: the size it has."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     resized = signal.signal(signal.SIGWINCH, lambda *_: _unless_gone(lambda: execution.resize(terminal())))
     typing = threading.Thread(target=_type, args=(keyboard, execution), daemon=True)
     try:
-        if (now := terminal(shell=told.shell)) != told:  # resized before anybody listened
+        if (now := terminal(shell=initial.shell)) != initial:  # resized before the signal handler was set
             execution.resize(now)
         tty.setraw(keyboard)
         typing.start()
@@ -49,8 +49,8 @@ def lent(execution: Execution, told: Terminal) -> Iterator[None]:
 def _type(keyboard: int, execution: Execution) -> None:
     with suppress(OSError):
         while keys := os.read(keyboard, PIECE):
-            _unless_gone(lambda keys=keys: execution.type_in(keys))  # type: ignore[misc]
-    # The terminal has gone. SIGHUP says so too, but to those who ignore it (nohup) nothing else ends the program.
+            _unless_gone(lambda keys=keys: execution.send_input(keys))  # type: ignore[misc]
+    # The terminal is closed. A process that ignores SIGHUP (nohup) is ended only by this.
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -65,7 +65,7 @@ def shell(
     What comes by a pipe is run line by line; the folder and exported variables stay from line to line.
     """
     one = find_lab(lab)
-    if keyboard.is_here():
+    if keyboard.is_interactive():
         raise typer.Exit(at_keyboard(one, node, [*_SHELL, node], shell=True))
     mark, status = secrets.token_hex(4), 0
     for line in filter(str.strip, sys.stdin):
@@ -94,7 +94,7 @@ def capture(
     one = find_lab(lab)
     node, interface = _interface(one, end)
     with one.exec(node, [*_CAPTURE, interface, str(snaplen)], background=True) as execution:
-        started = next(answer for answer in execution.answers() if answer.get("event") == "started")
+        started = next(answer for answer in execution.events() if answer.get("event") == "started")
     file = Path(started["output"])
     try:
         _begin(one, file)

@@ -55,7 +55,7 @@ def hand_out(
     from qbed.report.ci import Ended, write_junit, write_summary
     from qbed.runs.experiment import wall_times
 
-    told = []
+    ended_runs = []
     for experiment, outcome in ended:
         parts = [str(experiment.identity["name"]), experiment.profile or "", "/".join(map(str, experiment.shard or ()))]
         on = [experiment.task.on] if len(ended) > 1 else []
@@ -64,11 +64,11 @@ def hand_out(
         name = " ".join(filter(None, [*parts, *on]))
         problems = [*outcome.problems, *gaps]
         differences, times = outcome.differences, wall_times(run)
-        told.append(Ended(name, run, counted, outcome.wall_s, outcome.verdicts, differences, problems, times))
+        ended_runs.append(Ended(name, run, counted, outcome.wall_s, outcome.verdicts, differences, problems, times))
     if junit is not None:
-        write_junit(junit, told)
+        write_junit(junit, ended_runs)
     if summary is not None:
-        write_summary(summary, told)
+        write_summary(summary, ended_runs)
 
 
 class Screen:

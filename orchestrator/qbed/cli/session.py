@@ -73,7 +73,7 @@ def up(
     settings = parse_settings(set_ or []) | ({"name": name_} if name_ is not None else {})
     plan = compile_lab(load_lab(file, settings), seed)
     where, dilation = substrate(name), parse_dilation(dilate)
-    where.refuse_second(plan.lab)
+    where.check_name_free(plan.lab)
     if dilation is None and where.clock == "wall":
         from qbed.runs.calibrate import calibrated  # what judges its cells takes long to import
 
@@ -119,7 +119,7 @@ def execute(
     if at_terminal:
         if background or stdin:
             raise typer.BadParameter("a terminal is for neither -d nor -i", param_hint="-t")
-        if not keyboard.is_here():
+        if not keyboard.is_interactive():
             raise typer.BadParameter("there is no terminal here; -i gives it what comes by a pipe", param_hint="-t")
         raise typer.Exit(at_keyboard(find_lab(lab), node, command))
     given = sys.stdin.buffer.read() if stdin else b""
@@ -127,9 +127,12 @@ def execute(
 
 
 def at_keyboard(lab: Deployment, node: str, command: list[str], *, shell: bool = False) -> int:
-    """Run a command on a node with this terminal as its own; its exit status. Ctrl-C goes to it as any key."""
-    own = keyboard.terminal(shell=shell)
-    with lab.exec(node, command, background=False, terminal=own) as execution, keyboard.lent(execution, own):
+    """Run a command on a node in this terminal and return its exit status. Ctrl-C is sent to it like any key."""
+    terminal = keyboard.terminal(shell=shell)
+    with (
+        lab.exec(node, command, background=False, terminal=terminal) as execution,
+        keyboard.forward_terminal(execution, terminal),
+    ):
         return _follow(execution)
 
 
@@ -145,7 +148,7 @@ def carry_out(lab: Deployment, node: str, command: list[str], *, background: boo
 
 def _follow(execution: Execution) -> int:
     """Pass on what a command says; returns its exit status."""
-    for answer in execution.answers():
+    for answer in execution.events():
         match answer.get("event"):
             case "stdout" | "stderr" as stream:
                 terminal.pass_on(base64.b64decode(answer["data"]), error=stream == "stderr")

@@ -27,7 +27,7 @@ from qbed.results.probes import Probes
 from qbed.results.program_output import OutputError, parse_output, read_head
 from qbed.results.statistics import decode_statistics, discipline, statistics
 from qbed.results.windows import Windows
-from qbed.substrates.console import complaints
+from qbed.substrates.console import kernel_warnings
 from qbed.telemetry import probes
 from qbed.telemetry.exchanges import EXCHANGES
 from qbed.telemetry.records import (
@@ -116,7 +116,7 @@ def _store_cell(folder: File, plan: Plan, into: File) -> Row:
         _write(into, "interfaces", [_table_of("interfaces", interface_rows(plan, wall), FILE)])
     evidence = examine(plan, taps.summaries, counters, wall)
     evidence.contradictions.extend(flows.contradictions)
-    evidence.contradictions.extend(f"kernel message: {line}" for line in complaints(folder))
+    evidence.contradictions.extend(f"kernel message: {line}" for line in kernel_warnings(folder))
     if not evidence.contradictions:  # inconsistent counters would give misleading warnings
         evidence.warnings.extend(marks_without_ecn(plan, counters, flows.ecn_by_pair, one_path=flows.one_path))
     evidence.warnings.extend(switches.warnings(counters))

@@ -332,8 +332,8 @@ class Accounting:
                         received, sent = received + interface.rx_packets, sent + interface.sent
                         left += self.summaries[end.queue].sent_packets + self._dropped_after_queue(end.queue)
                         after_queue += self._dropped_after_queue(end.queue)
-            sent += sum(port.sent for port in counted.parking.values())
-            left += sum(port.queue.packets for port in counted.parking.values())
+            sent += sum(port.sent for port in counted.recirculation.values())
+            left += sum(port.queue.packets for port in counted.recirculation.values())
             shell, totals = Counter(counted.shell), Counter(counted.totals)
             for what, outside, inside in (
                 ("frames received", received, shell["received"]),

@@ -39,7 +39,7 @@ from qbed.results.checksums import (
 )
 from qbed.results.identity import IDENTITY, StoreError, read_any_identity, read_identity
 from qbed.results.wall import only_late
-from qbed.telemetry.records import AS_THEY_ARE
+from qbed.telemetry.records import RAW_FILES
 
 DISCARDED = ".discarded.json"
 """The name of `campaign.json` while its run is being discarded."""
@@ -186,7 +186,7 @@ class RunFolder:
         """Commit a finished cell, whose tables are in the folder of `begin`. `keep`: keep the guest's files."""
         folder = self.folder(cell, ".tmp")
         if not keep:
-            for kept in AS_THEY_ARE:
+            for kept in RAW_FILES:
                 for file in (folder / "work" / "out").glob(kept):
                     file.rename(folder / file.name)
             shutil.rmtree(folder / "work")

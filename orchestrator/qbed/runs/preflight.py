@@ -91,15 +91,15 @@ def run_preflight(
 
 def _missing(lab: ResolvedLab, plan: Plan, on: Substrate) -> Iterator[str]:
     """A message for each kernel module that is not built, and for each missing program."""
-    for lack in {(lack.kind, lack.of): lack for lack in reversed(list(on.lacks(plan)))}.values():
-        place: FieldPath = ("switches",) if lack.of == "tc" else ("routing",)
-        launched = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == lack.of]
-        if launched and lack.kind == "program":
+    for part in {(part.kind, part.name): part for part in reversed(list(on.missing_parts(plan)))}.values():
+        place: FieldPath = ("switches",) if part.name == "tc" else ("routing",)
+        launched = [number for number, program in enumerate(lab.lab.programs) if program.run[0] == part.name]
+        if launched and part.kind == "program":
             place = ("programs", launched[0], "run")
-        if lack.kind == "module":
-            schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == lack.of]
+        if part.kind == "module":
+            schemes = [scheme.name for scheme in registry().values() if scheme.qdisc.module == part.name]
             place = _scheme_place(lab, schemes)
-        yield lab.source.message(place, lack.text)
+        yield lab.source.message(place, part.text)
 
 
 def _scheme_place(lab: ResolvedLab, schemes: list[str]) -> FieldPath:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Substrates: the ways to bring a plan to life, and the interface by which everything else speaks to them.
+"""Substrates: the ways to run a plan, and their common interface.
 
-A substrate is a package in this folder (or in one that the environment's QBED_SUBSTRATES names). It says its `NAME`,
-what `--on` calls it, and its module `substrate` has the function `substrate()`, which returns a `Substrate`. Nobody
-outside the package asks which one it is: they ask for its clock, and for what it can do.
+A substrate is a package in this folder or in a folder of the environment variable QBED_SUBSTRATES. It defines `NAME`,
+the value of `--on`, and its module `substrate` has a function `substrate()`, which returns a `Substrate`. Code outside
+the package depends on the substrate's clock and abilities, never on its name.
 """
 
 from __future__ import annotations
@@ -34,26 +34,24 @@ Clock = Literal["virtual", "wall"]
 
 
 class CellError(QbedError):
-    """A cell that did not run to its end; the message says why."""
+    """Raised if a cell did not run to its end."""
 
 
 class SubstrateError(QbedError):
-    """The substrate itself does not work: no other cell would fare better."""
+    """Raised if the substrate does not work, so that every other cell would fail too."""
 
 
 class DiskFullError(SubstrateError):
-    """Nothing more can be written."""
+    """Raised if the disk is full."""
 
 
 class SessionError(QbedError):
-    """A lab is not up, or is up already, or does not answer."""
+    """Raised if a lab is not up, is up already, or does not respond."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Wall-clock limits, in seconds: for a whole cell, and for the virtual clock to move by one progress message; and
-    what the cell may write.
-    """
+    """Limits of a cell: wall-clock time of the cell and between two progress messages, and disk space."""
 
     cell_s: float = 3600.0
     stall_s: float = 300.0
@@ -62,27 +60,27 @@ class Limits:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check of this machine saw. `missing` breaks `qbed run`; `optional` does not."""
+    """The result of a check of this machine. `missing` breaks `qbed run`; `optional` does not."""
 
     name: str
     state: Literal["good", "optional", "missing"]
     text: str
-    mend: str | None = None
+    fix: str | None = None
 
 
 @dataclass(frozen=True)
-class Lack:
-    """What a plan needs and this machine does not have, in words. `of`: the module or program."""
+class MissingPart:
+    """A kernel module or program that a plan needs and this machine does not have."""
 
     kind: Literal["module", "program"]
-    of: str
+    name: str
     text: str
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Where the samples of a lab or cell grow: `parts` are folders with `taps.bin`, `tcpinfo.ndjson` and
-    `rates.ndjson`; `clock` says what clock their times are of.
+    """The location of a lab's or cell's samples: `parts` are folders with `taps.bin`, `tcpinfo.ndjson` and
+    `rates.ndjson`; `clock` describes the clock of their times.
     """
 
     clock: dict[str, Any]
@@ -91,10 +89,10 @@ class Samples:
 
 @dataclass(frozen=True)
 class Status:
-    """How a lab that is up fares, for `qbed ps`: who keeps it, its time since its epoch, and what runs in it.
+    """The status of a lab that is up, for `qbed ps`: its keeper, its time since the epoch, and what runs in it.
 
-    On the wall clock also: the frames that it lost outside the plan's queues, and the 99th percentile of how late the
-    deadlines of its latest node ran, in real ns. None: not known yet, or there is no such thing.
+    On the wall clock also the frames lost outside the plan's queues, and the 99th percentile of the timer lateness of
+    its latest node, in real ns. None: not known yet, or not applicable.
     """
 
     keeper: str
@@ -106,7 +104,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Job:
-    """A program in the background: its number, and when it was started, since the lab's epoch."""
+    """A program in the background: its number, and its start since the lab's epoch."""
 
     number: int
     node: str
@@ -116,8 +114,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Terminal:
-    """What a program that somebody types to has: its size, and what kind it is (TERM). `shell`: the program is one, and
-    while it waits for a command no time need pass.
+    """The terminal of an interactive program: its size and its kind (TERM). `shell`: the program is a shell, so virtual
+    time may stop while it waits for a command.
     """
 
     rows: int
@@ -126,7 +124,7 @@ class Terminal:
     shell: bool = False
 
     def fields(self) -> dict[str, Any]:
-        """As agent and keeper take it (docs/formats.md section 2)."""
+        """The fields of the agent's and the keeper's command (docs/formats.md section 2)."""
         size = {"rows": self.rows, "columns": self.columns}
         return {"terminal": size, "shell": self.shell, "env": {"TERM": self.kind}}
 
@@ -134,71 +132,71 @@ class Terminal:
 class Execution(Protocol):
     """A program that runs on a node."""
 
-    def answers(self) -> Iterator[dict[str, Any]]:
-        """What comes of it: `stdout` and `stderr` (`data`, base64), `started` (in the background, `output` says where
-        it prints), at last `exit` with its `code`. `SessionError` if the lab ends before.
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the program's events: `stdout` and `stderr` (`data`, base64), `started` (in the background, with the
+        file of its `output`), and last `exit` with its `code`. Raise `SessionError` if the lab ends before.
         """
 
     def interrupt(self) -> None:
-        """Nobody wants it any more; what it says last comes as answers."""
+        """End the program. Its remaining output arrives as events."""
 
-    def type_in(self, keys: bytes) -> None:
-        """Type at its terminal."""
+    def send_input(self, keys: bytes) -> None:
+        """Send keys to its terminal."""
 
     def resize(self, terminal: Terminal) -> None:
-        """Its terminal has another size now."""
+        """Set the size of its terminal."""
 
 
 class Deployment(Protocol):
-    """A lab that is up, or whatever is left of one."""
+    """A lab that is up, or the remains of one."""
 
     @property
     def name(self) -> str: ...
     @property
     def substrate(self) -> str:
-        """What `--on` calls the substrate."""
+        """The substrate's name, the value of `--on`."""
 
     @property
     def file(self) -> str:
-        """The lab file that it was brought up from."""
+        """The lab file that it was started from."""
 
     @property
     def folder(self) -> Path:
-        """Where its `plan.json` is."""
+        """The folder of its `plan.json`."""
 
     def exec(
         self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
     ) -> AbstractContextManager[Execution]:
-        """Start a program on a node; `stdin`: all that it can read, or it has a terminal."""
+        """Start a program on a node, with `stdin` as its whole input or with a terminal."""
 
     def workload(self) -> None:
-        """Start the lab's own workload: its times count from 1 s later. `SessionError` if it was started already."""
+        """Start the lab's workload: its times count from 1 s later. `SessionError` if it was started already."""
 
     def jobs(self) -> list[Job]:
         """The programs that run in the background."""
 
     def end(self, job: int) -> None:
-        """End one of them; returns when it has ended. `SessionError`: there is none of that number."""
+        """End a background program and wait for its end. `SessionError` if there is none of that number."""
 
     def advance(self, ns: int) -> int:
-        """Let its time pass; returns the time since its epoch. `SessionError` where time passes by itself."""
+        """Advance the lab's time and return the time since its epoch. `SessionError` on the wall clock."""
 
     def samples(self, plan: Plan) -> Samples:
         """Its samples so far."""
 
     def is_up(self) -> bool:
-        """Whether it is still there."""
+        """Whether the lab is up."""
 
     def status(self) -> Status:
-        """How it fares."""
+        """The lab's current status."""
 
     def stop(self) -> None:
-        """Take it down; returns when nothing of it is left."""
+        """Take the lab down and wait until all of it is removed."""
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What the user is told of a lab that has come up: `notes` and `warnings`, a sentence each."""
+class UpReport:
+    """Messages about a lab that has come up, a sentence each."""
 
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -208,57 +206,53 @@ class Cell(Protocol):
     """A cell that is ready to run."""
 
     def run(self, limits: Limits, progress: Progress) -> None:
-        """Run it to the end of its duration: its folder holds `out/` then, and nothing of it is left. `CellError`,
-        `SubstrateError`.
-        """
+        """Run the cell to its end and write `out/` into its folder. Raise `CellError` or `SubstrateError`."""
 
 
 class Substrate(Protocol):
-    """One way to bring a plan to life."""
+    """A way to run a plan."""
 
     @property
     def name(self) -> str:
-        """What `--on` calls it."""
+        """The value of `--on`."""
 
     @property
     def clock(self) -> Clock:
-        """`virtual`: equal runs are equal files. `wall`: they are judged by how late they were, and can be dilated."""
+        """`virtual`: runs repeat to the byte. `wall`: runs have timer lateness, and can be dilated."""
 
     @property
     def cells_at_once(self) -> int | None:
-        """None: as many as there are cores, each cell on its own."""
+        """The limit on concurrent cells; None: one per core."""
 
     @property
     def provenance(self) -> dict[str, Any] | None:
-        """What a cell's results follow from besides its plan; None: from the moment, too."""
+        """The inputs of a cell's results besides its plan; None if results do not repeat."""
 
     def cell(self, folder: Path, plan: Plan, dilation: int = 1) -> Cell:
-        """Put into `folder`, which holds `plan.json`, what the cell needs besides; raises `QbedError` if it cannot run
-        here.
-        """
+        """Prepare a cell in `folder`, which holds `plan.json`. Raise `QbedError` if it cannot run here."""
 
-    def refuse_second(self, name: str) -> None:
-        """`SessionError` if a lab of this name is up, here or on another substrate."""
+    def check_name_free(self, name: str) -> None:
+        """Raise `SessionError` if a lab of this name is up on any substrate."""
 
-    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
-        """Bring a lab up, without its workload: returns when its nodes are ready. In virtual time it is taken down
-        when it goes beyond the limits.
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> UpReport:
+        """Bring a lab up without its workload and wait until its nodes are ready. In virtual time, a lab that exceeds
+        the limits is taken down.
         """
 
     def deployments(self) -> list[Deployment]:
         """Every lab that is up, or that a crash left behind."""
 
     def find(self, name: str) -> Deployment | None:
-        """The lab of a name, if it is among them."""
+        """The deployment of this name, if there is one."""
 
     def samples(self, folder: Path, plan: Plan) -> Samples:
         """The samples of a cell's folder, while it runs and afterwards."""
 
-    def lacks(self, plan: Plan) -> Iterator[Lack]:
-        """What the plan needs that is not here, as far as that can be known beforehand."""
+    def missing_parts(self, plan: Plan) -> Iterator[MissingPart]:
+        """Yield what the plan needs and this machine does not have, if that is known before the run."""
 
     def examine(self) -> Iterator[Finding]:
-        """Whether this machine can run it, and how to mend it if not."""
+        """Check this machine; each problem has a fix."""
 
 
 @cache
@@ -270,14 +264,14 @@ def _packages() -> dict[str, str]:
             package = f"{__name__}.{module.name}"
             try:
                 name = str(importlib.import_module(package).NAME)
-            except Exception:  # of a package that may be anybody's; `substrate` says what is wrong with it
+            except Exception:  # third-party package; `substrate` reports the error
                 name = module.name
             found[name] = package
     return dict(sorted(found.items(), key=lambda item: (item[0] != DEFAULT, item[0])))
 
 
 def names() -> list[str]:
-    """What `--on` knows."""
+    """The values of `--on`."""
     return list(_packages())
 
 
@@ -288,13 +282,13 @@ def substrate(name: str) -> Substrate:
     try:
         _ = importlib.import_module(_packages()[name]).NAME
         found: Substrate = importlib.import_module(f"{_packages()[name]}.substrate").substrate()
-    except Exception as error:  # of a package that may be anybody's
+    except Exception as error:  # third-party package
         raise SubstrateError(f"the substrate {name} cannot be used: {type(error).__name__}: {error}") from error
     return found
 
 
 def substrates() -> list[Substrate]:
-    """All that can be used: one that is broken does not keep the labs of the others up."""
+    """All substrates that can be used; broken ones are skipped, so that labs of the others can be taken down."""
     found = []
     for name in names():
         with suppress(SubstrateError):
@@ -302,7 +296,7 @@ def substrates() -> list[Substrate]:
     return found
 
 
-def refuse_elsewhere(name: str, on: str) -> None:
+def check_name_free_elsewhere(name: str, on: str) -> None:
     """SessionError if a lab of this name is up on another substrate than `on`."""
     for other in substrates():
         if other.name != on and (there := other.find(name)) is not None:

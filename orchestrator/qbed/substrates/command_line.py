@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: what the guest's wall clock says at boot
+VIRTUAL_EPOCH_NS = 1_577_836_800_000_000_000  # 2020-01-01: the guest's wall clock at boot
 GATE_FD = 200
-"""The descriptor of the gate, unless another is said."""
+"""The default descriptor of the gate."""
 
 
 def guest_arguments(
     *, memory_bytes: int, seed: int, agent: str, modules: str, gate_fd: int = GATE_FD, confine_fd: int | None = None
 ) -> list[str]:
-    """All that is known before the guest is started; its kernel goes before, `-- MODE` behind.
+    """The arguments between the kernel and `-- MODE`.
 
     `agent`: its process 1, as the host sees it. `modules`: their folder, as the guest does. `confine_fd`: its rules
     (substrates/virtual/confinement.py); in a container they are the container's, and the node's supervisor adds what

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the toolchain is what this checkout's sources say, and building it again if it is not.
+"""Detects that the sources changed after the toolchain was built, and builds it again.
 
 `make setup` leaves a record of what it built: the hash, size and time of each source, and the time of each folder in
 which another file would be one (`tools/sources --record`), and a checksum of these lines. Sizes and times are compared,
@@ -23,22 +23,22 @@ from qbed.json_files import LARGEST
 from qbed.places import checkout, setup_folder
 from qbed.substrates.toolchain import Toolchain, ToolchainError
 
-BUILT_WHEN_ASKED_FOR = ("p4switch",)
-_SHOWN = 3
+BUILT_ON_DEMAND = ("p4switch",)
+_MAX_NAMES = 3
 Record = dict[str, tuple[str, str, str]]
 """By path in the checkout: hash, size, time."""
 
 
 def changed_sources() -> list[str]:
-    """The sources that are not what the toolchain was built from."""
+    """The sources that changed after the toolchain was built."""
     root, place = checkout(), setup_folder() / "sources"
     if root is None or os.environ.get("QBED_TOOLCHAIN") or not place.exists():
         return []
     text = _read_record(place)
     before = _parse(text)
-    if _is_whole(text) and all(_is_as(root / path, size, time) for path, (_, size, time) in before.items()):
+    if _is_intact(text) and all(_is_unchanged(root / path, size, time) for path, (_, size, time) in before.items()):
         return []
-    now_text = _record(root, _series(text))
+    now_text = _current_record(root, _series(text))
     now = _parse(now_text)
     differing = sorted(path for path in before.keys() | now.keys() if _hash(before, path) != _hash(now, path))
     if not differing:
@@ -49,19 +49,19 @@ def changed_sources() -> list[str]:
     return differing
 
 
-def build_changed(say: Callable[[str], None]) -> None:
-    """Build what has changed since `make setup`; `ToolchainError` if that cannot be done here."""
+def build_changed(report: Callable[[str], None]) -> None:
+    """Build what has changed since `make setup`. Raise `ToolchainError` if the build fails."""
     if not changed_sources():
         return
     root, place = checkout(), setup_folder()
     assert root is not None
     why = "it is another user's"
     if os.access(place, os.W_OK):
-        with _alone(place):
+        with _build_lock(place):
             names = changed_sources()
             if not names:
                 return  # another process has just built it
-            say(f"{shown(names)} changed after the set-up: building again")
+            report(f"{shorten_names(names)} changed after the set-up: building again")
             environment = os.environ | {"QBED_KERNEL": _series(_read_record(place / "sources"))}
             command = [str(root / "tools" / "setup"), "--build"]
             done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
@@ -69,32 +69,32 @@ def build_changed(say: Callable[[str], None]) -> None:
                 return
             why = "see above"
     raise ToolchainError(
-        f"{shown(changed_sources())} changed after the set-up, and what runs was built before; building it again failed"
-        f" ({why}): run `make setup`, or undo the change"
+        f"{shorten_names(changed_sources())} changed after the set-up, and what runs was built before; building it"
+        f" again failed ({why}): run `make setup`, or undo the change"
     )
 
 
-def build_program(toolchain: Toolchain, name: str, say: Callable[[str], None]) -> bool:
-    """Build what of this checkout's toolchain only few labs run (tools/programs); False if there is no such program
-    here, or it cannot be built: then what was said about it stands above.
+def build_program(toolchain: Toolchain, name: str, report: Callable[[str], None]) -> bool:
+    """Build a program that only few labs run (tools/programs). Return False if there is no such program or its build
+    fails; the build prints its errors.
     """
     root = checkout()
-    if root is None or name not in BUILT_WHEN_ASKED_FOR:
+    if root is None or name not in BUILT_ON_DEMAND:
         return False
-    say(f"building {name}, which only labs with a controller run: a minute or two, once")
+    report(f"building {name}, which only labs with a controller run: a minute or two, once")
     command = [str(root / "tools" / "programs"), str(toolchain.folder)]
     return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode == 0
 
 
-def shown(names: list[str]) -> str:
-    """Some of the names."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def shorten_names(names: list[str]) -> str:
+    """The first names, and the number of the others."""
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time builds for a virtual environment."""
+def _build_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock that serializes builds for a virtual environment."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -111,8 +111,8 @@ def _read_record(path: Path) -> str:
         raise ToolchainError(f"{path} cannot be read: {error.strerror}; run `make setup`") from error
 
 
-def _is_whole(text: str) -> bool:
-    """Whether a record is as it was written; otherwise all sources are read, and compared with what is left of it."""
+def _is_intact(text: str) -> bool:
+    """Whether a record matches its checksum. If not, all sources are read and compared with its readable rows."""
     lines, _, last = text.removesuffix("\n").rpartition("\n")
     digest = hashlib.sha256((lines + "\n").encode()).hexdigest()
     return last == f"# sha256 {digest}"
@@ -128,12 +128,12 @@ def _series(text: str) -> str:
 
 
 def _hash(record: Record, path: str) -> str | None:
-    """None: there is no such file; a folder by itself is nothing that is built."""
+    """The recorded hash of a file; None for a folder or an absent file."""
     found = record.get(path, ("-",))[0]
     return None if found == "-" else found
 
 
-def _is_as(path: Path, size: str, time: str) -> bool:
+def _is_unchanged(path: Path, size: str, time: str) -> bool:
     try:
         status = path.stat()
     except OSError:
@@ -142,12 +142,12 @@ def _is_as(path: Path, size: str, time: str) -> bool:
     return time == f"{seconds}.{nanoseconds:09d}" and size in ("-", str(status.st_size))
 
 
-def _record(root: Path, series: str) -> str:
+def _current_record(root: Path, series: str) -> str:
     command = [str(root / "tools" / "sources"), "--record"]
     environment = os.environ | {"QBED_KERNEL": series}
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         detail = getattr(error, "stderr", None) or str(error)
-        raise ToolchainError(f"{command[0]} does not say what is built here: {detail.strip()}") from error
+        raise ToolchainError(f"{command[0]} does not list the sources: {detail.strip()}") from error
     return done.stdout

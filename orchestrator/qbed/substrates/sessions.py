@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What labs that are up have in common on every substrate: where their state is, and how one talks to their keepers."""
+"""State folders of labs that are up, and the JSON lines protocol over their unix sockets, on every substrate."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ Message = dict[str, Any]
 
 
 def state_folder() -> Path:
-    """Where labs that are up have a folder each: this user's; gone after a reboot, if the system has such a place."""
+    """The user's folder for the state of labs that are up; it is volatile if the system has XDG_RUNTIME_DIR."""
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "qbed"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "qbed"
 
 
 def command(kind: str, node: str, argv: list[str], terminal: Terminal | None = None) -> Message:
-    """A program for a node, as agent and keeper take it (docs/formats.md section 2)."""
-    own = {"env": {}} if terminal is None else terminal.fields()
-    return {"command": kind, "node": node, "argv": argv, "cwd": "/", **own}
+    """The command that starts a program on a node (docs/formats.md section 2)."""
+    fields = {"env": {}} if terminal is None else terminal.fields()
+    return {"command": kind, "node": node, "argv": argv, "cwd": "/", **fields}
 
 
-def typed(keys: bytes) -> Message:
-    """What is typed at a program's terminal, likewise."""
+def input_message(keys: bytes) -> Message:
+    """The command that sends keys to a program's terminal."""
     return {"command": "input", "id": 1, "data": base64.b64encode(keys).decode()}
 
 
-def resized(terminal: Terminal) -> Message:
-    """Its new size, likewise."""
+def resize_message(terminal: Terminal) -> Message:
+    """The command that sets the size of a program's terminal."""
     return {"command": "resize", "id": 1, "rows": terminal.rows, "columns": terminal.columns}
 
 
-class Conversation:
-    """JSON lines both ways."""
+class LineConnection:
+    """A connection that carries JSON lines in both directions."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._lines = connection.makefile("rb")
 
-    def __enter__(self) -> Conversation:
+    def __enter__(self) -> LineConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,12 +57,12 @@ class Conversation:
     def send(self, message: Message) -> None:
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def patience(self, seconds: float | None) -> None:
-        """How long each answer may take from now on (`TimeoutError`); None, as in the beginning: without end."""
+    def set_timeout(self, seconds: float | None) -> None:
+        """Limit the wait for each event (`TimeoutError`); None, the default, is no limit."""
         self._connection.settimeout(seconds)
 
-    def answers(self) -> Iterator[Message]:
-        """The other side's messages; `SessionError` if it ends before the last of them."""
+    def events(self) -> Iterator[Message]:
+        """Yield the peer's messages. Raise `SessionError` if it closes the connection."""
         for line in self._lines:
             message: Message = json.loads(line)
             if message.get("event") == "error":
@@ -72,8 +72,8 @@ class Conversation:
 
 
 @contextmanager
-def _near(folder: Path) -> Iterator[str]:
-    """A short path to a folder, whatever its own length: a socket's path has at most 107 bytes."""
+def _short_path(folder: Path) -> Iterator[str]:
+    """Yield a short path to a folder: a socket's path has at most 107 bytes."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}"
@@ -85,8 +85,8 @@ def connect(folder: Path, name: str) -> socket.socket:
     """A connection to the unix socket `name` in a folder. OSError."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        with _near(folder) as near:
-            connection.connect(f"{near}/{name}")
+        with _short_path(folder) as path:
+            connection.connect(f"{path}/{name}")
     except OSError:
         connection.close()
         raise
@@ -96,7 +96,7 @@ def connect(folder: Path, name: str) -> socket.socket:
 def listen(folder: Path, name: str) -> socket.socket:
     """A listening unix socket `name` in a folder."""
     listener = socket.socket(socket.AF_UNIX)
-    with _near(folder) as near:
-        listener.bind(f"{near}/{name}")
+    with _short_path(folder) as path:
+        listener.bind(f"{path}/{name}")
     listener.listen(16)
     return listener

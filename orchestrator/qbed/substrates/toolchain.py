@@ -16,7 +16,7 @@ from qbed.files import read_bytes
 from qbed.json_files import LARGEST, SealError
 from qbed.places import checkout, setup_folder, toolchain_folder
 from qbed.substrates import SubstrateError
-from qbed.substrates.toolchain_files import MANIFEST, RECORD, checksums, damages
+from qbed.substrates.toolchain_files import MANIFEST, RECORD, checksums, damaged_files
 
 MODULES = ("qlink", "qtap", "qgate")
 
@@ -30,7 +30,7 @@ class ToolchainError(SubstrateError):
 
 
 class Manifest(BaseModel):
-    """What the toolchain was built from: `manifest.json`."""
+    """The inputs of the toolchain's build: `manifest.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,7 +57,7 @@ class Toolchain:
     def check(self, names: Iterable[str]) -> None:
         """`ToolchainError` unless these files are what was built."""
         if self.checksums:
-            for name, problem in damages(self.folder, self.checksums, names):
+            for name, problem in damaged_files(self.folder, self.checksums, names):
                 raise self.damaged(name, problem)
 
     def damaged(self, name: str, problem: str) -> ToolchainError:

@@ -49,7 +49,7 @@ def checksums(folder: Path) -> dict[str, str]:
     return files
 
 
-def damages(folder: Path, recorded: Mapping[str, str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def damaged_files(folder: Path, recorded: Mapping[str, str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The files, of those with these names, that are not as recorded, and what is wrong with each."""
     for name in names:
         try:
@@ -63,7 +63,7 @@ def damages(folder: Path, recorded: Mapping[str, str], names: Iterable[str]) -> 
             yield name, f"cannot be read: {error.strerror}"
 
 
-def all_damages(folder: Path, *, copied: bool = False) -> Iterator[tuple[str, str]]:
+def all_damaged_files(folder: Path, *, copied: bool = False) -> Iterator[tuple[str, str]]:
     """Whatever is damaged in a toolchain that was made with a record. `copied`: a copy may lack optional folders."""
     try:
         recorded = checksums(folder)
@@ -73,7 +73,7 @@ def all_damages(folder: Path, *, copied: bool = False) -> Iterator[tuple[str, st
         yield RECORD, str(error)
     else:
         left_out = [f"{name}/" for name in OPTIONAL if copied and not os.path.lexists(folder / name)]
-        yield from damages(folder, recorded, [name for name in recorded if not name.startswith(tuple(left_out))])
+        yield from damaged_files(folder, recorded, [name for name in recorded if not name.startswith(tuple(left_out))])
 
 
 def _names(folder: Path) -> Iterator[str]:
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> None:
         case ["add", folder, name, file]:
             add(Path(folder), name, Path(file))
         case [("check" | "check-copy") as command, folder]:
-            found = [name for name, _ in all_damages(Path(folder), copied=command == "check-copy")]
+            found = [name for name, _ in all_damaged_files(Path(folder), copied=command == "check-copy")]
             sys.stdout.writelines(f"{name}\n" for name in found)
             sys.exit(1 if found else 0)
         case ["is", folder, name, file]:

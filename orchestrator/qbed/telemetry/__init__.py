@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats of what a cell writes while it runs; no judgement."""
+"""Readers of the files that a cell writes while it runs."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The congestion header (docs/wire-format.md): what hosts and switches tell each other behind UDP."""
+"""The congestion header (docs/wire-format.md), which hosts and switches exchange as a UDP payload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Type(IntEnum):
 
 
 class Kind(IntEnum):
-    """Which signal the sender asks for."""
+    """The signal that a packet requests."""
 
     NONE = 0
     SUM = 1
@@ -42,13 +42,13 @@ class Unit(IntEnum):
 
 class Flag(IntFlag):
     REFLECTED = 1
-    """A congestion point has sent feedback of this packet."""
+    """A congestion point has sent feedback for this packet."""
     LAST = 2
-    """The payload of this data packet ends the flow."""
+    """This data packet carries the end of the flow."""
 
 
 class HeaderError(QbedError):
-    """A payload that is no congestion header: `verdict` is `unknown version`, `too short` or `malformed`."""
+    """Raised if a payload is no congestion header. `verdict`: `unknown version`, `too short` or `malformed`."""
 
     def __init__(self, verdict: str, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class HeaderError(QbedError):
 
 
 class Header(NamedTuple):
-    """In the order of the wire."""
+    """The header's fields in wire order."""
 
     version: int = VERSION
     type: int = Type.DATA
@@ -79,17 +79,17 @@ class Header(NamedTuple):
     echo_signal: int = 0
 
     def pack(self) -> bytes:
-        """The header's bytes."""
+        """Encode the header."""
         signals = [word for value in self[-2:] for word in (value >> 64, value & _WORD)]
         return _LAYOUT.pack(*self[:-2], *signals)
 
 
 def parse(payload: bytes) -> Header:
-    """The header at the beginning of a UDP payload; `HeaderError` if there is none that a switch may add to."""
+    """Parse the header at the start of a UDP payload. Raise `HeaderError` if a switch may not add to it."""
     if payload and payload[0] != VERSION:
-        raise HeaderError("unknown version", f"a congestion header of version {payload[0]}; known is {VERSION}")
+        raise HeaderError("unknown version", f"a congestion header of version {payload[0]}: expected {VERSION}")
     if len(payload) < HEADER_BYTES:
-        raise HeaderError("too short", f"a congestion header of {len(payload)} bytes; it has {HEADER_BYTES}")
+        raise HeaderError("too short", f"a congestion header of {len(payload)} bytes: expected {HEADER_BYTES}")
     *fields, high, low, echo_high, echo_low = _LAYOUT.unpack_from(payload)
     header = Header._make((*fields, high << 64 | low, echo_high << 64 | echo_low))
     for name, known in (("type", Type), ("kind", Kind), ("unit", Unit)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`exchanges.bin`: a record of each exchange (docs/formats.md section 2), read in pieces."""
+"""Reads `exchanges.bin`, one record for each exchange (docs/formats.md section 2), in batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DTYPE = np.dtype(
 
 
 def read_exchanges(path: Path) -> Iterator[npt.NDArray[Any]]:
-    """The records, some at a time. `RecordError` if the last one is cut short."""
+    """Yield the records in batches. Raise `RecordError` if the last one is truncated."""
     with open_regular(path) as file:
         while data := file.read(BATCH * DTYPE.itemsize):
             if len(data) % DTYPE.itemsize:

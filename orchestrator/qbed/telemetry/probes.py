@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes as the agent writes them (`probes.bin`, docs/formats.md section 2), read in chunks as numpy arrays."""
+"""Reads the agent's probe records (`probes.bin`, docs/formats.md section 2) in chunks as numpy arrays."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ TIMES = ("sent_ns", "received_ns", "replied_ns", "returned_ns")
 _FIELDS: list[Any] = [("flow", "<u4"), ("number", "<u4"), *((name, "<i8") for name in TIMES)]
 PROBE_DTYPE = np.dtype(_FIELDS)
 NEVER = np.iinfo(np.int64).min
-"""Of a probe that is not back: all its times but the first."""
+"""The value of all times but the first if a probe has not returned."""
 
 
 def read_probes(stream: BinaryIO, chunk_rows: int = CHUNK_ROWS) -> Iterator[npt.NDArray[np.void]]:
-    """Those that are back in the order of their return, then those that are not; `RecordError` if one is cut off."""
+    """Yield the probes in the order of their return, then those that did not return.
+
+    Raise `RecordError` if the last record is truncated.
+    """
     size = PROBE_DTYPE.itemsize
     while data := stream.read(chunk_rows * size):
         if len(data) % size:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Linux's own queueing disciplines say of themselves, by kind: the payload of TCA_XSTATS, or of TCA_STATS_APP
-where there is no such (include/uapi/linux/pkt_sched.h, `struct tc_KIND_xstats`; of cake attributes).
+"""Decodes the statistics of Linux's queueing disciplines: the payload of TCA_XSTATS, or else of TCA_STATS_APP.
 
-A kernel that knows fewer fields leaves the last ones out, one that knows more appends them. Names end in a unit where
-they are not packets.
+The layout is `struct tc_KIND_xstats` of include/uapi/linux/pkt_sched.h; cake uses netlink attributes. An older kernel
+omits the last fields, a newer one appends fields. Names end in a unit unless they count packets.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FIELDS = {
     "dualpi2": "I probability, I delay_classic_us, I delay_l4s_us, I enqueued_classic, I enqueued_l4s, I largest_queue,"
     " I marked, I marked_by_step, i credit_bytes, I memory_bytes, I largest_memory_bytes, I memory_limit_bytes",
 }
-"""By kind: type and name of each field, in the structure's order; `-` has nothing to say."""
+"""The type and name of each field in the structure's order, by kind. `-` is not reported."""
 _SCALE = {("pie", "probability"): 2.0**-64, ("dualpi2", "probability"): 2.0**-32}
 # TCA_CAKE_STATS_* and TCA_CAKE_TIN_STATS_*
 _CAKE = {
@@ -47,7 +46,7 @@ _SUMMED = ("enqueued", "dropped", "dropped_acks", "marked")
 
 
 def decode(kind: str, xstats: bytes) -> Values:
-    """The statistics by name; empty where nothing is known of that kind."""
+    """The statistics by name; empty if the kind is not in `KINDS`."""
     if kind in _READERS:
         return _READERS[kind](xstats)
     return dict(_structure(kind, xstats)) if kind in _FIELDS else {}
@@ -67,23 +66,23 @@ def _structure(kind: str, data: bytes) -> Iterator[tuple[str, int | float]]:
 
 
 def _cake(data: bytes) -> Values:
-    """Of the whole, and of each of its tins: `tin0_dropped`; the tins' packets also together."""
+    """The statistics of the qdisc and of each tin (`tin0_dropped`), and the tins' packet counts summed."""
     values: Values = {}
     for number, payload in _attributes(data):
         if number in _CAKE:
             values[_CAKE[number]] = _number(payload)
         elif number == _CAKE_TINS:
             for tin, attributes in _attributes(payload):
-                known = ((_CAKE_TIN[what], value) for what, value in _attributes(attributes) if what in _CAKE_TIN)
+                known = ((_CAKE_TIN[kind], value) for kind, value in _attributes(attributes) if kind in _CAKE_TIN)
                 values |= {f"tin{tin - 1}_{name}": _number(value) for name, value in known}
     for name in _SUMMED:
-        of_tins = [value for key, value in values.items() if key.startswith("tin") and key.partition("_")[2] == name]
-        values |= {name: sum(of_tins)} if of_tins else {}
+        tins = [value for key, value in values.items() if key.startswith("tin") and key.partition("_")[2] == name]
+        values |= {name: sum(tins)} if tins else {}
     return values
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Netlink attributes, as far as they are whole."""
+    """The netlink attributes up to the first incomplete one."""
     at = 0
     while at + 4 <= len(data):
         length, number = struct.unpack_from("<HH", data, at)
@@ -99,16 +98,16 @@ def _number(payload: bytes) -> int:
 
 _READERS: dict[str, Callable[[bytes], Values]] = {"cake": _cake}
 KINDS = frozenset(_FIELDS) | frozenset(_READERS)
-"""Those of which the statistics are known."""
+"""The kinds whose statistics can be decoded."""
 
 
 def names(kind: str) -> list[str]:
-    """What a kind says; of cake's tins once for all of them."""
+    """The names of a kind's statistics. A statistic of cake's tins is one name, `tinN_...`."""
     if kind == "cake":
         return [*_CAKE.values(), *_SUMMED, *(f"tinN_{name}" for name in _CAKE_TIN.values())]
     return [name for name in (field.split()[1] for field in _FIELDS[kind].split(",")) if name != "-"]
 
 
-def listed() -> str:
+def markdown_rows() -> str:
     """The rows of the table in docs/queue-statistics.md."""
     return "".join(f"| {kind} | {', '.join(f'`{name}`' for name in names(kind))} |\n" for kind in sorted(KINDS))

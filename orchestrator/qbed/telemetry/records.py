@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent writes into a cell's `out/` folder (docs/formats.md section 2), read and checked."""
+"""Reads and validates the agent's files in a cell's `out/` folder (docs/formats.md section 2)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from qbed.files import MIB, open_regular, read_bytes
 
 Row = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
-AS_THEY_ARE = ("*.pcap", "program-*.stdout", "program-*.stderr")
-"""Of what the agent writes, what is a result as it is: captures, and what programs printed."""
-_LARGEST = 256 * MIB  # the counters of 65,536 nodes are 100 MB
+RAW_FILES = ("*.pcap", "program-*.stdout", "program-*.stderr")
+"""The agent's files that are results without conversion: captures and the output of programs."""
+_MAX_BYTES = 256 * MIB  # the counters of 65,536 nodes are 100 MB
 
 
 class RecordError(QbedError):
-    """A file that the agent wrote is not what docs/formats.md says."""
+    """Raised if a file of the agent violates docs/formats.md."""
 
 
 class _Record(BaseModel):
@@ -29,7 +29,7 @@ class _Record(BaseModel):
 
 
 class Done(_Record):
-    """`done.json`: the agent's last word."""
+    """`done.json`: the cell's result, which the agent writes last."""
 
     status: Literal["complete", "failed"]
     end_ns: int | None = None
@@ -37,7 +37,7 @@ class Done(_Record):
 
 
 class LinkCounters(_Record):
-    """One link end: what its transmitter did, and the device's own counters."""
+    """The counters of a link end: its transmitter's and its network device's."""
 
     sent: int = 0
     delivered: int = 0
@@ -55,7 +55,7 @@ class LinkPair(_Record):
 
 
 class QueueCounters(_Record):
-    """The root qdisc's own statistics (`tc -s qdisc`)."""
+    """The statistics of the root qdisc (`tc -s qdisc`)."""
 
     kind: str
     packets: int = 0
@@ -71,19 +71,19 @@ class QueueCounters(_Record):
 SHELL_DROPS = frozenset(
     {"no_program", "no_port", "too_many_rounds", "foreign", "runt", "no_memory", "no_group", "packets_in_lost"}
 )
-"""Of `struct qp4_counters`: packets that went nowhere (`refused` by a queue are that queue's drops)."""
+"""Fields of `struct qp4_counters` that count dropped packets. `refused` is not one: the queue counts those drops."""
 
 
-class ParkingCounters(_Record):
-    """A port of a switch in P4 that has no link: frames that left it all the same, and its queue."""
+class RecirculationCounters(_Record):
+    """The counters of a recirculation port: frames sent, and its queue's."""
 
     sent: int
     queue: QueueCounters
 
 
 class SwitchCounters(_Record):
-    """A switch in P4: packets by what the kernel's module did with them, and by what its program did; drops by reason;
-    the program's own counters and registers, by index. An absent number is 0.
+    """The counters of a P4 switch: the kernel module's (`shell`), the program's totals, drops by reason, and the
+    program's counters and registers by index. An absent number is 0.
     """
 
     shell: dict[str, int]
@@ -91,12 +91,13 @@ class SwitchCounters(_Record):
     drops: dict[str, int]
     counters: dict[str, dict[int, int]]
     registers: dict[str, dict[int, int]]
-    parking: dict[int, ParkingCounters] = Field(default_factory=dict)
+    recirculation: dict[int, RecirculationCounters] = Field(default_factory=dict, alias="parking")
+    """By port number."""
 
 
 class Counters(_Record):
     """`counters.json`: every counter of the lab at one instant. `nodes` are SNMP groups; an absent counter is 0.
-    `switches`: those in P4, by name.
+    `switches` are the P4 switches by name.
     """
 
     time_ns: int
@@ -107,7 +108,7 @@ class Counters(_Record):
 
 
 def read_done(path: Path) -> Done | None:
-    """The agent's last word, or None if it never came to that."""
+    """Read `done.json`; None if the agent did not write it."""
     return _read(path, Done) if path.exists() else None
 
 
@@ -116,7 +117,7 @@ def read_counters(path: Path) -> Counters:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The objects of an NDJSON file, one at a time; an absent file has none."""
+    """Yield the objects of an NDJSON file. An absent file has none."""
     if not path.exists():
         return
     with open_regular(path) as stream:
@@ -126,13 +127,13 @@ def read_rows(path: Path) -> Iterator[Row]:
             except ValueError as error:
                 raise RecordError(f"{path.name}, line {number}: not JSON ({error})") from error
             if not isinstance(row, dict):
-                raise RecordError(f"{path.name}, line {number}: a JSON object was expected")
+                raise RecordError(f"{path.name}, line {number}: expected a JSON object")
             yield row
 
 
 def _read(path: Path, model: type[_Model]) -> _Model:
     try:
-        return model.model_validate_json(read_bytes(path, _LARGEST))
+        return model.model_validate_json(read_bytes(path, _MAX_BYTES))
     except OSError as error:
         raise RecordError(f"{path.name} cannot be read: {error.strerror}") from error
     except ValidationError as error:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tap stream (`taps.bin`, docs/formats.md section 4), read in chunks as numpy structured arrays.
 
-A stream is a concatenation of records of nine types. Samples and events come in long runs, so the parser looks for
-the end of a run with one vectorised comparison instead of looking at each record; memory is bounded by the chunk.
-A record of a sample stands for the intervals behind it, too, in which nothing happened: whoever reads the stream gets
-each interval as a sample of its own.
+A stream is a concatenation of records of nine types. Samples and events form long runs, so the parser finds the end of
+a run with one vectorised comparison instead of parsing each record. Memory is bounded by the chunk. A sample record is
+run-length encoded: `steady` counts the idle intervals that follow it. The reader expands each interval into a sample.
 """
 
 from __future__ import annotations
@@ -87,35 +86,36 @@ _FIXED = {
 _SIZES = {SAMPLE: 96, EVENT: 96, SUMMARY: 144, BOUND: 144, SOJOURN_SAMPLE: 64}
 assert all(_FIXED[kind].itemsize == size for kind, size in _SIZES.items())
 
-_OF_ALL = (*(name for name, _ in _HEADER), "interval_ns")
-_OF_LEVEL = {
-    what: f"steady_{unit}s" for unit in ("byte", "packet") for what in (f"{unit}_ns", f"min_{unit}s", f"max_{unit}s")
+_CONSTANT_FIELDS = (*(name for name, _ in _HEADER), "interval_ns")
+_LEVEL_FIELDS = {
+    name: f"steady_{unit}s" for unit in ("byte", "packet") for name in (f"{unit}_ns", f"min_{unit}s", f"max_{unit}s")
 }
-"""Fields of an interval in which nothing happened, and those of the record before it that say what they are."""
+"""Fields of an idle interval that follow from the queue's level, by the field of the record that holds the level."""
 
 Records = npt.NDArray[np.void]
 
 
 class TapError(QbedError):
-    """The tap stream is truncated or is not a tap stream."""
+    """Raised if a tap stream is truncated or malformed."""
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Time spent with an occupancy of [i, i + 1) bins of bytes; the last bin is open."""
+    """Time spent at an occupancy of [i, i + 1) * `bin_bytes`. The last bin is open-ended."""
 
     queue: int
     time_ns: int
     bin_bytes: int
     ns: npt.NDArray[np.uint64]
     at_bound: bool = False
-    """Whether a window begins or ends there, or this is the whole."""
+    """True: recorded at the bound of a window; False: for the whole run."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Equal records, in the stream's order. `bounds` are summaries as of the beginning or end of a window, but for
-    their maxima, which are those since the bound before.
+    """Consecutive records of one kind, in the stream's order.
+
+    `bounds` are summaries at the start or end of a window. Their maxima are since the previous bound.
     """
 
     kind: Literal["samples", "events", "summaries", "bounds", "sojourns"]
@@ -135,35 +135,36 @@ _KINDS: dict[int, Literal["samples", "events", "summaries", "bounds", "sojourns"
 def read_taps(
     stream: BinaryIO,
     queues: int,
-    most_samples: int | None = None,
+    max_samples: int | None = None,
     *,
     chunk_bytes: int = CHUNK_BYTES,
     as_written: bool = False,
 ) -> Iterator[Batch]:
-    """Yield the runs of equal records of a stream, in order; `queues` is how many ids are valid.
+    """Yield the runs of a stream in order. Ids below `queues` are valid.
 
-    Raises `TapError` for anything that is not a complete tap stream, naming the offset in bytes.
+    Raise `TapError` with the byte offset if the stream is not a complete tap stream.
     """
-    tail = TapTail(queues, most_samples, as_written=as_written)
+    tail = TapTail(queues, max_samples, as_written=as_written)
     while block := stream.read(chunk_bytes):
         yield from tail.feed(block)
     tail.end()
 
 
 class TapTail:
-    """A tap stream that is still being written: takes it piece by piece. One record can say that it stands for four
-    thousand million samples, so what a stranger's guest wrote is read with the most that its plan can make.
-    `as_written`: without a sample of its own for each of the intervals that a record stands for.
+    """Parses a tap stream incrementally, while it is being written.
+
+    A record can expand to 2^32 samples, so an untrusted stream is read with `max_samples`, the limit that its plan
+    implies. `as_written`: do not expand idle intervals into samples.
     """
 
-    def __init__(self, queues: int, most_samples: int | None = None, *, as_written: bool = False) -> None:
-        self._queues, self._most_samples, self._as_written = queues, most_samples, as_written
+    def __init__(self, queues: int, max_samples: int | None = None, *, as_written: bool = False) -> None:
+        self._queues, self._max_samples, self._as_written = queues, max_samples, as_written
         self._rest = b""
         self._offset = 0
         self._samples = 0
 
     def feed(self, data: bytes) -> Iterator[Batch]:
-        """The runs of equal records that are complete with `data`. Raises `TapError`."""
+        """Yield the runs that `data` completes. Raise `TapError` if it is malformed."""
         data = self._rest + data
         used = 0
         while (taken := _take(data, used, self._offset, self._queues)) is not None:
@@ -173,15 +174,15 @@ class TapTail:
                     yield result
                     continue
                 self._samples += len(result.records) + int(result.records["steady"].sum(dtype=np.int64))
-                if self._most_samples is not None and self._samples > self._most_samples:
-                    raise TapError(f"the tap stream says it has more than {self._most_samples} samples")
+                if self._max_samples is not None and self._samples > self._max_samples:
+                    raise TapError(f"the tap stream has more than {self._max_samples} samples")
                 for records in (result.records,) if self._as_written else _spread(result.records):
                     yield Run("samples", records)
         self._offset += used
         self._rest = data[used:]
 
     def end(self) -> None:
-        """Raises `TapError` if the stream has ended inside a record."""
+        """Raise `TapError` if the stream ended inside a record."""
         if self._rest:
             raise TapError(
                 f"the tap stream ends inside the record at byte {self._offset}: {len(self._rest)} bytes are left over"
@@ -189,12 +190,13 @@ class TapTail:
 
 
 def spread(records: Records, names: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Samples by columns, so many rows at a time: each interval that these records stand for is a row of its own, with
-    none behind it. A column costs little; whole records would be copied several times.
+    """Expand records into columns of samples, one row for each interval, at most `SPREAD_ROWS` rows at a time.
+
+    Columns are cheap; whole records would be copied several times.
     """
-    wanted, behind = list(names), records["steady"].astype(np.int64)
-    times = np.ones(2 * len(records), np.int64)  # each record without the intervals behind it, and one of those
-    times[1::2] = behind
+    wanted = list(names)
+    times = np.ones(2 * len(records), np.int64)  # rows of each record and of the idle intervals after it
+    times[1::2] = records["steady"].astype(np.int64)
     ends = times.cumsum()
     begins = ends - times
     for begin in range(0, int(times.sum()), SPREAD_ROWS):
@@ -202,32 +204,32 @@ def spread(records: Records, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         first, last = int(ends.searchsorted(begin, "right")), int(ends.searchsorted(end)) + 1
         rows = np.minimum(ends[first:last], end) - np.maximum(begins[first:last], begin)
         part = records[first // 2 : (last + 1) // 2]
-        here = slice(first % 2, first % 2 + last - first)
-        found = {name: np.repeat(_pairs(part, name)[here], rows) for name in wanted}
-        if "time_ns" in found:
+        used = slice(first % 2, first % 2 + last - first)
+        columns = {name: np.repeat(_pairs(part, name)[used], rows) for name in wanted}
+        if "time_ns" in columns:
             step = np.zeros(2 * len(part), np.int64)
             step[1::2] = part["interval_ns"]
             since = np.arange(begin, end) - np.repeat(begins[first:last] - 1, rows)
-            found["time_ns"] += np.repeat(step[here], rows) * since
-        yield found
+            columns["time_ns"] += np.repeat(step[used], rows) * since
+        yield columns
 
 
 def _pairs(records: Records, name: str) -> Any:
-    """A field of records, and after each one that of the intervals behind it."""
-    own = records[name]
-    both = np.zeros(2 * len(own), own.dtype)
+    """Interleave a field of the records with its value in the idle intervals after each record."""
+    values = records[name]
+    both = np.zeros(2 * len(values), values.dtype)
     if not name.startswith("steady"):
-        both[::2] = own
-    if name in _OF_ALL:
-        both[1::2] = own
-    elif name in _OF_LEVEL:
-        level = records[_OF_LEVEL[name]]
+        both[::2] = values
+    if name in _CONSTANT_FIELDS:
+        both[1::2] = values
+    elif name in _LEVEL_FIELDS:
+        level = records[_LEVEL_FIELDS[name]]
         both[1::2] = level * records["interval_ns"] if name.endswith("_ns") else level
     return both
 
 
 def _spread(records: Records) -> Iterator[Records]:
-    """The same as records."""
+    """Expand records into sample records."""
     if not records["steady"].any():
         yield records
         return
@@ -240,8 +242,10 @@ def _spread(records: Records) -> Iterator[Records]:
 
 
 def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]] | None:
-    """Take one run of equal records from `data[start:]`; None: not even one is complete. Samples of waits come before
-    their interval's sample, so these two are taken together: runs of one would cost a hundred times as much.
+    """Parse one run from `data[start:]` and return its end with its batches; None if no record is complete.
+
+    Sojourn samples alternate with the samples of their interval. Both are parsed together, because runs of one record
+    cost a hundred times as much.
     """
     if len(data) - start < HEADER_DTYPE.itemsize:
         return None
@@ -254,12 +258,12 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[
     if kind not in _FIXED:
         raise TapError(f"the tap stream has an unknown record type {kind} at byte {base + start}")
     if length != _SIZES[kind]:
-        raise TapError(f"the tap record of type {kind} at byte {base + start} says {length} bytes, not {_SIZES[kind]}")
+        raise TapError(f"the tap record of type {kind} at byte {base + start} has {length} bytes, not {_SIZES[kind]}")
     available = (len(data) - start) // length
     if available == 0:
         return None
     if kind == SOJOURN_SAMPLE:
-        return _take_turns(data, start, base, queues)
+        return _take_interleaved(data, start, base, queues)
     records = np.frombuffer(data, _FIXED[kind], _run(data, start, kind, length, available), start)
     _check_ids(records["id"], queues, base + start)
     end = start + len(records) * length
@@ -268,22 +272,22 @@ def _take(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[
     return end, Run(_KINDS[kind], records)
 
 
-def _take_turns(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]]:
-    """All samples, and those of waits, up to the next record of another kind."""
-    places: dict[int, list[int]] = {SOJOURN_SAMPLE: [], SAMPLE: []}
-    known = {kind | _SIZES[kind] << 16: (found.append, _SIZES[kind]) for kind, found in places.items()}
+def _take_interleaved(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]]:
+    """Parse all samples and sojourn samples up to the next record of another kind."""
+    offsets: dict[int, list[int]] = {SOJOURN_SAMPLE: [], SAMPLE: []}
+    known = {kind | _SIZES[kind] << 16: (found.append, _SIZES[kind]) for kind, found in offsets.items()}
     at = start
     for _ in range(start, len(data), _SIZES[SOJOURN_SAMPLE]):
-        note, size = known.get(int.from_bytes(data[at : at + 4], "little"), (None, 0))
-        if note is None or at + size > len(data):
+        append, size = known.get(int.from_bytes(data[at : at + 4], "little"), (None, 0))
+        if append is None or at + size > len(data):
             break
-        note(at)
+        append(at)
         at += size
     words, runs = np.frombuffer(data, "<u8", (at - start) // 8, start), []
-    for kind, found in places.items():
+    for kind, found in offsets.items():
         if found:
-            own = (np.array(found)[:, None] - start) // 8 + np.arange(_SIZES[kind] // 8)
-            records = words[own].view(_FIXED[kind])[:, 0]
+            indices = (np.array(found)[:, None] - start) // 8 + np.arange(_SIZES[kind] // 8)
+            records = words[indices].view(_FIXED[kind])[:, 0]
             _check_ids(records["id"], queues, base + start)
             runs.append(Run(_KINDS[kind], records))
     _check_classes(runs[0].records["class"], base + start)
@@ -291,7 +295,7 @@ def _take_turns(data: bytes, start: int, base: int, queues: int) -> tuple[int, *
 
 
 def _run(data: bytes, start: int, kind: int, length: int, available: int) -> int:
-    """How many of the `available` records are of this kind: galloping, so that short runs cost little."""
+    """Count the leading records of this kind among the `available` ones, by galloping search: short runs are cheap."""
     want, known = kind | length << 16, 1
     while known < available:
         ahead = min(available, known * 8)
@@ -308,13 +312,13 @@ def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[in
     header = np.frombuffer(data, HEADER_DTYPE, 1, start)
     length = int(header["length"][0])
     if length < 24 or length % 8:
-        raise TapError(f"the histogram at byte {base + start} says {length} bytes")
+        raise TapError(f"the histogram at byte {base + start} has {length} bytes")
     if len(data) - start < length:
         return None
     _check_ids(header["id"], queues, base + start)
     bin_bytes, n = (int(word) for word in np.frombuffer(data, "<u4", 2, start + 16))
     if length != 24 + 8 * n or bin_bytes == 0:
-        raise TapError(f"the histogram at byte {base + start} says {n} bins of {bin_bytes} bytes in {length} bytes")
+        raise TapError(f"the histogram at byte {base + start} has {n} bins of {bin_bytes} bytes in {length} bytes")
     ns = np.frombuffer(data, "<u8", n, start + 24).copy()
     at_bound = bool(header["type"][0] == BOUND_HISTOGRAM)
     return start + length, Histogram(int(header["id"][0]), int(header["time_ns"][0]), bin_bytes, ns, at_bound)
@@ -323,40 +327,41 @@ def _take_histogram(data: bytes, start: int, base: int, queues: int) -> tuple[in
 def _take_sojourn(data: bytes, start: int, base: int, queues: int) -> tuple[int, *tuple[Batch, ...]] | None:
     length = int(np.frombuffer(data, HEADER_DTYPE, 1, start)["length"][0])
     if length < SOJOURN_DTYPE.itemsize or length % 8:
-        raise TapError(f"the waits at byte {base + start} say {length} bytes")
+        raise TapError(f"the sojourn record at byte {base + start} has {length} bytes")
     if len(data) - start < length:
         return None
     head = np.frombuffer(data, SOJOURN_DTYPE, 1, start)
     _check_ids(head["id"], queues, base + start)
     _check_classes(head["class"], base + start)
-    told = {name: int(head[name][0]) for name in SOJOURN_DTYPE.names or ()}
-    if length != SOJOURN_DTYPE.itemsize + 8 * told["bins"] or told["first"] + told["bins"] > BINS:
+    fields = {name: int(head[name][0]) for name in SOJOURN_DTYPE.names or ()}
+    if length != SOJOURN_DTYPE.itemsize + 8 * fields["bins"] or fields["first"] + fields["bins"] > BINS:
         raise TapError(
-            f"the waits at byte {base + start} say {told['bins']} bins from the {told['first']}th in {length} bytes"
+            f"the sojourn record at byte {base + start} has {fields['bins']} bins from bin {fields['first']} on"
+            f" in {length} bytes"
         )
-    counts = np.frombuffer(data, "<u8", told["bins"], start + SOJOURN_DTYPE.itemsize).copy()
-    found = Sojourn(
-        queue=told["id"],
-        time_ns=told["time_ns"],
-        traffic=told["class"],
-        packets=told["packets"],
-        sum_ns=told["sum_ns"],
-        max_ns=told["max_ns"],
-        first=told["first"],
+    counts = np.frombuffer(data, "<u8", fields["bins"], start + SOJOURN_DTYPE.itemsize).copy()
+    sojourn = Sojourn(
+        queue=fields["id"],
+        time_ns=fields["time_ns"],
+        traffic=fields["class"],
+        packets=fields["packets"],
+        sum_ns=fields["sum_ns"],
+        max_ns=fields["max_ns"],
+        first=fields["first"],
         counts=counts,
-        at_bound=told["type"] == BOUND_SOJOURN,
+        at_bound=fields["type"] == BOUND_SOJOURN,
     )
-    return start + length, found
+    return start + length, sojourn
 
 
 def _check_classes(classes: npt.NDArray[np.uint32], offset: int) -> None:
     if (highest := int(np.max(classes))) > OTHERS:
-        raise TapError(f"waits at or after byte {offset} are of class {highest}, but there are {OTHERS}")
+        raise TapError(f"a sojourn record at or after byte {offset} has class {highest}: the highest is {OTHERS}")
 
 
 def _check_ids(ids: npt.NDArray[np.uint32], queues: int, offset: int) -> None:
     highest = int(np.max(ids))
     if highest >= queues:
         raise TapError(
-            f"a tap record at or after byte {offset} is of queue {highest}, but the plan has {queues} queues"
+            f"a tap record at or after byte {offset} names queue {highest}, but the plan has {queues} queues"
         )

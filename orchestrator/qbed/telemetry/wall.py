@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cell on the wall clock says beside its results: how late its timers were, what its machine did meanwhile."""
+"""Diagnostics of a cell on the wall clock: timer lateness, and losses and load on its machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from qbed.telemetry.records import RecordError
 
 FILE, NODE_FILE = "wall.json", "host.json"
 FRAMES = "frames.ndjson"
-"""Rows of the losses at a node's interfaces, one whenever more frames are lost."""
+"""The losses at a node's interfaces: a row whenever the count increases."""
 READING_NS = 10_000_000
-"""Real time that reading all counters of one node may take: on the wall clock packets go on meanwhile."""
+"""Limit in real time on reading all counters of a node. Packets are forwarded in the meantime."""
 
 
 class _Record(BaseModel):
@@ -22,7 +22,7 @@ class _Record(BaseModel):
 
 
 class Late(_Record):
-    """By how much real time deadlines ran late, in ns."""
+    """Lateness of timer deadlines, in ns of real time."""
 
     max: int = 0
     p99: int = 0
@@ -31,7 +31,7 @@ class Late(_Record):
 
 
 class Device(_Record):
-    """What the node's kernel counts at its device behind an interface; `dropped`: by that device or its queue."""
+    """The counters of the node's network device behind an interface. `dropped`: by the device or its queue."""
 
     rx_packets: int = 0
     tx_packets: int = 0
@@ -39,21 +39,21 @@ class Device(_Record):
 
 
 class Interface(_Record):
-    """The machine's own interface of a link's end: a queue that no plan has."""
+    """The machine's interface at a link end: a queue outside the plan."""
 
     rx_packets: int = 0
     tx_packets: int = 0
     rx_dropped: int = 0
     tx_dropped: int = 0
     socket_dropped: int | None = None
-    """By the packet socket through which a guest receives; None: there is none, or its counter could not be read."""
+    """Drops of the packet socket through which a guest receives; None if there is none or it is unreadable."""
     kernel: Device | None = None
-    """None: the node did not report it."""
+    """None if the node did not report it."""
     offloads: list[str] = []
 
     @property
     def interface_dropped(self) -> int:
-        """Frames that the interface itself dropped, in both directions."""
+        """Frames that the interface dropped, in both directions."""
         return self.rx_dropped + self.tx_dropped
 
     @property
@@ -63,12 +63,12 @@ class Interface(_Record):
 
     @property
     def lost(self) -> int:
-        """Frames lost between this interface and the node's kernel, or in them, outside the plan's queues."""
+        """Frames lost outside the plan's queues: in the interface, in the node's kernel, or between them."""
         return self.interface_dropped + self.device_dropped + (self.socket_dropped or 0)
 
 
 class NodeWall(_Record):
-    """`host.json` of a node, which is replaced once a second while the node runs. Real ns."""
+    """A node's `host.json`, which is replaced once a second while the node runs. Times are real ns."""
 
     wall_ns: int = 0
     cpu_ns: int = 0
@@ -83,7 +83,7 @@ class NodeWall(_Record):
 
 
 class Wall(_Record):
-    """`wall.json`: what a cell on the wall clock says beside its results."""
+    """`wall.json`: the diagnostics of a cell on the wall clock."""
 
     substrate: str
     dilation: int = 1
@@ -92,17 +92,17 @@ class Wall(_Record):
 
     @property
     def latest_ns(self) -> int:
-        """The latest that any deadline was, in real ns."""
+        """The maximum lateness of any deadline, in real ns."""
         return max((node.late_ns.max for node in self.nodes.values() if node is not None), default=0)
 
     @property
     def slack_ns(self) -> int:
-        """How far apart, in the lab's time, two books of one run may have been read."""
+        """Limit on the lab time between two counter readings of one run."""
         return (self.latest_ns + READING_NS) // self.dilation
 
 
 def read_wall(out: Path) -> Wall | None:
-    """What `out/wall.json` says; None: the cell ran in virtual time. RecordError if it is not what it should be."""
+    """Read `out/wall.json`; None if the cell ran in virtual time. Raise `RecordError` if it is malformed."""
     path = out / FILE
     if not path.exists():
         return None
@@ -115,7 +115,7 @@ def read_wall(out: Path) -> Wall | None:
 
 
 def read_node(out: Path) -> NodeWall | None:
-    """What a node's `host.json` says so far; None: nothing yet."""
+    """Read a node's current `host.json`; None if there is none yet."""
     try:
         value = read_json(out / NODE_FILE)
         return NodeWall.model_validate({**value, "late_ns": value.get("late_ns") or {}})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BMv2 as a switch's engine: its public image as it is, a container beside the node's, in its network namespace.
 
-Program and entries are told by P4Runtime, over a socket in the node's folder. P4Runtime knows no queues: their rate and
-length are told over BMv2's own interface, Thrift, by the program that its image brings for that.
+Program and entries are sent by P4Runtime, over a socket in the node's folder. P4Runtime has no queues: their rates and
+lengths are set over BMv2's Thrift interface, by the command line of its image.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from qbed.plan.model import Pipeline, Plan
 from qbed.plan.pipelines import BMV2
 from qbed.substrates import SubstrateError
 from qbed.substrates.containers.engine import Container, Engine
-from qbed.substrates.containers.p4runtime import DEVICE, RefusedError, tell
+from qbed.substrates.containers.p4runtime import DEVICE, RefusedError, configure
 
 ROLE = "bmv2"
 IMAGE = "p4lang/behavioral-model@sha256:7f28ab029368a1749a100c37ca4eaa6861322abb89885cfebb5c316326a45247"
 SCRIPT, ADDRESS = "bmv2.sh", "p4runtime.sock"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _SUFFIX = "_bmv2"  # no node has such a name: theirs have no underscore
 _COMMAND_LINE = ("sh", "-c", 'echo "$1" | simple_switch_CLI', "sh")
-_MOST_SAID = 300
+_MAX_ERROR_CHARS = 300
 _ALL, _FIRST = 1000, 3  # lines of its console; of what it complains of, the first are the reason
 _GREETING, _PROMPT, _UNREACHABLE = (
     "Control utility for runtime P4 table manipulation",
@@ -37,7 +37,7 @@ _GREETING, _PROMPT, _UNREACHABLE = (
 
 
 class Bmv2Error(SubstrateError):
-    """BMv2 does not come up, or refuses what it is told; the message names the switch."""
+    """Raised if BMv2 does not start or refuses its configuration; the message names the switch."""
 
 
 def switches(plan: Plan) -> list[int]:
@@ -50,8 +50,8 @@ def containers(plan: Plan) -> dict[str, str]:
     return {f"{plan.nodes[index].name}{_SUFFIX}": plan.nodes[index].name for index in switches(plan)}
 
 
-def lacks(pipeline: Pipeline) -> str | None:
-    """What a program needs and BMv2 does not have, or P4Runtime does not tell it; None: nothing."""
+def unsupported(pipeline: Pipeline) -> str | None:
+    """The feature that a program needs and BMv2 or P4Runtime does not have; None if there is none."""
     if pipeline.parking:
         return "has no port without a link"
     return "does not take registers by P4Runtime" if pipeline.registers else None
@@ -69,7 +69,7 @@ def topology(switch: dict[str, Any], name: str, image: str) -> dict[str, Any]:
 
 
 def write(pipeline: Pipeline, folder: Path) -> None:
-    """What a switch's BMv2 needs, into the node's folder."""
+    """Write the files of a switch's BMv2 into the node's folder."""
     there = " && ".join(f"[ -e /sys/class/net/{interface} ]" for interface in pipeline.ports)
     ports = " ".join(f"-i {number}@{interface}" for number, interface in enumerate(pipeline.ports))
     # The kernel below is to say nothing of its own; Containerlab has switched IPv6 on as it made this container. What
@@ -82,8 +82,8 @@ exec stdbuf -oL {BMV2} --no-p4 --device-id {DEVICE} --log-console -L warn {ports
 """)
 
 
-def set_up(plan: Plan, folders: Path, lab: str, dilation: int) -> None:
-    """Tell every BMv2 of a lab, whose nodes wait, its program, its entries and its queues; `Bmv2Error`."""
+def configure_switches(plan: Plan, folders: Path, lab: str, dilation: int) -> None:
+    """Configure program, entries and queues of each BMv2 of a lab whose nodes wait. Raise `Bmv2Error`."""
     names = {node: name for name, node in containers(plan).items()}
     found = {one.node: one for one in Engine().containers(lab)} if names else {}
     for index in switches(plan):
@@ -100,20 +100,20 @@ def set_up(plan: Plan, folders: Path, lab: str, dilation: int) -> None:
             program = next(one for one in plan.p4 if one.name == pipeline.program)
             before = len(Engine().logs(container, _ALL))
             try:
-                tell(f"unix:{near / ADDRESS}", program, pipeline)
+                configure(f"unix:{near / ADDRESS}", program, pipeline)
             except RefusedError as error:
                 text = f"switch {node.name}: BMv2 refuses the program {program.name} or an entry of it: {error}"
-                raise Bmv2Error(text + _said(Engine().logs(container, _ALL)[before:][:_FIRST])) from None
+                raise Bmv2Error(text + _log_excerpt(Engine().logs(container, _ALL)[before:][:_FIRST])) from None
         _set_queues(container, node.name, list(queues(plan, index, dilation)))
 
 
 def _wait(address: Path, switch: str, container: Container) -> None:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while not _listens(address):
         state = _state(container)
         if state != "running" or time.monotonic() > until:
             text = f"switch {switch}: BMv2 does not answer (its container is {state})"
-            raise Bmv2Error(text + _said(Engine().logs(container)))
+            raise Bmv2Error(text + _log_excerpt(Engine().logs(container)))
         time.sleep(0.1)
 
 
@@ -126,26 +126,28 @@ def _state(container: Container) -> str:
     return next((one.state for one in Engine().containers() if one.id == container.id), "gone")
 
 
-def _said(lines: list[str]) -> str:
+def _log_excerpt(lines: list[str]) -> str:
     return "; it said:" + "".join(f"\n    | {line}" for line in lines) if lines else ""
 
 
 def _set_queues(container: Container, switch: str, commands: list[str]) -> None:
-    """Its command line has status 0 whatever it was told: it refuses in words. Thrift comes up after P4Runtime."""
-    until = time.monotonic() + PATIENCE_S
+    """Set the queues. The command line exits with 0 even on errors, so its output is parsed. Thrift starts after
+    P4Runtime.
+    """
+    until = time.monotonic() + TIMEOUT_S
     while True:
-        said = Engine().run(container, [*_COMMAND_LINE, "\n".join(commands)])
-        if _UNREACHABLE not in said or _state(container) != "running" or time.monotonic() > until:
+        output = Engine().run(container, [*_COMMAND_LINE, "\n".join(commands)])
+        if _UNREACHABLE not in output or _state(container) != "running" or time.monotonic() > until:
             break
         time.sleep(0.1)
-    _, greeting, answers = said.partition(_GREETING)
+    _, greeting, answers = output.partition(_GREETING)
     if not greeting or answers.replace(_PROMPT, "").strip():
-        words = " ".join((answers if greeting else said).replace(_PROMPT, "").split())
-        raise Bmv2Error(f"switch {switch}: BMv2 refuses its queues' rates and lengths: {words[-_MOST_SAID:]}")
+        words = " ".join((answers if greeting else output).replace(_PROMPT, "").split())
+        raise Bmv2Error(f"switch {switch}: BMv2 refuses its queues' rates and lengths: {words[-_MAX_ERROR_CHARS:]}")
 
 
 def queues(plan: Plan, node: int, dilation: int) -> Iterator[str]:
-    """What BMv2's command line is told of each port: its queue's length, and its rate in frames of the largest size."""
+    """Yield BMv2's commands for each port: its queue's length, and its rate in frames of the largest size."""
     ends = {end.interface: (link, end) for link in plan.links for end in (link.a, link.b) if end.node == node}
     for port, interface in enumerate(_pipeline(plan, node).ports):
         link, end = ends[interface]

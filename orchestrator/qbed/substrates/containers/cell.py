@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells on the wall clock: a lab is deployed, its nodes start at one instant, what they wrote becomes one folder."""
+"""Cells on the wall clock: deploys a lab, starts its nodes at one instant, and merges their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qbed.substrates.containers.labs import (
     check_machine,
     deploy,
     destroy,
-    ended_containers,
+    ended_container,
     lock,
     read_record,
     take_down,
@@ -30,11 +30,9 @@ from qbed.substrates.containers.labs import (
 from qbed.substrates.containers.nodes import Nodes, nodes_of
 from qbed.substrates.containers.placement import Placement
 
-LEAD_NS, LEAD_A_NODE_NS, LEAD_A_VALUE_NS = 1_500_000_000, 200_000_000, 200_000
-"""Real time from the word to go to the epoch: every node must have booted by then, and have told its switch in P4 the
-values of tables and registers.
-"""
-READY_S, READY_A_NODE_S = 60.0, 1.0
+LEAD_NS, LEAD_PER_NODE_NS, LEAD_PER_VALUE_NS = 1_500_000_000, 200_000_000, 200_000
+"""Real time from the start command to the epoch, in which each node boots and fills its P4 tables and registers."""
+READY_S, READY_PER_NODE_S = 60.0, 1.0
 LATE_S = 60.0
 """How long nodes may take to write their results."""
 
@@ -52,7 +50,7 @@ def origin_for(plan: Plan, dilation: int, lead_ns: int) -> int:
 
 def ready_until(plan: Plan) -> float:
     """By when (`time.monotonic`) the nodes of a lab that has just been deployed must wait for the word."""
-    return time.monotonic() + READY_S + READY_A_NODE_S * len(plan.nodes)
+    return time.monotonic() + READY_S + READY_PER_NODE_S * len(plan.nodes)
 
 
 @contextmanager
@@ -61,7 +59,7 @@ def deployed(record: Record) -> Iterator[Nodes]:
     with lock(record.name) as held:
         record.write()
         deploy(record, held)
-        with nodes_of(record.nodes, record.path, lambda: ended_containers(record)) as nodes:
+        with nodes_of(record.nodes, record.path, lambda: ended_container(record)) as nodes:
             yield nodes
 
 
@@ -87,7 +85,7 @@ class ContainersCell:
     def run(self, limits: Limits, progress: Progress) -> None:
         """Run the lab from its epoch to its end; nothing of it is left when this returns or raises."""
         record, plan = self._record, self._plan
-        clear_the_way(record)
+        remove_leftovers(record)
         check_machine(record.name, self._images)
         try:
             with deployed(record) as nodes:
@@ -95,7 +93,7 @@ class ContainersCell:
                 _run(nodes, plan, record, limits, progress)
             gather(self._folder, plan, self._placement)
         except BaseException:
-            # What went wrong first is what counts; if it cannot be taken away now, the record stays for `qbed down`.
+            # The first error is reported. If the lab cannot be removed now, its record stays for `qbed down`.
             with suppress(QbedError):
                 take_down(record)
             raise
@@ -109,21 +107,21 @@ def cell_name(folder: Path, plan: Plan) -> str:
     return f"{plan.lab[:40]}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]}"
 
 
-def clear_the_way(record: Record) -> None:
-    """Take away what a crash left of the same lab; `SessionError` if somebody is at work on it."""
+def remove_leftovers(record: Record) -> None:
+    """Remove the remains of a crashed lab of this name. Raise `SessionError` if another process uses it."""
     before = read_record(record.name)
     if before is not None:
         with lock(record.name):
             destroy(before)
-            before.forget()
+            before.delete()
 
 
 def _run(nodes: Nodes, plan: Plan, record: Record, limits: Limits, progress: Progress) -> None:
     dilation = record.dilation
     nodes.gather(ready_until(plan))
-    bmv2.set_up(plan, record.path / NODES, record.name, dilation)
-    told = [len(node.pipeline.entries) + len(node.pipeline.registers) for node in plan.nodes if node.pipeline]
-    lead_ns = LEAD_NS + LEAD_A_NODE_NS * len(plan.nodes) + LEAD_A_VALUE_NS * sum(told)
+    bmv2.configure_switches(plan, record.path / NODES, record.name, dilation)
+    values = [len(node.pipeline.entries) + len(node.pipeline.registers) for node in plan.nodes if node.pipeline]
+    lead_ns = LEAD_NS + LEAD_PER_NODE_NS * len(plan.nodes) + LEAD_PER_VALUE_NS * sum(values)
     origin_ns = origin_for(plan, dilation, lead_ns)
     begin_ns = origin_ns + plan.epoch_ns * dilation
     lasts_ns = plan.duration_ns * dilation

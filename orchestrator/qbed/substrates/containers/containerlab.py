@@ -22,10 +22,10 @@ PREFIX = "clab"
 NAMESPACES = Path("/run/netns")
 SSH_CONFIG = Path("/etc/ssh/ssh_config.d")
 HOSTS = Path("/etc/hosts")
-GRAPHS = {"mermaid": ("--mermaid", "mermaid"), "dot": ("--dot", "dot")}
+GRAPH_FORMATS = {"mermaid": ("--mermaid", "mermaid"), "dot": ("--dot", "dot")}
 ATTEMPTS = 5
 _GONE = re.compile(r"could not list containers: container .* cannot be found|No such container")
-"""What it says when a container of another lab was removed while it looked: nothing of its own lab exists yet."""
+"""The error if a container of another lab is removed during the deployment: nothing of this lab exists yet."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CLOCK = re.compile(r"^\d\d:\d\d:\d\d ")
 
@@ -50,7 +50,7 @@ def find() -> str:
 
 
 def _version(path: str) -> tuple[int, int, int]:
-    """What it says once, as long as its file stays the same: to ask takes a fifth of a second."""
+    """The version, cached until the file changes: running Containerlab takes a fifth of a second."""
     status = Path(path).stat()
     key = f"{path} {status.st_size} {status.st_mtime_ns}"
     known = read_cache(VERSIONS).get(key)
@@ -77,7 +77,7 @@ def destroy(topology: Path) -> None:
 
 
 def inspect(topology: Path) -> list[dict[str, Any]]:
-    """What Containerlab says of a lab's containers; empty if there are none."""
+    """Containerlab's description of a lab's containers; empty if there are none."""
     text = _call("inspect", "-t", topology.name, "--format", "json", folder=topology.parent)
     try:
         found = json.loads(text)
@@ -89,9 +89,9 @@ def inspect(topology: Path) -> list[dict[str, Any]]:
 
 def draw(topology: Path, kind: str) -> str:
     """Containerlab's graph of a topology file, as text."""
-    if kind not in GRAPHS:
-        raise QbedError(f"expected a format: {' or '.join(GRAPHS)}, got {kind}")
-    option, suffix = GRAPHS[kind]
+    if kind not in GRAPH_FORMATS:
+        raise QbedError(f"expected a format: {' or '.join(GRAPH_FORMATS)}, got {kind}")
+    option, suffix = GRAPH_FORMATS[kind]
     _call("graph", "--offline", option, "-t", topology.name, folder=topology.parent)
     found = sorted(topology.parent.glob(f"clab-*/graph/*.{suffix}"))
     if not found:
@@ -100,7 +100,7 @@ def draw(topology: Path, kind: str) -> str:
 
 
 def clear_traces(lab: str, nodes: list[str]) -> None:
-    """What `containerlab destroy` leaves where the containers went before it: names of namespaces, ssh, /etc/hosts."""
+    """Remove what `containerlab destroy` leaves of missing containers: namespaces, ssh and /etc/hosts entries."""
     for node in nodes:
         (NAMESPACES / f"{PREFIX}-{lab}-{node}").unlink(missing_ok=True)
     (SSH_CONFIG / f"{PREFIX}-{lab}.conf").unlink(missing_ok=True)
@@ -115,11 +115,11 @@ def _call(*arguments: str, folder: Path, held: tuple[int, ...] = ()) -> str:
     """Run Containerlab. It looks at all containers of the machine, and stumbles over one that just goes: then again."""
     for attempt in range(ATTEMPTS):
         done = _run(arguments, folder, held)
-        said = done.stderr or done.stdout
-        if not done.returncode or attempt + 1 == ATTEMPTS or not _GONE.search(said):
+        output = done.stderr or done.stdout
+        if not done.returncode or attempt + 1 == ATTEMPTS or not _GONE.search(output):
             break
     if done.returncode:
-        raise ContainerlabError(_explain(arguments[0], said))
+        raise ContainerlabError(_explain(arguments[0], output))
     return done.stdout
 
 
@@ -134,8 +134,8 @@ def _run(arguments: tuple[str, ...], folder: Path, held: tuple[int, ...]) -> sub
         raise ContainerlabError(f"Containerlab cannot be run: {error.strerror}") from error
 
 
-def _explain(verb: str, said: str) -> str:
-    lines = [_CLOCK.sub("", _COLOUR.sub("", line)).strip() for line in said.splitlines()]
+def _explain(verb: str, output: str) -> str:
+    lines = [_CLOCK.sub("", _COLOUR.sub("", line)).strip() for line in output.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("INFO", "DEBU"))]
     lines = [line.removeprefix("ERRO ").removeprefix("Error: ") for line in lines]
     text = " ".join(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What qbed asks the Docker engine itself: whether it answers, which images and containers it has.
+"""A client of the Docker engine: its version, images and containers.
 
 Deploying and destroying go through Containerlab; this is for what must be known before it, and after it has failed.
 The engine's HTTP interface is spoken over its socket: a client library would bring more code than these calls need.
@@ -97,14 +97,14 @@ class Engine:
             raw = self._raw("GET", path)[1]
         except OSError:
             return []
-        return [line for line in _said(raw).splitlines() if line.strip()]
+        return [line for line in _demultiplex(raw).splitlines() if line.strip()]
 
     def run(self, container: Container, argv: list[str]) -> str:
         """Run a program in a container; returns what it said."""
         asked = {"AttachStdout": True, "AttachStderr": True, "Cmd": argv}
         identity = self._call("POST", f"/containers/{container.id}/exec", asked)["Id"]
         try:
-            return _said(self._raw("POST", f"/exec/{identity}/start", {"Detach": False, "Tty": False})[1])
+            return _demultiplex(self._raw("POST", f"/exec/{identity}/start", {"Detach": False, "Tty": False})[1])
         except OSError as error:
             raise EngineError(_explain(error, self.path)) from error
 
@@ -136,8 +136,8 @@ class Engine:
             connection.close()
 
 
-def _said(raw: bytes) -> str:
-    """Output as the engine wraps it: each piece has a header of 8 bytes, its length in the last four."""
+def _demultiplex(raw: bytes) -> str:
+    """Decode the engine's stream: each chunk has a header of 8 bytes with its length in the last four."""
     text, at = b"", 0
     while at + 8 <= len(raw):
         length = int.from_bytes(raw[at + 4 : at + 8], "big")

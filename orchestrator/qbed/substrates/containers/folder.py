@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of a lab in containers (docs/formats.md section 5): topology, plan, and each node's own part."""
+"""The folder of a lab in containers (docs/formats.md section 5): topology, plan, and the folder of each node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABEL = "qbed"
 VERSION = 1
 TOOLCHAIN = "/opt/qbed"  # in the images
 MEMORY_BYTES = 128 << 20
-"""Of a guest: enough for the flows of one node, and the file behind it grows as it is used."""
+"""A guest's memory: enough for the flows of one node. Its file grows on use."""
 
 Start = Literal["on go", "at once"]
 
@@ -45,7 +45,7 @@ def topology(plan: Plan, images: Mapping[str, str], name: str) -> dict[str, Any]
         nodes[beside] = bmv2.topology(nodes[switch], switch, images[bmv2.ROLE])
     return {
         "name": name,
-        # The nodes have no network but their links. With Docker's own bridge named here, Containerlab makes no
+        # The nodes have no network but their links. With Docker's bridge named here, Containerlab makes no
         # management network either: labs have none to share, and no subnet to clash.
         "mgmt": {"network": "bridge"},
         "topology": {
@@ -77,9 +77,9 @@ def write_folder(
     (folder / PLAN).write_text(plan.dumps())
     programmed = bmv2.switches(plan)
     for index, node in enumerate(plan.nodes):
-        own = folder / NODES / node.name
-        (own / OUT).mkdir(parents=True)
-        os.link(folder / PLAN, own / PLAN)
+        node_folder = folder / NODES / node.name
+        (node_folder / OUT).mkdir(parents=True)
+        os.link(folder / PLAN, node_folder / PLAN)
         place: dict[str, Any] = {
             "version": VERSION,
             "node": index,
@@ -94,9 +94,9 @@ def write_folder(
                 agent=f"{TOOLCHAIN}/qbed-agent",
                 modules=f"{TOOLCHAIN}/modules",
             )
-        (own / PLACE).write_text(json.dumps(place) + "\n")
+        (node_folder / PLACE).write_text(json.dumps(place) + "\n")
         if index in programmed and node.pipeline is not None:
-            bmv2.write(node.pipeline, own)
+            bmv2.write(node.pipeline, node_folder)
     path = folder / file
     path.write_text(_dump(topology(plan, images, name)))
     return path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the nodes of a cell wrote becomes one cell folder, as if one agent had written it (docs/formats.md)."""
+"""Merges the results of a cell's nodes into one cell folder, as if one agent had written it (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
 from qbed.telemetry import probes
 from qbed.telemetry.exchanges import EXCHANGES, read_exchanges
-from qbed.telemetry.records import AS_THEY_ARE, Row, read_done, read_rows
+from qbed.telemetry.records import RAW_FILES, Row, read_done, read_rows
 from qbed.telemetry.wall import FILE, FRAMES, NODE_FILE
 
-RECEIVERS_WORD = ("end_ns", "received_bytes", "segments_received")
-"""What of a flow only its receiver knows."""
+RECEIVER_FIELDS = ("end_ns", "received_bytes", "segments_received")
+"""The fields of a flow that its receiver measures."""
 SHOWN = 3
 TCP_INFO, RATES, ROUTES, PROGRAMS = "tcpinfo.ndjson", "rates.ndjson", "routes.ndjson", "programs.ndjson"
 WINDOWS, STATISTICS = "windows.ndjson", "statistics.ndjson"
@@ -46,11 +46,11 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
             series = (read_rows(part / name) for part in parts)
             _write(out / name, heapq.merge(*series, key=lambda row: (row["time_ns"], row["flow"])))
     if plan.windows:
-        told = (read_rows(part / WINDOWS) for part in parts)
-        _write(out / WINDOWS, heapq.merge(*told, key=lambda row: (row["time_ns"], row["flow"])))
+        rows = (read_rows(part / WINDOWS) for part in parts)
+        _write(out / WINDOWS, heapq.merge(*rows, key=lambda row: (row["time_ns"], row["flow"])))
     if plan.statistics_interval_ns:
-        told = (read_rows(part / STATISTICS) for part in parts)
-        _write(out / STATISTICS, heapq.merge(*told, key=lambda row: (row["time_ns"], row["queue"])))
+        rows = (read_rows(part / STATISTICS) for part in parts)
+        _write(out / STATISTICS, heapq.merge(*rows, key=lambda row: (row["time_ns"], row["queue"])))
     frames = (read_rows(part / FRAMES) for part in parts if (part / FRAMES).exists())
     _write(out / FRAMES, heapq.merge(*frames, key=lambda row: (row["time_ns"], row["node"])))
     if any((part / ROUTES).exists() for part in parts):
@@ -64,7 +64,7 @@ def gather(folder: Path, plan: Plan, placement: Placement) -> None:
     counters = merged_counters(plan, [_json(part / "counters.json") for part in parts], placement.host_kernel)
     (out / "counters.json").write_text(json.dumps(counters))
     for part in parts:
-        for pattern in AS_THEY_ARE:
+        for pattern in RAW_FILES:
             for file in part.glob(pattern):
                 shutil.copyfile(file, out / file.name)
     wall = {
@@ -118,7 +118,7 @@ def _one_flow(rows: dict[str, Row]) -> Row:
     if "sender" not in rows:
         return rows["receiver"] | {"status": "failed", "error": "its sender has no record of it"}
     sender, receiver = rows["sender"], rows.get("receiver", {"end_ns": None, "received_bytes": 0, "status": "running"})
-    merged = sender | {name: receiver[name] for name in RECEIVERS_WORD if name in receiver}
+    merged = sender | {name: receiver[name] for name in RECEIVER_FIELDS if name in receiver}
     if sender["status"] != "failed" and receiver["status"] == "failed":
         return merged | {"status": "failed", "error": receiver.get("error")}
     if sender["status"] != "failed" and sender["size_bytes"] is not None and sender["transport"] != "udp":

@@ -36,12 +36,12 @@ def images(roles: Iterable[str], *, build: bool) -> dict[str, str]:
     known |= dict(part.split("=", 1) for part in os.environ.get("QBED_IMAGES", "").split(",") if "=" in part)
     asked = [one for one in wanted if one not in known]
     if asked:
-        known |= _ask(asked, build)
+        known |= _build_images(asked, build)
     return {one: known[one] for one in wanted}
 
 
-def _ask(roles: list[str], build: bool) -> dict[str, str]:
-    """What `tools/images` prints: `ROLE IMAGE`, a line each. It refuses roles that have no folder under images/."""
+def _build_images(roles: list[str], build: bool) -> dict[str, str]:
+    """Run `tools/images`, which prints a line `ROLE IMAGE` each and refuses roles without a folder in images/."""
     root = checkout()
     if root is None:
         raise ImageError("the nodes' images are built from a checkout of qbed: labs in containers need one")

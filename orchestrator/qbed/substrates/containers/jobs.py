@@ -15,8 +15,8 @@ from qbed.substrates import Job, SessionError
 from qbed.substrates.containers.folder import NODES
 
 JOBS = "jobs"
-# A group's leader, since programs on the wall clock have groups of their own. What ends them all does not end it first;
-# where it ends with its agent, so does the program.
+# The shell leads a process group of its own, which the agent signals. If the shell dies with its agent, the program is
+# killed too.
 _RUN = """file=$1 output=$2; shift 2
 trap : INT TERM
 echo $$ >"$file"
@@ -41,10 +41,8 @@ class Begun:
     output: Path
 
 
-def begin(folder: Path, own: str, what: Job, argv: list[str]) -> tuple[Begun, list[str]]:
-    """Make a job of a program; returns it, and what to run instead. `folder` is the lab's, `own` the node's as programs
-    in it see it.
-    """
+def begin(folder: Path, mount: str, what: Job, argv: list[str]) -> tuple[Begun, list[str]]:
+    """Create a job; return it with the command to run. `folder` is the lab's, `mount` the node's inside the node."""
     (folder / JOBS).mkdir(exist_ok=True)
     for number in count(1):
         try:
@@ -54,7 +52,7 @@ def begin(folder: Path, own: str, what: Job, argv: list[str]) -> tuple[Begun, li
             continue
         place, output = folder / NODES / what.node, f"background-{number}.log"
         (place / _mark(number)).touch()
-        files = [f"{own}/{_mark(number)}", f"{own}/{output}"]
+        files = [f"{mount}/{_mark(number)}", f"{mount}/{output}"]
         return Begun(number, place / output), ["/bin/sh", "-c", _RUN, "sh", *files, *argv]
     raise AssertionError
 
@@ -74,9 +72,9 @@ def find(folder: Path, lab: str, number: int) -> Job:
     raise SessionError(f"no job {number} runs in the background of {lab}; `qbed ps {lab}` lists them")
 
 
-def ending(own: str, number: int) -> list[str]:
-    """What ends a job, run in its node."""
-    return ["/bin/sh", "-c", _END, "sh", f"{own}/{_mark(number)}"]
+def ending(mount: str, number: int) -> list[str]:
+    """The command that ends a job, run on its node."""
+    return ["/bin/sh", "-c", _END, "sh", f"{mount}/{_mark(number)}"]
 
 
 def _mark(number: int) -> str:

@@ -4,7 +4,7 @@
 A lab's *record* is written before anything of it is made, and removed after everything of it has gone. So whatever
 crashes in between, `qbed down` finds the record and takes away what it names. While a process brings a lab up or runs
 a cell, it holds the record's lock, and so does the Containerlab that it started: a lock that can be taken says that
-nobody is at work there.
+no process uses the lab.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALLEST_FREE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Record:
-    """What a lab in containers consists of. `kind`: brought up by hand, or a cell of a run, whose folder stays."""
+    """The parts of a lab in containers. `kind`: started by hand, or a cell of a run, whose folder stays."""
 
     name: str
     folder: str
@@ -60,15 +60,15 @@ class Record:
         return self.path / TOPOLOGY
 
     def write(self) -> None:
-        own = state_folder() / self.name
-        own.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_json(own / RECORD, asdict(self))
+        folder = state_folder() / self.name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_json(folder / RECORD, asdict(self))
 
-    def forget(self) -> None:
+    def delete(self) -> None:
         """Remove the record: the last thing of a lab that goes."""
-        own = state_folder() / self.name
-        (own / RECORD).unlink(missing_ok=True)
-        shutil.rmtree(own, ignore_errors=True)
+        folder = state_folder() / self.name
+        (folder / RECORD).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_record(name: str) -> Record | None:
@@ -94,10 +94,10 @@ def records() -> list[Record]:
 
 @contextmanager
 def lock(name: str, wait_s: float = 0.0) -> Iterator[int]:
-    """Hold a lab's lock; yields its descriptor. `SessionError` if somebody else does for longer than `wait_s`."""
-    own = state_folder() / name
-    own.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(own / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold a lab's lock; yield its descriptor. Raise `SessionError` if another process holds it for `wait_s`."""
+    folder = state_folder() / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     until = time.monotonic() + wait_s
     try:
         while True:
@@ -123,7 +123,7 @@ def is_busy(name: str) -> bool:
 
 
 def check_machine(name: str, images: Mapping[str, str]) -> None:
-    """What can be known before anything is made; raises what is missing and how to mend it. `images` by role."""
+    """Check engine, images, name and disk space before the deployment. `images` by role."""
     engine = Engine()
     engine.check()
     containerlab.find()
@@ -185,10 +185,10 @@ def take_down(record: Record) -> None:
     """Take a lab down, whatever state it is in; returns when nothing of it is left."""
     with lock(record.name, 0.0 if record.kind == "cell" else BUSY_S):
         destroy(record)
-        record.forget()
+        record.delete()
 
 
-def ended_containers(record: Record) -> str | None:
+def ended_container(record: Record) -> str | None:
     """Which container of a lab has ended, and what it said last; None: all run, or the engine does not answer."""
     try:
         engine = Engine()
@@ -197,12 +197,12 @@ def ended_containers(record: Record) -> str | None:
         missing = sorted({*record.nodes, *record.beside} - {one.node for one in found})
         if missing:
             return f"the container of {missing[0]} has gone"
-        return _last_words(engine, gone[0], record.path) if gone else None
+        return _describe_ended(engine, gone[0], record.path) if gone else None
     except QbedError as error:
         return str(error)
 
 
-def _last_words(engine: Engine, container: Container, folder: Path) -> str:
+def _describe_ended(engine: Engine, container: Container, folder: Path) -> str:
     lines = engine.logs(container) or console_tail(folder / NODES / container.node / "console.log")[-8:]
     shown = "".join(f"\n    | {line}" for line in lines)
     return f"the container of {container.node} has ended ({container.status})" + (

@@ -21,7 +21,7 @@ LOOK_S = 1.0
 
 
 class Node:
-    """One node: its connection and the state that it last told."""
+    """A node: its connection and its last reported state."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name

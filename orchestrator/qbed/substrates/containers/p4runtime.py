@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A P4Runtime server is told a program and what the plan has for its tables, once, by finsy's client."""
+"""Configures a P4Runtime server with a program and the plan's entries, once, by finsy's client."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 DEVICE = 1
 BATCH = 1000
-PATIENCE_S = 60.0
-_MOST_SAID = 300
+TIMEOUT_S = 60.0
+_MAX_ERROR_CHARS = 300
 
 
 class RefusedError(SubstrateError):
-    """The server does not answer, or refuses what it is told."""
+    """Raised if the server does not respond or refuses a request."""
 
 
-def tell(address: str, program: P4Program, pipeline: Pipeline) -> None:
+def configure(address: str, program: P4Program, pipeline: Pipeline) -> None:
     """Tell the server at an address its program, clone sessions, groups and entries, in this order; `RefusedError`."""
     try:
         import finsy  # noqa: F401
@@ -32,20 +32,20 @@ def tell(address: str, program: P4Program, pipeline: Pipeline) -> None:
         raise RefusedError("P4Runtime is spoken with finsy: expected a checkout of qbed, which has it") from None
 
     async def session() -> None:
-        async with asyncio.timeout(PATIENCE_S), P4Client(address, wait_for_ready=False) as client:
-            await _tell(client, program, pipeline)
+        async with asyncio.timeout(TIMEOUT_S), P4Client(address, wait_for_ready=False) as client:
+            await _write_config(client, program, pipeline)
 
     try:
         asyncio.run(session())
     except TimeoutError:
-        raise RefusedError(f"it has not answered within {PATIENCE_S:g} s") from None
+        raise RefusedError(f"it has not answered within {TIMEOUT_S:g} s") from None
     except P4ClientError as error:
         raise RefusedError(_reason(error)) from None
     except (ValueError, LookupError) as error:  # what does not belong to the P4Info
         raise RefusedError(f"the program {program.name} and its P4Info do not belong together: {error}") from None
 
 
-async def _tell(client: P4Client, program: P4Program, pipeline: Pipeline) -> None:
+async def _write_config(client: P4Client, program: P4Program, pipeline: Pipeline) -> None:
     from finsy.p4client import P4ClientError
     from finsy.p4entity import encode_updates
     from finsy.p4schema import P4Schema
@@ -76,7 +76,7 @@ async def _tell(client: P4Client, program: P4Program, pipeline: Pipeline) -> Non
 
 
 def _entities(pipeline: Pipeline) -> Iterator[Any]:
-    """What finsy makes updates of: `+` inserts, `~` modifies."""
+    """Yield finsy's entities: `+` inserts, `~` modifies."""
     import finsy
 
     for session in pipeline.sessions:
@@ -107,9 +107,9 @@ def _first(error: P4ClientError, entities: list[Any]) -> str:
     for index, detail in error.details.items():
         entity = entities[index]
         where = f"{getattr(entity, 'table_id', type(entity).__name__)} {getattr(entity, 'match', None) or ''}".strip()
-        return f"{where}: {detail.canonical_code.name}: {detail.message}"[:_MOST_SAID]
+        return f"{where}: {detail.canonical_code.name}: {detail.message}"[:_MAX_ERROR_CHARS]
     return _reason(error)
 
 
 def _reason(error: P4ClientError) -> str:
-    return " ".join(f"{error.code.name}: {error.message}".split())[:_MOST_SAID]
+    return " ".join(f"{error.code.name}: {error.message}".split())[:_MAX_ERROR_CHARS]

@@ -18,12 +18,12 @@ from qbed.plan.sysctls import RTO_MIN, usual
 from qbed.substrates.containers import bmv2
 
 SYSCTLS = Path("/proc/sys")
-MOST_NAMES = 4
+MAX_NAMES = 4
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the machine's own kernel offers to a host: `sysctls` is its /proc/sys."""
+    """The features of the machine's kernel. `sysctls` is its /proc/sys."""
 
     sysctls: Path = SYSCTLS
 
@@ -63,7 +63,7 @@ def place(plan: Plan, machine: Machine, dilation: int = 1) -> Placement:
         text = f"{shorten(offloading)}: in containers every packet is a frame; offloads are of virtual time"
         raise LabError([f"lab {plan.lab}: {text}; expected `offload: off`"])
     for node in (plan.nodes[index] for index in bmv2.switches(plan)):
-        if node.pipeline is not None and (lack := bmv2.lacks(node.pipeline)) is not None:
+        if node.pipeline is not None and (lack := bmv2.unsupported(node.pipeline)) is not None:
             raise LabError([f"lab {plan.lab}: {node.name}: BMv2 {lack}; expected `engine: p4switch`"])
     return _Placer(plan, machine, dilation).place()
 
@@ -72,7 +72,7 @@ class _Placer:
     def __init__(self, plan: Plan, machine: Machine, dilation: int) -> None:
         self._plan, self._machine, self._dilation = plan, machine, dilation
         self._bmv2 = bmv2.switches(plan)
-        self._asked = {i: node.kernel for i, node in enumerate(plan.nodes) if node.kind == "host"}
+        self._requested = {i: node.kernel for i, node in enumerate(plan.nodes) if node.kind == "host"}
         self._controls = self._congestion_controls()
         self._rate = self._by_rate()
         self._errors: list[str] = []
@@ -80,8 +80,8 @@ class _Placer:
     def place(self) -> Placement:
         on_host = list(self._bmv2)
         why_not: dict[str, list[str]] = {}
-        for node, asked in self._asked.items():
-            lacks = self._lacks(node)
+        for node, asked in self._requested.items():
+            lacks = self._unsupported(node)
             if asked == "host":
                 if lacks is not None:
                     self._refuse(node, lacks)
@@ -96,7 +96,7 @@ class _Placer:
         if self._errors:
             raise LabError(self._errors)
         notes = [f"{shorten(names)} on the qbed kernel: {reason}" for reason, names in why_not.items()]
-        hosts = [node for node in on_host if node in self._asked]
+        hosts = [node for node in on_host if node in self._requested]
         return Placement(tuple(sorted(on_host)), self._dilation, tuple(notes), tuple(self._warnings(hosts)))
 
     def _name(self, node: int) -> str:
@@ -104,7 +104,7 @@ class _Placer:
 
     def _congestion_controls(self) -> dict[int, set[str]]:
         """By host: what its own setting, its changes and the workloads that it sends in ask for."""
-        found = {i: {self._plan.nodes[i].sysctls["net/ipv4/tcp_congestion_control"]} for i in self._asked}
+        found = {i: {self._plan.nodes[i].sysctls["net/ipv4/tcp_congestion_control"]} for i in self._requested}
         for change in self._plan.changes:
             if change.node is not None:
                 found[change.node.node].add(change.node.congestion_control)
@@ -129,8 +129,8 @@ class _Placer:
                 found.update(getattr(workload, ends, None) or ())
         return found
 
-    def _lacks(self, node: int) -> str | None:
-        """What the machine's kernel lacks for this host, or None."""
+    def _unsupported(self, node: int) -> str | None:
+        """The feature that this host needs and the machine's kernel lacks, or None."""
         if node in self._rate:
             return "the machine's kernel has no transport `rate`"
         missing = sorted(self._controls[node] - self._machine.congestion_controls)
@@ -149,7 +149,7 @@ class _Placer:
     def _crowded(self, node: int) -> str | None:
         """A reason if a neighbour would be on the machine's kernel too: none of them could hold the link's queue."""
         peers = list(self._peers(node))
-        if direct := [self._name(peer) for peer in peers if peer in self._asked]:
+        if direct := [self._name(peer) for peer in peers if peer in self._requested]:
             return f"the link to {shorten(direct)}, a host too, needs it"
         direct = [self._name(peer) for peer in peers if peer in self._bmv2]
         return f"the link to {shorten(direct)}, which BMv2 runs, needs it" if direct else None
@@ -200,5 +200,5 @@ class _Placer:
 def shorten(names: Iterable[str]) -> str:
     """`h1, h2, h3, h4 and 6 more`."""
     every = list(names)
-    more = f" and {len(every) - MOST_NAMES} more" if len(every) > MOST_NAMES + 1 else ""
-    return ", ".join(every[: MOST_NAMES if more else None]) + more
+    more = f" and {len(every) - MAX_NAMES} more" if len(every) > MAX_NAMES + 1 else ""
+    return ", ".join(every[: MAX_NAMES if more else None]) + more

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from qbed.errors import QbedError, nearest
 from qbed.plan.model import Plan
-from qbed.substrates import Job, Samples, SessionError, Status, Terminal, refuse_elsewhere
+from qbed.substrates import Job, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.containers import NAME, bmv2, jobs
-from qbed.substrates.containers.cell import clear_the_way, deployed, origin_for, ready_until
+from qbed.substrates.containers.cell import deployed, origin_for, ready_until, remove_leftovers
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.folder import NODES, OUT, PLACE, SOCKET, write_folder
 from qbed.substrates.containers.labs import (
@@ -29,7 +29,15 @@ from qbed.substrates.containers.labs import (
     take_down,
 )
 from qbed.substrates.containers.placement import Placement
-from qbed.substrates.sessions import Conversation, Message, command, connect, resized, state_folder, typed
+from qbed.substrates.sessions import (
+    LineConnection,
+    Message,
+    command,
+    connect,
+    input_message,
+    resize_message,
+    state_folder,
+)
 from qbed.telemetry.wall import read_node, read_wall
 
 CELL = "cell"
@@ -54,14 +62,14 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
         host_kernel=tuple(plan.nodes[node].name for node in placement.host_kernel),
         beside=tuple(bmv2.containers(plan)),
     )
-    clear_the_way(record)
+    remove_leftovers(record)
     try:
         check_machine(name, images)
         record.write()
         write_folder(folder, plan, placement, images, name=name, file=TOPOLOGY, start="on go")
         with deployed(record) as nodes:
             nodes.gather(ready_until(plan))
-            bmv2.set_up(plan, folder / NODES, name, dilation)
+            bmv2.configure_switches(plan, folder / NODES, name, dilation)
             origin_ns = origin_for(plan, dilation, 0)  # no common beginning to wait for: ready is who has booted
             nodes.go("lab", origin_ns)
             nodes.wait({"ready"}, (origin_ns + plan.epoch_ns * dilation) / 1e9 + BOOT_S)
@@ -69,20 +77,20 @@ def start(plan: Plan, file: Path, placement: Placement, images: dict[str, str]) 
     except BaseException:
         with suppress(QbedError), lock(name):
             destroy(record)
-            record.forget()
+            record.delete()
         raise
 
 
-def refuse_second(name: str) -> None:
+def check_name_free(name: str) -> None:
     """SessionError if a lab of this name is up, in containers or elsewhere."""
-    refuse_elsewhere(name, NAME)
+    check_name_free_elsewhere(name, NAME)
     before = read_record(name)
     if before is not None and before.state == "up":
         raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
 
 
 def samples(folder: Path, plan: Plan) -> Samples:
-    """What the nodes of a folder write, or wrote before it became one.
+    """The samples of a folder's nodes, before or after they are merged.
 
     All nodes have one clock, the machine's: between two of them nothing can drift. `error_ns` is by how much their
     deadlines ran late; it is null until a node has said it, which it does at its end.
@@ -102,7 +110,7 @@ def samples(folder: Path, plan: Plan) -> Samples:
 
 
 @dataclass(frozen=True)
-class InContainers:
+class ContainerDeployment:
     """A lab or cell of a record, up or broken: a `qbed.substrates.Deployment`."""
 
     record: Record
@@ -124,7 +132,7 @@ class InContainers:
         return read_record(self.name) is not None
 
     @contextmanager
-    def _talk(self, node: str) -> Iterator[Conversation]:
+    def _connect(self, node: str) -> Iterator[LineConnection]:
         """A conversation with a node."""
         record = self.record
         if node not in record.nodes:
@@ -139,31 +147,31 @@ class InContainers:
             raise SessionError(
                 f"node {node} of {record.name} does not answer ({error.strerror}): `qbed ps` shows what runs"
             ) from error
-        with Conversation(connection) as conversation:
+        with LineConnection(connection) as conversation:
             yield conversation
 
     @contextmanager
     def exec(
         self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
     ) -> Iterator[_Execution]:
-        with self._talk(node) as conversation:
+        with self._connect(node) as conversation:
             job, wrapped = None, argv
             if stdin:
                 wrapped = self._with_input(node, argv, stdin)
             if background:
                 what = Job(0, node, " ".join(argv), self._since_ns())
-                job, wrapped = jobs.begin(self.folder, self._own(node), what, wrapped)
-            conversation.patience(ANSWER_S)  # until it runs
+                job, wrapped = jobs.begin(self.folder, self._mount(node), what, wrapped)
+            conversation.set_timeout(ANSWER_S)  # until it runs
             conversation.send(command("background" if background else "exec", node, wrapped, terminal) | {"id": 1})
             yield _Execution(conversation, f"node {node} of {self.name}", self.name, job)
 
     def _with_input(self, node: str, argv: list[str], stdin: bytes) -> list[str]:
         mark = f"stdin-{secrets.token_hex(4)}"
         (self.folder / NODES / node / mark).write_bytes(stdin)
-        return ["/bin/sh", "-c", f'exec "$@" <{self._own(node)}/{mark}', "sh", *argv]
+        return ["/bin/sh", "-c", f'exec "$@" <{self._mount(node)}/{mark}', "sh", *argv]
 
-    def _own(self, node: str) -> str:
-        """A node's own folder, as programs in it see it: on the lab's kernel it is the guest's /mnt."""
+    def _mount(self, node: str) -> str:
+        """The path of a node's folder inside the node: /mnt in a guest, /qbed on the machine's kernel."""
         return "/qbed" if node in self.record.host_kernel else "/mnt"
 
     def _since_ns(self) -> int:
@@ -171,15 +179,15 @@ class InContainers:
         return (time.monotonic_ns() - self.record.origin_ns) // self.record.dilation
 
     def workload(self) -> None:
-        """Every node is told one instant: they have the machine's clock in common."""
+        """Start the workload of every node at one instant of the machine's clock."""
         plan = Plan.loads((self.folder / "plan.json").read_bytes())
         base_ns = plan.epoch_ns + self._since_ns() + WORKLOAD_AHEAD_NS
         for node in self.record.nodes:
-            with self._talk(node) as conversation:
-                conversation.patience(ANSWER_S)
+            with self._connect(node) as conversation:
+                conversation.set_timeout(ANSWER_S)
                 conversation.send({"command": "workloads", "id": 1, "base_ns": base_ns})
                 try:
-                    next(answer for answer in conversation.answers() if answer.get("event") == "exit")
+                    next(answer for answer in conversation.events() if answer.get("event") == "exit")
                 except TimeoutError:
                     text = f"node {node} of {self.name} does not answer: `qbed ps` shows what runs"
                     raise SessionError(text) from None
@@ -189,8 +197,8 @@ class InContainers:
 
     def end(self, job: int) -> None:
         one = jobs.find(self.folder, self.name, job)
-        with self.exec(one.node, jobs.ending(self._own(one.node), one.number), background=False) as ending:
-            for answer in ending.answers():
+        with self.exec(one.node, jobs.ending(self._mount(one.node), one.number), background=False) as ending:
+            for answer in ending.events():
                 if answer.get("event") == "exit":
                     return
 
@@ -217,25 +225,25 @@ class InContainers:
 
 @dataclass
 class _Execution:
-    """A program on a node, which ends what nobody listens to any more."""
+    """A program on a node. The node ends it when the connection closes."""
 
-    conversation: Conversation
+    conversation: LineConnection
     who: str
     lab: str
     job: jobs.Begun | None
-    unwanted: bool = False
+    cancelled: bool = False
 
-    def answers(self) -> Iterator[Message]:
-        if self.unwanted:
+    def events(self) -> Iterator[Message]:
+        if self.cancelled:
             return
         try:
-            for answer in self.conversation.answers():
+            for answer in self.conversation.events():
                 if answer.get("event") != "running":
                     yield answer
                 elif self.job is not None:
                     yield {"event": "started", "id": self.job.number, "output": str(self.job.output)}
                 else:
-                    self.conversation.patience(None)
+                    self.conversation.set_timeout(None)
         except TimeoutError:
             raise SessionError(
                 f"{self.who} has not started the command within {ANSWER_S:g} s: it hangs, or the"
@@ -243,13 +251,13 @@ class _Execution:
             ) from None
 
     def interrupt(self) -> None:
-        self.unwanted = True
+        self.cancelled = True
 
-    def type_in(self, keys: bytes) -> None:
-        self.conversation.send(typed(keys))
+    def send_input(self, keys: bytes) -> None:
+        self.conversation.send(input_message(keys))
 
     def resize(self, terminal: Terminal) -> None:
-        self.conversation.send(resized(terminal))
+        self.conversation.send(resize_message(terminal))
 
 
 def _running(record: Record) -> str:

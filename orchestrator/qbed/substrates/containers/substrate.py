@@ -11,7 +11,7 @@ from typing import Any
 from qbed.errors import QbedError
 from qbed.places import checkout
 from qbed.plan.model import Plan
-from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Limits, Samples
+from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
 from qbed.substrates.containers import NAME, bmv2, containerlab, session
 from qbed.substrates.containers.cell import ContainersCell
 from qbed.substrates.containers.engine import Engine
@@ -19,7 +19,7 @@ from qbed.substrates.containers.images import images, role
 from qbed.substrates.containers.labs import read_record, records
 from qbed.substrates.containers.placement import Machine, place
 
-MEND = "install Docker and Containerlab" if checkout() is None else "make containers"
+FIX = "install Docker and Containerlab" if checkout() is None else "make containers"
 
 
 @dataclass(frozen=True)
@@ -44,29 +44,29 @@ class ContainersSubstrate:
         placement = place(plan, self.machine, dilation)
         return ContainersCell(folder, plan, placement, self._images_of(plan))
 
-    def refuse_second(self, name: str) -> None:
-        session.refuse_second(name)
+    def check_name_free(self, name: str) -> None:
+        session.check_name_free(name)
 
-    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
-        self.refuse_second(plan.lab)  # before images are built
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> UpReport:
+        self.check_name_free(plan.lab)  # before images are built
         placement = place(plan, self.machine, dilation)
         session.start(plan, file, placement, self._images_of(plan))
         notes = list(placement.notes)
         if dilation > 1:
             notes.append(f"its time goes {dilation} times slower than the clock: `--dilate 1` changes that")
-        return Brought(notes, list(placement.warnings))
+        return UpReport(notes, list(placement.warnings))
 
     def deployments(self) -> list[Deployment]:
-        return [session.InContainers(record) for record in records()]
+        return [session.ContainerDeployment(record) for record in records()]
 
     def find(self, name: str) -> Deployment | None:
         record = read_record(name)
-        return None if record is None else session.InContainers(record)
+        return None if record is None else session.ContainerDeployment(record)
 
     def samples(self, folder: Path, plan: Plan) -> Samples:
         return session.samples(folder, plan)
 
-    def lacks(self, plan: Plan) -> Iterator[Lack]:
+    def lacks(self, plan: Plan) -> Iterator[MissingPart]:
         """Nothing that is known before the images are looked at: they bring modules and programs with them."""
         yield from ()
 
@@ -79,7 +79,7 @@ class ContainersSubstrate:
             try:
                 look()
             except QbedError as error:
-                yield Finding(what, "missing", f"for labs in containers: {error}", MEND)
+                yield Finding(what, "missing", f"for labs in containers: {error}", FIX)
             else:
                 yield Finding(what, "good", "labs in containers can use it")
 

@@ -2,4 +2,4 @@
 """The virtual substrate: a lab is one User-Mode Linux process in time-travel mode."""
 
 NAME = "virtual"
-"""What `--on` calls it."""
+"""The value of `--on`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell in virtual time: its guest is followed by the gate, and what is left at the end is judged."""
+"""A cell in virtual time: boots the guest, follows it through the gate, and checks its result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DISK_FULL_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class VirtualCell:
-    """The cell of a folder; its plan is all that the guest needs."""
+    """A cell in a folder that holds its plan."""
 
     toolchain: Toolchain
     folder: Path
     plan: Plan
 
     def run(self, limits: Limits, progress: Progress) -> None:
-        """Run `plan.json`; the guest is gone when this returns or raises."""
+        """Run `plan.json`. The guest has ended when this returns or raises."""
         with boot(self.toolchain, self.folder, self.plan, "cell") as guest:
             quota = Quota(self.folder, limits.space_bytes)
             trouble = _watch(guest, self.plan, limits, quota, progress)
@@ -41,7 +41,7 @@ class VirtualCell:
 
 
 def _watch(guest: Guest, plan: Plan, limits: Limits, quota: Quota, progress: Progress) -> str | None:
-    """Follow the gate until the guest has ended; returns what went wrong with its clock or its folder, if anything."""
+    """Follow the gate until the guest has ended. Return an error of its clock or folder, if any."""
     begun = moved = time.monotonic()
     at_ns = -1
     while True:
@@ -68,7 +68,7 @@ def _watch(guest: Guest, plan: Plan, limits: Limits, quota: Quota, progress: Pro
 
 
 def judge(folder: Path, trouble: str | None, status: int, toolchain: Toolchain) -> None:
-    """Raise unless the cell in `folder` came to its end."""
+    """Raise `CellError` unless the cell in `folder` is complete."""
     done = read_done(folder / "out" / "done.json")
     if trouble is None and done is not None and done.status == "complete":
         return

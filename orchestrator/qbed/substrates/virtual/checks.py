@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine has and lacks for virtual time, and how to mend it. Each check says what it saw."""
+"""Checks of this machine for virtual time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, Finding, Limits
-from qbed.substrates.rebuild import changed_sources, shown
+from qbed.substrates.rebuild import changed_sources, shorten_names
 from qbed.substrates.toolchain import ToolchainError, find_toolchain
-from qbed.substrates.toolchain_files import all_damages
+from qbed.substrates.toolchain_files import all_damaged_files
 from qbed.substrates.virtual.cell import VirtualCell
 from qbed.substrates.virtual.confinement import FILTERED, SIGNALS, landlock_version
 from qbed.substrates.virtual.guest import memory_folder
@@ -40,7 +40,7 @@ def _toolchain() -> Iterator[Finding]:
         yield Finding("toolchain", "missing", str(error), "make setup")
         return
     version = toolchain.manifest.kernel_version or "of unknown version"
-    damaged = list(all_damages(toolchain.folder, copied=True)) if toolchain.checksums else []
+    damaged = list(all_damaged_files(toolchain.folder, copied=True)) if toolchain.checksums else []
     for name, problem in damaged:
         yield Finding("toolchain", "missing", f"{toolchain.folder / name} {problem}", "make setup")
     if not damaged:
@@ -52,7 +52,7 @@ def _toolchain() -> Iterator[Finding]:
         yield Finding("sources", "missing", str(error), "make setup")
         return
     if changed:
-        text = f"{shown(changed)} changed after the set-up: `qbed run` and `qbed up` build it again first"
+        text = f"{shorten_names(changed)} changed after the set-up: `qbed run` and `qbed up` build it again first"
         yield Finding("sources", "optional", text, "make setup")
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which files of the machine a guest's process may open, enforced by the host: a Landlock ruleset (landlock(7)).
 
-The guest's own root, and even a module in its kernel, is a process of the user who runs it. What is listed here is all
-that it gets: the machine's programs, its toolchain, its own folder, and for an interactive lab where somebody works.
-The guest's kernel puts it into force when it has booted (`confine=`, kernel/uml/um_confine.h).
+Root in the guest, and even a module in its kernel, runs with the rights of the user who started it. The ruleset allows
+the machine's programs, the toolchain, the cell's folder, and for an interactive lab the user's working folders. The
+guest's kernel enforces it after the boot (`confine=`, kernel/uml/um_confine.h).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from functools import cache
 from pathlib import Path
 
 SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")))
-"""Programs, and what they load."""
+"""Folders of programs and their libraries."""
 
 CONFINE_FD = 220
 FILTERED = frozenset({"6.12"})
-"""Series whose kernel gives up system calls, too; later ones take a guest's by a filter, beside which there is none."""
+"""Kernel series that also drop system calls by seccomp. Later series need the one filter for the guest's calls."""
 SIGNALS = 6
-"""The version of Landlock from which on a guest cannot signal processes that are not its own."""
+"""The first Landlock version that keeps a guest from signalling other processes."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CREATE_RULESET, _ADD_RULE = 444, 445  # system calls
@@ -35,7 +35,7 @@ _MAKE_DIR, _MAKE_REG, _REFER, _TRUNCATE = (1 << bit for bit in (7, 8, 13, 14))
 _READ = _READ_FILE | _READ_DIR
 # Files and folders: no symbolic link, no device, no FIFO, no socket.
 _CHANGE = _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
-_OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
+_FILE_RIGHTS = _READ_FILE | _WRITE_FILE | _TRUNCATE
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights a version knows
 _NEWEST = 16
 _NETWORK = 0b11  # to bind and to connect TCP sockets
@@ -44,13 +44,13 @@ _SCOPES = 0b11  # abstract sockets, and signals, of processes that are not the g
 
 @cache
 def landlock_version() -> int:
-    """The version of the host's Landlock; 0: it has none."""
+    """The host's Landlock version; 0 without Landlock."""
     return int(max(0, _LIBC.syscall(_CREATE_RULESET, None, 0, _VERSION)))
 
 
 @contextmanager
 def ruleset(writable: Path, readable: Iterable[Path]) -> Iterator[int]:
-    """A descriptor of the rules, or of /dev/null on a host that has no Landlock: the same number in every run."""
+    """Yield a descriptor of the ruleset (/dev/null without Landlock), with the same number in every run."""
     version = landlock_version()
     made = _create(version) if version else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -59,7 +59,7 @@ def ruleset(writable: Path, readable: Iterable[Path]) -> Iterator[int]:
         os.close(made)
     try:
         if version:
-            _allow(rules, writable, (_READ | _CHANGE) & _known(version))
+            _allow(rules, writable, (_READ | _CHANGE) & _known_rights(version))
             for path in (*SYSTEM, *readable):
                 _allow(rules, path, _READ)
         yield rules
@@ -67,13 +67,13 @@ def ruleset(writable: Path, readable: Iterable[Path]) -> Iterator[int]:
         os.close(rules)
 
 
-def _known(version: int) -> int:
+def _known_rights(version: int) -> int:
     return (1 << _RIGHTS.get(version, _NEWEST)) - 1
 
 
 def _create(version: int) -> int:
     sizes = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}
-    attributes = struct.pack("=QQQ", _known(version), _NETWORK, _SCOPES)[: sizes.get(version, 24)]
+    attributes = struct.pack("=QQQ", _known_rights(version), _NETWORK, _SCOPES)[: sizes.get(version, 24)]
     rules = _LIBC.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     if rules < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "Landlock")
@@ -81,12 +81,12 @@ def _create(version: int) -> int:
 
 
 def _allow(rules: int, path: Path, rights: int) -> None:
-    """What is not there needs no right."""
+    """Allow `rights` beneath `path`, if it exists."""
     with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             if not stat.S_ISDIR(os.fstat(place).st_mode):
-                rights &= _OF_FILES
+                rights &= _FILE_RIGHTS
             if _LIBC.syscall(_ADD_RULE, rules, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0) < 0:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
         finally:
@@ -94,13 +94,13 @@ def _allow(rules: int, path: Path, rights: int) -> None:
 
 
 @cache
-def settings() -> tuple[Path, ...]:
-    """What of /etc everybody may read: whole folders where that is all of them, or else their files."""
-    return tuple(_public(Path("/etc"))[1])
+def public_settings() -> tuple[Path, ...]:
+    """The world-readable part of /etc: folders that are readable entirely, and single files of the others."""
+    return tuple(_world_readable(Path("/etc"))[1])
 
 
-def _public(folder: Path) -> tuple[bool, list[Path]]:
-    """Whether everybody may read all that is in a folder, and the paths that stand for what everybody may."""
+def _world_readable(folder: Path) -> tuple[bool, list[Path]]:
+    """Whether all of a folder is world-readable, and the fewest paths that cover its readable part."""
     whole, found = True, []
     try:
         entries = list(os.scandir(folder))
@@ -112,7 +112,7 @@ def _public(folder: Path) -> tuple[bool, list[Path]]:
         mode = entry.stat(follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
             readable = mode & 0o005 == 0o005
-            inside, paths = _public(Path(entry.path)) if readable else (False, [])
+            inside, paths = _world_readable(Path(entry.path)) if readable else (False, [])
         else:
             inside = bool(mode & 0o004) and stat.S_ISREG(mode)
             paths = [Path(entry.path)] if inside else []

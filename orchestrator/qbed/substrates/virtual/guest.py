@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The virtual substrate: a cell is one User-Mode Linux process in time-travel mode (docs/formats.md section 2).
 
-What the guest does may depend on nothing but the plan, so nothing of the host is on its command line: its random
-generator mixes that in. The toolchain is reached through the cell folder, and the gate has the same
-descriptor in every run.
+The guest may depend on the plan only. Its random generator mixes in the command line, so that contains nothing of the
+host: the toolchain is reached through the cell folder, and the gate has the same descriptor in every run.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from qbed.substrates import CellError
 from qbed.substrates.command_line import GATE_FD, guest_arguments
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.confinement import ruleset
-from qbed.substrates.virtual.provision import TOOLS, has_programs, lent, provide
+from qbed.substrates.virtual.provision import TOOLS, has_programs, provide, readable_paths
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_ASK_PERSONALITY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000  # personality(2)
+_GET_PERSONALITY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000  # personality(2)
 _STARTED = itertools.count(os.getpid())  # of several processes none begins where another does
 MANY_NODES = 100
-"""With fewer, a guest has IPv6 whether it speaks it or not: without, its kernel's random numbers are others."""
+"""Below this number of nodes a guest always has IPv6: disabling it changes the kernel's random numbers."""
 
 
 def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd: int, confine_fd: int) -> list[str]:
@@ -47,21 +46,21 @@ def command_line(kernel: Path, plan: Plan, mode: Literal["cell", "lab"], gate_fd
         gate_fd=gate_fd,
         confine_fd=confine_fd,
     )
-    has_ipv6 = mode == "lab" or len(plan.nodes) < MANY_NODES or may_speak_ipv6(plan)
+    has_ipv6 = mode == "lab" or len(plan.nodes) < MANY_NODES or may_use_ipv6(plan)
     without = [] if has_ipv6 else ["ipv6.disable=1"]
     return [str(kernel), *arguments, *without, "--", mode]
 
 
-def may_speak_ipv6(plan: Plan) -> bool:
+def may_use_ipv6(plan: Plan) -> bool:
     """Whether a cell may have a use for IPv6: by its addresses, its user's sysctls, or a program of whatever kind.
 
     To a thousand nodes that never speak it, it is half of their set-up and a third of their memory (docs/decisions.md).
     """
-    return has_programs(plan) or any(_asks_for_ipv6(node.sysctls) for node in plan.nodes)
+    return has_programs(plan) or any(_sets_ipv6(node.sysctls) for node in plan.nodes)
 
 
-def _asks_for_ipv6(sysctls: dict[str, str]) -> bool:
-    """The plan of an IPv4 lab switches it off in every node, which is no wish."""
+def _sets_ipv6(sysctls: dict[str, str]) -> bool:
+    """Whether a node's sysctls use IPv6. The plan of an IPv4 lab disables it on every node, which does not count."""
     ours = {name: value for name, value in sysctls.items() if name.startswith("net/ipv6/")}
     return any(value != "1" or not name.endswith("/disable_ipv6") for name, value in ours.items())
 
@@ -91,7 +90,7 @@ class Guest:
         return self._process.pid
 
     def wait(self, timeout_s: float) -> list[dict[str, Any]] | None:
-        """The gate's next messages (none within the time: an empty list); None: the guest has ended and said all."""
+        """The gate's next messages; an empty list at the timeout; None if the guest has ended."""
         ready, _, _ = select.select([self.gate.fileno(), self._pidfd], [], [], max(0.0, timeout_s))
         if self.gate.fileno() in ready:
             data = self.gate.recv(1 << 16)
@@ -106,7 +105,7 @@ class Guest:
         self.gate.sendall(json.dumps(message).encode() + b"\n")
 
     def end(self) -> int:
-        """Kill whatever is left of the guest's process group; returns the status of the guest itself."""
+        """Kill the guest's process group and return the guest's exit status."""
         if self._pidfd >= 0:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)  # before it is reaped: until then its group's number is its own
@@ -126,13 +125,13 @@ def _message(line: bytes) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _inherited() -> Iterator[None]:
-    """What the calling thread hands on to a guest that it starts; that it does not outlive it a guest sees to itself.
+def _child_settings() -> Iterator[None]:
+    """Set the calling thread's affinity and personality, which the guest inherits.
 
-    Guest kernel and guest processes hand over to each other all the time: on two cores that is ten times slower. And
-    for a fixed layout of its memory User-Mode Linux would start itself once more.
+    The guest's kernel and processes switch to each other constantly, which is ten times slower on two cores. Without
+    ADDR_NO_RANDOMIZE, User-Mode Linux would execute itself a second time.
     """
-    cores, persona = sorted(os.sched_getaffinity(0)), _LIBC.personality(_ASK_PERSONALITY)
+    cores, persona = sorted(os.sched_getaffinity(0)), _LIBC.personality(_GET_PERSONALITY)
     try:
         os.sched_setaffinity(0, {cores[next(_STARTED) % len(cores)]})
         _LIBC.personality(persona | _ADDR_NO_RANDOMIZE)
@@ -149,7 +148,7 @@ def _inherited() -> Iterator[None]:
 def boot(
     toolchain: Toolchain, folder: Path, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path] = ()
 ) -> Iterator[Guest]:
-    """Start a guest in `folder`, on one of the cores of the calling thread; at the end nothing of it is left.
+    """Start a guest in `folder`, on one of the calling thread's cores. End it and clean up on exit.
 
     `seen`: folders of the machine that it may read, besides programs.
     """
@@ -166,8 +165,8 @@ def boot(
     try:
         with (
             (folder / "console.log").open("wb") as console,
-            ruleset(folder, lent(toolchain, plan, mode, seen)) as rules,
-            _inherited(),
+            ruleset(folder, readable_paths(toolchain, plan, mode, seen)) as rules,
+            _child_settings(),
         ):
             process = subprocess.Popen(
                 command_line(toolchain.kernel, plan, mode, gate_fd, rules),

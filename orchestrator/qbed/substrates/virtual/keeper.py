@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keeper of a lab that is up: a process that owns the guest and its gate, and serves a unix socket.
 
-The guest waits in a read of the gate, in the host, so virtual time stands still. While a command runs in the
-foreground, the keeper lets time advance in small steps; between them it can start other commands, and stop one that
-nobody wants any more.
+While the guest waits in a read of the gate, virtual time does not advance. While a command runs in the foreground, the
+keeper advances time in small steps. Between them it starts other commands and ends cancelled ones.
 
-A program at a terminal is a command, too, but for two cases. While its shell waits for a command time stands still, but
-for the moment that it takes to react to a key. And while a program reads keys (an editor, top) time passes no faster
-than where its user is.
+A program at a terminal has two special cases. While its shell waits for a command, time advances only as long as the
+shell needs to react to a key. While a program reads keys (an editor, top), time advances no faster than real time.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -44,24 +43,34 @@ from qbed.substrates.virtual.session import CELL, DOWN_S, LOCK, SOCKET, UP_S, Se
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000
 MOMENT_NS = 200_000
-"""In which a program reacts to a key: what it computes costs no time."""
+"""Virtual time in which a program reacts to a key. Computing costs no virtual time."""
 PACE_S = 0.02
 Message = dict[str, Any]
 
 
+class Pace(Enum):
+    """How virtual time advances for a command."""
+
+    SETTLE = auto()
+    """By `MOMENT_NS`, so that the program reacts to its input."""
+    STOPPED = auto()
+    REALTIME = auto()
+    FAST = auto()
+
+
 class Client:
-    """One connection; a client that has gone is ignored."""
+    """A connection of a client. Errors of a closed connection are ignored."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._received = bytearray()
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         with suppress(OSError):
             self.connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def who(self) -> str:
-        """The user and the process at the other end."""
+    def peer_name(self) -> str:
+        """The user and the process of the peer."""
         form = struct.Struct("3i")
         pid, uid, _ = form.unpack(self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, form.size))
         try:
@@ -70,8 +79,8 @@ class Client:
             user = f"user {uid}"
         return f"`qbed down` ({user}, process {pid})"
 
-    def hear(self) -> list[Message] | None:
-        """Its messages; None: it has gone."""
+    def receive(self) -> list[Message] | None:
+        """The messages received; None if the connection is closed."""
         try:
             data = self.connection.recv(1 << 16)
         except OSError:
@@ -96,118 +105,118 @@ class Running:
     what: str
     since_ns: int
     signals: deque[str] = field(default_factory=lambda: deque(("INT", "TERM", "KILL")))
-    unwanted: bool = False
+    cancelled: bool = False
     background: bool = False
-    """What it says goes to its file, also while somebody waits for its end."""
+    """Its output goes to its file, even while a client waits for its end."""
     at_terminal: bool = False
     raw: bool = False
-    """Who reads its terminal reads keys."""
+    """Its terminal is in raw mode."""
     at_prompt: bool = False
     """Its shell waits for a command."""
-    stirred: bool = False
-    """A key was typed, or it has come to its prompt: it needs a moment to say what it has to say."""
-    stirring: bool = False
-    """That moment passes."""
+    input_pending: bool = False
+    """A key was typed or the prompt appeared: the program needs `MOMENT_NS` to react."""
+    settling: bool = False
+    """`MOMENT_NS` is passing."""
 
     @property
-    def pace(self) -> str:
-        """How time is to pass for it."""
-        if self.stirred:
-            return "a moment"
+    def pace(self) -> Pace:
+        """How time advances for this command."""
+        if self.input_pending:
+            return Pace.SETTLE
         if self.at_prompt:
-            return "not at all"
-        return "as outside" if self.raw else "at once"
+            return Pace.STOPPED
+        return Pace.REALTIME if self.raw else Pace.FAST
 
 
 class Keeper:
-    """Passes commands to the guest, lets its time advance while one runs, and passes on what it says."""
+    """Forwards commands to the guest and its events to clients, and advances virtual time while a command runs."""
 
     def __init__(
         self, guest: Guest, toolchain: Toolchain, folder: Path, listener: socket.socket, limits: Limits
     ) -> None:
-        """`toolchain`: that of the guest; another one may have been set up since."""
+        """`toolchain`: the guest's; a later set-up does not change it."""
         self._guest = guest
         self._toolchain = toolchain
         self._folder = folder
         self._stall_s = limits.stall_s
         self._quota = Quota(folder / CELL, limits.space_bytes)
-        self._heard = time.monotonic()
+        self._last_message_at = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(guest.gate, selectors.EVENT_READ, self._hear_guest)
+        self._selector.register(guest.gate, selectors.EVENT_READ, self._on_guest)
         self._requests: deque[tuple[Client, Message]] = deque()
         self._running: dict[int, Running] = {}
         self._advances: deque[tuple[Client, int]] = deque()
         self._step: tuple[int, int] | None = None  # its number, and when it began
         self._next_id = 1
-        self._time_ns = 0  # since the lab's epoch, which is where it was ready
-        self._paced = False  # some time must pass outside first
+        self._time_ns = 0  # since the lab's epoch
+        self._paced = False  # the next step waits for real time
         self._stepped_at = time.monotonic()
         self._ended = False
 
     def serve(self) -> None:
-        """Until the guest ends or somebody stops it."""
+        """Serve until the guest ends or a client stops it."""
         while not self._ended:
             for key, _ in self._selector.select(PACE_S if self._paced else EVERY_S):
                 if not self._ended:
                     key.data(key.fileobj)
             if self._paced:
-                self._go_on()
+                self._proceed()
             if not self._ended and (trouble := self._quota.excess() or self._stall()):
-                self._give_up(trouble)
+                self._abort(trouble)
 
     def _stall(self) -> str | None:
-        """The guest takes a step of time, and does not come to its end."""
-        if self._step is None or time.monotonic() - self._heard < self._stall_s:
+        """An error message if a step of time does not end within the limit."""
+        if self._step is None or time.monotonic() - self._last_message_at < self._stall_s:
             return None
         return f"virtual time stands still at {self._time_ns} ns: no progress in {self._stall_s:g} s of wall clock"
 
-    def _give_up(self, trouble: str) -> None:
-        """Whoever waits hears why; the guest is killed when this process ends."""
+    def _abort(self, trouble: str) -> None:
+        """Send the reason to waiting clients and stop serving; the guest is killed when this process ends."""
         self._ended = True
-        self._tell_waiting(f"{trouble}; the lab was taken down")
+        self._fail_waiting(f"{trouble}; the lab was taken down")
 
-    def _tell_waiting(self, text: str) -> None:
-        """Whoever has a command running, or time passing, hears why there will be no end of it."""
+    def _fail_waiting(self, text: str) -> None:
+        """Send an error to each client that waits for a command or for time to pass."""
         clients = [command.client for command in self._running.values() if command.client is not None]
         for client in [*clients, *(client for client, _ in self._advances)]:
-            client.tell({"event": "error", "error": text})
+            client.send({"event": "error", "error": text})
 
     def _accept(self, listener: Any) -> None:
         connection, _ = listener.accept()
         client = Client(connection)
-        self._selector.register(connection, selectors.EVENT_READ, lambda _: self._hear_client(client))
+        self._selector.register(connection, selectors.EVENT_READ, lambda _: self._on_client(client))
 
-    # --- what clients say ---
+    # --- messages of clients ---
 
-    def _hear_client(self, client: Client) -> None:
-        messages = client.hear()
+    def _on_client(self, client: Client) -> None:
+        messages = client.receive()
         if messages is None:
             self._selector.unregister(client.connection)
             client.connection.close()
-            self._forget(client)
+            self._cancel(client)
         for message in messages or ():
             match message.get("command"):
                 case "status":
-                    client.tell({"event": "status", **self._status()})
+                    client.send({"event": "status", **self._status()})
                 case "stop":
                     return self._stop(client)
                 case "interrupt":
-                    self._forget(client)
+                    self._cancel(client)
                 case "jobs":
-                    client.tell({"event": "jobs", "jobs": self._jobs()})
+                    client.send({"event": "jobs", "jobs": self._jobs()})
                 case "exec" | "background" | "advance" | "workload" | "end" | "input" | "resize":
                     self._requests.append((client, message))
                 case other:
-                    client.tell({"event": "error", "error": f"unknown command {other}"})
-        self._go_on()
+                    client.send({"event": "error", "error": f"unknown command {other}"})
+        self._proceed()
 
-    def _forget(self, client: Client) -> None:
-        """Nobody wants any more what this client asked for."""
+    def _cancel(self, client: Client) -> None:
+        """Cancel the requests and commands of a client."""
         self._requests = deque(item for item in self._requests if item[0] is not client)
         self._advances = deque(item for item in self._advances if item[0] is not client)
         for command in self._running.values():
-            command.unwanted = command.unwanted or command.client is client
+            command.cancelled = command.cancelled or command.client is client
 
     def _status(self) -> Message:
         shown = [command.what + ("" if command.client else " &") for command in self._running.values()]
@@ -221,10 +230,10 @@ class Keeper:
             for number, job, (node, _, command) in parts
         ]
 
-    # --- what the guest is told ---
+    # --- messages to the guest ---
 
-    def _go_on(self) -> None:
-        """If the guest waits for a command: give it the next one, or a step of time if something wants time to pass."""
+    def _proceed(self) -> None:
+        """If the guest waits for a command, send the next one, or a step of time if a client waits."""
         if self._step is not None or self._ended:
             return
         while self._requests:
@@ -233,37 +242,37 @@ class Keeper:
         if not wanted and not self._advances:
             return
         for number, command in self._running.items():
-            if command.unwanted and command.signals:
+            if command.cancelled and command.signals:
                 return self._kill(number, command)
         if ns := self._next_step(wanted):
             self._advance(ns)
 
     def _next_step(self, wanted: list[Running]) -> int:
-        """How long it is to be; 0: there is none now."""
+        """The length of the next step of time; 0 for none."""
         paces = {command.pace for command in wanted}
         age = self._time_ns - max((command.since_ns for command in wanted), default=0)
         outside_ns = int((time.monotonic() - self._stepped_at) * 1e9)
-        self._paced = not self._advances and "as outside" in paces and paces.isdisjoint({"a moment", "at once"})
+        self._paced = not self._advances and Pace.REALTIME in paces and paces.isdisjoint({Pace.SETTLE, Pace.FAST})
         if self._paced and outside_ns < PACE_S * 1e9:
             return 0
         steps = {
-            "a moment": MOMENT_NS,
-            "at once": max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16)),
-            "as outside": min(LARGEST_STEP_NS, outside_ns) if self._paced else LARGEST_STEP_NS,
+            Pace.SETTLE: MOMENT_NS,
+            Pace.FAST: max(SMALLEST_STEP_NS, min(LARGEST_STEP_NS, age // 16)),
+            Pace.REALTIME: min(LARGEST_STEP_NS, outside_ns) if self._paced else LARGEST_STEP_NS,
         }
-        possible = [steps[pace] for pace in paces - {"not at all"}]
+        possible = [steps[pace] for pace in paces - {Pace.STOPPED}]
         if self._advances:
             possible += [LARGEST_STEP_NS, self._advances[0][1]]
         return min(possible, default=0)
 
     def _advance(self, ns: int) -> None:
         self._step = self._new_id(), self._time_ns
-        self._heard = self._stepped_at = time.monotonic()
+        self._last_message_at = self._stepped_at = time.monotonic()
         for command in self._running.values():
-            command.stirring, command.stirred = command.stirred, False
-        # Where somebody waits for a command, time stops as that ends, but at a prompt it has only just begun to pass.
+            command.settling, command.input_pending = command.input_pending, False
+        # Time stops when a command ends that a client waits for, except at a prompt.
         waits = (item for item in self._running.items() if item[1].client is not None)
-        until = [number for number, command in waits if not (command.stirring or command.at_prompt)]
+        until = [number for number, command in waits if not (command.settling or command.at_prompt)]
         self._guest.send({"command": "advance", "id": self._step[0], "ns": ns, "until": until})
 
     def _new_id(self) -> int:
@@ -277,7 +286,7 @@ class Keeper:
         if message["command"] == "end":
             return self._end_job(client, int(message["job"]))
         if message["command"] in ("input", "resize"):
-            return self._touch(client, message)
+            return self._on_input(client, message)
         number = self._new_id()
         if message["command"] == "workload":
             self._running[number] = Running(client, "the workload", self._time_ns)
@@ -292,39 +301,39 @@ class Keeper:
             at_terminal=message.get("terminal") is not None,
         )
         script = f'echo $$ >{PID_FILE.format(number)}; exec "$@"'
-        if said := message.pop("stdin", ""):
-            given = self._folder / CELL / f"stdin-{number}"
+        if stdin := message.pop("stdin", ""):
+            file = self._folder / CELL / f"stdin-{number}"
             try:
-                given.write_bytes(base64.b64decode(said))
+                file.write_bytes(base64.b64decode(stdin))
             except OSError as error:
                 del self._running[number]
-                given.unlink(missing_ok=True)
-                return client.tell({"event": "error", "error": f"no room for its standard input: {error.strerror}"})
-            script += f" </mnt/{given.name}"
+                file.unlink(missing_ok=True)
+                return client.send({"event": "error", "error": f"no room for its standard input: {error.strerror}"})
+            script += f" </mnt/{file.name}"
         wrapped = ["/bin/sh", "-c", script, "sh", *message["argv"]]
         self._guest.send(message | {"command": "background", "id": number, "argv": wrapped})
         if not foreground:
-            client.tell({"event": "started", "id": number, "output": str(self._output(number))})
+            client.send({"event": "started", "id": number, "output": str(self._output(number))})
 
-    def _touch(self, client: Client, message: Message) -> None:
-        """Somebody types at a program's terminal, or changes its size; it may have ended already."""
+    def _on_input(self, client: Client, message: Message) -> None:
+        """Forward keys or a new size to a program's terminal, unless the program has ended."""
         for number, command in self._running.items():
             if command.client is client and command.at_terminal:
-                command.stirred = True
+                command.input_pending = True
                 return self._guest.send(message | {"id": number})
 
     def _end_job(self, client: Client, number: int) -> None:
-        """Who wants it to end waits for that."""
+        """End a background job; the client waits for its end."""
         job = self._running.get(number)
         if job is None or job.client is not None:
-            client.tell(
+            client.send(
                 {"event": "error", "error": f"no job {number} runs in the background; `qbed ps LAB` lists them"}
             )
         else:
-            job.client, job.unwanted = client, True
+            job.client, job.cancelled = client, True
 
     def _kill(self, number: int, command: Running) -> None:
-        """Send the command the next of its signals; the step after it is long enough to see whether it obeys."""
+        """Send the command its next signal, and advance time long enough for it to exit."""
         script = f"kill -{command.signals.popleft()} $(cat {PID_FILE.format(number)})"
         message = {"node": command.what.partition(":")[0], "argv": ["/bin/sh", "-c", script], "env": {}, "cwd": "/"}
         self._guest.send(message | {"command": "background", "id": 0})
@@ -333,20 +342,20 @@ class Keeper:
     def _output(self, number: int) -> Path:
         return self._folder / f"background-{number}.log"
 
-    # --- what the guest says ---
+    # --- messages of the guest ---
 
-    def _hear_guest(self, _: object) -> None:
+    def _on_guest(self, _: object) -> None:
         messages = self._guest.wait(0)
         if messages is None:
             lines = console_tail(self._folder / CELL / "console.log")
             why = panic(lines, self._toolchain.folder) or "the guest has ended: " + "; ".join(lines[-3:])
-            return self._give_up(why)
-        self._heard = time.monotonic()
+            return self._abort(why)
+        self._last_message_at = time.monotonic()
         for message in messages:
-            self._pass_on(message)
-        self._go_on()
+            self._forward(message)
+        self._proceed()
 
-    def _pass_on(self, message: Message) -> None:
+    def _forward(self, message: Message) -> None:
         number, event = message.get("id"), message.get("event")
         if "time_ns" in message:
             self._time_ns = int(message["time_ns"])
@@ -355,19 +364,19 @@ class Keeper:
         elif number in self._running:
             command = self._running[number]
             if event == "terminal":
-                command.stirred = command.stirred or (message["prompt"] and not command.at_prompt)
+                command.input_pending = command.input_pending or (message["prompt"] and not command.at_prompt)
                 command.raw, command.at_prompt = message["raw"], message["prompt"]
                 return
-            command.stirred = command.stirred or command.stirring  # it goes on saying something
+            command.input_pending = command.input_pending or command.settling  # it still produces output
             if event == "exit":
                 del self._running[number]
             if command.background and "data" in message:
                 with self._output(number).open("ab") as log:
                     log.write(base64.b64decode(message["data"]))
             elif command.client is not None:
-                command.client.tell(message)
+                command.client.send(message)
         elif event == "error":
-            self._refused(message)
+            self._on_error(message)
 
     def _stepped(self) -> None:
         assert self._step is not None
@@ -379,19 +388,19 @@ class Keeper:
         if left > passed_ns:
             self._advances.appendleft((client, left - passed_ns))
         else:
-            client.tell({"event": "exit", "code": 0, "time_ns": self._time_ns})
+            client.send({"event": "exit", "code": 0, "time_ns": self._time_ns})
 
-    def _refused(self, message: Message) -> None:
-        """The agent took none of it (an unknown node): it does not say which command, but that is the newest."""
+    def _on_error(self, message: Message) -> None:
+        """Handle an error without an id (an unknown node): it belongs to the newest command."""
         number = max(self._running, default=None)
         if number is not None:
             command = self._running.pop(number)
             if command.client is not None:
-                command.client.tell(message)
+                command.client.send(message)
 
     def _stop(self, by: Client) -> None:
-        """Ask the guest to power off, if it listens; what is left of it is killed."""
-        self._tell_waiting(f"the lab was taken down by {by.who()}")
+        """Power the guest off, or kill it if it does not respond."""
+        self._fail_waiting(f"the lab was taken down by {by.peer_name()}")
         with suppress(OSError):
             self._guest.send({"command": "stop"})
         until = time.monotonic() + (DOWN_S / 4 if self._step is None else 0.5)
@@ -401,7 +410,7 @@ class Keeper:
 
 
 def _become_ready(guest: Guest, folder: Path) -> None:
-    """Wait until the guest's nodes are there."""
+    """Wait until the guest's nodes are ready."""
     until = time.monotonic() + UP_S
     while True:
         messages = guest.wait(until - time.monotonic())
@@ -417,7 +426,7 @@ def _become_ready(guest: Guest, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Keep the lab of a session's folder. Says `ready`, or what is wrong, on stdout."""
+    """Keep the lab of a session's folder. Print `ready` or an error on stdout."""
     raise_on(signal.SIGTERM, SystemExit, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -430,13 +439,13 @@ def main(folder: Path) -> None:
         with boot(toolchain, folder / CELL, plan, "lab", session.seen()) as guest:
             _become_ready(guest, folder)
             with listen(folder, SOCKET) as listener:
-                _say("ready")
+                _report("ready")
                 Keeper(guest, toolchain, folder, listener, session.limits()).serve()
     except QbedError as error:
-        _say(str(error).replace("\n", "\x1f"))
+        _report(str(error).replace("\n", "\x1f"))
 
 
-def _say(word: str) -> None:
+def _report(word: str) -> None:
     print(word, flush=True)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)

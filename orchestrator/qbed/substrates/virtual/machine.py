@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine's processor and kernel give a guest, found by trying: register state, huge pages."""
+"""Probes of the machine's processor and kernel: register state, huge pages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest finds in its folder: agent, modules, toolboxes, folders of the machine; and what of it is not here."""
+"""Provides a guest with the agent, modules, toolboxes and folders of the machine, and finds missing ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from qbed.language.reach import trusted
 from qbed.places import checkout
 from qbed.plan.controlling import PROGRAMS, PYTHON
 from qbed.plan.model import Launch, Node, Plan, Queue
-from qbed.substrates import CellError, Lack
-from qbed.substrates.rebuild import BUILT_WHEN_ASKED_FOR, build_program
+from qbed.substrates import CellError, MissingPart
+from qbed.substrates.rebuild import BUILT_ON_DEMAND, build_program
 from qbed.substrates.toolchain import MODULES, REPAIR, Toolchain
-from qbed.substrates.virtual.confinement import SYSTEM, landlock_version, settings
+from qbed.substrates.virtual.confinement import SYSTEM, landlock_version, public_settings
 
 TOOLS = "guest"
 TOOLBOXES = "/run/qbed/tools"  # where the guest sees them
@@ -29,13 +29,13 @@ FRR = "frr"
 EVERY_TOOLBOX = (FRR,)
 HIDDEN = (Path("/tmp"), Path("/run"))  # of the host's, by a guest's own
 SEEN = "seen"
-_ELSEWHERE = "labs with a `controller` run in a checkout, or from a wheel of this machine's kind; no image has it"
+_NO_CONTROLLER = "labs with a `controller` run in a checkout, or from a wheel of this machine's kind; no image has it"
 
 
-def seen_folders(lab: Path | None = None) -> list[Path]:
-    """What an interactive lab sees of the machine besides programs: the folders where somebody works with it.
+def shared_folders(lab: Path | None = None) -> list[Path]:
+    """The folders of the machine that an interactive lab can read, besides programs.
 
-    The one where it is brought up, that of its file, and this checkout; but a whole home, or more, is nobody's work.
+    They are the working folder, the folder of the lab file, and this checkout, but never the home or its parents.
     """
     home = Path.home().resolve()
     places = {path.resolve() for path in (Path.cwd(), lab and lab.parent, checkout()) if path is not None}
@@ -43,23 +43,23 @@ def seen_folders(lab: Path | None = None) -> list[Path]:
     return sorted(path for path in places if not places.intersection(path.parents))
 
 
-def lent(toolchain: Toolchain, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path]) -> list[Path]:
-    """What of the machine the guest may read, besides the programs that every machine has."""
-    boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _brings(plan) else [])]
-    # Some 150 files of /etc: where no program runs, nobody reads them.
-    runs = mode == "lab" or has_programs(plan) or _given(plan)
-    etc = settings() if runs else ()
+def readable_paths(toolchain: Toolchain, plan: Plan, mode: Literal["cell", "lab"], seen: Sequence[Path]) -> list[Path]:
+    """The paths of the machine that the guest may read, besides system programs."""
+    boxes = [*toolboxes(toolchain, plan).values(), *([Path(sys.base_prefix)] if _has_user_programs(plan) else [])]
+    # Some 150 files of /etc, which only programs read.
+    runs = mode == "lab" or has_programs(plan) or _tc_queue(plan)
+    etc = public_settings() if runs else ()
     return [(toolchain.folder / "qbed-agent").resolve(), *boxes, *etc, *seen]
 
 
 def toolboxes(toolchain: Toolchain, plan: Plan) -> dict[str, Path]:
-    """Folders of programs that the guest sees, by their names there; for a lab's programs also qbed's own Python."""
-    own = {PROGRAMS: toolchain.programs, PYTHON: Path(sys.prefix)} if _brings(plan) else {}
-    return toolchain.toolboxes | own
+    """Folders of programs in the guest, by their names there; for user-supplied programs also qbed's Python."""
+    added = {PROGRAMS: toolchain.programs, PYTHON: Path(sys.prefix)} if _has_user_programs(plan) else {}
+    return toolchain.toolboxes | added
 
 
-def _brings(plan: Plan) -> bool:
-    """Whether a lab says what is run in its nodes."""
+def _has_user_programs(plan: Plan) -> bool:
+    """Whether a lab runs user-supplied programs."""
     return bool(plan.launches or _scripts(plan))
 
 
@@ -68,19 +68,19 @@ def has_programs(plan: Plan) -> bool:
     return bool(plan.launches) or any(node.programs for node in plan.nodes)
 
 
-def _given(plan: Plan) -> Queue | None:
-    """A queue that is given by arguments of tc, which the agent then runs."""
+def _tc_queue(plan: Plan) -> Queue | None:
+    """The first queue that the agent configures by running tc."""
     return next((queue for queue in plan.queues if "tc" in queue.qdisc), None)
 
 
 def _scripts(plan: Plan) -> list[tuple[Node, str]]:
-    """What a lab brings to be run in its nodes."""
+    """The lab's scripts, with the nodes that run them."""
     return [(node, one.argv[0]) for node in plan.nodes for one in node.programs if one.argv[0] in node.files]
 
 
 def provide(toolchain: Toolchain, folder: Path, plan: Plan, seen: Sequence[Path]) -> Path:
-    """Put what the guest loads into its cell folder: the toolchain may be where the guest mounts something else."""
-    for lack in lacks(toolchain, plan):
+    """Link or copy the guest's files into its cell folder: the guest may mount over the toolchain's folder."""
+    for lack in missing_parts(toolchain, plan):
         raise CellError(lack.text)
     toolchain.check(loaded(toolchain, plan))
     tools = folder / TOOLS
@@ -117,7 +117,7 @@ def _module(toolchain: Toolchain, name: str) -> Path:
 def loaded(toolchain: Toolchain, plan: Plan) -> list[str]:
     """The toolchain's files that a guest with this plan loads."""
     names = ["linux", "qbed-agent", *(f"modules/{name}.ko" for name in (*MODULES, *plan.modules))]
-    if _brings(plan):
+    if _has_user_programs(plan):
         names += toolchain.names_in("programs")
     path = f"{TOOLBOXES}/{FRR}/"
     if any(path in node.environment.get("PATH", "") for node in plan.nodes):
@@ -125,14 +125,14 @@ def loaded(toolchain: Toolchain, plan: Plan) -> list[str]:
     return names
 
 
-def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
+def missing_parts(toolchain: Toolchain, plan: Plan) -> Iterator[MissingPart]:
     """Kernel modules that are not built, and programs of this machine that are in no toolbox and not installed.
 
     What `make setup` leaves out is built now.
     """
     for name in (*MODULES, *plan.modules):
         if not _module(toolchain, name).exists():
-            yield Lack("module", name, f"the kernel module {name} is not built; {REPAIR}")
+            yield MissingPart("module", name, f"the kernel module {name} is not built; {REPAIR}")
     for node in plan.nodes:
         path = node.environment.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         here = os.pathsep.join(path.replace(f"{TOOLBOXES}/", f"{toolchain.folder}/").split(":"))
@@ -141,74 +141,74 @@ def lacks(toolchain: Toolchain, plan: Plan) -> Iterator[Lack]:
             if name in node.files or program.optional:
                 continue
             if shutil.which(name, path=here) is None and not build_program(toolchain, name, terminal.print_status):
-                mend = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
-                if name in BUILT_WHEN_ASKED_FOR:
-                    mend = "its build failed, as said above" if checkout() else _ELSEWHERE
-                yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {mend}")
-                if name in BUILT_WHEN_ASKED_FOR:
+                fix = "run `make setup`" if checkout() else "for labs with `routing: frr`, install FRR (package frr)"
+                if name in BUILT_ON_DEMAND:
+                    fix = "its build failed, as said above" if checkout() else _NO_CONTROLLER
+                yield MissingPart("program", name, f"node {node.name} runs {name}, which is not here; {fix}")
+                if name in BUILT_ON_DEMAND:
                     return  # what else a controller needs is where that is
     for node, name in _scripts(plan):
-        yield from _lacks_of_script(node, name, name)
+        yield from _missing_for_script(node, name, name)
     for launch in plan.launches:
-        yield from _lacks_of_launch(toolchain, plan.nodes[launch.node], launch)
-    given = _given(plan)
+        yield from _missing_for_launch(toolchain, plan.nodes[launch.node], launch)
+    given = _tc_queue(plan)
     if given is not None and shutil.which("tc", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin") is None:
         text = f"the queue {given.name} is given by arguments of tc, which is not here; install iproute2"
-        yield Lack("program", "tc", text)
+        yield MissingPart("program", "tc", text)
 
 
-def _lacks_of_launch(toolchain: Toolchain, node: Node, launch: Launch) -> Iterator[Lack]:
-    """A program as workload: one of the lab's own, or one that the machine has."""
+def _missing_for_launch(toolchain: Toolchain, node: Node, launch: Launch) -> Iterator[MissingPart]:
+    """Check a program as workload: a file of the lab, or one that is installed."""
     name = launch.argv[0]
     path = str(Path(launch.folder, name))
     if path in node.files:
-        yield from _lacks_of_script(node, path, name)
+        yield from _missing_for_script(node, path, name)
         return
-    if (held := _not_held(node, name)) is not None:
+    if (held := _unconfined(node, name)) is not None:
         yield held
-    elif not _is_there(name, launch.environment["PATH"], toolchain):
+    elif not _is_installed(name, launch.environment["PATH"], toolchain):
         where = "and the lab sees what is installed in /usr and /opt" if "/" in name else "install it"
-        yield Lack("program", name, f"node {node.name} runs {name}, which is not here; {where}")
+        yield MissingPart("program", name, f"node {node.name} runs {name}, which is not here; {where}")
 
 
-def _is_there(name: str, path: str, toolchain: Toolchain) -> bool:
+def _is_installed(name: str, path: str, toolchain: Toolchain) -> bool:
     if name.startswith("/"):
         place = Path(name)
         return any(folder in place.parents for folder in SYSTEM) and shutil.which(name) is not None
     if "/" in name:
-        return False  # whatever lies where this process is
+        return False  # relative to this process's working folder
     path = path.replace(f"{TOOLBOXES}/{PYTHON}/", f"{sys.prefix}/").replace(f"{TOOLBOXES}/", f"{toolchain.folder}/")
     return shutil.which(name, path=path) is not None
 
 
-def _not_held(node: Node, name: str) -> Lack | None:
-    """What a lab brings is root in the guest, so something has to hold the guest."""
+def _unconfined(node: Node, name: str) -> MissingPart | None:
+    """A finding if a user-supplied program, which is root in the guest, would run unconfined."""
     if landlock_version() or trusted():
         return None
     why = "and this machine has no Landlock to hold it (docs/security.md); only with --trust"
-    return Lack("program", name, f"node {node.name} runs {Path(name).name}, a program of the lab's own, {why}")
+    return MissingPart("program", name, f"node {node.name} runs {Path(name).name}, a program of the lab's own, {why}")
 
 
-def _lacks_of_script(node: Node, path: str, of: str) -> Iterator[Lack]:
-    """Something has to hold it, and what it imports has to be there."""
+def _missing_for_script(node: Node, path: str, program: str) -> Iterator[MissingPart]:
+    """Check that a script is confined and that its imports are installed."""
     name, text = Path(path).name, node.files[path]
-    if (held := _not_held(node, of)) is not None:
-        yield held
+    if (unconfined := _unconfined(node, program)) is not None:
+        yield unconfined
     if "python" not in text.partition("\n")[0]:
         return
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        yield Lack("program", of, f"node {node.name} runs {name}, which is not Python: {error}")
+        yield MissingPart("program", program, f"node {node.name} runs {name}, which is not Python: {error}")
         return
     beside = {Path(file).name.removesuffix(".py") for file in node.files} | {
         Path(file).parent.name for file in node.files
     }
     for module in sorted(set(_imported(tree)) - beside):
         if importlib.util.find_spec(module) is None:
-            mend = f"{sys.executable} -m pip install {module}"
-            yield Lack(
-                "program", of, f"node {node.name} runs {name}, which imports {module}, which is not here; {mend}"
+            fix = f"{sys.executable} -m pip install {module}"
+            yield MissingPart(
+                "program", program, f"node {node.name} runs {name}, which imports {module}, which is not here; {fix}"
             )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest may put into its folder on the host: so much, in so many files."""
+"""Limits on the size and number of files that a guest writes into its folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY_S = 1.0
 
 
 class Quota:
-    """Looks at a folder now and then."""
+    """Checks a folder against its limits at most every `every_s` seconds."""
 
     def __init__(self, folder: Path, space_bytes: int, files: int = FILES, every_s: float = EVERY_S) -> None:
         self._folder = folder
@@ -26,7 +26,7 @@ class Quota:
         self._next = time.monotonic() + every_s
 
     def excess(self) -> str | None:
-        """What there is too much of, in words."""
+        """A message if a limit is exceeded."""
         if time.monotonic() < self._next:
             return None
         used_bytes = 0
@@ -41,7 +41,7 @@ class Quota:
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    """What each file and folder takes of the disk."""
+    """Yield the disk usage of each file and folder."""
     for parent, _, names in os.walk(folder):
         for name in ("", *names):
             with suppress(FileNotFoundError):

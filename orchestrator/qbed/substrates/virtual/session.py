@@ -23,13 +23,21 @@ from pathlib import Path
 from qbed.errors import nearest
 from qbed.json_files import read_json
 from qbed.plan.model import Plan
-from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, refuse_elsewhere
+from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS
-from qbed.substrates.sessions import Conversation, Message, command, connect, resized, state_folder, typed
+from qbed.substrates.sessions import (
+    LineConnection,
+    Message,
+    command,
+    connect,
+    input_message,
+    resize_message,
+    state_folder,
+)
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual import NAME
 from qbed.substrates.virtual.confinement import SYSTEM
-from qbed.substrates.virtual.provision import seen_folders
+from qbed.substrates.virtual.provision import shared_folders
 
 SOCKET, LOCK, LOG, CELL = "keeper.sock", "keeper.lock", "keeper.log", "cell"
 TC = "tc"
@@ -38,11 +46,11 @@ LAB, SEES, LIMITS = "lab", "sees.json", "limits.json"
 PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 UP_S, DOWN_S = 120.0, 20.0
 EPOCH_US = "QBED_EPOCH_US"
-"""A program at a terminal finds there from when the lab's time counts."""
+"""The environment variable of a program at a terminal with the lab's epoch."""
 
 
 def samples(folder: Path, plan: Plan) -> Samples:
-    """What a guest in `folder` writes."""
+    """The samples of the guest in `folder`."""
     clock = {"event": "clock", "lab": plan.lab, "unit": "ns since the lab's epoch", "substrate": NAME}
     return Samples(clock | {"dilation": 1, "error_ns": 0}, [folder / "out"])
 
@@ -79,15 +87,15 @@ class Session:
         shutil.rmtree(self.home, ignore_errors=True)
 
     @contextmanager
-    def _talk(self) -> Iterator[Conversation]:
-        """A conversation with the keeper."""
+    def _connect(self) -> Iterator[LineConnection]:
+        """Connect to the keeper."""
         if not self.is_up():
             raise SessionError(f"the lab {self.name} is not up; `qbed up` brings it up, `qbed ps` lists what is up")
         try:
             connection = connect(self.home, SOCKET)
         except OSError as error:
             raise SessionError(f"the keeper of {self.name} does not answer: {error.strerror}") from error
-        with Conversation(connection) as conversation:
+        with LineConnection(connection) as conversation:
             yield conversation
 
     @contextmanager
@@ -95,9 +103,9 @@ class Session:
         self, node: str, argv: list[str], *, background: bool, stdin: bytes = b"", terminal: Terminal | None = None
     ) -> Iterator[_Execution]:
         self._check_node(node)
-        self._check_seen(argv[0])
+        self._check_visible(argv[0])
         given = {"stdin": base64.b64encode(stdin).decode()} if stdin else {}
-        with self._talk() as conversation:
+        with self._connect() as conversation:
             message = command("background" if background else "exec", node, argv, terminal) | given
             if (self.folder / TC).is_dir():
                 message["env"]["TC_LIB_DIR"] = f"/mnt/{TC}"
@@ -107,23 +115,23 @@ class Session:
             yield _Execution(conversation)
 
     def _epoch_us(self) -> int:
-        """What the guest's wall clock says at the lab's epoch."""
+        """The guest's wall clock at the lab's epoch."""
         return (VIRTUAL_EPOCH_NS + int(read_json(self.folder / "plan.json")["epoch_ns"])) // 1000
 
     def workload(self) -> None:
-        with self._talk() as conversation:
+        with self._connect() as conversation:
             conversation.send({"command": "workload"})
-            next(answer for answer in conversation.answers() if answer.get("event") == "exit")
+            next(answer for answer in conversation.events() if answer.get("event") == "exit")
 
     def jobs(self) -> list[Job]:
-        with self._talk() as conversation:
+        with self._connect() as conversation:
             conversation.send({"command": "jobs"})
-            return [Job(**job) for job in next(conversation.answers())["jobs"]]
+            return [Job(**job) for job in next(conversation.events())["jobs"]]
 
     def end(self, job: int) -> None:
-        with self._talk() as conversation:
+        with self._connect() as conversation:
             conversation.send({"command": "end", "job": job})
-            next(answer for answer in conversation.answers() if answer.get("event") == "exit")
+            next(answer for answer in conversation.events() if answer.get("event") == "exit")
 
     def _check_node(self, node: str) -> None:
         """`SessionError` if the lab has no node of this name."""
@@ -132,8 +140,8 @@ class Session:
             if node not in nodes:
                 raise SessionError(f"the lab {self.name} has no node `{node}`{nearest(node, nodes)}")
 
-    def _check_seen(self, program: str) -> None:
-        """Say it if the program is one that the lab does not see, though this machine has it."""
+    def _check_visible(self, program: str) -> None:
+        """Raise `SessionError` if the program exists on this machine but is not readable in the lab."""
         path = Path(program)
         if not path.is_absolute() or not path.exists() or not self.is_up():
             return
@@ -150,27 +158,27 @@ class Session:
         return [Path(path) for path in json.loads((self.home / SEES).read_text())]
 
     def limits(self) -> Limits:
-        """Beyond which its keeper takes it down."""
+        """The limits beyond which the keeper takes the lab down."""
         return Limits(**json.loads((self.home / LIMITS).read_text()))
 
     def advance(self, ns: int) -> int:
-        with self._talk() as conversation:
+        with self._connect() as conversation:
             conversation.send({"command": "advance", "ns": ns})
-            return int(next(answer for answer in conversation.answers() if answer.get("event") == "exit")["time_ns"])
+            return int(next(answer for answer in conversation.events() if answer.get("event") == "exit")["time_ns"])
 
     def samples(self, plan: Plan) -> Samples:
         return samples(self.folder, plan)
 
     def status(self) -> Status:
-        with self._talk() as conversation:
+        with self._connect() as conversation:
             conversation.send({"command": "status"})
-            said = next(conversation.answers())
-        return Status(str(said["pid"]), int(said["time_ns"]), "; ".join(said["running"]) or "-")
+            status = next(conversation.events())
+        return Status(str(status["pid"]), int(status["time_ns"]), "; ".join(status["running"]) or "-")
 
     def stop(self) -> None:
-        with self._talk() as conversation, suppress(SessionError):
+        with self._connect() as conversation, suppress(SessionError):
             conversation.send({"command": "stop"})
-            for _ in conversation.answers():
+            for _ in conversation.events():
                 pass
         until = time.monotonic() + DOWN_S
         while self.is_up():
@@ -182,19 +190,19 @@ class Session:
 
 @dataclass(frozen=True)
 class _Execution:
-    conversation: Conversation
+    conversation: LineConnection
 
-    def answers(self) -> Iterator[Message]:
-        return self.conversation.answers()
+    def events(self) -> Iterator[Message]:
+        return self.conversation.events()
 
     def interrupt(self) -> None:
         self.conversation.send({"command": "interrupt"})
 
-    def type_in(self, keys: bytes) -> None:
-        self.conversation.send(typed(keys))
+    def send_input(self, keys: bytes) -> None:
+        self.conversation.send(input_message(keys))
 
     def resize(self, terminal: Terminal) -> None:
-        self.conversation.send(resized(terminal))
+        self.conversation.send(resize_message(terminal))
 
 
 def session(name: str) -> Session:
@@ -214,15 +222,15 @@ def sessions() -> list[Session]:
     return found
 
 
-def refuse_second(name: str) -> None:
+def check_name_free(name: str) -> None:
     """SessionError if a lab of this name is up, in virtual time or elsewhere."""
     if session(name).is_up():
         raise SessionError(f"the lab {name} is up already; `qbed down {name}` takes it down")
-    refuse_elsewhere(name, NAME)
+    check_name_free_elsewhere(name, NAME)
 
 
-def _lend_plugins(toolchain: Toolchain, folder: Path) -> None:
-    """Let tc on nodes know the schemes, if the plugins are of the tc that is installed: they share its structures."""
+def _copy_tc_plugins(toolchain: Toolchain, folder: Path) -> None:
+    """Copy tc's plugins of the schemes if they were built for the installed tc: they share its structures."""
     built = toolchain.folder / TC
     if os.path.lexists(built):
         toolchain.check(toolchain.names_in(TC))
@@ -238,15 +246,15 @@ def start(plan: Plan, file: Path, limits: Limits) -> None:
     """Bring a lab up: returns when its nodes are ready. The keeper and the guest go on when this process ends."""
     one = session(plan.lab)
     one.home.parent.mkdir(parents=True, exist_ok=True)
-    refuse_second(plan.lab)
+    check_name_free(plan.lab)
     toolchain = find_toolchain()
     one.clean()
     one.home.mkdir(mode=0o700)
     one.folder.mkdir()
     (one.folder / "plan.json").write_text(plan.dumps())
-    _lend_plugins(toolchain, one.folder / TC)
+    _copy_tc_plugins(toolchain, one.folder / TC)
     (one.home / LAB).write_text(str(file.resolve()))
-    (one.home / SEES).write_text(json.dumps([str(path) for path in seen_folders(file)]))
+    (one.home / SEES).write_text(json.dumps([str(path) for path in shared_folders(file)]))
     (one.home / LIMITS).write_text(json.dumps(asdict(limits)))
     with (one.home / LOG).open("wb") as log:
         keeper = subprocess.Popen(
@@ -258,8 +266,8 @@ def start(plan: Plan, file: Path, limits: Limits) -> None:
         )
     assert keeper.stdout is not None
     try:
-        with keeper.stdout as said:
-            word = said.readline().decode().strip()
+        with keeper.stdout as stdout:
+            word = stdout.readline().decode().strip()
     except KeyboardInterrupt:
         keeper.terminate()
         raise

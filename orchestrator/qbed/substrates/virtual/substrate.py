@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qbed.plan.model import Plan
-from qbed.substrates import Brought, Clock, Deployment, Finding, Lack, Limits, Samples
+from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual import NAME, checks, provision, session
 from qbed.substrates.virtual.cell import VirtualCell
@@ -21,7 +21,7 @@ from qbed.substrates.virtual.cell import VirtualCell
 
 @dataclass(frozen=True)
 class VirtualSubstrate:
-    """A `qbed.substrates.Substrate`. `toolchain`: instead of this checkout's own."""
+    """A `qbed.substrates.Substrate`. `toolchain` replaces this checkout's."""
 
     toolchain: Toolchain | None = None
     name: str = NAME
@@ -44,12 +44,12 @@ class VirtualSubstrate:
             python["finsy"] = version("finsy")
         return self._tools.manifest.model_dump() | python
 
-    def refuse_second(self, name: str) -> None:
-        session.refuse_second(name)
+    def check_name_free(self, name: str) -> None:
+        session.check_name_free(name)
 
-    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> UpReport:
         session.start(plan, file, limits)
-        return Brought()
+        return UpReport()
 
     def deployments(self) -> list[Deployment]:
         return [*session.sessions()]
@@ -61,9 +61,9 @@ class VirtualSubstrate:
     def samples(self, folder: Path, plan: Plan) -> Samples:
         return session.samples(folder, plan)
 
-    def lacks(self, plan: Plan) -> Iterator[Lack]:
+    def missing_parts(self, plan: Plan) -> Iterator[MissingPart]:
         """`ToolchainError` if what the plan loads is damaged."""
-        found = list(provision.lacks(self._tools, plan))
+        found = list(provision.missing_parts(self._tools, plan))
         if not found:
             self._tools.check(provision.loaded(self._tools, plan))
         return iter(found)

@@ -12,16 +12,16 @@ from typing import Any
 
 from qbed.plan.model import Plan
 from qbed.substrates import (
-    Brought,
     CellError,
     Clock,
     Deployment,
     Finding,
-    Lack,
     Limits,
+    MissingPart,
     Progress,
     Samples,
     SubstrateError,
+    UpReport,
 )
 
 
@@ -53,10 +53,10 @@ class Replay:
                 return Recorded(work, folder)
         raise CellError("this plan was not recorded")
 
-    def refuse_second(self, name: str) -> None:
+    def check_name_free(self, name: str) -> None:
         """No lab is ever up."""
 
-    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> Brought:
+    def up(self, plan: Plan, file: Path, dilation: int, limits: Limits) -> UpReport:
         raise SubstrateError("a recording cannot be brought up")
 
     def deployments(self) -> list[Deployment]:
@@ -68,7 +68,7 @@ class Replay:
     def samples(self, folder: Path, plan: Plan) -> Samples:
         return Samples({"event": "clock", "substrate": self.name, "recorded": True}, [folder / "out"])
 
-    def lacks(self, plan: Plan) -> Iterator[Lack]:
+    def missing_parts(self, plan: Plan) -> Iterator[MissingPart]:
         yield from ()
 
     def examine(self) -> Iterator[Finding]:
