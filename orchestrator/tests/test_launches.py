@@ -224,7 +224,7 @@ def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytes
         return parse_output(file, form)
 
     monkeypatch.setattr(cell, "parse_output", watched)
-    printed = cell._Printed(plan, tmp_path)
+    printed = cell._ProgramOutput(plan, tmp_path)
     records = printed.records()
     assert next(records)["label"] == "a" and len(asked) == 1
     assert [row["numbers"]["a"] for row in records] == [2, 3] and len(asked) == 3

@@ -10,13 +10,14 @@ from typing import Any
 
 import finsy as fy
 import pytest
+from test_p4runtime import found
+
 from qbed.language.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Group, P4Program, Pipeline, Plan
 from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.p4runtime import RefusedError, configure
-from test_p4runtime import found
 
 LAB = """\
 name: small

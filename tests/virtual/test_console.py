@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from qbed.substrates.console import kernel_warnings
 
 from cells import Live

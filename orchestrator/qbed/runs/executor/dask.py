@@ -133,7 +133,7 @@ class DaskEngine:
         """Store the received files as those of a local run."""
         if parcel.error or parcel.shared:
             return Returned(key, parcel.wall_s, parcel.error)
-        run = self._queue.of(key)
+        run = self._queue.cell_folder(key)
         folder = run.begin(0)
         try:
             for name, content in parcel.files.items():

@@ -69,7 +69,7 @@ class SlurmEngine:
         return max(self._most, 1)
 
     def submit(self, key: str, plan: bytes) -> None:
-        self._queue.file(key, plan)
+        self._queue.add(key, plan)
         self._new.append(key)
 
     def ended(self, wait_s: float) -> Iterator[Returned]:

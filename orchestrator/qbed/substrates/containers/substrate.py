@@ -66,7 +66,7 @@ class ContainersSubstrate:
     def samples(self, folder: Path, plan: Plan) -> Samples:
         return session.samples(folder, plan)
 
-    def lacks(self, plan: Plan) -> Iterator[MissingPart]:
+    def missing_parts(self, plan: Plan) -> Iterator[MissingPart]:
         """Nothing that is known before the images are looked at: they bring modules and programs with them."""
         yield from ()
 
