@@ -36,7 +36,7 @@ def test_hooks_run_programs_that_set_up_leaves() -> None:
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])
 def test_a_page_names_targets_and_files_that_exist(page: str) -> None:
     text = (ROOT / page).read_text()
-    targets = set(re.findall(r"^([a-z-]+)(?: [a-z-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"(?:`|    )make ([a-z][a-z-]*)", text)) <= targets
+    targets = set(re.findall(r"^([a-z0-9-]+)(?: [a-z0-9-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:`|    )make ([a-z][a-z0-9-]*)", text)) <= targets
     for name in re.findall(r"`((?:tools|tests|crates|orchestrator|labs|schemes)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), name
