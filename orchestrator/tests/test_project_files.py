@@ -39,4 +39,5 @@ def test_a_page_names_targets_and_files_that_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+)(?: [a-z0-9-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:`|    )make ([a-z][a-z0-9-]*)", text)) <= targets
     for name in re.findall(r"`((?:tools|tests|crates|orchestrator|labs|schemes)/[\w./-]+)`", text):
-        assert (ROOT / name).exists(), name
+        if not re.search("[A-Z]{4}", name):  # NAME stands for a name
+            assert (ROOT / name).exists(), name
