@@ -17,7 +17,7 @@ name: rates
 topology: {dumbbell: {left: 2, right: 2}}
 links: {default: {rate: 10 Gbit/s, delay: 5 us}}
 switches: {default: {scheme: droptail, buffer: 50 packets}}
-hosts: {default: {controller: {name: fixed, rate: 1 Gbit/s}}}
+hosts: {default: {controller: {name: fixed, rate: 1 Gbit/s, signal: max}}}
 workload:
   - flows: {pairs: [[h1, h3], [h2, h4]], size: 2 MB, transport: rate}
 observe: {queues: 100 us, flows: 100 us}

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from qbed import terminal
 from qbed.files import open_regular, read_bytes
 from qbed.json_files import LARGEST, SealError, unsealed, write_sealed
 
@@ -107,7 +108,8 @@ def main(arguments: list[str]) -> None:
             add(Path(folder), name, Path(file))
         case [("check" | "check-copy") as command, folder]:
             found = [name for name, _ in all_damaged_files(Path(folder), copied=command == "check-copy")]
-            sys.stdout.writelines(f"{name}\n" for name in found)
+            for name in found:
+                terminal.print_line(name)
             sys.exit(1 if found else 0)
         case ["is", folder, name, file]:
             sys.exit(0 if checksums(Path(folder)).get(name) == _checksum(Path(file)) else 1)
