@@ -225,4 +225,4 @@ def test_a_run_from_before_there_were_checksums_is_read_and_said(folder: Path) -
     done = qbed(folder, "verify", "run")
     assert done.returncode == 1 and "without checksums" in done.stderr
     done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
-    assert done.returncode == 2 and "the form of the cells' tables differ" in done.stderr
+    assert done.returncode == 2 and "the format of the cells' tables differ" in done.stderr

@@ -50,7 +50,7 @@ def compiled(lab: Path, *options: str, **environment: str) -> subprocess.Complet
 def test_a_path_leads_out_only_with_trust(folder: Path, way: str) -> None:
     lab = write(folder, way)
     refused = compiled(lab)
-    assert refused.returncode == 2 and "only with --trust is it read" in refused.stderr, refused.stderr
+    assert refused.returncode == 2 and "use --trust to allow it" in refused.stderr, refused.stderr
     assert "lab.yml:5:" in refused.stderr and "1000" not in refused.stderr
     assert compiled(lab, "--trust").returncode == 0
     assert compiled(lab, QBED_TRUST="1").returncode == 0
