@@ -151,7 +151,7 @@ generate: setup
 	$(QBED) schema > docs/.lab.schema.json && mv docs/.lab.schema.json docs/lab.schema.json
 	$(PY) playbooks/reference.py
 	$(PY) orchestrator/tests/rooms.py
-	$(PY) -m qbed.dashboards.generate dashboards
+	$(PY) -m qbed.live.grafana dashboards
 
 p4:
 	@tools/p4

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from bench.harness import Figure
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.runs.calibrate import calibrated

@@ -19,15 +19,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
-from qbed.substrates.console import console_tail
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.guest import boot
 from qbed.substrates.virtual.substrate import VirtualSubstrate
+from qbed.telemetry.console import console_tail
 from qbed.telemetry.records import Counters, read_counters
 
 RESULTS = Path(__file__).parent / "results"

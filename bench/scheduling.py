@@ -18,10 +18,10 @@ from qbed import substrates
 from qbed.campaign.file import Campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.plan.model import Plan
-from qbed.results.folder import RunFolder
 from qbed.runs.executor import OutcomeLog, Totals
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.worker import Outcome, Task, Worker
+from qbed.store.run_folder import RunFolder
 from qbed.substrates import Limits, Progress
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 

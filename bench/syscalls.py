@@ -12,7 +12,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench.harness import LIMITS, RESULTS, Cell, Figure, build, run_program, side_by_side
+from bench.harness import (
+    LIMITS,
+    RESULTS,
+    Cell,
+    Figure,
+    build,
+    run_program,
+    side_by_side,
+)
 from qbed.substrates.toolchain import Toolchain, built_toolchains, toolchain_in
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 

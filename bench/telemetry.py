@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.harness import Figure, cores
+from qbed.cells.arrow import series_of
 from qbed.live.points import Origin, Points, Queue, queue_points
 from qbed.live.sinks.influx import Influx
-from qbed.results.cell_tables import series_of
 from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "orchestrator" / "tests"))

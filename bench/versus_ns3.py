@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.harness import RESULTS, Cell, Figure, build, side_by_side
 from bench.scale import pairs
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 
 LAB = """
 name: versus-ns3

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qbed.cells.arrow import read_cell
+from qbed.cells.store_cell import store_cell
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.results.cell import store_cell
-from qbed.results.cell_tables import read_cell
 from qbed.substrates import Limits
 from qbed.substrates.virtual.guest import Guest
 from qbed.substrates.virtual.substrate import VirtualSubstrate

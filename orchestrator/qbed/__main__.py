@@ -4,7 +4,7 @@
 import signal
 import sys
 
-from qbed.interrupts import raise_on
+from qbed.base.processes import raise_on
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from synthetic import write_out
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.runs import forwarding
 from qbed.substrates.containers import cell, containerlab, labs, session

@@ -15,21 +15,21 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 PACKAGE = Path(qbed.__file__).parent
 ROOMS = (
-    "base",  # cache, durable, errors, faults, files, interrupts, json_files, places, terminal
-    "language",
-    "p4",
+    "base",
+    "config",
     "schemes",
     "lab",
+    "p4",
     "network",
     "plan",
     "telemetry",
     "substrates",
-    "results",
+    "cells",
+    "store",
     "campaign",
     "claims",
     "report",
     "live",
-    "dashboards",
     "runs",
     "service",
     "api",

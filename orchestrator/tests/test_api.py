@@ -13,9 +13,9 @@ from campaigns import fake_toolchain, write_lab
 
 import qbed
 import qbed.api
-from qbed.errors import LabError, QbedError
+from qbed.base.errors import LabError, QbedError
+from qbed.base.locations import labs_folder
 from qbed.network.load import load_lab
-from qbed.places import labs_folder
 from qbed.plan.compile import compile_lab
 
 FIELDS: dict[str, Any] = {

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbed.errors import QbedError
-from qbed.results import folder as folder_module
-from qbed.results import tables
-from qbed.results.cell_tables import CellFile, count_samples, read_cell, series_of, stored_samples
-from qbed.results.checksums import DamagedError
-from qbed.results.folder import RunFolder
+from qbed.base.errors import QbedError
+from qbed.cells.arrow import CellFile, count_samples, read_cell, series_of, stored_samples
+from qbed.store import run_folder as folder_module
+from qbed.store.checksums import DamagedError
+from qbed.store.run_folder import RunFolder
+from qbed.telemetry import tables
 from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, Records
 
 PORTS = ["h1>s1", "s1>h1", "s1>h2"]

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbed.errors import LabError
-from qbed.language.source import parse
+from qbed.base.errors import LabError
+from qbed.cells.exchanges import exchanges
+from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
-from qbed.plan.inspect import summary
 from qbed.plan.model import Exchanges, Plan
-from qbed.results.exchanges import exchanges
+from qbed.report.show_plan import summary
 from qbed.telemetry.exchanges import DTYPE, EXCHANGES, NEVER
 from qbed.telemetry.records import RecordError
 

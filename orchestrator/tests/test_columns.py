@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.service.columns import COLUMNS, SAMPLED, STEADY, binned
+from qbed.live.columns import COLUMNS, SAMPLED, STEADY, binned
 from qbed.telemetry.taps import SAMPLE, SAMPLE_DTYPE, TapTail
 
 QUEUES, WIDTH_NS = 5, 100

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 from campaigns import CAMPAIGN, write_lab
 
+from qbed.base.errors import LabError
+from qbed.base.json_files import write_json
 from qbed.campaign.file import Campaign, CampaignError, load_campaign
 from qbed.campaign.matrix import build_matrix
 from qbed.claims.compare import judge_run
 from qbed.claims.judge import Verdict
-from qbed.errors import LabError
-from qbed.json_files import write_json
-from qbed.results import tables
-from qbed.results.folder import RunFolder
 from qbed.runs.experiment import RunOptions, prepare
+from qbed.store.run_folder import RunFolder
+from qbed.telemetry import tables
 
 TEXT = (
     CAMPAIGN.partition("views:")[0]

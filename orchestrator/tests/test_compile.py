@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
+from qbed.config.source import parse
+from qbed.config.units import LARGEST
 from qbed.lab.workloads import Sizes
-from qbed.language.source import parse
-from qbed.language.units import LARGEST
 from qbed.network.frames import CONGESTION_BYTES
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
-from qbed.plan.inspect import summary
 from qbed.plan.model import Arrivals, Controller, Flows, Plan
 from qbed.plan.workloads import SIGNAL_PORT
+from qbed.report.show_plan import summary
 
 LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
 

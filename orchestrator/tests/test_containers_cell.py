@@ -17,12 +17,12 @@ from fake_nodes import FakeContainerlab, clab
 
 from qbed.campaign.file import load_campaign
 from qbed.campaign.matrix import build_matrix
+from qbed.cells.exchanges import exchanges
+from qbed.cells.probes import Probes
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.results.exchanges import exchanges
-from qbed.results.folder import RunFolder
-from qbed.results.probes import Probes
 from qbed.runs.worker import MOST_RUNS, Outcome, Task, Worker
+from qbed.store.run_folder import RunFolder
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from qbed.errors import LabError
-from qbed.language.source import parse
+from qbed.base.errors import LabError
+from qbed.config.source import parse
 from qbed.network.importing import import_topology
 from qbed.network.load import lab_from_source, load_lab
 from qbed.plan.compile import compile_lab

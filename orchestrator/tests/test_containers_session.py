@@ -13,12 +13,12 @@ from campaigns import write_lab
 from fake_nodes import FakeContainerlab, clab
 from typer.testing import CliRunner, Result
 
+from qbed.base.errors import QbedError
+from qbed.cells.wall_clock import shortest_rtt_ns
 from qbed.cli import load_commands
-from qbed.errors import QbedError
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-from qbed.results.wall import shortest_rtt_ns
 from qbed.runs.calibrate import LADDER, calibrated, search
 from qbed.substrates import CellError, SessionError, SubstrateError, substrate
 from qbed.substrates.containers import containerlab

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbed.errors import QbedError
-from qbed.places import schemes_folder
+from qbed.base.errors import QbedError
+from qbed.base.locations import schemes_folder
 from qbed.schemes.declaration import Controller, controller_named, controllers, load_controller
 from qbed.schemes.generate import generated
 

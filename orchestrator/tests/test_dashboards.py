@@ -18,8 +18,8 @@ import pytest
 import yaml
 from influx import Server, served
 
-from qbed.dashboards.generate import texts
-from qbed.dashboards.panels import SOURCE
+from qbed.live.grafana import texts
+from qbed.live.grafana_panels import SOURCE
 from qbed.live.points import (
     EPOCH_NS,
     MOST_FLOWS,
@@ -36,8 +36,8 @@ from qbed.live.points import (
     total_points,
 )
 from qbed.live.sinks.influx import Influx
-from qbed.results import tables
 from qbed.schemes.declaration import registry
+from qbed.telemetry import tables
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "dashboards"

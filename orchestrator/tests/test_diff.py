@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from campaigns import Bench
 
+from qbed.base.json_files import write_json
 from qbed.claims.diff import Difference
 from qbed.claims.first_difference import INTERVALS, SAMPLES, TOTALS
-from qbed.json_files import write_json
-from qbed.results.checksums import record_checksums
-from qbed.results.tables import SCHEMAS
+from qbed.store.checksums import record_checksums
+from qbed.telemetry.tables import SCHEMAS
 
 
 def test_a_run_of_an_earlier_qbed_is_named(tmp_path: Path) -> None:

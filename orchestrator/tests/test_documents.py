@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed.places import checkout
+from qbed.base.locations import checkout
 
 ROOT = checkout()
 assert ROOT is not None

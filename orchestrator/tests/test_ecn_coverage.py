@@ -10,9 +10,9 @@ import pytest
 from campaigns import LAB
 from synthetic import write_out
 
+from qbed.cells.store_cell import store_cell
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.results.cell import store_cell
 
 SCHEME = "{scheme: droptail, buffer: 128 KB}"
 

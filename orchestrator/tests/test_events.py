@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
 from qbed.lab.events import read_rates
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab

@@ -12,10 +12,10 @@ import pytest
 from campaigns import LAB
 from synthetic import write_out
 
+from qbed.cells.plausibility import Evidence, QueueSummary, examine
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import LinkEvent, Plan
-from qbed.results.evidence import Evidence, QueueSummary, examine
 from qbed.telemetry.records import Counters
 from qbed.telemetry.taps import SUMMARY_FIELDS, Run, read_taps
 

@@ -20,9 +20,9 @@ from qbed.report import page
 from qbed.report.axes import AxisPositions, in_order
 from qbed.report.figures import Artist
 from qbed.report.style import PALETTE, SCREEN, SYMBOLS, paper, styled
-from qbed.results import tables
-from qbed.results.axis_values import quantity_columns
-from qbed.results.identity import StoreError, read_any_identity
+from qbed.store.axis_values import quantity_columns
+from qbed.store.identity import StoreError, read_any_identity
+from qbed.telemetry import tables
 
 
 def lightness(colour: str) -> float:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.service.flow_lines import _by_commas, numbers
+from qbed.telemetry.flow_lines import _by_commas, numbers
 
 NAMES = ("flow", "time_ns", "bps")
 whole = st.integers(0, 10**15)

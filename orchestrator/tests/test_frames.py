@@ -12,12 +12,12 @@ from campaigns import write_lab
 from fake_nodes import FORWARDING_BPS, FakeContainerlab, clab
 from typer.testing import CliRunner, Result
 
+from qbed.cells.frames import examine_frames, interface_rows, lost_between
+from qbed.cells.wall_clock import examine_wall
 from qbed.cli import load_commands
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-from qbed.results.frames import examine_frames, interface_rows, lost_between
-from qbed.results.wall import examine_wall
 from qbed.runs.forwarding import forwarding_bps, overloaded_links
 from qbed.substrates import CellError, substrate
 from qbed.telemetry.wall import Device, Interface, NodeWall, Wall

@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import pytest
 
-from qbed.errors import LabError
-from qbed.language.source import parse
+from qbed.base.errors import LabError
+from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.network.routes import Routing
 from qbed.plan.compile import compile_lab

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from campaigns import CAMPAIGN, write_lab
 
+from qbed.base.json_files import write_json
 from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.claims.gap import compare, write_gap
-from qbed.json_files import write_json
-from qbed.results import tables
-from qbed.results.folder import RunFolder
+from qbed.store.run_folder import RunFolder
+from qbed.telemetry import tables
 
 AXES = [{"name": "tcp", "values": ["reno", "cubic"]}, {"name": "seed", "values": [1, 2]}]
 
 
 def run(folder: Path, goodputs: list[float | None], wall: dict[str, Any] | None = None) -> Path:
     """A merged run of two settings with two seeds each; None: that cell is invalid."""
-    substrate = {"substrate": {"name": "containerlab", "dilation": 20}} if wall is not None else {}
+    substrate = {"name": "containerlab", "dilation": 20} if wall is not None else {"name": "virtual", "dilation": 1}
     folder.mkdir()
-    write_json(folder / "campaign.json", {"matrix": {"axes": AXES}, **substrate})
+    write_json(folder / "campaign.json", {"matrix": {"axes": AXES}, "substrate": substrate})
     schema = tables.cells_schema({"tcp": "str"})
     rows = [
         {

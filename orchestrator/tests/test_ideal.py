@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from qbed.cells.ideal import ideal_rate_ns, train_ns
 from qbed.plan.model import End, Path
-from qbed.results.ideal import ideal_rate_ns, train_ns
 
 GIGABIT = 1_000_000_000
 

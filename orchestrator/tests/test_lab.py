@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
+from qbed.config.source import parse
+from qbed.config.units import Amount
 from qbed.lab.settings import CONTROLLER_FIELDS
-from qbed.language.source import parse
-from qbed.language.units import Amount
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.schemes.declaration import controllers

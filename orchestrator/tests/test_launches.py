@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbed.errors import LabError
-from qbed.language.reach import FOREIGN
+from qbed.base.errors import LabError
+from qbed.cells import store_cell
+from qbed.cells.program_output import OutputError, parse_output, rows_of_json, rows_of_pairs
+from qbed.config.reach import FOREIGN
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.launches import FOLDER
 from qbed.plan.model import Plan
-from qbed.results import cell
-from qbed.results.program_output import OutputError, parse_output, rows_of_json, rows_of_pairs
-from qbed.results.store import cell_key
+from qbed.store.cell_store import cell_key
 from qbed.substrates.containers.placement import Machine, place
 
 LAB = """
@@ -223,8 +223,8 @@ def test_one_programs_rows_are_held_at_a_time(tmp_path: Path, monkeypatch: pytes
         asked.append(file)
         return parse_output(file, form)
 
-    monkeypatch.setattr(cell, "parse_output", watched)
-    printed = cell._ProgramOutput(plan, tmp_path)
+    monkeypatch.setattr(store_cell, "parse_output", watched)
+    printed = store_cell._ProgramOutput(plan, tmp_path)
     records = printed.records()
     assert next(records)["label"] == "a" and len(asked) == 1
     assert [row["numbers"]["a"] for row in records] == [2, 3] and len(asked) == 3

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from qbed.base.errors import LabError
+from qbed.base.locations import labs_folder
 from qbed.campaign.file import load_campaign
-from qbed.errors import LabError
 from qbed.lab.library import CAMPAIGN, LAB, create, entries, find, names
 from qbed.network.load import load_lab
-from qbed.places import labs_folder
 
 
 def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

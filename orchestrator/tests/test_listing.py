@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from qbed.errors import QbedError
-from qbed.results import tables
-from qbed.results.checksums import cell_record
-from qbed.results.listing import Listing, lines
+from qbed.base.errors import QbedError
+from qbed.store.checksums import cell_record
+from qbed.store.listing import Listing, lines
+from qbed.telemetry import tables
 
 AXES: list[dict[str, Any]] = [{"name": "scheme", "values": ["droptail", "ecn"]}, {"name": "delay", "values": ["5 us"]}]
 AXES += [{"name": "seed", "values": [1, 2]}]

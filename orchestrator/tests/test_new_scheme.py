@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from qbed.base.locations import schemes_folder
 from qbed.cli import load_commands
-from qbed.places import schemes_folder
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from campaigns import write_lab
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from qbed.base.errors import QbedError
 from qbed.campaign.file import CampaignError, load_campaign
 from qbed.campaign.matrix import Cell, Matrix, build_matrix
 from qbed.campaign.overlaps import leaves
-from qbed.errors import QbedError
-from qbed.language.units import format_duration, format_rate, parse_amount, parse_duration, parse_rate
+from qbed.config.layers import rank
+from qbed.config.units import format_duration, format_rate, parse_amount, parse_duration, parse_rate
 from qbed.network.load import load_lab
-from qbed.network.queues import rank
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names

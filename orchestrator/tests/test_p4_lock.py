@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
+from qbed.base.locations import schemes_folder
 from qbed.network.load import load_lab
-from qbed.places import schemes_folder
+from qbed.p4 import source_lock
+from qbed.p4.compiler import compiled_files, sources
+from qbed.p4.source_lock import StaleError, ensure_current
+from qbed.p4.sources import ProgramError, load, scheme_program
 from qbed.plan.compile import compile_lab
-from qbed.schemes import p4_lock
-from qbed.schemes.p4_lock import StaleError, ensure_current
-from qbed.schemes.p4c import compiled_files, sources
-from qbed.schemes.programs import ProgramError, load, scheme_program
 
 ECN = schemes_folder() / "ecn" / "p4"
 LAB = """\
@@ -180,7 +180,7 @@ def test_a_program_that_comes_with_qbed_is_compared_with_its_lock(
     root = tmp_path / "root"
     for name in ("p4", "schemes/ecn/p4", "labs/young-flows"):
         shutil.copytree(schemes_folder().parent / name, root / name)
-    monkeypatch.setattr(p4_lock, "p4_folder", lambda: root / "p4")
+    monkeypatch.setattr(source_lock, "p4_folder", lambda: root / "p4")
     for program in (root / "schemes/ecn/p4/ecn.p4", root / "labs/young-flows/young.p4"):
         os.utime(program)  # a checkout's times say nothing
         ensure_current(program)
@@ -195,7 +195,7 @@ def test_a_program_that_a_user_adds_to_the_tree_is_compared_too(
     lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(schemes_folder().parent / "p4", tmp_path / "p4")
-    monkeypatch.setattr(p4_lock, "p4_folder", lambda: tmp_path / "p4")
+    monkeypatch.setattr(source_lock, "p4_folder", lambda: tmp_path / "p4")
     load_lab(lab)
     os.utime(lab / "mine.p4")
     assert "mine.p4 is newer than mine.json, which was compiled of it; `qbed p4 compile" in refusal(lab)

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.errors import LabError
-from qbed.language.source import parse
-from qbed.language.units import Amount
+from qbed.base.errors import LabError
+from qbed.base.locations import schemes_folder
+from qbed.config.source import parse
+from qbed.config.units import Amount
 from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.p4.entry import Port
 from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
-from qbed.places import schemes_folder
+from qbed.p4.sources import scheme_program, with_programs
 from qbed.plan.compile import compile_lab
-from qbed.plan.inspect import summary
 from qbed.plan.model import Pipeline, Plan
+from qbed.report.show_plan import summary
 from qbed.schemes.declaration import registry
-from qbed.schemes.programs import scheme_program, with_programs
 from qbed.substrates.containers.folder import topology
 from qbed.substrates.containers.gather import merged_counters
 from qbed.substrates.containers.placement import Machine, place
@@ -661,7 +661,7 @@ def test_tables_that_the_plan_fills_and_programs_of_schemes_are_not_told(folder:
 
 # --- controllers ----------------------------------------------------------------------------------------------------
 
-SCRIPT = "#!/usr/bin/env python3\nimport asyncio, qbed.errors\nfrom json import loads\n"
+SCRIPT = "#!/usr/bin/env python3\nimport asyncio, qbed.base.errors\nfrom json import loads\n"
 
 
 @pytest.fixture

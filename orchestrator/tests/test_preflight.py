@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from campaigns import CAMPAIGN, LAB, fake_toolchain, write_lab
 
-from qbed.errors import LabError, QbedError
+from qbed.base.errors import LabError, QbedError
 from qbed.runs.experiment import Experiment, RunOptions, prepare
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbed.errors import LabError
-from qbed.language.source import parse
+from qbed.base.errors import LabError
+from qbed.cells.probes import Probes
+from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Flows, Plan
-from qbed.results.probes import Probes
 from qbed.telemetry.probes import NEVER, PROBE_DTYPE, read_probes
 from qbed.telemetry.records import RecordError
 

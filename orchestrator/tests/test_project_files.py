@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from qbed import __version__
-from qbed.places import checkout
+from qbed.base.locations import checkout
 
 _ROOT = checkout()
 assert _ROOT is not None

@@ -10,9 +10,9 @@ import pytest
 
 from qbed.campaign import reference as campaign
 from qbed.campaign.file import Campaign, load_campaign
+from qbed.config.source import read
 from qbed.lab.reference import page, schema
-from qbed.language.source import read
-from qbed.results.tables import RESERVED_COLUMNS
+from qbed.telemetry.tables import RESERVED_COLUMNS
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted((ROOT / "labs").glob("*/lab.yml"))

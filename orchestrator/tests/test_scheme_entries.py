@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import rooms
 
-from qbed.errors import QbedError
-from qbed.language.source import parse
+from qbed.base.errors import QbedError
+from qbed.base.locations import schemes_folder
+from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.p4.entry import Port
 from qbed.p4.scheme_entries import port_entries, recirculation_port
-from qbed.places import schemes_folder
 from qbed.plan.compile import compile_lab
 from qbed.schemes.declaration import registry
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from qbed.errors import LabError, QbedError
-from qbed.language.source import parse
-from qbed.language.units import Amount
+from qbed.base.errors import LabError, QbedError
+from qbed.base.locations import schemes_folder
+from qbed.config.source import parse
+from qbed.config.units import Amount
 from qbed.network.load import lab_from_source
-from qbed.places import schemes_folder
 from qbed.plan.compile import compile_lab
 from qbed.schemes.declaration import Scheme, load_scheme, registry
 from qbed.schemes.declaration import _registry as declared

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed.places import checkout
+from qbed.base.locations import checkout
 
 ROOT = checkout()
 assert ROOT is not None

@@ -24,7 +24,7 @@ with warnings.catch_warnings():  # of Starlette, which would rather have another
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
 
-from qbed.faults import is_full
+from qbed.base.crash_report import is_full
 from qbed.service.app import make_app
 from qbed.service.client import files_of
 from qbed.service.guard import Rates

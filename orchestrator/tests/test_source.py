@@ -3,8 +3,8 @@
 
 import pytest
 
-from qbed.errors import LabError
-from qbed.language.source import parse, show_path
+from qbed.base.errors import LabError
+from qbed.config.source import parse, show_path
 
 
 def test_every_value_has_its_position() -> None:

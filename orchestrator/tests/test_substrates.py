@@ -9,7 +9,7 @@ import pytest
 
 from qbed import substrates
 from qbed.live.samples import find, stream
-from qbed.results.identity import RanOn, StoreError, ran_on
+from qbed.store.identity import RanOn, StoreError, ran_on
 from qbed.substrates import SessionError, SubstrateError, names, substrate
 from qbed.substrates.toolchain import Manifest, Toolchain
 from qbed.substrates.virtual import substrate as virtual
@@ -43,16 +43,17 @@ def test_a_run_keeps_the_toolchain_that_it_began_with(tmp_path: Path, monkeypatc
     assert one._tools is one._tools and one._tools.folder.name == "first"
 
 
-@pytest.mark.parametrize("said", ["5", '"virtual"', '{"name": "virtual"}', '{"name": "x", "dilation": "much"}'])
+@pytest.mark.parametrize("said", ["null", "5", '"virtual"', '{"name": "virtual"}', '{"name": "x", "dilation": "much"}'])
 def test_a_run_folder_whose_substrate_is_none_is_damaged(tmp_path: Path, said: str) -> None:
     (tmp_path / "campaign.json").write_text(f'{{"substrate": {said}}}')
     with pytest.raises(StoreError, match="its substrate has no name and dilation"):
         ran_on(tmp_path)
 
 
-def test_a_run_that_does_not_say_so_was_on_the_default(tmp_path: Path) -> None:
-    assert ran_on(tmp_path) == RanOn("virtual", 1)
-    (tmp_path / "campaign.json").write_text("{}")
+def test_a_run_folder_names_its_substrate(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"it has no readable campaign\.json"):
+        ran_on(tmp_path)
+    (tmp_path / "campaign.json").write_text('{"substrate": {"name": "virtual", "dilation": 1}}')
     assert ran_on(tmp_path) == RanOn("virtual", 1)
 
 

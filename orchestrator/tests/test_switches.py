@@ -5,10 +5,10 @@ from typing import Any
 
 from campaigns import LAB
 
-from qbed.language.source import parse
+from qbed.cells import switches
+from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
-from qbed.results import switches
 from qbed.telemetry.records import Counters, SwitchCounters
 
 

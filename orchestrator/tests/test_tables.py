@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from qbed.results import tables
+from qbed.telemetry import tables
 
 
 def rows(first: int, last: int, port: str) -> Any:

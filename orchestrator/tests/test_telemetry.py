@@ -21,6 +21,8 @@ from campaigns import LAB, Screen, fake_toolchain, wait_until, write_lab
 from influx import Server, between, free_port, served
 from synthetic import sample, write_out
 
+from qbed.cells.arrow import read_cell
+from qbed.cells.store_cell import store_cell
 from qbed.live.exporter import Address, Delivery, Exporter, deliver, deliver_lab
 from qbed.live.points import EPOCH_NS, MOST_FLOWS, MOST_SERIES, STRETCH, TAGS
 from qbed.live.samples import Running
@@ -30,8 +32,6 @@ from qbed.live.sinks.ndjson import File
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.ports import port_names
-from qbed.results.cell import store_cell
-from qbed.results.cell_tables import read_cell
 from qbed.runs.executor.local import LocalExecutor
 from qbed.runs.experiment import RunOptions, prepare, run_campaign
 from qbed.substrates import Samples

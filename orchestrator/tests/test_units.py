@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbed.language import units
+from qbed.config import units
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import bound, histogram, write_out
 
-from qbed.errors import LabError
-from qbed.language.source import parse
+from qbed.base.errors import LabError
+from qbed.cells.store_cell import store_cell
+from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-from qbed.results.cell import store_cell
-from qbed.results.tables import CELL_SCHEMAS
 from qbed.telemetry.records import RecordError
+from qbed.telemetry.tables import CELL_SCHEMAS
 
 LAB = """\
 name: small

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from qbed.base.json_files import write_json
 from qbed.claims.judge import connect, read_verdicts
-from qbed.json_files import write_json
-from qbed.results.axis_values import quantity_columns
-from qbed.results.checksums import DamagedError, check_cell
-from qbed.results.folder import RunFolder
-from qbed.results.identity import StoreError
-from qbed.results.listing import Listing
+from qbed.store.axis_values import quantity_columns
+from qbed.store.checksums import DamagedError, check_cell
+from qbed.store.identity import StoreError
+from qbed.store.listing import Listing
+from qbed.store.run_folder import RunFolder
 
 DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
 """Of a cell's files, and half as many of the merged ones."""

@@ -14,11 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from qbed.places import checkout
+from qbed.base.locations import checkout
 from qbed.substrates import CellError, Limits
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual.cell import VirtualCell
-from qbed.substrates.virtual.confinement import FILTERED, SIGNALS, landlock_version, public_settings
+from qbed.substrates.virtual.confinement import (
+    FILTERED,
+    SIGNALS,
+    landlock_version,
+    public_settings,
+)
 from qbed.substrates.virtual.guest import boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
 

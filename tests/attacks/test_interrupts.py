@@ -61,7 +61,7 @@ def test_an_interrupt_at_any_moment_is_a_line_and_no_traceback(tmp_path: Path, c
 
 LISTENS = """
 import os, signal, time
-from qbed.interrupts import raise_on
+from qbed.base.processes import raise_on
 raise_on(signal.SIGINT, KeyboardInterrupt)
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from received import LAB, qbed
 
+from qbed.base.json_files import sealed, unsealed
 from qbed.campaign.file import Campaign, Claim
 from qbed.claims import sql
 from qbed.claims.judge import Verdict, connect, judge_all
-from qbed.json_files import sealed, unsealed
 
 SECRET = "the-secret-of-somebody"
 HONEST = """

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from received import called, make_run
 
-from qbed.errors import QbedError
-from qbed.json_files import SEAL, sealed
+from qbed.base.errors import QbedError
+from qbed.base.json_files import SEAL, sealed
 from qbed.report import make_report
-from qbed.results.checksums import record_checksums
-from qbed.results.folder import RunFolder
-from qbed.results.listing import Listing, lines
+from qbed.store.checksums import record_checksums
+from qbed.store.listing import Listing, lines
+from qbed.store.run_folder import RunFolder
 
 PLACES = os.environ.get("QBED_PLACES", "12")
 STRANGE: tuple[Any, ...] = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
 from qbed.lab.settings import QDISCS
 from qbed.lab.sysctls import SYSCTLS
 from qbed.network.load import load_lab

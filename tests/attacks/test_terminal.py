@@ -17,7 +17,7 @@ import pytest
 from received import called, make_run, qbed, write_lab
 
 import qbed as package
-from qbed import terminal
+from qbed.base import terminal
 
 PAYLOADS = ("\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x9b31m", "\u202egnp.exe", "\r", "\b\b", "\x7f", "\u2066", "\x1bc")
 EVIL = "a" + "".join(PAYLOADS) + "[/x][bold]z"

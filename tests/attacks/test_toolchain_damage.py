@@ -17,7 +17,12 @@ import pytest
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.substrates import Limits, toolchain_files
-from qbed.substrates.toolchain import Toolchain, ToolchainError, find_toolchain, toolchain_in
+from qbed.substrates.toolchain import (
+    Toolchain,
+    ToolchainError,
+    find_toolchain,
+    toolchain_in,
+)
 from qbed.substrates.virtual.cell import VirtualCell
 from qbed.substrates.virtual.provision import loaded, provide
 

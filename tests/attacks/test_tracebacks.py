@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from received import CAMPAIGN, called, make_run, qbed, write_lab
 
-from qbed import faults
-from qbed.json_files import write_sealed
+from qbed.base import crash_report
+from qbed.base.json_files import write_sealed
 from qbed.report import make_report
-from qbed.results.identity import read_identity
+from qbed.store.identity import read_identity
 
 MOUNTS = ["unshare", "-rm"]
 LONG = "n" * 300
@@ -108,7 +108,7 @@ def test_a_fault_is_a_line_and_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "surprise" in log.read_text()
     monkeypatch.setenv("QBED_CACHE", "/proc/nothing")
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/proc/nothing")
-    assert "could not be saved" in faults.explain(ValueError("x"))
+    assert "could not be saved" in crash_report.explain(ValueError("x"))
 
 
 # --- arguments ---

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.substrates.containers.containerlab import find
 from qbed.substrates.containers.engine import Engine
 

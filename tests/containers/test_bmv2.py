@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from qbed.places import schemes_folder
+from qbed.base.locations import schemes_folder
 from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.images import images

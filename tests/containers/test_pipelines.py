@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from qbed.places import schemes_folder
+from qbed.base.locations import schemes_folder
 
 from real_labs import STAR, docker, environment, left_of, qbed, write
 

@@ -22,8 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qbed.results.checksums import cell_damages
-from qbed.results.store import CellStore
+from qbed.store.cell_store import CellStore
+from qbed.store.checksums import cell_damages
 
 LAB = """\
 name: killed

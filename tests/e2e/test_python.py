@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import qbed
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "python.ipynb"
 

@@ -18,8 +18,8 @@ import pytest
 from served import Served, below, write_lab
 
 import qbed
-from qbed.errors import LabError, QbedError
-from qbed.service.columns import BINS
+from qbed.base.errors import LabError, QbedError
+from qbed.live.columns import BINS
 
 pytestmark = pytest.mark.e2e
 

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
+from qbed.config.source import parse
 from qbed.lab.reference import schema
-from qbed.language.source import parse
 
 ROOT = Path(__file__).parents[2]
 Case = dict[str, str]

@@ -21,9 +21,9 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 import alone  # noqa: E402
 
-from qbed.substrates.console import console_tail, kernel_warnings  # noqa: E402
 from qbed.substrates.toolchain import find_toolchain  # noqa: E402
 from qbed.substrates.virtual.guest import boot  # noqa: E402
+from qbed.telemetry.console import console_tail, kernel_warnings  # noqa: E402
 
 from cells import Live, plan_of  # noqa: E402
 

@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT / "tests")]
 import alone  # noqa: E402
 
 from qbed.substrates import CellError, Limits  # noqa: E402
-from qbed.substrates.console import kernel_warnings  # noqa: E402
 from qbed.substrates.virtual.substrate import VirtualSubstrate  # noqa: E402
+from qbed.telemetry.console import kernel_warnings  # noqa: E402
 
 from cells import plan_of  # noqa: E402
 

@@ -20,17 +20,17 @@ import duckdb
 import pytest
 
 from qbed import cli
+from qbed.base.errors import LabError, QbedError
 from qbed.campaign.file import Claim, Figure, load_campaign
 from qbed.campaign.matrix import Matrix, build_matrix
 from qbed.claims import sql
 from qbed.claims.judge import _ask, connect_empty, define
-from qbed.errors import LabError, QbedError
-from qbed.language.reach import FOREIGN
-from qbed.language.source import Source
+from qbed.config.reach import FOREIGN
+from qbed.config.source import Source
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.plan.inspect import summary
 from qbed.plan.model import Plan
+from qbed.report.show_plan import summary
 from qbed.runs import preflight
 from qbed.runs.experiment import RunOptions, prepare
 from qbed.service.app import make_app

@@ -29,11 +29,11 @@ sys.path[:0] = [str(ROOT / "orchestrator" / "tests")]
 import alone  # noqa: E402
 from synthetic import sojourn, sojourn_sample, write_out  # noqa: E402
 
-from qbed.errors import QbedError  # noqa: E402
+from qbed.base.errors import QbedError  # noqa: E402
+from qbed.cells.store_cell import store_cell  # noqa: E402
 from qbed.network.load import load_lab  # noqa: E402
 from qbed.plan.compile import compile_lab  # noqa: E402
 from qbed.plan.model import Plan  # noqa: E402
-from qbed.results.cell import store_cell  # noqa: E402
 from qbed.telemetry.taps import TapTail  # noqa: E402
 
 CORPUS = Path(__file__).parent / "corpus" / "telemetry"

@@ -12,7 +12,7 @@ import finsy as fy
 import pytest
 from test_p4runtime import found
 
-from qbed.language.source import parse
+from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Group, P4Program, Pipeline, Plan

@@ -13,7 +13,16 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from machines import PLAYBOOKS, ROOT, SCRATCH, Machine, Played, containerlab, docker, machine
+from machines import (
+    PLAYBOOKS,
+    ROOT,
+    SCRATCH,
+    Machine,
+    Played,
+    containerlab,
+    docker,
+    machine,
+)
 
 sys.path[:0] = [str(PLAYBOOKS), str(PLAYBOOKS / "filter_plugins")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qbed.substrates.console import kernel_warnings
+from qbed.telemetry.console import kernel_warnings
 
 from cells import Live
 

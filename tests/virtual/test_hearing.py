@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qbed.results.cell import store_cell
+from qbed.cells.store_cell import store_cell
 
 LAB = """
 name: hearing

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qbed.results.cell import store_cell
+from qbed.cells.store_cell import store_cell
 from qbed.telemetry.records import read_counters
 
 from cells import Observed, stored

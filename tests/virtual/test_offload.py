@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
 from qbed.substrates.containers.placement import Machine, place
 
 from cells import Observed, plan_of, stored

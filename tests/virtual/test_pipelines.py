@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from qbed.places import schemes_folder
+from qbed.base.locations import schemes_folder
 from qbed.substrates import CellError
 
 from cells import Live, Observed, plan_of, stored

@@ -13,10 +13,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from qbed.cells.arrow import read_cell
+from qbed.cells.store_cell import store_cell
 from qbed.plan.model import Expectation, Plan
 from qbed.plan.ports import port_names
-from qbed.results.cell import store_cell
-from qbed.results.cell_tables import read_cell
 from qbed.substrates import CellError
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 

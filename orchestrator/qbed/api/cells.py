@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from qbed.api.labs import Lab
 from qbed.api.runs import prepared
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.substrates import Limits
 from qbed.substrates.rebuild import build_changed
 
 if TYPE_CHECKING:
-    from qbed.results.store import CellStore
     from qbed.runs.worker import Outcome
+    from qbed.store.cell_store import CellStore
 
 
 def store() -> CellStore:
     """The finished cells that no run runs again: `cells()` lists them, `shrink(max_bytes)` throws away those that were
     not used for longest, `verify()` all that are damaged, as `qbed store` does.
     """
-    from qbed.results.store import default_store
+    from qbed.store.cell_store import default_store
 
     found = default_store()
     if found is None:

@@ -14,14 +14,14 @@ from typing import Any
 
 import yaml
 
-from qbed.cache import cache_folder
-from qbed.durable import move
+from qbed.base.cache import cache_folder
+from qbed.base.files import move
 from qbed.lab.library import Entry, create, entries, find
 from qbed.network.load import load_lab, of_folder
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab
-from qbed.plan.inspect import summary
 from qbed.plan.model import Plan
+from qbed.report.show_plan import summary
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from qbed.api.labs import Lab
-from qbed.language.units import parse_duration
+from qbed.config.units import parse_duration
 from qbed.substrates import DEFAULT, Deployment, Limits, find_lab, substrate
 from qbed.substrates.rebuild import build_changed
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from qbed.api.labs import Lab
+from qbed.base.errors import QbedError, nearest
+from qbed.base.json_files import read_json
 from qbed.campaign.file import Campaign, campaign_of
 from qbed.claims.judge import Verdict
-from qbed.errors import QbedError, nearest
-from qbed.json_files import read_json
+from qbed.config.source import Source, parse
 from qbed.lab.library import find
-from qbed.language.source import Source, parse
-from qbed.results.folder import CLAIMS, RunFolder
+from qbed.store.run_folder import CLAIMS, RunFolder
 from qbed.substrates import DEFAULT, substrate
 from qbed.substrates.rebuild import build_changed
 
@@ -113,7 +113,7 @@ class Run:
 
     def cells(self) -> Iterator[dict[str, Any]]:
         """The cells that have ended, as `qbed cells --json` has them: also while the run goes on."""
-        from qbed.results.listing import Listing
+        from qbed.store.listing import Listing
 
         return Listing(self.folder).rows()
 

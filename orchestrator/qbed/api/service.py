@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbed.api.labs import Lab
 from qbed.api.runs import Run, wished
-from qbed.errors import LabError
+from qbed.base.errors import LabError
 from qbed.lab.library import find
 from qbed.service import SERVER, TOKEN, connected
 

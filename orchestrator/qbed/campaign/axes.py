@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from qbed.campaign.overlaps import MISSING, Setting, clash, fields, leaves, shown, untrue, varied, within
-from qbed.language.overrides import parse_path
-from qbed.language.source import FieldPath, Source
+from qbed.config.overrides import parse_path
+from qbed.config.source import FieldPath, Source
 
 Value = str | int | float | bool
 Everywhere = Mapping[FieldPath, Mapping[str, Any]]

@@ -17,15 +17,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema, field_validator, model_validator
 
+from qbed.base.errors import LabError, nearest
 from qbed.campaign.axes import Alternative, AxisEntry, FieldAxis, Part, Value, alternatives, check_axes, column_name
 from qbed.campaign.bands import METRICS, Band, parse_band
 from qbed.campaign.overlaps import count_fields, fields, without
 from qbed.campaign.until import Until, parse_until
-from qbed.errors import LabError, nearest
-from qbed.language.messages import MAX_ERRORS, explain
-from qbed.language.source import FieldPath, Source, read
-from qbed.results.identity import COLUMN
-from qbed.results.tables import RESERVED_COLUMNS
+from qbed.config.messages import MAX_ERRORS, explain
+from qbed.config.source import FieldPath, Source, read
+from qbed.store.identity import COLUMN
+from qbed.telemetry.tables import RESERVED_COLUMNS
 
 MOST_AXES, MOST_VALUES, MOST_FIELDS = 50, 1000, 5000
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
-from qbed.json_files import read_json, write_json
+from qbed.base.errors import QbedError
+from qbed.base.json_files import read_json, write_json
 
 VERSION = 1
 _WHOLE = ""

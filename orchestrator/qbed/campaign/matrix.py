@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
+from qbed.base.errors import LabError, QbedError, nearest
 from qbed.campaign.axes import FieldAxis, Value, alternatives, axis_field, column_name
 from qbed.campaign.file import Campaign
 from qbed.campaign.overlaps import MISSING, Fields, fields, leaves, look, shown, untrue, varied, within, without
 from qbed.campaign.until import Until
-from qbed.errors import LabError, QbedError, nearest
-from qbed.language.overrides import parse_path
-from qbed.language.source import FieldPath, show_path
-from qbed.results.axis_values import QuantityColumn, quantity_columns
+from qbed.config.overrides import parse_path
+from qbed.config.source import FieldPath, show_path
+from qbed.store.axis_values import QuantityColumn, quantity_columns
 
 MOST_CELLS = 1_000_000
 

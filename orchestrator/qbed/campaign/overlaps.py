@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qbed.language.overrides import parse_path
-from qbed.language.source import FieldPath, show_path
+from qbed.config.overrides import parse_path
+from qbed.config.source import FieldPath, show_path
 
 MISSING = object()
 Fields = dict[FieldPath, Any]

@@ -15,8 +15,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from qbed.base.errors import nearest
 from qbed.campaign.bands import METRICS
-from qbed.errors import nearest
 
 LEAST, USUAL_MOST, MOST = 5, 50, 10_000
 STUDENT_95 = (

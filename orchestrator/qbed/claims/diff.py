@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qbed.base.json_files import Row
 from qbed.claims.first_difference import (
     INTERVALS,
     SAMPLES,
     TOTALS,
     CellTable,
     Pair,
-    Row,
     by_time,
     first_interval,
     first_sample,
     first_total,
 )
 from qbed.claims.sql import confined, quoted
-from qbed.results.folder import RunFolder
-from qbed.results.identity import StoreError, read_identity
+from qbed.store.identity import StoreError, read_identity
+from qbed.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection

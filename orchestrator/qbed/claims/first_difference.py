@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qbed.base.json_files import Row
 from qbed.claims.sql import quoted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Connection
 
-Row = dict[str, Any]
 Key = tuple[tuple[bool, Any], ...]
 Instants = Callable[[Row], tuple[int | None, ...]]
 

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from qbed.base.json_files import write_json
 from qbed.campaign.bands import METRICS, Band
 from qbed.claims.judge import connect
 from qbed.claims.sql import Connection
-from qbed.json_files import write_json
-from qbed.results.folder import RunFolder
-from qbed.results.identity import ran_on
+from qbed.store.identity import ran_on
+from qbed.store.run_folder import RunFolder
 
 FILE, TEXT = "gap.json", "gap.md"
 LATE_SHARE_OF_RTT = 0.02

@@ -18,15 +18,15 @@ from typing import Any
 import duckdb
 from pydantic import BaseModel, ConfigDict
 
+from qbed.base.errors import QbedError
+from qbed.base.json_files import read_json
 from qbed.campaign.file import Campaign, Claim
 from qbed.campaign.until import STUDENT_95
 from qbed.claims.sql import Connection, checked, confined, first_rows, foreseen, one_line, quoted, text
-from qbed.errors import QbedError
-from qbed.json_files import read_json
-from qbed.results import tables
-from qbed.results.axis_values import quantity_columns
-from qbed.results.checksums import check_merged
-from qbed.results.folder import CLAIMS, RunFolder
+from qbed.store.axis_values import quantity_columns
+from qbed.store.checksums import check_merged
+from qbed.store.run_folder import CLAIMS, RunFolder
+from qbed.telemetry import tables
 
 MACROS = (
     # Jain, Chiu, Hawe 1984: 1 if all are equal, 1/n if one has everything

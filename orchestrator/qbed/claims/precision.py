@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 
 from qbed.campaign.bands import METRICS
-from qbed.results import tables
-from qbed.results.cell_tables import read_cell
-from qbed.results.checksums import read_cell_record
-from qbed.results.folder import RunFolder
+from qbed.cells.arrow import read_cell
+from qbed.store.checksums import read_cell_record
+from qbed.store.run_folder import RunFolder
+from qbed.telemetry import tables
 
 
 def values_of(run: RunFolder, cells: Iterable[int], metric: str) -> dict[int, float]:

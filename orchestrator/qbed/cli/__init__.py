@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from qbed import __version__, faults, terminal
-from qbed.errors import LabError, QbedError
+from qbed import __version__
+from qbed.base import crash_report, terminal
+from qbed.base.errors import LabError, QbedError
 
 ORDER = (
     "labs",
@@ -118,13 +119,13 @@ def _explained(error: Exception) -> int:
             _usage(error)
             return int(getattr(error, "exit_code", 1))
         case OSError() if error.errno is not None:
-            terminal.print_errors([faults.describe_os_error(error)])
+            terminal.print_errors([crash_report.describe_os_error(error)])
         case RuntimeError() if "Symlink loop" in str(error):  # as Path.resolve() says it
             terminal.print_errors([error])
         case MemoryError():
             terminal.print_errors(["out of memory"])
         case _:
-            terminal.print_errors([faults.explain(error)])
+            terminal.print_errors([crash_report.explain(error)])
     return 1
 
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
+from qbed.base.errors import LabError
 from qbed.cli.lab import LabPath, Seed, Sets, load
 from qbed.cli.run import Trust
-from qbed.errors import LabError
 
 
 def register(app: typer.Typer) -> None:

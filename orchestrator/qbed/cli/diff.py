@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 

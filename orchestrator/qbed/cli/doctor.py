@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from qbed import terminal
+from qbed.base import terminal
 
 _MARKS = {"good": ("ok", "green"), "optional": ("optional", "yellow"), "missing": ("missing", "red")}
 

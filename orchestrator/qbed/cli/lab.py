@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
 from qbed.cli.run import Trust, parse_settings
 from qbed.lab.library import find
 
@@ -52,7 +52,7 @@ def inspect_command(
 ) -> None:
     """Show a lab's nodes, links, addresses, queues and workloads as they will be."""
     from qbed.plan.compile import compile_lab
-    from qbed.plan.inspect import summary, tables
+    from qbed.report.show_plan import summary, tables
 
     plan = compile_lab(load(lab, sets), seed)
     if as_json:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from qbed import terminal
+from qbed.base import terminal
 from qbed.lab.library import create, entries, find
 
 

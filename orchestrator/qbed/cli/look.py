@@ -13,10 +13,10 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
+from qbed.base.errors import QbedError, nearest
 from qbed.cli import keyboard
 from qbed.cli.session import LabName, at_keyboard, carry_out
-from qbed.errors import QbedError, nearest
 from qbed.substrates import Deployment, SessionError, find_lab
 
 STEP_NS, MOST_STEPS = 1_000_000, 500

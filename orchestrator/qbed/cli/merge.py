@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
 from qbed.cli.run import LabFolder, Trust, parse_seeds, parse_settings
 from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, hand_out, tell
 
@@ -39,9 +39,9 @@ def merge(
 
     Nothing is run, and the shards stay as they are. Exit status: as `qbed run`; 1 also where a cell is in no shard.
     """
-    from qbed.results.folder import RunFolder
     from qbed.runs.executor.local import LocalExecutor
     from qbed.runs.experiment import RunOptions, prepare, run_campaign
+    from qbed.store.run_folder import RunFolder
 
     wishes = RunOptions(
         profile, out, parse_seeds(seeds) if seeds else None, parse_settings(set_ or []), store=False,

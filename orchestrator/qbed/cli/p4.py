@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
-from qbed.errors import QbedError
+from qbed.base import terminal
+from qbed.base.errors import QbedError
 
 group = typer.Typer(no_args_is_help=True, help="Programs in P4 (docs/p4.md).")
 
@@ -28,12 +28,12 @@ def compile_one(
     program: Annotated[Path, typer.Argument(metavar="PROGRAM.p4", help="What is made is written beside it.")],
 ) -> None:
     """Compile a program for switches with p4c-bm2-ss, in PATH or where P4C says."""
-    from qbed.schemes.p4_lock import StaleError, compile_and_lock, lock_file
-    from qbed.schemes.p4c import COMPILER, compiled_files, compiler
+    from qbed.p4.compiler import COMPILER, compiled_files, find_compiler
+    from qbed.p4.source_lock import StaleError, compile_and_lock, lock_file
 
     if program.suffix != ".p4" or not program.is_file():
         raise QbedError(f"{program}: expected a file PROGRAM.p4")
-    if (found := compiler()) is None:
+    if (found := find_compiler()) is None:
         raise QbedError(f"{COMPILER} is not installed here (P4C says where it is)")
     try:
         warnings = compile_and_lock(found, program)

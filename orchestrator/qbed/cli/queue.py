@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
 from qbed.cli.run import CellSpace, LabFolder, StallTimeout, Trust, parse_seeds, parse_settings, parse_space
 
 

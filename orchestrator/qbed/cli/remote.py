@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 from rich.table import Table
 
-from qbed import terminal
-from qbed.errors import LabError
+from qbed.base import terminal
+from qbed.base.errors import LabError
 from qbed.service import SERVER, TOKEN, connected
 
 if TYPE_CHECKING:

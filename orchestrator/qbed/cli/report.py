@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
+from qbed.base.errors import nearest
 from qbed.cli.run import Trust
-from qbed.errors import nearest
 
 
 def register(app: typer.Typer) -> None:

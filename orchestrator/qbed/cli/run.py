@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
 from qbed.cli import remote
 from qbed.cli.screen import Failing, FailOn, Junit, Screen, Summary, hand_out, tell
+from qbed.config.reach import trust
+from qbed.config.source import scalar
+from qbed.config.units import parse_size
 from qbed.lab.library import find
-from qbed.language.reach import trust
-from qbed.language.source import scalar
-from qbed.language.units import parse_size
 from qbed.service import SERVER
 from qbed.substrates import DEFAULT, names, substrate
 

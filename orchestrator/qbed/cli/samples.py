@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
 from qbed.cli.run import Influx, Ndjson, sinks
 
 
@@ -48,7 +48,7 @@ def samples(
 def _deliver(what: str, follow: bool, influx: str | None, ndjson: Path | None) -> None:
     from qbed.live.exporter import deliver, deliver_lab
     from qbed.live.samples import find
-    from qbed.results.identity import IDENTITY
+    from qbed.store.identity import IDENTITY
 
     whole = True
     for address in sinks(influx, ndjson):

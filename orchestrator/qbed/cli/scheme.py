@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
-from qbed.errors import LabError, QbedError
-from qbed.files import read_bytes
-from qbed.places import checkout, schemes_folder
+from qbed.base import terminal
+from qbed.base.errors import LabError, QbedError
+from qbed.base.files import read_bytes
+from qbed.base.locations import checkout, schemes_folder
 from qbed.schemes.declaration import registry
 
 _OF_LINUX = (

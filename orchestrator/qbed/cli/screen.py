@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from qbed import terminal
+from qbed.base import terminal
 
 if TYPE_CHECKING:  # loading these takes longer than most commands
     from rich.console import Console

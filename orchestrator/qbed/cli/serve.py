@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
+from qbed.base.errors import QbedError
+from qbed.base.files import read_text
 from qbed.cli.run import CellSpace, parse_space
-from qbed.errors import QbedError
-from qbed.files import read_text
 
 TOKEN = "QBED_TOKEN"
 _LONGEST_TOKEN = 4_096

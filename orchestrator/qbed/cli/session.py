@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
+from qbed.base.errors import QbedError
 from qbed.cli import keyboard
 from qbed.cli.run import (
     CellSpace,
@@ -25,9 +26,8 @@ from qbed.cli.run import (
     parse_space,
     parse_substrates,
 )
-from qbed.errors import QbedError
+from qbed.config.units import parse_duration
 from qbed.lab.library import find
-from qbed.language.units import parse_duration
 from qbed.substrates import DEFAULT, Deployment, Execution, Limits, SessionError, find_lab, substrate, substrates
 
 LabName = Annotated[str, typer.Argument(metavar="LAB", help="The lab's name, its folder or its file.")]

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
+from qbed.base.errors import QbedError
 from qbed.cli.run import Trust
-from qbed.errors import QbedError
 
 WIDEST = 10_000
 """Columns of characters: a narrower terminal gets whole lines, too, never a table with a column less."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from qbed import terminal
+from qbed.base import terminal
 from qbed.cli.run import parse_space
 
 if TYPE_CHECKING:  # loading it takes longer than most commands
-    from qbed.results.store import CellStore
+    from qbed.store.cell_store import CellStore
 
 commands = typer.Typer(help="The finished cells that no run runs again.", no_args_is_help=True)
 
@@ -23,8 +23,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _store() -> CellStore:
-    from qbed.errors import QbedError
-    from qbed.results.store import default_store
+    from qbed.base.errors import QbedError
+    from qbed.store.cell_store import default_store
 
     found = default_store()
     if found is None:

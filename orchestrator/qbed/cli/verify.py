@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from qbed import terminal
+from qbed.base import terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -20,9 +20,9 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
 
     One line for each file that is damaged or missing. Exit status: 0, all is as it was written; 1, it is not.
     """
-    from qbed.results.checksums import REMEDY
-    from qbed.results.folder import RunFolder
-    from qbed.results.identity import StoreError
+    from qbed.store.checksums import REMEDY
+    from qbed.store.identity import StoreError
+    from qbed.store.run_folder import RunFolder
 
     damaged = 0
     try:

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from qbed.files import MIB, read_text
+from qbed.base.files import MIB, read_text
+from qbed.config.reach import ReachError, beneath
+from qbed.config.strict import Strict
+from qbed.config.units import LARGEST, Duration, PositiveRate, Share, parse_duration, parse_rate
 from qbed.lab.settings import CongestionControl, QueueSettings
-from qbed.language.reach import ReachError, beneath
-from qbed.language.strict import Strict
-from qbed.language.units import LARGEST, Duration, PositiveRate, Share, parse_duration, parse_rate
 
 _LARGEST_TRACE = 16 * MIB
 _BIN_NS = 100_000_000

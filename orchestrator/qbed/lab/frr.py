@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from qbed.language.strict import Strict
-from qbed.language.units import LARGEST, Duration, between, format_duration
+from qbed.config.strict import Strict
+from qbed.config.units import LARGEST, Duration, between, format_duration
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 

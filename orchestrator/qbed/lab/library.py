@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import LabError, nearest
-from qbed.language.source import read, read_whole
-from qbed.places import labs_folder
+from qbed.base.errors import LabError, nearest
+from qbed.base.locations import labs_folder
+from qbed.config.source import read, read_whole
 
 LAB, CAMPAIGN = "lab.yml", "campaign.yml"
 _COPIED = ("*.yml", "*.p4", "*.json", "*.p4info.txtpb", "*.py", "*.trace", "*.txt", "*.csv")

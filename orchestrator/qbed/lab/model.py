@@ -17,15 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from qbed.lab.events import Event
-from qbed.lab.frr import FrrSettings
-from qbed.lab.parameters import in_bounds, parameter
-from qbed.lab.programs import Program
-from qbed.lab.settings import HostSettings, LinkSettings, SwitchSettings
-from qbed.lab.topology import Network, check_size, generators
-from qbed.lab.workloads import Workload
-from qbed.language.strict import Strict
-from qbed.language.units import (
+from qbed.config.strict import Strict
+from qbed.config.units import (
     DURATIONS,
     Duration,
     PositiveDuration,
@@ -35,6 +28,13 @@ from qbed.language.units import (
     parse_duration,
     pattern,
 )
+from qbed.lab.events import Event
+from qbed.lab.frr import FrrSettings
+from qbed.lab.parameters import in_bounds, parameter
+from qbed.lab.programs import Program
+from qbed.lab.settings import HostSettings, LinkSettings, SwitchSettings
+from qbed.lab.topology import Network, check_size, generators
+from qbed.lab.workloads import Workload
 
 
 class _OneTopology(Strict):

@@ -5,7 +5,7 @@ They are a kernel's own, not a node's: in virtual time all hosts share them. So 
 added here by its name, if the kernel lets it be written at run time (`/sys/module/NAME/parameters`).
 """
 
-from qbed.errors import nearest
+from qbed.base.errors import nearest
 
 _SWITCH, _COUNT = (0, 1), (0, 2**31 - 1)
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
+from qbed.config.strict import Strict
+from qbed.config.units import DURATIONS, Duration, parse_duration, pattern
 from qbed.lab.workloads import Hosts
-from qbed.language.strict import Strict
-from qbed.language.units import DURATIONS, Duration, parse_duration, pattern
 
 BEFORE = "before"
 BUILT_IN = ("node", "number", "seed")

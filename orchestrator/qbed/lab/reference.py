@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from qbed.config.units import DURATIONS, PACKETS, RATES, SIZES, pattern
 from qbed.lab.model import Lab
 from qbed.lab.topology import generators
-from qbed.language.units import DURATIONS, PACKETS, RATES, SIZES, pattern
 from qbed.schemes.declaration import Controller, Parameter, Scheme, controllers, plain_schemes, registry
 
 _PATTERNS = {

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt
 
-from qbed.lab.sysctls import once, sysctl_path, sysctl_value
-from qbed.language.strict import Strict
-from qbed.language.units import (
+from qbed.config.strict import Strict
+from qbed.config.units import (
     LARGEST,
     Amount,
     Duration,
@@ -19,6 +18,7 @@ from qbed.language.units import (
     format_duration,
     format_packets,
 )
+from qbed.lab.sysctls import once, sysctl_path, sysctl_value
 
 CongestionControl = Literal[
     "cubic", "reno", "dctcp", "dctcp1", "dctcp_ect1", "bbr", "vegas", "westwood", "htcp", "bic", "cdg", "nv", "illinois"

@@ -9,7 +9,7 @@ what the lab's kernel shows inside a node.
 
 import re
 
-from qbed.errors import nearest
+from qbed.base.errors import nearest
 
 _INTERFACE = re.compile(r"all|default|lo|eth[0-9]{1,4}")
 _VALUE = re.compile(r"[ -~\t]{1,200}")

@@ -17,13 +17,13 @@ from pydantic import (
     model_validator,
 )
 
-from qbed.errors import nearest
-from qbed.files import MIB, read_text
+from qbed.base.errors import nearest
+from qbed.base.files import MIB, read_text
+from qbed.config.reach import ReachError, beneath
+from qbed.config.strict import Strict
+from qbed.config.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size, shown
 from qbed.lab.published import PUBLISHED
 from qbed.lab.settings import CongestionControl, OnOff
-from qbed.language.reach import ReachError, beneath
-from qbed.language.strict import Strict
-from qbed.language.units import LARGEST, Duration, PositiveDuration, PositiveRate, Size, between, format_size, shown
 
 _LARGEST_CDF, _LARGEST_REPLAY = MIB, 64 * MIB
 _WHOLE = re.compile("[0-9]{1,19}")

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbed.live.growing_files import Growing
+from qbed.cells.arrow import read_cell, series_of
+from qbed.cells.store_cell import rows_of
 from qbed.live.points import (
     MOST_FLOWS,
     MOST_SERIES,
@@ -31,11 +32,10 @@ from qbed.live.points import (
 )
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.results.cell import rows_of
-from qbed.results.cell_tables import read_cell, series_of
-from qbed.results.checksums import DamagedError, read_cell_record
-from qbed.results.identity import ran_on, read_identity
+from qbed.store.checksums import DamagedError, read_cell_record
+from qbed.store.identity import ran_on, read_identity
 from qbed.substrates import substrate
+from qbed.telemetry.tail import Growing
 
 _NAME = re.compile(r"(\d{6,9})(\.tmp|\.failed)?")
 BATCH_ROWS = 10_000

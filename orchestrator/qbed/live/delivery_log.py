@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from qbed.json_files import read_json, write_json
+from qbed.base.json_files import read_json, write_json
 from qbed.live.points import Origin
-from qbed.results.identity import read_identity
+from qbed.store.identity import read_identity
 
 FOLDER = "telemetry"
 RUN = "run.json"

@@ -9,7 +9,6 @@ what is left, which `qbed samples RUN` with the same sink sends later.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import math
@@ -28,8 +27,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from qbed import faults
-from qbed.errors import QbedError
+from qbed.base import crash_report
+from qbed.base.errors import QbedError
+from qbed.base.processes import end_with_parent
+from qbed.base.terminal import shorten
 from qbed.live import samples
 from qbed.live.cells import Cells, Piece, Running
 from qbed.live.delivery_log import DeliveryLog, origin_of
@@ -37,9 +38,8 @@ from qbed.live.points import Origin, Points, claim_points, machine_points
 from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
-from qbed.results.checksums import check_merged
-from qbed.results.folder import CLAIMS
-from qbed.terminal import shorten
+from qbed.store.checksums import check_merged
+from qbed.store.run_folder import CLAIMS
 
 POLL_S = 0.2
 CELLS_A_ROUND = 20
@@ -352,8 +352,7 @@ class ExporterProcess:
 def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on: Collection[int]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the run decides when the exporter ends
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
+    if not end_with_parent(parent, signal.SIGKILL):
         return
     os.nice(19)
     if others := os.sched_getaffinity(0) - set(cells_on):
@@ -370,7 +369,7 @@ def _serve(pipe: Connection, run: Path, address: Address, parent: int, cells_on:
     except QbedError as error:
         answer = f"telemetry: {error}"
     except Exception as problem:
-        answer = f"telemetry: {faults.explain(problem)}"
+        answer = f"telemetry: {crash_report.explain(problem)}"
     with suppress(OSError):
         while not commands:  # the run continues without this exporter
             commands.append(_received(pipe))

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Row = dict[str, Any]
+from qbed.base.json_files import Row
 
 EPOCH_NS = 946_684_800 * 10**9
 """2000-01-01, midnight in UTC: the beginning of every cell."""

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from qbed.live.growing_files import Growing
+from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.results.checksums import check_cell, has_checksums
-from qbed.results.identity import ran_on
+from qbed.store.checksums import check_cell, has_checksums
+from qbed.store.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
+from qbed.telemetry.tail import Growing
 from qbed.telemetry.taps import OPERATIONS, Records
 
 POLL_S = 0.2
@@ -41,8 +41,6 @@ _PACKET = ("bytes", "ecn", "queue_bytes", "queue_packets", "packet", "payload", 
 _LOST = ("interface_dropped", "socket_dropped", "device_dropped")
 
 UNITS = ("byte", "packet")
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

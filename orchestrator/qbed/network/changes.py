@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from qbed.errors import nearest
+from qbed.base.errors import nearest
+from qbed.config.layers import Layer, layer
+from qbed.config.source import FieldPath
+from qbed.config.units import format_duration
 from qbed.lab.events import Event, Rates
-from qbed.language.source import FieldPath
-from qbed.language.units import format_duration
 from qbed.network import links
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd
-from qbed.network.queues import CUSTOM, Origin, QueueSpec, check_names, merge, origin
+from qbed.network.queues import CUSTOM, QueueSpec, check_names, merge
 from qbed.network.resolve import ResolvedLab
 from qbed.schemes.declaration import registry
 
@@ -69,7 +70,7 @@ def changes(lab: ResolvedLab) -> list[Change]:
     return sorted(found, key=lambda change: change.at_ns)
 
 
-def _changes(lab: ResolvedLab, path: FieldPath, event: Event, given: dict[LinkEnd, Origin]) -> Iterator[Change]:
+def _changes(lab: ResolvedLab, path: FieldPath, event: Event, given: dict[LinkEnd, Layer]) -> Iterator[Change]:
     if event.link is not None:
         for end in _link_ends(lab, path, event.link):
             yield from _of_link(lab, event, end)
@@ -102,7 +103,7 @@ def _of_link(lab: ResolvedLab, event: Event, end: LinkEnd) -> Iterator[LinkChang
 
 
 def _queue(
-    lab: ResolvedLab, path: FieldPath, event: Event, end: LinkEnd, given: dict[LinkEnd, Origin]
+    lab: ResolvedLab, path: FieldPath, event: Event, end: LinkEnd, given: dict[LinkEnd, Layer]
 ) -> QueueSpec | None:
     """Return a queue's specification with the settings of an event; None if they are invalid."""
     assert event.settings is not None
@@ -124,7 +125,7 @@ def _queue(
     check_names(event.settings, (*path, "set"), problems)
     if problems.errors:
         return None
-    given[end] = merge(given[end], origin(event.settings, (*path, "set")))
+    given[end] = merge(given[end], layer(event.settings.given(), (*path, "set")))
     spec = lab.queue_spec(given[end], lab.links[end[0]].mtu + ETHERNET_BYTES)
     scheme = registry()[before.scheme]
     if spec is not None and scheme.kind(spec.values) != scheme.kind(before.values):

@@ -4,21 +4,21 @@
 from collections.abc import Iterable
 from typing import Any
 
-from qbed.errors import nearest
+from qbed.base.errors import nearest
+from qbed.config.problems import Problems
+from qbed.config.selectors import is_wide, select
+from qbed.config.source import FieldPath
+from qbed.config.units import format_duration
 from qbed.lab.model import MAIN_WINDOW, Lab
 from qbed.lab.topology import Network, TopologyError
 from qbed.lab.workloads import Arrivals, Bursts, Incast, Paired, Probes, Replay, Requests
-from qbed.language.problems import Problems
-from qbed.language.selectors import is_wide, select
-from qbed.language.source import FieldPath
-from qbed.language.units import format_duration
 from qbed.network.changes import changes, too_late
 from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab
 from qbed.network.unread import check_unread, not_read_within
+from qbed.p4.sources import DROP_PORT
 from qbed.schemes.declaration import controllers, registry
-from qbed.schemes.programs import DROP_PORT
 
 MAX_HOPS = 2_000_000
 """Limit on the sum over all routes; a fat tree of 3,456 hosts has as many."""

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from qbed.errors import nearest
+from qbed.base.errors import nearest
+from qbed.config.layers import Layer
+from qbed.config.problems import Problems
+from qbed.config.source import FieldPath
 from qbed.lab.settings import CONTROLLER_FIELDS, ControllerSettings
-from qbed.language.problems import Problems
-from qbed.language.source import FieldPath
-from qbed.network.queues import Origin
 from qbed.schemes.declaration import Controller, controllers
 
 
@@ -40,7 +40,7 @@ def check_controller(settings: ControllerSettings, path: FieldPath, problems: Pr
         problems.error((*path, "name"), text)
 
 
-def _unread_fields(settings: Origin) -> Iterator[tuple[str, str]]:
+def _unread_fields(settings: Layer) -> Iterator[tuple[str, str]]:
     """Return the fields that the controller does not have or need, each with a suggestion."""
     controller = controllers().get(settings["name"][0]) if "name" in settings else None
     if controller is None:
@@ -69,7 +69,7 @@ class ControllerSpecs:
         self.problems, self._in_use = problems, in_use
         self._made: dict[Any, ControllerSpec | None] = {}
 
-    def get(self, settings: Origin, link_bps: int | None) -> ControllerSpec | None:
+    def get(self, settings: Layer, link_bps: int | None) -> ControllerSpec | None:
         """Return the controller of a host whose link has this rate; None if there is none, or the settings
         are invalid.
         """
@@ -85,7 +85,7 @@ class ControllerSpecs:
                     self.problems.read(path)
         return self._made[key]
 
-    def _make(self, settings: Origin, link_bps: int | None) -> ControllerSpec | None:
+    def _make(self, settings: Layer, link_bps: int | None) -> ControllerSpec | None:
         controller = controllers().get(settings["name"][0]) if "name" in settings else None
         if controller is None:
             return None
@@ -104,7 +104,7 @@ class ControllerSpecs:
         forward = settings["forward"][0] == "on" if "forward" in settings else False
         return ControllerSpec(controller.name, options, **asked, forward=forward)
 
-    def _parameters(self, controller: Controller, settings: Origin) -> dict[str, Any] | None:
+    def _parameters(self, controller: Controller, settings: Layer) -> dict[str, Any] | None:
         """Return the given parameters in base units; None if any is invalid."""
         values = {}
         complete = True

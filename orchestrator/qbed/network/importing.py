@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
+from qbed.config.source import Source, parse, read_whole
 from qbed.lab.topology import NAME
-from qbed.language.source import Source, parse, read_whole
 from qbed.network.load import lab_from_source
 
 FILL_IN = "# fill in: Containerlab does not say"

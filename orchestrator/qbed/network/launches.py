@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from qbed.errors import nearest
-from qbed.files import MIB, read_text
+from qbed.base.errors import nearest
+from qbed.base.files import MIB, read_text
+from qbed.config.problems import Problems
+from qbed.config.reach import ReachError, beneath, refuse_foreign
+from qbed.config.selectors import is_wide
+from qbed.config.source import FieldPath
+from qbed.config.units import format_duration
 from qbed.lab.programs import BEFORE, BUILT_IN, Program, unknown_names
-from qbed.language.problems import Problems
-from qbed.language.reach import ReachError, beneath, refuse_foreign
-from qbed.language.selectors import is_wide
-from qbed.language.source import FieldPath
-from qbed.language.units import format_duration
 
 MAX_BYTES, MAX_FILES, MAX_ENTRIES = MIB, 200, 2_000
 MAX_LAUNCHES = 10_000

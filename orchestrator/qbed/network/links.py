@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from qbed.errors import nearest
+from qbed.base.errors import nearest
+from qbed.config.problems import Problems
+from qbed.config.selectors import is_glob, is_wide
+from qbed.config.source import FieldPath
+from qbed.config.units import format_size
 from qbed.lab.settings import LinkFields, LinkSettings
 from qbed.lab.topology import Network
-from qbed.language.problems import Problems
-from qbed.language.selectors import is_glob, is_wide
-from qbed.language.source import FieldPath
-from qbed.language.units import format_size
 
 Side = Literal["a", "b"]
 LinkEnd = tuple[int, Side]

@@ -15,14 +15,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
+from qbed.config.messages import explain
+from qbed.config.overrides import apply_overrides
+from qbed.config.problems import Problems
+from qbed.config.reach import ReachError, beneath
+from qbed.config.source import Source, read
 from qbed.lab.model import Lab
 from qbed.lab.reference import schema
-from qbed.language.messages import explain
-from qbed.language.overrides import apply_overrides
-from qbed.language.problems import Problems
-from qbed.language.reach import ReachError, beneath
-from qbed.language.source import Source, read
 from qbed.network.checks import check, check_network
 from qbed.network.resolve import ResolvedLab
 

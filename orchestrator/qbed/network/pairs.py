@@ -5,8 +5,8 @@ from collections.abc import Collection
 from hashlib import sha256
 from itertools import count
 
+from qbed.config.selectors import select
 from qbed.lab.workloads import Bursts, Flow, Flows, Incast, Paired, Probes, Replay, Udp
-from qbed.language.selectors import select
 
 Pairs = list[tuple[str, str]]
 

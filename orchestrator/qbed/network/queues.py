@@ -13,18 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from qbed.errors import nearest
-from qbed.lab.settings import QDISCS, ControllerSettings, QueueSettings
-from qbed.language.problems import Problems
-from qbed.language.selectors import is_glob
-from qbed.language.source import FieldPath
-from qbed.language.units import Amount
+from qbed.base.errors import nearest
+from qbed.config.layers import Layer
+from qbed.config.problems import Problems
+from qbed.config.source import FieldPath
+from qbed.config.units import Amount
+from qbed.lab.settings import QDISCS, QueueSettings
 from qbed.schemes.declaration import Scheme, default_scheme, plain_schemes, registry
 
 CUSTOM = "custom"
 _WORD = re.compile(r"[A-Za-z0-9_.:,%+-]{1,64}")
-Origin = dict[str, tuple[Any, FieldPath]]
-"""Settings, each with the path of the field that gave it."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +46,7 @@ def default_queue(spec: QueueSpec) -> QueueSpec:
     return QueueSpec(default_scheme(), {"buffer": spec.values["buffer"]})
 
 
-def rank(key: str) -> int:
-    """Return the kind of a key under `switches` or `hosts`: default, glob or range, name, glob of ports, port."""
-    if key == "default":
-        return 0
-    wide = is_glob(key) or ".." in key
-    return (3 if wide else 4) if ">" in key else (1 if wide else 2)
-
-
-def origin(settings: QueueSettings | ControllerSettings, path: FieldPath) -> Origin:
-    """Return the fields that an entry gives."""
-    return {name: (value, (*path, name)) for name, value in settings.given().items()}
-
-
-def merge(general: Origin, specific: Origin) -> Origin:
+def merge(general: Layer, specific: Layer) -> Layer:
     """Merge a more specific entry over a more general one; `scheme` and `qdisc` replace each other and the other's
     preset.
     """
@@ -87,7 +72,7 @@ def check_names(settings: QueueSettings, path: FieldPath, problems: Problems) ->
         problems.error((*path, "qdisc"), "expected `scheme` or `qdisc`, not both")
 
 
-def _unread_parameters(settings: Origin) -> Iterator[tuple[str, str]]:
+def _unread_parameters(settings: Layer) -> Iterator[tuple[str, str]]:
     """The parameters that the queue's scheme does not have, and what to write instead."""
     scheme = registry().get(settings["scheme"][0] if "scheme" in settings else default_scheme())
     if scheme is None:
@@ -118,7 +103,7 @@ class Specs:
         self._made: dict[Any, QueueSpec | None] = {}
         self._unread: dict[Any, dict[str, str]] = {}
 
-    def get(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
+    def get(self, settings: Layer, frame_bytes: int) -> QueueSpec | None:
         """Return the specification of a queue for frames of at most `frame_bytes`; None if the settings are invalid."""
         key = (tuple(sorted((name, repr(value)) for name, (value, _) in settings.items())), frame_bytes)
         if key not in self._made:
@@ -134,7 +119,7 @@ class Specs:
                 self.problems.read(path)
         return self._made[key]
 
-    def _check_beside_qdisc(self, settings: Origin) -> None:
+    def _check_beside_qdisc(self, settings: Layer) -> None:
         """Refuse settings beside a `qdisc`; it replaces those of more general entries."""
         text, at = settings["qdisc"]
         self.problems.read(at)
@@ -150,7 +135,7 @@ class Specs:
                 f" {expected} in these words, or a `scheme` instead of `qdisc`",
             )
 
-    def _make(self, settings: Origin, frame_bytes: int) -> QueueSpec | None:
+    def _make(self, settings: Layer, frame_bytes: int) -> QueueSpec | None:
         if "qdisc" in settings:
             if "preset" in settings:
                 name, path = settings["preset"]
@@ -170,7 +155,7 @@ class Specs:
         given = {key: inside.by_name[key].parse(settings[key][0]) for key in inside.by_name if key in settings}
         return QueueSpec(name, values, child=QueueSpec(inside.name, scheme.child_values(inside, values, given)))
 
-    def _inside(self, scheme: Scheme, settings: Origin) -> Scheme | None:
+    def _inside(self, scheme: Scheme, settings: Layer) -> Scheme | None:
         """Return the scheme of the child queue; None if there is none, or no such scheme."""
         if scheme.child is None:
             return None
@@ -200,7 +185,7 @@ class Specs:
             return None
         return QueueSpec(CUSTOM, {}, words)
 
-    def _parameters(self, scheme: Scheme, settings: Origin, inside: Scheme | None) -> dict[str, Any] | None:
+    def _parameters(self, scheme: Scheme, settings: Layer, inside: Scheme | None) -> dict[str, Any] | None:
         """Return the parameters in base units with defaults, including the child queue's; None if any is invalid."""
         values = scheme.defaults()
         complete = True
@@ -229,7 +214,7 @@ class Specs:
                 values[name] = parsed
         return values if complete else None
 
-    def _check_buffer(self, values: dict[str, Any], settings: Origin, frame_bytes: int) -> None:
+    def _check_buffer(self, values: dict[str, Any], settings: Layer, frame_bytes: int) -> None:
         buffer: Amount = values["buffer"]
         if buffer.unit == "bytes" and buffer.value < frame_bytes and "buffer" in settings:
             text = f"expected room for one frame of {frame_bytes} bytes at least, got `{buffer}`"

@@ -5,20 +5,25 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from qbed.errors import nearest
+from qbed.base.errors import nearest
+from qbed.config.layers import Layer, layer, rank
+from qbed.config.problems import Problems, Unread
+from qbed.config.source import FieldPath, Source
+from qbed.config.units import Amount
 from qbed.lab.model import Lab
 from qbed.lab.settings import P4Engine
 from qbed.lab.topology import Network
-from qbed.language.problems import Problems, Unread
-from qbed.language.source import FieldPath, Source
-from qbed.language.units import Amount
 from qbed.network import links
 from qbed.network.controllers import ControllerSpec, ControllerSpecs, check_controller
-from qbed.network.entries import EntryReader, UserEntries
 from qbed.network.frames import ETHERNET_BYTES, rate_of_packets
 from qbed.network.launches import Launch, Launches
 from qbed.network.links import LinkEnd, LinkState, Side
-from qbed.network.programs import (
+from qbed.network.queues import QueueSpec, Specs, check_names, merge
+from qbed.network.routes import Routing
+from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError
+from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
+from qbed.p4.sources import Program
+from qbed.p4.switch_program import (
     FORWARDING,
     SWITCH_FIELDS,
     USER_FIELDS,
@@ -31,19 +36,15 @@ from qbed.network.programs import (
     queue_under_program,
     recirculation_of,
 )
-from qbed.network.queues import Origin, QueueSpec, Specs, check_names, merge, origin, rank
-from qbed.network.routes import Routing
-from qbed.p4.entry import Entry, Port, RecirculationPort, SettingError
-from qbed.p4.scheme_entries import port_entries, recirculation_port, switch_entries
+from qbed.p4.user_entries import EntryReader, UserEntries
 from qbed.schemes.declaration import default_scheme
-from qbed.schemes.programs import Program
 
 LEAST_BEHIND_BURSTS = 1000
 """Minimum queue, in packets, of a host that sends bursts: a burst of 64 KB has about 45 segments."""
 HOST_BUFFER = Amount(1000, "packets")
 
 
-def host_queue() -> Origin:
+def host_queue() -> Layer:
     """Return the queue of a host for which the lab gives none."""
     return {"scheme": (default_scheme(), ("hosts",)), "buffer": (HOST_BUFFER, ("hosts",))}
 
@@ -133,15 +134,15 @@ class ResolvedLab:
         return {entry: number for number, entry in enumerate(entries)}
 
     @cached_property
-    def _switch_settings(self) -> tuple[dict[str, Origin], dict[LinkEnd, Origin]]:
+    def _switch_settings(self) -> tuple[dict[str, Layer], dict[LinkEnd, Layer]]:
         """The settings that the file gives for each switch, and those that it gives for its ports."""
-        switches: dict[str, Origin] = {name: {} for name, kind in self.network.nodes.items() if kind == "switch"}
-        ports: dict[LinkEnd, Origin] = {}
+        switches: dict[str, Layer] = {name: {} for name, kind in self.network.nodes.items() if kind == "switch"}
+        ports: dict[LinkEnd, Layer] = {}
         for key in _merged(self.lab.switches):
             settings = self.lab.switches[key]
             path: FieldPath = ("switches", key)
             check_names(settings, path, self.problems)
-            given = origin(settings, path)
+            given = layer(settings.given(), path)
             if ">" in key:
                 check_port(settings, path, self.problems)
                 for end in self._switch_ports(path, key):
@@ -186,7 +187,7 @@ class ResolvedLab:
         """
         switches = self._switch_settings[0]
 
-        def settings(end: LinkEnd, node: str) -> Origin:
+        def settings(end: LinkEnd, node: str) -> Layer:
             given, program = self.given_at(end, node), self.programs.get(node)
             return (
                 given
@@ -196,16 +197,16 @@ class ResolvedLab:
 
         return self._queues("switch", settings)
 
-    def given_at(self, end: LinkEnd, node: str) -> Origin:
+    def given_at(self, end: LinkEnd, node: str) -> Layer:
         """Return the file's settings for the queue of a switch's link end."""
         return merge(self._of_ports[node], self._switch_settings[1].get(end, {}))
 
     @cached_property
-    def _of_ports(self) -> dict[str, Origin]:
+    def _of_ports(self) -> dict[str, Layer]:
         switches = self._switch_settings[0]
         return {name: {k: v for k, v in given.items() if k not in SWITCH_FIELDS} for name, given in switches.items()}
 
-    def queue_spec(self, given: Origin, frame_bytes: int) -> QueueSpec | None:
+    def queue_spec(self, given: Layer, frame_bytes: int) -> QueueSpec | None:
         """Return the queue of these settings for frames of at most `frame_bytes`; None if they are invalid."""
         return self._specs.get(given, frame_bytes)
 
@@ -329,7 +330,7 @@ class ResolvedLab:
 
     @cached_property
     def hosts(self) -> dict[str, dict[str, Any]]:
-        """The settings that the file gives for each host, and always `sysctls`, `queue` and `controller` (Origins).
+        """The settings that the file gives for each host, and always `sysctls`, `queue` and `controller` (as layers).
 
         `kernel_at` is the field that sets the kernel.
         """
@@ -343,14 +344,14 @@ class ResolvedLab:
             given = settings.given()
             sysctls, queue = given.pop("sysctls", {}), given.pop("queue", None)
             controller = given.pop("controller", None)
-            queue_origin: Origin = {}
-            controller_origin: Origin = {}
+            queue_layer: Layer = {}
+            controller_layer: Layer = {}
             if queue is not None:
                 check_names(queue, (*path, "queue"), self.problems)
-                queue_origin = origin(queue, (*path, "queue"))
+                queue_layer = layer(queue.given(), (*path, "queue"))
             if controller is not None:
                 check_controller(controller, (*path, "controller"), self.problems)
-                controller_origin = origin(controller, (*path, "controller"))
+                controller_layer = layer(controller.given(), (*path, "controller"))
             if "kernel" in given:
                 given["kernel_at"] = (*path, "kernel")
             for name in self._named(path, key, result, "host"):
@@ -358,8 +359,8 @@ class ResolvedLab:
                 winners |= {(name, field): (*path, field) for field in given}
                 winners |= {(name, sysctl): (*path, "sysctls", sysctl) for sysctl in sysctls}
                 result[name]["sysctls"] = result[name]["sysctls"] | sysctls
-                result[name]["queue"] = merge(result[name]["queue"], queue_origin)
-                result[name]["controller"] = result[name]["controller"] | controller_origin
+                result[name]["queue"] = merge(result[name]["queue"], queue_layer)
+                result[name]["controller"] = result[name]["controller"] | controller_layer
         for field_path in {path for (_, field), path in winners.items() if field != "reflect" or self.has_rate}:
             self.problems.read(field_path)
         self._check_bursts(result)
@@ -370,7 +371,7 @@ class ResolvedLab:
         length, which distorts the decisions of schemes.
         """
         for name, settings in hosts.items():
-            queue: Origin = settings["queue"]
+            queue: Layer = settings["queue"]
             scheme, _ = queue.get("scheme", (None, ()))
             size, path = queue.get("buffer", (HOST_BUFFER, ("hosts",)))
             long = size.unit == "packets" and size.value >= LEAST_BEHIND_BURSTS

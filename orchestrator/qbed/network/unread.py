@@ -4,10 +4,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from qbed.config.problems import Problems
+from qbed.config.source import FieldPath
 from qbed.lab.programs import unread_arguments
 from qbed.lab.workloads import Paired
-from qbed.language.problems import Problems
-from qbed.language.source import FieldPath
 from qbed.network.pairs import select_hosts
 from qbed.network.resolve import ResolvedLab
 

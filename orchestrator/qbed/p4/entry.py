@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qbed.language.units import Amount
+from qbed.config.units import Amount
 
 QUEUE_LENGTH_MAX = (1 << 19) - 1
 """The largest value of v1model's `enq_qdepth` and `deq_qdepth`, in packets."""

@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
+from qbed.base.locations import schemes_folder
 from qbed.p4.entry import Asked, Entry, Port, RecirculationPort, SettingError, Values
-from qbed.places import schemes_folder
 
 
 def _module(scheme: str) -> ModuleType | None:

@@ -6,21 +6,22 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
+from qbed.config.selectors import select
+from qbed.config.units import LARGEST, format_duration
 from qbed.lab.model import EVERY_PACKET
 from qbed.lab.settings import CONTROL_MODULES
-from qbed.language.selectors import select
-from qbed.language.units import LARGEST, format_duration
 from qbed.network.addresses import Addresses, Family, Number, Side
 from qbed.network.changes import LinkChange, QueueChange, changes
-from qbed.network.entries import UserEntries
 from qbed.network.frames import ETHERNET_BYTES
 from qbed.network.links import LinkEnd
-from qbed.network.programs import forwards
 from qbed.network.queues import QueueSpec, default_queue
 from qbed.network.resolve import ResolvedLab
 from qbed.network.routes import Out
 from qbed.p4.entry import RecirculationPort
+from qbed.p4.sources import Program
+from qbed.p4.switch_program import forwards
+from qbed.p4.user_entries import UserEntries
 from qbed.plan import controlling, frr, launches, pipelines
 from qbed.plan import model as p
 from qbed.plan.demand import MAX_COPIED, Demand, queued_bytes
@@ -28,7 +29,6 @@ from qbed.plan.frr.systems import systems
 from qbed.plan.sysctls import global_sysctls, host_metrics, host_sysctls, switch_sysctls
 from qbed.plan.workloads import compile_workloads
 from qbed.schemes.declaration import default_scheme, registry
-from qbed.schemes.programs import Program
 
 _SIDES: tuple[Side, Side] = ("a", "b")
 _RATE_MODULE, _BULK_MODULE = "qrate", "qbulk"

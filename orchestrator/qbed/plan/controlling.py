@@ -4,9 +4,9 @@
 The plan has both as files and programs, like FRR; the agent has no code for either.
 """
 
-from qbed.network.programs import Script
+from qbed.p4.sources import Program
+from qbed.p4.switch_program import Script
 from qbed.plan import model as p
-from qbed.schemes.programs import Program
 
 ADDRESS = "127.0.0.1:9559"
 """The server's address in the switch's namespace; 9559 is P4Runtime's port."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qbed.network.addresses import Family
-from qbed.network.entries import UserEntries
 from qbed.p4.entry import Entry, RecirculationPort
 from qbed.p4.scheme_entries import clone_sessions
+from qbed.p4.sources import Program
+from qbed.p4.user_entries import UserEntries
 from qbed.plan import model as p
-from qbed.schemes.programs import Program
 
 MODULE = "qp4"
 BMV2 = "simple_switch_grpc"

@@ -3,10 +3,10 @@
 
 from typing import Any
 
-from qbed.errors import LabError
+from qbed.base.errors import LabError
+from qbed.config.source import FieldPath
+from qbed.config.units import LARGEST
 from qbed.lab.workloads import Arrivals, Bursts, Flow, Flows, Incast, Probes, Replay, Requests, Sizes, Times, Udp
-from qbed.language.source import FieldPath
-from qbed.language.units import LARGEST
 from qbed.network.frames import rate_headers
 from qbed.network.pairs import flow_pairs, select_hosts
 from qbed.network.resolve import ResolvedLab

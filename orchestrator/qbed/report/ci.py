@@ -11,11 +11,11 @@ from typing import Any
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
+from qbed.base.files import move
+from qbed.base.json_files import temporary_path
+from qbed.base.terminal import clean, shorten
 from qbed.claims.judge import Verdict
-from qbed.durable import move
-from qbed.json_files import temporary_path
-from qbed.results.listing import Listing
-from qbed.terminal import clean, shorten
+from qbed.store.listing import Listing
 
 _MARKUP = {ord(one): f"&#{ord(one)};" if one in "<>&" else f"\\{one}" for one in "\\`*_{}[]<>#|~&"}
 MOST_LINES = 200

@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 
+from qbed.base.crash_report import describe_exception
 from qbed.campaign.file import ROWS, Figure
 from qbed.claims.sql import Connection, all_rows, one_line
-from qbed.faults import describe_exception
 from qbed.report import user_figures
 from qbed.report.axes import AxisPositions, in_order
 from qbed.report.style import Colours, faded, new_figure

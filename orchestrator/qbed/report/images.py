@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.io
 
-from qbed.durable import move
+from qbed.base.files import move
 from qbed.report.figures import Drawing
 from qbed.report.style import Style, styled
 

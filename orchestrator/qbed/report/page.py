@@ -18,18 +18,18 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 from pydantic import ValidationError
 
+from qbed.base.crash_report import describe_exception
+from qbed.base.json_files import read_json
 from qbed.campaign.file import Figure
 from qbed.claims.compare import compared
 from qbed.claims.judge import Verdict, connect, read_verdicts
 from qbed.claims.sql import Connection, one_line
-from qbed.faults import describe_exception
-from qbed.json_files import read_json
 from qbed.report.figures import TITLES, USUAL, Artist, Drawing
 from qbed.report.images import FORMATS, draw_images, write
 from qbed.report.style import SCREEN, Style
-from qbed.results.checksums import NO_CHECKSUMS, has_checksums
-from qbed.results.folder import RunFolder
-from qbed.results.identity import IDENTITY, StoreError
+from qbed.store.checksums import NO_CHECKSUMS, has_checksums
+from qbed.store.identity import IDENTITY, StoreError
+from qbed.store.run_folder import RunFolder
 
 _UNITS = {
     "gbps": "Gbit/s", "mbps": "Mbit/s", "bps": "bit/s", "ns": "ns", "us": "µs", "ms": "ms", "s": "s",

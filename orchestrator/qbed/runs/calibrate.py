@@ -11,14 +11,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from qbed import terminal
-from qbed.cache import read_cache, write_cache
+from qbed.base import terminal
+from qbed.base.cache import read_cache, write_cache
+from qbed.base.json_files import Row
+from qbed.cells.plausibility import slack_of
+from qbed.cells.store_cell import store_cell
+from qbed.cells.wall_clock import examine_wall, shortest_rtt_ns
 from qbed.plan.model import Plan
-from qbed.results.cell import store_cell
-from qbed.results.evidence import slack_of
-from qbed.results.wall import examine_wall, shortest_rtt_ns
 from qbed.substrates import CellError, Limits, Substrate
-from qbed.telemetry.records import Row
 from qbed.telemetry.wall import Wall, read_wall
 
 LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from qbed.base.errors import QbedError
 from qbed.campaign.matrix import Matrix
 from qbed.campaign.until import Until, half_width
 from qbed.claims.precision import values_of
-from qbed.errors import QbedError
-from qbed.results.folder import RunFolder
+from qbed.store.run_folder import RunFolder
 
 Shard = tuple[int, int]
 """The number of a shard, from 1, and the number of shards."""

@@ -15,11 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from qbed.base.errors import LabError
 from qbed.campaign.matrix import Axis, Cell, Matrix
 from qbed.campaign.overlaps import leaves, within
-from qbed.errors import LabError
-from qbed.language.messages import MAX_ERRORS
-from qbed.language.source import FieldPath, Source
+from qbed.config.messages import MAX_ERRORS
+from qbed.config.source import FieldPath, Source
 from qbed.network.load import load_cell
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.compile import compile_lab

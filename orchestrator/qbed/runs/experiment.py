@@ -18,32 +18,32 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from qbed import __version__
+from qbed.base.errors import LabError
+from qbed.base.json_files import write_json
 from qbed.campaign.axes import column_name
 from qbed.campaign.file import Campaign, load_campaign
 from qbed.campaign.lock import Kernel, Lock, LockError
 from qbed.campaign.matrix import Matrix, build_matrix, fingerprint
 from qbed.claims.compare import judge_run
 from qbed.claims.judge import Verdict, connect
-from qbed.errors import LabError
-from qbed.json_files import write_json
-from qbed.language.reach import ReachError, beneath
-from qbed.language.source import Source, read, read_whole
+from qbed.config.reach import ReachError, beneath
+from qbed.config.source import Source, read, read_whole
 from qbed.live.exporter import Address, Delivery, exporting
 from qbed.network.load import load_cell, of_folder, read_lab
 from qbed.plan.compile import compile_lab
-from qbed.results.checksums import record_checksums
-from qbed.results.folder import CLAIMS, RunFolder
-from qbed.results.identity import CELL_FORM, StoreError, ran_on
-from qbed.results.store import default_store
-from qbed.results.tables import VERSION, traces_of
 from qbed.runs.calibrate import calibrated
 from qbed.runs.choice import Choice, Shard
 from qbed.runs.executor import WALL_TIMES, Executor, OutcomeLog, RunStoppedError, Totals, Watcher
 from qbed.runs.preflight import run_preflight
 from qbed.runs.shards import check_shards, gather
 from qbed.runs.worker import Task
+from qbed.store.cell_store import default_store
+from qbed.store.checksums import record_checksums
+from qbed.store.identity import CELL_FORM, StoreError, ran_on
+from qbed.store.run_folder import CLAIMS, RunFolder
 from qbed.substrates import DEFAULT, DiskFullError, Limits, Substrate, substrate
 from qbed.substrates.toolchain import find_toolchain
+from qbed.telemetry.tables import VERSION, traces_of
 
 SMALLEST_FREE_BYTES = 64 << 20
 FailOn = Literal["claims", "errors"]
@@ -172,8 +172,7 @@ def prepare(
     out = options.out or default_folder(identity, options)
     out = out / on.name if options.several else out
     dilation = _dilation(on, options.dilation, lab, matrix, out)
-    if on.name != DEFAULT:
-        identity["substrate"] = {"name": on.name, "dilation": dilation}
+    identity["substrate"] = {"name": on.name, "dilation": dilation}
     work = (out.resolve(), options.limits, options.keep, on.name, dilation, options.store)
     task = Task(*work, lab=lab.resolve(), matrix=matrix)
     return Experiment(
@@ -204,7 +203,7 @@ def _dilation(on: Substrate, asked: int | None, lab: Path, matrix: Matrix, out: 
         return asked
     with suppress(StoreError):
         known = ran_on(out)
-        if known.name != DEFAULT:
+        if known.name == on.name:
             return known.dilation
     cell = matrix.cell(0)
     loaded = load_cell(read_lab(lab), dict(cell.settings))

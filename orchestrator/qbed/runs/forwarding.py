@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from qbed import terminal
-from qbed.cache import read_cache, write_cache
-from qbed.errors import QbedError
-from qbed.language.units import format_rate
+from qbed.base import terminal
+from qbed.base.cache import read_cache, write_cache
+from qbed.base.errors import QbedError
+from qbed.config.units import format_rate
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan

@@ -14,19 +14,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qbed.base.errors import LabError, nearest
 from qbed.campaign.axes import column_name
 from qbed.campaign.file import ROWS, Campaign, Claim, Figure
 from qbed.campaign.matrix import Axis, Matrix
-from qbed.errors import LabError, nearest
-from qbed.language.source import FieldPath, Source
+from qbed.config.source import FieldPath, Source
 from qbed.network.load import lab_from_source, read_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.results import tables
 from qbed.runs.effects import Plans, Survey
 from qbed.schemes.declaration import registry
 from qbed.substrates import Substrate
+from qbed.telemetry import tables
 
 if TYPE_CHECKING:  # loading DuckDB takes longer than most commands
     from qbed.claims.sql import Connection

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
+from qbed.base.json_files import Row
 from qbed.plan.model import Plan
-from qbed.results.queue import Queue
-from qbed.results.store import CellStore, cell_key, default_store
-from qbed.runs.worker import CellWork, Outcome, Row, Task, Worker
+from qbed.runs.worker import CellWork, Outcome, Task, Worker
+from qbed.store.cell_store import CellStore, cell_key, default_store
+from qbed.store.queue import Queue
 from qbed.substrates import DEFAULT, Limits, Substrate, substrate
 
 

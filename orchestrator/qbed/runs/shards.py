@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from qbed.results.checksums import DamagedError
-from qbed.results.folder import MUST_MATCH, RunFolder
-from qbed.results.identity import StoreError, read_any_identity
 from qbed.runs.choice import Choice
 from qbed.runs.executor import WALL_TIMES
+from qbed.store.checksums import DamagedError
+from qbed.store.identity import StoreError, read_any_identity
+from qbed.store.run_folder import MUST_MATCH, RunFolder
 
 MOST_NAMED = 10
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -19,24 +18,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbed import faults
+from qbed.base import crash_report
+from qbed.base.errors import QbedError
+from qbed.base.json_files import Row
+from qbed.base.processes import end_with_parent, ignore, raise_on
 from qbed.campaign.matrix import Cell, Matrix
 from qbed.campaign.overlaps import without
-from qbed.errors import QbedError
-from qbed.interrupts import ignore, raise_on
+from qbed.cells.store_cell import store_cell
+from qbed.cells.wall_clock import only_late
 from qbed.network.load import load_cell, read_lab
 from qbed.plan.compile import compile_lab
 from qbed.plan.model import Plan
-from qbed.results.cell import store_cell
-from qbed.results.folder import RunFolder
-from qbed.results.store import cell_key, default_store
-from qbed.results.wall import only_late
+from qbed.store.cell_store import cell_key, default_store
+from qbed.store.run_folder import RunFolder
 from qbed.substrates import DEFAULT, Limits, Substrate, SubstrateError, substrate
 
 PROGRESS_EVERY_S = 0.2
 MOST_RUNS = 3
 """Limit on runs of one cell on the wall clock while the machine is too late."""
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ def serve(pipe: Connection, task: Task, core: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     raise_on(signal.SIGTERM, SystemExit, 143, once=True)
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no worker outlives its runner
-    if os.getppid() != parent:
+    if not end_with_parent(parent, signal.SIGKILL):
         return
     if substrate(task.on).cells_at_once is None:  # elsewhere a cell has more than a core
         os.sched_setaffinity(0, {core})
@@ -147,14 +145,14 @@ class Worker:
         except SubstrateError as problem:
             error, fatal = str(problem), True
         except OSError as problem:
-            fatal = faults.is_full(problem)
+            fatal = crash_report.is_full(problem)
             error = (
                 f"the disk is full: {self._work.out}" if fatal else f"{problem.strerror or problem}: {problem.filename}"
             )
         except (QbedError, pa.ArrowException) as problem:
             error = str(problem)
         except Exception as problem:
-            error = faults.explain(problem)
+            error = crash_report.explain(problem)
         if error is not None and status == "failed":
             error = self._give_up(number, row, error, fatal)
         return Outcome(number, status, error, time.monotonic() - begun, fatal, known)

@@ -18,11 +18,12 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field as Given
 from pydantic import ValidationError, model_validator
 
-from qbed.errors import QbedError, nearest
-from qbed.language.messages import explain
-from qbed.language.source import read
-from qbed.language.strict import Strict
-from qbed.language.units import (
+from qbed.base.errors import QbedError, nearest
+from qbed.base.locations import schemes_folder
+from qbed.config.messages import explain
+from qbed.config.source import read
+from qbed.config.strict import Strict
+from qbed.config.units import (
     Amount,
     format_duration,
     format_packets,
@@ -35,7 +36,6 @@ from qbed.language.units import (
     parse_rate,
     parse_size,
 )
-from qbed.places import schemes_folder
 from qbed.schemes.encoding import (
     Field,
     Number,

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from qbed.language.strict import Strict
-from qbed.language.units import Amount
+from qbed.config.strict import Strict
+from qbed.config.units import Amount
 
 _FORMATS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "s32": "<i", "s64": "<q"}
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000}

@@ -21,9 +21,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from qbed.errors import QbedError
-from qbed.language.units import Amount
-from qbed.places import schemes_folder
+from qbed.base.errors import QbedError
+from qbed.base.locations import schemes_folder
+from qbed.config.units import Amount
 from qbed.schemes.declaration import Controller, Parameter, Scheme, Statistic, controllers, registry
 from qbed.schemes.encoding import Field, kernel_value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 
 if TYPE_CHECKING:
     from qbed.service.client import Client

@@ -19,20 +19,23 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
-from qbed import __version__, faults
-from qbed.errors import QbedError
+from qbed import __version__
+from qbed.base import crash_report
+from qbed.base.errors import MissingError, QbedError
+from qbed.base.json_files import Row
 from qbed.lab import library, reference
-from qbed.results.identity import StoreError
-from qbed.service import finished_cell, gallery, requests, results, sse
+from qbed.live import finished_cell
+from qbed.service import gallery, requests, results, sse
 from qbed.service.guard import Guard
 from qbed.service.job_runner import JobRunner
-from qbed.service.jobs import RUN, FullError, Jobs, MissingError, Row
+from qbed.service.jobs import RUN, FullError, Jobs
 from qbed.service.labs import LabRefusedError, Labs
 from qbed.service.page import assets
 from qbed.service.requests import NODE, Job
 from qbed.service.settings import Settings
 from qbed.service.states import ENDED, State, TransitionError
 from qbed.service.uploads import UploadError, Uploads, checksums
+from qbed.store.identity import StoreError
 from qbed.substrates import DEFAULT, names, substrate
 
 
@@ -379,7 +382,7 @@ async def _mistake(_: Request, error: Exception) -> Response:
 async def _files(_: Request, error: Exception) -> Response:
     """Its disk is full, or its files are not as they should be: that is the owner's, and the log says which file."""
     why = ((error.strerror if isinstance(error, OSError) else str(error)) or "no reason given").lower()
-    if faults.is_full(error):
+    if crash_report.is_full(error):
         return _error_response(507, f"the service cannot write: {why}")
     _log.error("a request could not be answered", exc_info=error)
     return _error_response(500, f"the service cannot reach its own files: {why}")

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -16,15 +15,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+from qbed.base.processes import end_with_parent
+
 STOP_S = 25.0
 """Longer than a run takes to end its workers."""
 
 
 def belong(parent: int) -> None:
     """Request SIGTERM when `parent` ends, whose child this process must be."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
+    if not end_with_parent(parent, signal.SIGTERM):
         sys.exit(143)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
-from qbed.errors import QbedError
-from qbed.results.folder import MERGED_FILES
+from qbed.base.errors import QbedError
 from qbed.service.uploads import MOST_BYTES, MOST_FILES, checksums, files_in
+from qbed.store.run_folder import MERGED_FILES
 
 PATIENCE_S = 60.0
 """How long a service that does not answer is waited for: it may be being started again."""

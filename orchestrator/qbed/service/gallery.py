@@ -6,10 +6,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from qbed.base.json_files import Row, read_json
 from qbed.campaign.matrix import fingerprint
-from qbed.json_files import read_json
-from qbed.results.identity import IDENTITY
-from qbed.service.jobs import RUN, Jobs, Row
+from qbed.service.jobs import RUN, Jobs
+from qbed.store.identity import IDENTITY
 
 MOST_JOBS, MOST_RUNS = 1_000, 20
 

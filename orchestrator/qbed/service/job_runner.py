@@ -19,11 +19,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from qbed import faults
+from qbed.base import crash_report
+from qbed.base.errors import MissingError
 from qbed.lab.library import find
 from qbed.service.child_lifetime import clean_environment, end, kill_group, start
 from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
-from qbed.service.jobs import LAB, LOG, Jobs, MissingError, say
+from qbed.service.jobs import LAB, LOG, Jobs, say
 from qbed.service.settings import Settings
 from qbed.service.sse import latest
 from qbed.service.states import State, TransitionError
@@ -84,7 +85,7 @@ class JobRunner:
                 continue
             except Exception as error:
                 self._spare = process
-                if faults.is_full(error):
+                if crash_report.is_full(error):
                     raise
                 _log.exception("job %d cannot be started now", job)
                 aside.add(job)  # the others can
@@ -148,7 +149,7 @@ class JobRunner:
             try:
                 return self._ended(job, status)
             except (OSError, sqlite3.OperationalError) as error:
-                if isinstance(error, OSError) and not faults.is_full(error):
+                if isinstance(error, OSError) and not crash_report.is_full(error):
                     raise
                 _log.warning("job %d has ended, and that cannot be written: %s", job, error)
             if self._stopping:
@@ -160,7 +161,7 @@ class JobRunner:
         try:
             say(self._jobs.place(job), {"event": "refused", "messages": [why]})
         except OSError as error:
-            if faults.is_full(error):
+            if crash_report.is_full(error):
                 raise
             _log.warning("job %d: %s; its viewers cannot be told: %s", job, why, error.strerror)
 

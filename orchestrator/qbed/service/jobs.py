@@ -20,8 +20,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from qbed.durable import sync_tree
-from qbed.errors import QbedError
+from qbed.base.errors import MissingError, QbedError
+from qbed.base.files import sync_tree
+from qbed.base.json_files import Row
 from qbed.service.states import ENDED, RULES, Event, State, TransitionError
 
 _log = logging.getLogger("qbed.service")
@@ -48,15 +49,9 @@ _TIMES: dict[Event, str] = {
 }
 _ENDING = ", ended = :now, exit_status = :status"
 
-Row = dict[str, Any]
-
 
 class FullError(QbedError):
     """Nothing more can be taken now."""
-
-
-class MissingError(QbedError):
-    """There is no such thing."""
 
 
 class Jobs:

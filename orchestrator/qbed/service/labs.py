@@ -17,11 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
-from qbed.json_files import read_json, write_json
-from qbed.language.reach import FOREIGN, TRUST
+from qbed.base.errors import MissingError, QbedError
+from qbed.base.json_files import read_json, write_json
+from qbed.config.reach import FOREIGN, TRUST
 from qbed.service.child_lifetime import clean_environment, kill_group, start
-from qbed.service.jobs import FullError, MissingError
+from qbed.service.jobs import FullError
 from qbed.service.settings import Settings
 from qbed.substrates import substrates
 

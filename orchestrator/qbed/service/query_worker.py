@@ -29,9 +29,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import duckdb
 
+    from qbed.base.errors import QbedError
     from qbed.claims.judge import connect
     from qbed.claims.sql import checked, foreseen, one_line
-    from qbed.errors import QbedError
 
     try:
         sql = checked(sys.stdin.read())

@@ -14,13 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
-from qbed.results.identity import IDENTITY
-from qbed.results.listing import Listing
+from qbed.base.errors import MissingError, QbedError
 from qbed.service.child_lifetime import clean_environment, kill_group, start
-from qbed.service.jobs import FullError, MissingError
+from qbed.service.jobs import FullError
 from qbed.service.query_worker import REFUSED
 from qbed.service.settings import Settings
+from qbed.store.identity import IDENTITY
+from qbed.store.listing import Listing
 
 PLAIN = (IDENTITY, "checksums.json", "claims.json", "meta.json", "report.html")
 FIGURES = {".png": "image/png", ".svg": "image/svg+xml", ".pdf": "application/pdf"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 
 MIB = 1 << 20
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events: a job's events from its file, and the samples of its queues (`qbed.service.cell_tail`).
+"""Server-sent events: a job's events from its file, and the samples of its queues (`qbed.live.cell_tail`).
 
 Each viewer reads at its own pace from files that are written anyway. Nothing is buffered for it, and nothing waits for
 it.
@@ -19,8 +19,9 @@ from typing import Any
 
 from anyio import to_thread
 
-from qbed.service.cell_tail import PIECE_BYTES, CellTail, Event
-from qbed.service.jobs import ATTEMPT, EVENTS, Row, parsed
+from qbed.base.json_files import Row
+from qbed.live.cell_tail import PIECE_BYTES, CellTail, Event
+from qbed.service.jobs import ATTEMPT, EVENTS, parsed
 from qbed.service.states import ENDED
 
 POLL_S, EAGER_S, HEARTBEAT_S = 0.1, 0.01, 15.0

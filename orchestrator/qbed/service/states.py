@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 
 State = Literal["queued", "running", "cancelling", "finished", "failed", "cancelled"]
 Event = Literal["start", "finish", "fail", "interrupt", "cancel", "stop", "retry"]

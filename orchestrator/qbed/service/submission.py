@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
-from qbed.places import labs_folder
-from qbed.results.folder import RunFolder
-from qbed.results.identity import IDENTITY, StoreError, read_any_identity
+from qbed.base.errors import QbedError
+from qbed.base.locations import labs_folder
 from qbed.runs.experiment import RunOptions, default_folder
 from qbed.service.client import Client, files_of
+from qbed.store.identity import IDENTITY, StoreError, read_any_identity
+from qbed.store.run_folder import RunFolder
 from qbed.substrates import DEFAULT
 
 

@@ -22,8 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from qbed.errors import QbedError
-from qbed.service.jobs import MissingError
+from qbed.base.errors import MissingError, QbedError
 
 MOST_FILES, MOST_BYTES, DEEPEST = 200, 16 << 20, 4
 MOST_ENTRIES, MOST_TAR = 4 * MOST_FILES, MOST_BYTES + (2 << 20)

@@ -9,9 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from qbed import faults
-from qbed.errors import LabError, QbedError
-from qbed.language.reach import FOREIGN, TRUST
+from qbed.base import crash_report
+from qbed.base.errors import LabError, QbedError
+from qbed.base.terminal import shorten
+from qbed.config.reach import FOREIGN, TRUST
 from qbed.live.exporter import Address, Delivery
 from qbed.report import make_report  # noqa: F401 - loaded before there is a job
 from qbed.runs.executor.local import LocalExecutor
@@ -20,7 +21,6 @@ from qbed.runs.worker import Outcome
 from qbed.service.job_spec import STOPPED, UNWRITTEN, JobSpec
 from qbed.service.jobs import LAB, RUN, say
 from qbed.substrates import Limits, substrate
-from qbed.terminal import shorten
 
 EVERY_S = 0.2
 MESSAGES_MAX = 50
@@ -107,9 +107,9 @@ def _carried(spec: JobSpec, screen: EventScreen) -> int:
             screen.refuse([str(error)])
         return error.exit_status
     except OSError as error:
-        screen.refuse([faults.describe_os_error(error)])
+        screen.refuse([crash_report.describe_os_error(error)])
     except Exception as error:
-        screen.refuse([faults.explain(error)])
+        screen.refuse([crash_report.explain(error)])
     return 1
 
 

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from qbed.errors import QbedError, nearest
+from qbed.base.errors import QbedError, nearest
 
 if TYPE_CHECKING:
     from qbed.plan.model import Plan

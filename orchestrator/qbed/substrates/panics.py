@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbed.places import checkout
+from qbed.base.locations import checkout
 
 MAX_CALLERS = 8
 _PANIC = re.compile(r"(?:\[(-?\d+\.\d+)\] )?Kernel panic - not syncing: ?(.*)")

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from qbed.files import read_bytes
-from qbed.json_files import LARGEST
-from qbed.places import checkout, setup_folder
+from qbed.base.files import read_bytes
+from qbed.base.json_files import LARGEST
+from qbed.base.locations import checkout, setup_folder
 from qbed.substrates.toolchain import Toolchain, ToolchainError
 
 BUILT_ON_DEMAND = ("p4switch",)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from qbed.files import read_bytes
-from qbed.json_files import LARGEST, SealError
-from qbed.places import checkout, setup_folder, toolchain_folder
+from qbed.base.files import read_bytes
+from qbed.base.json_files import LARGEST, SealError
+from qbed.base.locations import checkout, setup_folder, toolchain_folder
 from qbed.substrates import SubstrateError
 from qbed.substrates.toolchain_files import MANIFEST, RECORD, checksums, damaged_files
 

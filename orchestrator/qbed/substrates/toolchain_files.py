@@ -18,9 +18,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from qbed import terminal
-from qbed.files import open_regular, read_bytes
-from qbed.json_files import LARGEST, SealError, unsealed, write_sealed
+from qbed.base import terminal
+from qbed.base.files import open_regular, read_bytes
+from qbed.base.json_files import LARGEST, SealError, unsealed, write_sealed
 
 RECORD, MANIFEST = "files.json", "manifest.json"
 OPTIONAL = ("frr", "lines", "programs", "tc")

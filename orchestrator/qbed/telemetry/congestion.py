@@ -7,7 +7,7 @@ import struct
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 
 PORT = 6190
 VERSION = 1

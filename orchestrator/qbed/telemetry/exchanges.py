@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbed.files import open_regular
+from qbed.base.files import open_regular
 from qbed.telemetry.records import RecordError
 
 EXCHANGES = "exchanges.bin"

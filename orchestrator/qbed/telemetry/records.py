@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from qbed.errors import QbedError
-from qbed.files import MIB, open_regular, read_bytes
+from qbed.base.errors import QbedError
+from qbed.base.files import MIB, open_regular, read_bytes
+from qbed.base.json_files import Row
 
-Row = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
 RAW_FILES = ("*.pcap", "program-*.stdout", "program-*.stderr")
 """The agent's files that are results without conversion: captures and the output of programs."""

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.telemetry.sojourn import BINS, OTHERS, Sojourn
 
 SAMPLE, EVENT, SUMMARY, HISTOGRAM, BOUND, BOUND_HISTOGRAM, SOJOURN, BOUND_SOJOURN, SOJOURN_SAMPLE = range(1, 10)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from qbed.json_files import read_json
+from qbed.base.json_files import read_json
 from qbed.telemetry.records import RecordError
 
 FILE, NODE_FILE = "wall.json", "host.json"

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from abq_model import COUNTED, Model
 
+from qbed.cells.plausibility import QueueSummary, examine
 from qbed.plan.ports import port_names
-from qbed.results.evidence import QueueSummary, examine
 from qbed.schemes.declaration import registry
 from qbed.telemetry.taps import SUMMARY_FIELDS, Run, read_taps
 

@@ -9,7 +9,7 @@ from itertools import groupby
 import pytest
 from test_abq import arrivals, checksum_is_right, departures, events, parse
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.schemes.declaration import registry
 
 from cells import Observed

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from qbed.language.units import Amount
+from qbed.config.units import Amount
 from qbed.p4.entry import Asked, Entry, Port, RecirculationPort, SettingError, Values
 
 RECIRCULATION_PORT = 510

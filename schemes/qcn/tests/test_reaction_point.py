@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from qbed.results.cell import store_cell
+from qbed.cells.store_cell import store_cell
 
 US, MS = 10**3, 10**6
 LAB = """

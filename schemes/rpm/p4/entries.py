@@ -3,7 +3,15 @@
 
 from collections.abc import Iterator
 
-from qbed.p4.entry import Asked, Entry, Port, RecirculationPort, SettingError, Values, microseconds
+from qbed.p4.entry import (
+    Asked,
+    Entry,
+    Port,
+    RecirculationPort,
+    SettingError,
+    Values,
+    microseconds,
+)
 
 REGISTERS_MAX = 1 << 16
 TIMEOUT_US_MAX = (1 << 48) - 1

@@ -13,7 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rpm_model import ACK, CE, ECE, FIN, RST, SYN, CoDel, Expected, Segment, expect, segments
+from rpm_model import (
+    ACK,
+    CE,
+    ECE,
+    FIN,
+    RST,
+    SYN,
+    CoDel,
+    Expected,
+    Segment,
+    expect,
+    segments,
+)
 
 from qbed.plan.model import Plan, Route, Via
 from qbed.schemes.declaration import registry

@@ -3,7 +3,15 @@
 
 from collections.abc import Iterator, Mapping
 
-from qbed.p4.entry import Asked, Entry, Port, SettingError, Values, buffer_packets, packets
+from qbed.p4.entry import (
+    Asked,
+    Entry,
+    Port,
+    SettingError,
+    Values,
+    buffer_packets,
+    packets,
+)
 
 NS_PER_SECOND = 1_000_000_000
 BUFFER_BYTES_MAX = 1 << 31

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from qbed.results.cell import store_cell
+from qbed.cells.store_cell import store_cell
 
 MS = 10**6
 PAYLOAD_SHARE = (1500 - 20 - 8 - 88) / 1514

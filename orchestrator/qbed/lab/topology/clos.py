@@ -5,8 +5,8 @@ racks.
 
 from pydantic import Field
 
+from qbed.config.strict import Strict
 from qbed.lab.topology import Network, TopologyError, numbered
-from qbed.language.strict import Strict
 
 LAYERS = ("hosts", "racks", "leaves")
 

@@ -3,8 +3,8 @@
 
 from pydantic import Field
 
+from qbed.config.strict import Strict
 from qbed.lab.topology import Network, numbered
-from qbed.language.strict import Strict
 
 LAYERS = ("left", "right", "bottleneck")
 

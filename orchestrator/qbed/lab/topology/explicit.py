@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from qbed.config.selectors import count_range, expand_range
+from qbed.config.strict import Strict
 from qbed.lab.settings import LinkFields
 from qbed.lab.topology import NAME, Link, Network, NodeKind, TopologyError
-from qbed.language.selectors import count_range, expand_range
-from qbed.language.strict import Strict
 
 LAYERS = ()
 

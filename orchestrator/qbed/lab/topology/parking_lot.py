@@ -5,8 +5,8 @@ from itertools import pairwise
 
 from pydantic import Field
 
+from qbed.config.strict import Strict
 from qbed.lab.topology import Network, numbered
-from qbed.language.strict import Strict
 
 LAYERS = ("hosts", "chain")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.live.points import Points
 
 

@@ -20,10 +20,10 @@ import ssl
 import zlib
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+from qbed.base.terminal import shorten
 from qbed.live.points import Points
 from qbed.live.sinks import NotTakenError, SinkError
-from qbed.live.text import LINE_PROTOCOL
-from qbed.terminal import shorten
+from qbed.live.sinks.line_protocol import LINE_PROTOCOL
 
 TOKEN = "QBED_INFLUX_TOKEN"
 TIMEOUT_S = 10.0

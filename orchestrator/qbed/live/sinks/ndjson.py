@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from qbed.live.points import Points
 from qbed.live.sinks import NotTakenError, SinkError
-from qbed.live.text import NDJSON
+from qbed.live.sinks.line_protocol import NDJSON
 
 
 class File:

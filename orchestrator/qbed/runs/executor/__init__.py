@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Protocol, Self
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.runs.worker import Outcome, Task
 
 WALL_TIMES = "wall.ndjson"

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from qbed.errors import QbedError
-from qbed.results.checksums import FILES
-from qbed.results.folder import RunFolder
-from qbed.results.queue import Queue
-from qbed.results.store import cell_key
+from qbed.base.errors import QbedError
+from qbed.base.json_files import FILES
 from qbed.runs.executor import OutcomeLog, interruptible
 from qbed.runs.queued import needed_store
 from qbed.runs.worker import Outcome, Task, Worker
+from qbed.store.cell_store import cell_key
+from qbed.store.queue import Queue
+from qbed.store.run_folder import RunFolder
 from qbed.substrates import Limits, substrate
 
 LOOK_EVERY_S = 1.0

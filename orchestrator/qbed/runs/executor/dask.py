@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from qbed.results.checksums import CELL_ROW, FILES, DamagedError, cell_damages, read_cell_record
-from qbed.results.queue import Queue
+from qbed.base.json_files import FILES
 from qbed.runs.executor import RunAbortedError
 from qbed.runs.executor.command import CommandError, Returned, command_of
 from qbed.runs.queued import needed_store
+from qbed.store.checksums import CELL_ROW, DamagedError, cell_damages, read_cell_record
+from qbed.store.queue import Queue
 from qbed.substrates import Limits
 
 RESOURCE = "cell"

@@ -16,10 +16,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from qbed.interrupts import ignore
-from qbed.results.folder import RunFolder
+from qbed.base.processes import ignore
 from qbed.runs.executor import OutcomeLog, interruptible
 from qbed.runs.worker import Outcome, Task, serve
+from qbed.store.run_folder import RunFolder
 
 STOP_S = 15.0
 

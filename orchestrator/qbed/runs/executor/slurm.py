@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qbed.results.queue import Queue
 from qbed.runs.executor import RunAbortedError
 from qbed.runs.executor.command import CommandError, Returned, command_of
+from qbed.store.queue import Queue
 from qbed.substrates import Limits
 
 MOST_TRIES = 4

@@ -6,7 +6,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 
 KINDS = {
     ".html": "text/html; charset=utf-8",

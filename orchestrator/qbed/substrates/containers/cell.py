@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from qbed.errors import QbedError
+from qbed.base.errors import QbedError
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, Limits, Progress
 from qbed.substrates.containers import bmv2

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from qbed.cache import read_cache, write_cache
-from qbed.errors import QbedError
+from qbed.base.cache import read_cache, write_cache
+from qbed.base.errors import QbedError
 from qbed.substrates import SubstrateError
 
 OLDEST = (0, 60, 0)

@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbed.files import open_regular
+from qbed.base.files import open_regular
+from qbed.base.json_files import Row
 from qbed.plan.model import End, Plan
 from qbed.substrates import CellError
-from qbed.substrates.console import console_tail
 from qbed.substrates.containers import NAME
 from qbed.substrates.containers.folder import NODES, OUT
 from qbed.substrates.containers.placement import Placement
 from qbed.telemetry import probes
+from qbed.telemetry.console import console_tail
 from qbed.telemetry.exchanges import EXCHANGES, read_exchanges
-from qbed.telemetry.records import RAW_FILES, Row, read_done, read_rows
+from qbed.telemetry.records import RAW_FILES, read_done, read_rows
 from qbed.telemetry.wall import FILE, FRAMES, NODE_FILE
 
 RECEIVER_FIELDS = ("end_ns", "received_bytes", "segments_received")

@@ -7,8 +7,8 @@ import os
 import subprocess
 from collections.abc import Iterable
 
-from qbed.errors import QbedError
-from qbed.places import checkout
+from qbed.base.errors import QbedError
+from qbed.base.locations import checkout
 from qbed.plan.model import Node
 from qbed.substrates.containers import bmv2
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from qbed.json_files import read_json
+from qbed.base.json_files import read_json
 from qbed.substrates import Job, SessionError
 from qbed.substrates.containers.folder import NODES
 

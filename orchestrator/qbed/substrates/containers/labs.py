@@ -20,14 +20,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from qbed.errors import QbedError
-from qbed.json_files import write_json
+from qbed.base.errors import QbedError
+from qbed.base.json_files import write_json
 from qbed.substrates import SessionError, SubstrateError
-from qbed.substrates.console import console_tail
 from qbed.substrates.containers import bmv2, containerlab
 from qbed.substrates.containers.engine import Container, Engine
 from qbed.substrates.containers.folder import NODES, SHARED
 from qbed.substrates.sessions import state_folder
+from qbed.telemetry.console import console_tail
 
 RECORD, LOCK, TOPOLOGY = "containers.json", "containers.lock", "lab.clab.yml"
 BUSY_S = 60.0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from qbed.errors import LabError
-from qbed.language.reach import trusted
+from qbed.base.errors import LabError
+from qbed.config.reach import trusted
 from qbed.plan.model import Exchanges, Plan
 from qbed.plan.sysctls import RTO_MIN, usual
 from qbed.substrates.containers import bmv2

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qbed.errors import QbedError, nearest
+from qbed.base.errors import QbedError, nearest
 from qbed.plan.model import Plan
 from qbed.substrates import Job, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.containers import NAME, bmv2, jobs

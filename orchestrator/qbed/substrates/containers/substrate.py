@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
-from qbed.places import checkout
+from qbed.base.errors import QbedError
+from qbed.base.locations import checkout
 from qbed.plan.model import Plan
 from qbed.substrates import Clock, Deployment, Finding, Limits, MissingPart, Samples, UpReport
 from qbed.substrates.containers import NAME, bmv2, containerlab, session

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from qbed.plan.model import Plan
 from qbed.substrates import CellError, DiskFullError, Limits, Progress
-from qbed.substrates.console import console_tail
 from qbed.substrates.panics import panic
 from qbed.substrates.toolchain import Toolchain
 from qbed.substrates.virtual.guest import Guest, boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
+from qbed.telemetry.console import console_tail
 from qbed.telemetry.records import read_done
 
 CONSOLE_LINES = 8

@@ -28,17 +28,17 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from qbed.errors import QbedError
-from qbed.interrupts import raise_on
+from qbed.base.errors import QbedError
+from qbed.base.processes import raise_on
 from qbed.plan.model import Plan
 from qbed.substrates import Limits
-from qbed.substrates.console import console_tail
 from qbed.substrates.panics import panic
 from qbed.substrates.sessions import listen
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual.guest import Guest, boot
 from qbed.substrates.virtual.quota import EVERY_S, Quota
 from qbed.substrates.virtual.session import CELL, DOWN_S, LOCK, SOCKET, UP_S, Session
+from qbed.telemetry.console import console_tail
 
 PID_FILE = "/run/qbed-{}.pid"
 SMALLEST_STEP_NS, LARGEST_STEP_NS = 1_000_000, 100_000_000

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from qbed import terminal
-from qbed.files import open_regular
-from qbed.language.reach import trusted
-from qbed.places import checkout
+from qbed.base import terminal
+from qbed.base.files import open_regular
+from qbed.base.locations import checkout
+from qbed.config.reach import trusted
 from qbed.plan.controlling import PROGRAMS, PYTHON
 from qbed.plan.model import Launch, Node, Plan, Queue
 from qbed.substrates import CellError, MissingPart

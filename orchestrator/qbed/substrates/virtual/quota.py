@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from qbed.language.units import format_size
+from qbed.config.units import format_size
 
 FILES = 100_000
 EVERY_S = 1.0

@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from qbed.errors import nearest
-from qbed.json_files import read_json
+from qbed.base.errors import nearest
+from qbed.base.json_files import read_json
 from qbed.plan.model import Plan
 from qbed.substrates import Job, Limits, Samples, SessionError, Status, Terminal, check_name_free_elsewhere
 from qbed.substrates.command_line import VIRTUAL_EPOCH_NS

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convert a finished cell's `out/` folder into the cell's rows of the run's tables."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from qbed.base.files import open_regular
+from qbed.base.json_files import Row
+from qbed.cells import sojourns, switches
+from qbed.cells.arrow import CellFile, columns_of, stored_samples, table_of
+from qbed.cells.ecn_coverage import PairEcn, marks_without_ecn
+from qbed.cells.exchanges import exchanges
+from qbed.cells.frames import interface_rows
+from qbed.cells.ideal import Options, ideal_rate_ns, ideal_tcp_ns, ideal_udp_ns
+from qbed.cells.plausibility import Evidence, QueueSummary, examine
+from qbed.cells.probes import Probes
+from qbed.cells.program_output import OutputError, parse_output, read_head
+from qbed.cells.statistics import decode_statistics, discipline, statistics
+from qbed.cells.windows import Windows
+from qbed.plan.model import Flows, Path, Plan
+from qbed.plan.ports import port_names
+from qbed.telemetry import probes, tables
+from qbed.telemetry.console import kernel_warnings
+from qbed.telemetry.exchanges import EXCHANGES
+from qbed.telemetry.records import Counters, RecordError, read_counters, read_done, read_rows
+from qbed.telemetry.sojourn import Sojourn
+from qbed.telemetry.taps import (
+    OPERATIONS,
+    SUMMARY_FIELDS,
+    Histogram,
+    Records,
+    TapError,
+    read_taps,
+)
+from qbed.telemetry.wall import FILE, read_wall
+
+PROGRAMS = "programs.ndjson"
+BATCH_ROWS, BUFFERED_ROWS = 10_000, 1 << 16
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Exceptions that a record with unexpected fields or values raises."""
+ROUNDING_NS = 20  # the link device keeps whole nanoseconds: less than one is lost at each hop of a round trip
+
+
+def store_cell(folder: File, plan: Plan, into: File) -> Row:
+    """Write the tables of the cell in `folder/out` to `into`; returns the measured columns of its row of `cells`.
+
+    Neither contains the cell's number or the values of its axes: equal cells of different campaigns have equal tables.
+    Raises `TapError` or `RecordError` if the guest's files are invalid.
+    """
+    try:
+        return _store_cell(folder, plan, into)
+    except (RecordError, TapError):
+        raise
+    except _MALFORMED as error:
+        raise RecordError(f"the guest's records do not fit together: {describe_error(error)}") from error
+
+
+def _store_cell(folder: File, plan: Plan, into: File) -> Row:
+    out = folder / "out"
+    done = read_done(out / "done.json")
+    if done is None or done.status != "complete" or done.end_ns is None:
+        raise RecordError("the cell is not complete: the status in out/done.json is not `complete`")
+    counters = read_counters(out / "counters.json")
+    taps = _Taps(plan)
+    taps.store(out / "taps.bin", into)
+    wall = read_wall(out)
+    flows = _Flows(plan, done.end_ns, ROUNDING_NS if wall is None else wall.slack_ns)
+    _write(into, "flows", flows.batches(out / "flows.ndjson"))
+    if flows.probed or (out / probes.FILE).exists():
+        _write(into, "probes", Probes(flows.probed).batches(out / probes.FILE))
+    _write(into, "queues", [taps.queues(counters)])
+    if plan.flow_interval_ns:
+        _write(into, "tcp_info", _batches("tcp_info", read_rows(out / "tcpinfo.ndjson"), "tcpinfo.ndjson"))
+    if (out / "rates.ndjson").exists():
+        _write(into, "rates", _batches("rates", read_rows(out / "rates.ndjson"), "rates.ndjson"))
+    if (out / "routes.ndjson").exists():
+        changes = map(_route_change, read_rows(out / "routes.ndjson"))
+        _write(into, "routes", _batches("routes", changes, "routes.ndjson"))
+    if (out / EXCHANGES).exists():
+        _write(into, "exchanges", exchanges(plan, out / EXCHANGES))
+    if plan.statistics_interval_ns:
+        rows = itertools.chain.from_iterable(
+            taps.statistics_rows(record, counters) for record in read_rows(out / "statistics.ndjson")
+        )
+        _write(into, "statistics", _batches("statistics", rows, "statistics.ndjson"))
+    if plan.sojourn:
+        _store_sojourns(plan, taps.sojourns(counters), into)
+    if plan.windows:
+        _write(into, "queue_windows", [taps.queue_windows(counters)])
+        _write(
+            into, "flow_windows", _batches("flow_windows", taps.windows.of_flows(out, done.end_ns), "windows.ndjson")
+        )
+        _write(into, "windows", [_table_of("windows", taps.windows.rows(), "windows.ndjson")])
+    if plan.p4:
+        _write(into, "switches", [_table_of("switches", switches.rows(plan, counters), "counters.json")])
+    output = _ProgramOutput(plan, out)
+    if plan.launches:
+        _write(into, "program_records", _batches("program_records", output.records(), PROGRAMS))
+        _write(into, "programs", _batches("programs", output.programs(), PROGRAMS))
+    if wall is not None:
+        _write(into, "interfaces", [_table_of("interfaces", interface_rows(plan, wall), FILE)])
+    evidence = examine(plan, taps.summaries, counters, wall)
+    evidence.contradictions.extend(flows.contradictions)
+    evidence.contradictions.extend(f"kernel message: {line}" for line in kernel_warnings(folder))
+    if not evidence.contradictions:  # inconsistent counters would give misleading warnings
+        evidence.warnings.extend(marks_without_ecn(plan, counters, flows.ecn_by_pair, one_path=flows.one_path))
+    evidence.warnings.extend(switches.warnings(counters))
+    evidence.warnings.extend(output.warnings)
+    row = _totals(plan, taps, flows, evidence, counters, done.end_ns)
+    return row | {"trace_sha256": _trace(out)}
+
+
+def _store_sojourns(plan: Plan, found: sojourns.Sojourns, into: File) -> None:
+    _write(into, "sojourns", [_table_of("sojourns", found.rows(), "taps.bin")])
+    if plan.windows:
+        _write(into, "sojourn_windows", [_table_of("sojourn_windows", found.windows(), "taps.bin")])
+
+
+def _trace(out: File) -> str:
+    """SHA-256 over the guest's taps, captures and records. Counters are left out: they follow from the packets."""
+    patterns = ("taps.bin", probes.FILE, EXCHANGES, "*.ndjson", "*.pcap")
+    names = sorted(path.name for pattern in patterns for path in out.glob(pattern))
+    return hashlib.sha256("".join(f"{name} {_sha256(out / name)}\n" for name in names).encode()).hexdigest()
+
+
+def _sha256(path: File) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write(into: File, table: str, batches: Iterable[Any]) -> None:
+    with CellFile(into / f"{table}.arrow") as file:
+        for batch in batches:
+            file.add(batch)
+
+
+def _totals(plan: Plan, taps: _Taps, flows: _Flows, evidence: Evidence, counters: Counters, end_ns: int) -> Row:
+    ends = [end for pair in counters.links for end in (pair.a, pair.b)]
+    return {
+        "status": "invalid" if evidence.contradictions else "complete",
+        "duration_ns": plan.duration_ns,
+        "end_ns": end_ns,
+        "bottleneck": evidence.bottleneck,
+        **flows.totals,
+        "dropped_packets": sum(summary.dropped_packets for summary in taps.summaries.values()),
+        "marked_packets": sum(summary.marked_packets for summary in taps.summaries.values()),
+        "lost_packets": sum(end.lost for end in ends),
+        "goodput_bps": flows.goodput_bps,
+        "contradictions": evidence.contradictions,
+        "warnings": evidence.warnings,
+        "evidence": json.dumps(evidence.details, sort_keys=True),
+    }
+
+
+def _batches(name: str, rows: Iterator[Row], file: str) -> Iterator[Any]:
+    while True:
+        table = _table_of(name, itertools.islice(rows, BATCH_ROWS), file)
+        if not table.num_rows:
+            return
+        yield table
+
+
+def _table_of(name: str, rows: Iterable[Row], file: str) -> Any:
+    try:
+        return pa.Table.from_pylist(list(rows), schema=tables.CELL_SCHEMAS[name])
+    except (pa.ArrowException, *_MALFORMED) as error:
+        raise RecordError(f"{file}: a field is missing or has the wrong type: {describe_error(error)}") from error
+
+
+def describe_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _route_change(record: Row) -> Row:
+    """The row of the table `routes` for a record of routes.ndjson."""
+    via = record.get("via", [])
+    return {
+        "time_ns": record["time_ns"],
+        "node": record["node"],
+        "change": record["change"],
+        "link": record.get("link"),
+        "destination": record.get("to"),
+        "protocol": record.get("protocol"),
+        "interfaces": [hop["interface"] for hop in via],
+        "gateways": [hop.get("gateway") for hop in via],
+    }
+
+
+class _ProgramOutput:
+    """The outcomes and outputs of the cell's programs. Memory: the rows of one program."""
+
+    def __init__(self, plan: Plan, out: File) -> None:
+        self._out, self._plan = out, plan
+        self._rows = list(read_rows(out / PROGRAMS)) if plan.launches else []
+        self._records = dict.fromkeys((row["launch"] for row in self._rows), 0)
+        self.warnings: list[str] = []
+
+    def records(self) -> Iterator[Row]:
+        """Generate the rows of `program_records` and count them for `programs`."""
+        for row in self._rows:
+            found = self._read(row, self._plan.launches[row["launch"]].output)
+            self._records[row["launch"]] = len(found)
+            program = {name: row[name] for name in ("program", "label", "node")}
+            yield from (program | record for record in found)
+
+    def programs(self) -> Iterator[Row]:
+        """Generate the rows of `programs`; `records` must be exhausted first."""
+        for row in self._rows:
+            text: Row = {}
+            for stream in ("stdout", "stderr"):
+                text[stream], text[f"{stream}_bytes"] = (
+                    read_head(self._file(row, stream)) if self._ran(row) else ("", 0)
+                )
+            yield row | text | {"exit_status": row["status"], "records": self._records[row["launch"]]}
+
+    def _read(self, row: Row, output: str) -> list[Row]:
+        """Parse a program's output. An invalid output is only a warning: the rest of the cell is not affected."""
+        if self._ran(row):
+            try:
+                return parse_output(self._file(row, "stdout"), output)
+            except OutputError as error:
+                self.warnings.append(f"the output of {row['label']} on {row['node']} is not {output}: {error}")
+        return []
+
+    @staticmethod
+    def _ran(row: Row) -> bool:
+        return row["start_ns"] is not None
+
+    def _file(self, row: Row, stream: str) -> File:
+        return self._out / f"program-{row['launch']}-{row['node']}.{stream}"
+
+
+class _Flows:
+    """Rows of `flows` with derived columns, and totals over all flows."""
+
+    def __init__(self, plan: Plan, end_ns: int, rounding_ns: int = ROUNDING_NS) -> None:
+        self._plan = plan
+        self._end_ns = end_ns
+        self._rounding_ns = rounding_ns
+        self._paths: dict[tuple[int, int], Path] = {}
+        self.one_path = plan.one_path
+        self._workloads = {workload.id: workload for workload in plan.workloads}
+        self.contradictions: list[str] = []
+        self.ecn_by_pair: dict[tuple[int, int], PairEcn] = {}
+        self.probed: dict[int, Row] = {}
+        names = ("flows", "flows_complete", "flows_failed", "received_bytes", "retransmits", "timeouts")
+        self.totals: dict[str, int] = dict.fromkeys(names, 0)
+        self._active: tuple[int, int] | None = None
+
+    @property
+    def goodput_bps(self) -> float | None:
+        """Bytes received by all flows, divided by the time from the first start to the last end."""
+        if self._active is None or self._active[1] <= self._active[0]:
+            return None
+        return self.totals["received_bytes"] * 8e9 / (self._active[1] - self._active[0])
+
+    def batches(self, path: File) -> Iterator[Any]:
+        return _batches("flows", map(self._row, read_rows(path)), path.name)
+
+    def _row(self, record: Row) -> Row:
+        try:
+            row = record | self._derived(record)
+            self._count(record, row)
+        except _MALFORMED as error:
+            raise RecordError(f"flows.ndjson: flow {record.get('flow')}: {describe_error(error)}") from error
+        return row
+
+    def _count(self, record: Row, row: Row) -> None:
+        pair = self.ecn_by_pair.setdefault((record["src"], record["dst"]), PairEcn())
+        if record["transport"] == "probe":
+            self.probed[record["flow"]] = row
+        pair.flows, pair.with_ecn = pair.flows + 1, pair.with_ecn + bool(record.get("ecn"))
+        self.totals["flows"] += 1
+        self.totals["flows_complete"] += row["status"] == "complete"
+        self.totals["flows_failed"] += row["status"] == "failed"
+        for name in ("received_bytes", "retransmits", "timeouts"):
+            self.totals[name] += row.get(name) or 0
+        begin, end = row["start_ns"], self._end_ns if row["end_ns"] is None else row["end_ns"]
+        self._active = (
+            (begin, end) if self._active is None else (min(begin, self._active[0]), max(end, self._active[1]))
+        )
+        if (
+            self.one_path
+            and row["slowdown"] is not None
+            and row["fct_ns"] < row["ideal_fct_ns"] - self._rounding_ns
+            and len(self.contradictions) < 5
+        ):
+            self.contradictions.append(
+                f"flow {row['flow']} took {row['fct_ns']} ns, but its path needs {row['ideal_fct_ns']} ns"
+            )
+
+    def _derived(self, record: Row) -> Row:
+        nodes = self._plan.nodes
+        start, end = record["start_ns"], record["end_ns"]
+        taken = (self._end_ns if end is None else end) - start
+        ideal = self._ideal(record) if record["status"] == "complete" else None
+        fct = None if end is None else end - start
+        return {
+            "src": nodes[record["src"]].name,
+            "dst": nodes[record["dst"]].name,
+            "fct_ns": fct,
+            "ideal_fct_ns": ideal,
+            "slowdown": fct / ideal if fct is not None and ideal else None,
+            "goodput_bps": record["received_bytes"] * 8e9 / taken if taken > 0 else None,
+        }
+
+    def _ideal(self, record: Row) -> int | None:
+        size, workload = record["size_bytes"], self._workloads[record["workload"]]
+        if not size:
+            return None
+        src, dst, family = record["src"], record["dst"], 6 if ":" in record["dst_address"] else 4
+        forward, reverse = self._path(src, dst), self._path(dst, src)
+        if isinstance(workload, Flows) and workload.transport == "udp":
+            assert workload.packet_bytes is not None and workload.rate_bps is not None
+            return ideal_udp_ns(
+                forward, size, family=family, packet_bytes=workload.packet_bytes, rate_bps=workload.rate_bps
+            )
+        if workload.transport == "rate":
+            assert workload.payload_bytes is not None
+            return ideal_rate_ns(forward, size, family=family, payload_bytes=workload.payload_bytes)
+        ends = Options.of(self._plan.nodes[src].sysctls), Options.of(self._plan.nodes[dst].sysctls)
+        handshake = workload.connect == "at start"
+        return ideal_tcp_ns(forward, reverse, size, family=family, handshake=handshake, ends=ends)
+
+    def _path(self, src: int, dst: int) -> Path:
+        if (src, dst) not in self._paths:
+            self._paths[src, dst] = self._plan.path(src, dst)
+        return self._paths[src, dst]
+
+
+class _RecordBuffer:
+    """Collects records and passes them on in large batches: a table of one row costs as much as one of a thousand."""
+
+    def __init__(self, sink: Callable[[Records], None]) -> None:
+        self._sink = sink
+        self._held: list[Records] = []
+        self._rows = 0
+
+    def add(self, records: Records) -> None:
+        self._held.append(records.copy())  # a view would keep the whole read buffer alive
+        self._rows += len(records)
+        if self._rows >= BUFFERED_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            self._sink(np.concatenate(self._held) if len(self._held) > 1 else self._held[0])
+        self._held, self._rows = [], 0
+
+
+class _Taps:
+    """The tap stream of one cell, split into its tables in one pass."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._ports = port_names(plan)
+        self._rates = plan.mean_rates
+        self.summaries: dict[int, QueueSummary] = {}
+        self.histograms: dict[int, Histogram] = {}
+        self.windows = Windows(plan)
+        self._sojourns: list[Sojourn] = []
+
+    def store(self, path: File, into: File) -> None:
+        """Write series and events while reading the stream; keep summaries and histograms."""
+        queues = self._plan.queues
+        with (
+            open_regular(path) as stream,
+            self._file(into, "queue_series", self._plan.has_series) as series,
+            self._file(into, "queue_events", any(queue.observe.events for queue in queues)) as events,
+            self._file(into, "sojourn_series", self._plan.sojourn and self._plan.has_series) as waits,
+        ):
+            samples = _RecordBuffer(lambda records: self._series(records, series))
+            packets = _RecordBuffer(lambda records: events.add(self._events(records)))
+            waited = _RecordBuffer(lambda records: waits.add(sojourns.series(records, self._ports)))
+            gathered = {"samples": samples, "events": packets, "sojourns": waited}
+            for batch in read_taps(stream, len(queues), self._plan.most_samples, as_written=True):
+                if isinstance(batch, Histogram):
+                    if batch.at_bound:
+                        self.windows.add_histogram(batch)
+                    else:
+                        self.histograms[batch.queue] = batch
+                elif isinstance(batch, Sojourn):
+                    self._sojourns.append(batch)
+                elif batch.kind == "bounds":
+                    self.windows.add_summaries(batch.records)
+                elif batch.kind == "summaries":
+                    for record in batch.records:
+                        self.summaries[int(record["id"])] = QueueSummary(**{k: int(record[k]) for k in SUMMARY_FIELDS})
+                else:
+                    gathered[batch.kind].add(batch.records)
+            for rest in gathered.values():
+                rest.flush()
+
+    def _series(self, records: Records, into: tables.TableFile) -> None:
+        into.add(stored_samples(records, self._ports))
+
+    @staticmethod
+    def _file(into: File, table: str, wanted: bool) -> tables.TableFile:
+        return CellFile(into / f"{table}.arrow", wanted=wanted)
+
+    def _events(self, records: Records) -> Any:
+        columns = columns_of(records, self._ports)
+        columns["op"] = pa.DictionaryArray.from_arrays(pa.array(records["op"].astype(np.int32)), pa.array(OPERATIONS))
+        for name in ("saddr", "daddr"):
+            data = pa.py_buffer(np.ascontiguousarray(records[name]).tobytes())
+            columns[name] = pa.Array.from_buffers(pa.binary(16), len(records), [None, data])
+        return table_of(tables.CELL_SCHEMAS["queue_events"], columns, records)
+
+    def queues(self, counters: Counters) -> Any:
+        """One row a queue: the tap's summary and histogram, and the scheme's statistics."""
+        rows = (
+            self._row(index, self.summaries.get(index, QueueSummary()), self.histograms.get(index), counters)
+            | {"xstats": list(statistics(self._plan, counters, index).items()) or None}
+            for index in range(len(self._plan.queues))
+        )
+        return _table_of("queues", rows, "taps.bin or counters.json")
+
+    def sojourns(self, counters: Counters) -> sojourns.Sojourns:
+        """The sojourn times of all queues."""
+        columns = [self._queue_columns(index, counters) for index in range(len(self._plan.queues))]
+        found = sojourns.Sojourns(self._plan, columns)
+        for sojourn in self._sojourns:
+            found.add(sojourn)
+        return found
+
+    def queue_windows(self, counters: Counters) -> Any:
+        """One row for each queue and window."""
+        rows = (
+            named | self._row(index, summary, histogram, counters)
+            for index in range(len(self._plan.queues))
+            for named, summary, histogram in self.windows.of_queue(index)
+        )
+        return _table_of("queue_windows", rows, "taps.bin")
+
+    def statistics_rows(self, record: Row, counters: Counters) -> Iterator[Row]:
+        """The statistics of one queue at one instant, a row each."""
+        index = record["queue"]
+        if not 0 <= index < len(self._plan.queues):
+            raise RecordError(f"statistics.ndjson: the plan has no queue {index}")
+        queue, kind = self._plan.queues[index], counters.queues[index].kind
+        row = {"queue": index, "port": self._ports[index], "time_ns": record["time_ns"]}
+        row["discipline"] = discipline(queue.scheme, counters.queues[index])
+        for name, value in decode_statistics(queue.scheme, kind, bytes.fromhex(record["xstats"])).items():
+            yield row | {"statistic": name, "value": value}
+
+    def _row(self, index: int, summary: QueueSummary, histogram: Histogram | None, counters: Counters) -> Row:
+        time = summary.duration_ns
+        return self._queue_columns(index, counters) | {
+            "rate_bps": self._rates.get(index),
+            **vars(summary),
+            "mean_bytes": summary.byte_ns / time if time else None,
+            "mean_packets": summary.packet_ns / time if time else None,
+            "bin_bytes": None if histogram is None else histogram.bin_bytes,
+            "histogram_ns": None if histogram is None else histogram.ns.astype(np.int64),
+        }
+
+    def _queue_columns(self, index: int, counters: Counters) -> Row:
+        """The columns that identify a queue."""
+        queue = self._plan.queues[index]
+        known = counters.queues[index] if index < len(counters.queues) else None
+        return {
+            "queue": index,
+            "port": self._ports[index],
+            "name": queue.name,
+            "node": self._plan.nodes[queue.node].name,
+            "interface": queue.interface,
+            "role": queue.role,
+            "discipline": discipline(queue.scheme, known),
+        }
+
+
+def rows_of(name: str, rows: Iterable[Row]) -> Any:
+    """An Arrow table of a cell from the guest's rows; `RecordError` if they do not fit the schema."""
+    return _table_of(name, rows, name)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The campaign.json of a run folder, which identifies its run.
+
+This module is separate from the tables because importing Parquet takes 0.2 s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbed.base.errors import QbedError
+from qbed.base.files import read_bytes
+from qbed.base.json_files import LARGEST, SEAL, unsealed
+from qbed.config.reach import ReachError, beneath
+
+IDENTITY = "campaign.json"
+_WITH_CHECKSUMS = "arrow, with checksums"
+CELL_FORM = f"{_WITH_CHECKSUMS}, without numbers, 3"
+COLUMN = re.compile(r"[a-z][a-z0-9_]*")
+"""A valid name of an axis' column."""
+
+
+class StoreError(QbedError):
+    """The run folder cannot be used for this run."""
+
+    exit_status = 2
+
+
+@dataclass(frozen=True)
+class RanOn:
+    """The substrate and dilation of a run."""
+
+    name: str
+    dilation: int
+
+
+def read_identity(run: Path) -> dict[str, Any]:
+    """Read and validate the campaign.json of a run folder. StoreError if it is invalid."""
+    value = read_any_identity(run)
+    problem = _find_problem(value)
+    if problem:
+        raise StoreError(f"{run / IDENTITY} is damaged: {problem}")
+    return value
+
+
+def read_any_identity(run: Path) -> dict[str, Any]:
+    """Read a campaign.json of any version without validation, to compare or discard its run."""
+    _check_entries(run)
+    try:
+        content = read_bytes(run / IDENTITY, LARGEST)
+    except OSError as error:
+        raise StoreError(f"{run} is no run folder: it has no readable {IDENTITY}") from error
+    try:
+        value = json.loads(content)
+        if isinstance(value, dict) and SEAL not in value and not records_checksums(value):
+            return value  # written by a version without checksums
+        return unsealed(content)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{run / IDENTITY} is damaged: it is not what was written") from error
+
+
+def records_checksums(identity: dict[str, Any]) -> bool:
+    """Whether a run was made by a version that records checksums."""
+    return str(identity.get("cells")).startswith(_WITH_CHECKSUMS)
+
+
+def _find_problem(value: dict[str, Any]) -> str | None:
+    """The first invalid part of a campaign.json in words. Claims and figures are checked where they are used."""
+    for name in ("name", "question", "lab_file", "lab_sha256"):
+        if not isinstance(value.get(name, ""), str):
+            return f"its `{name}` is no text"
+    if not isinstance(value.get("profile"), str | None) or not isinstance(value.get("toolchain", {}), dict):
+        return "its `profile` is no text, or its `toolchain` no object"
+    matrix = value.get("matrix")
+    if not isinstance(matrix, dict) or not all(map(_is_axis, _list(matrix.get("axes")))):
+        return "its `matrix` has no axes with names and values"
+    names = [axis["name"] for axis in matrix["axes"]]
+    if len({name.lower() for name in names}) < len(names):
+        return "two axes have the same name"
+    for view in _list(value.get("views", [])):
+        if not (isinstance(view, dict) and isinstance(view.get("name"), str) and isinstance(view.get("sql"), str)):
+            return "a view has no name and SQL"
+    return None if isinstance(value.get("figures", []), list) else "its `figures` are no list"
+
+
+def _is_axis(axis: object) -> bool:
+    values = axis.get("values") if isinstance(axis, dict) else None
+    return (
+        isinstance(axis, dict)
+        and isinstance(axis.get("name"), str)
+        and COLUMN.fullmatch(axis["name"]) is not None
+        and isinstance(values, list)
+        and bool(values)
+        and all(isinstance(one, str | int | float) for one in values)
+    )
+
+
+def _list(value: object) -> list[Any]:
+    """`value` if it is a list, else a list that fails every check."""
+    return value if isinstance(value, list) else [None]
+
+
+def _check_entries(run: Path) -> None:
+    """StoreError if a symlink leads out of a possibly untrusted run folder, or an entry is no file or folder.
+
+    With checksums, special files are found when they are read, and their cells are run again.
+    """
+    checked = (run / "checksums.json").exists()
+    for folder in (run, run / "cells", run / "figures", run / "figures" / "paper"):
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    _check_symlink(run, entry.path)
+                elif not (checked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                    raise StoreError(f"{entry.path} is neither a file nor a folder: no run writes such an entry")
+
+
+def _check_symlink(run: Path, link: str) -> None:
+    try:
+        beneath(run, os.path.relpath(link, run))
+    except ReachError as error:
+        raise StoreError(f"{run} was changed after its run: {error}") from None
+
+
+def ran_on(run: Path) -> RanOn:
+    """The substrate and dilation of a run. StoreError if its campaign.json does not name them."""
+    entry: Any = read_any_identity(run).get("substrate")
+    try:
+        return RanOn(str(entry["name"]), int(entry["dilation"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{run / IDENTITY} is damaged: its substrate has no name and dilation") from error
