@@ -78,7 +78,7 @@ def test_scenario(scenario: str, made: Path) -> None:
 
 
 def test_a_fault_of_the_engine_ends_the_guest_at_once_by_name(made: Path) -> None:
-    """With the program and the place; what becomes of the cell is in orchestrator/tests/test_run.py."""
+    """With the program and the place; what becomes of the cell is in orchestrator/tests/runs/test_run.py."""
     done = run("faulty", made)
     assert done.returncode != 0 and "still here" not in done.stdout
     place = r"\S+\.rs:\d+"

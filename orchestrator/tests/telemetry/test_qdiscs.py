@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qbed.telemetry import qdiscs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def attribute(number: int, payload: bytes) -> bytes:

@@ -12,7 +12,7 @@ from qbed.substrates import rebuild
 from qbed.substrates.rebuild import build_changed, changed_sources
 from qbed.substrates.toolchain import ToolchainError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ECN = Path("schemes/ecn/kernel/sch_ecn.c")
 
 

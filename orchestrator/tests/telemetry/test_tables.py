@@ -43,5 +43,5 @@ def test_an_unwanted_empty_table_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_the_run_folders_page_names_every_table() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "run-folder.md").read_text()
     assert [name for name in tables.SCHEMAS if f"`{name}.parquet`" not in page] == []

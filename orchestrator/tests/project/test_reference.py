@@ -14,7 +14,7 @@ from qbed.config.source import read
 from qbed.lab.reference import page, schema
 from qbed.telemetry.tables import RESERVED_COLUMNS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LABS = sorted((ROOT / "labs").glob("*/lab.yml"))
 
 

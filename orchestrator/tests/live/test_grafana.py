@@ -39,7 +39,7 @@ from qbed.live.sinks.influx import Influx
 from qbed.schemes.declaration import registry
 from qbed.telemetry import tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "dashboards"
 BEGUN_NS = 1_700_000_000 * 10**9
 ORIGIN = Origin("look", "look-1", BEGUN_NS, 3)

@@ -10,7 +10,7 @@ import pytest
 
 from qbed import __version__
 
-LABS = Path(__file__).parents[2] / "labs"
+LABS = Path(__file__).parents[3] / "labs"
 
 
 def qbed(*arguments: str) -> subprocess.CompletedProcess[str]:

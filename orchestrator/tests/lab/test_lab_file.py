@@ -16,7 +16,7 @@ from qbed.network.load import lab_from_source, load_lab
 from qbed.network.resolve import ResolvedLab
 from qbed.schemes.declaration import controllers
 
-LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
+LABS = sorted((Path(__file__).parents[3] / "labs").glob("*/lab.yml"))
 
 GOOD = """\
 name: small

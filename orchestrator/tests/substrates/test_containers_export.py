@@ -22,7 +22,7 @@ from qbed.substrates.containers.placement import Machine, Placement, place, shor
 from qbed.substrates.virtual.confinement import CONFINE_FD
 from qbed.substrates.virtual.guest import command_line
 
-LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
+LABS = sorted((Path(__file__).parents[3] / "labs").glob("*/lab.yml"))
 IMAGES = {"host": "qbed/host:1", "linux-switch": "qbed/linux-switch:1", "router": "qbed/router:1"}
 LAB = """\
 name: small

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 
-from rooms import PACKAGE, PAGE, ROOMS, ROOT, agent_rooms, imports, modules, page, room
+from packages import PACKAGE, PAGE, ROOMS, ROOT, agent_rooms, imports, modules, page, room
 
 # `qbed export` and `graph` write what Containerlab itself reads: that format, and no substrate, is what they are about.
 ABOUT_CONTAINERLAB = "qbed.cli.containers"

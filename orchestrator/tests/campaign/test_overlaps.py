@@ -27,7 +27,7 @@ from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
 from qbed.schemes.declaration import registry
 
-DUMBBELL = Path(__file__).parents[2] / "labs" / "dumbbell"
+DUMBBELL = Path(__file__).parents[3] / "labs" / "dumbbell"
 
 
 def in_plan(plan: Plan, field: str) -> set[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CARGO = """\
 #!/bin/sh
 [ "$1" != --version ] || { echo "cargo 1.99.0"; exit; }

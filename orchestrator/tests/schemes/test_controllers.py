@@ -17,7 +17,7 @@ from qbed.base.locations import schemes_folder
 from qbed.schemes.declaration import Controller, controller_named, controllers, load_controller
 from qbed.schemes.generate import generated
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FIXED = schemes_folder() / "droptail" / "host" / "fixed.yml"
 MINE = """\
 name: mine

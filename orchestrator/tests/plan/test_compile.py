@@ -26,7 +26,7 @@ from qbed.plan.model import Arrivals, Controller, Flows, Plan
 from qbed.plan.workloads import SIGNAL_PORT
 from qbed.report.show_plan import summary
 
-LABS = sorted((Path(__file__).parents[2] / "labs").glob("*/lab.yml"))
+LABS = sorted((Path(__file__).parents[3] / "labs").glob("*/lab.yml"))
 
 
 def lab(
@@ -385,7 +385,7 @@ def test_controllers_that_no_workload_uses_are_in_no_plan() -> None:
 
 
 def test_the_congestion_header_is_the_kernels() -> None:
-    header = (Path(__file__).parents[2] / "kernel/include/uapi/qbed/signal.h").read_text()
+    header = (Path(__file__).parents[3] / "kernel/include/uapi/qbed/signal.h").read_text()
     assert f"#define QSIGNAL_HEADER_BYTES {CONGESTION_BYTES}\n" in header
     assert f"#define QSIGNAL_PORT {SIGNAL_PORT}\t" in header
 

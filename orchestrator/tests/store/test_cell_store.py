@@ -145,7 +145,7 @@ def test_the_environment_says_how_much(monkeypatch: pytest.MonkeyPatch, tmp_path
 )
 def test_another_python_or_frr_makes_another_cell_only_of_what_it_runs(lab: str, counts: tuple[str, ...]) -> None:
     """A worker of another Debian or with another Python has the cells of all other plans."""
-    plan = compile_lab(load_lab(Path(__file__).parents[2] / "labs" / lab / "lab.yml")).dumps().encode()
+    plan = compile_lab(load_lab(Path(__file__).parents[3] / "labs" / lab / "lab.yml")).dumps().encode()
     plan = plan.replace(f'"lab": "{lab}"'.encode(), b'"lab": "mine"')  # it does not hang on the lab's name
     here = {"agent_hash": "1", "python": "3.11.7", "finsy": "0.30.0", "frr_version": "8.4"}
     for name in here:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from qbed.telemetry.congestion import HEADER_BYTES, Header, HeaderError, Kind, Type, Unit, parse
 
-FOLDER = Path(__file__).parents[2] / "tests" / "wire"
+FOLDER = Path(__file__).parents[3] / "tests" / "wire"
 VECTORS = json.loads((FOLDER / "vectors.json").read_text())
 
 
