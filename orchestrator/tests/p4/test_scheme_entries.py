@@ -5,8 +5,8 @@ import ast
 import shutil
 from pathlib import Path
 
+import packages
 import pytest
-import rooms
 
 from qbed.base.errors import QbedError
 from qbed.base.locations import schemes_folder
@@ -33,7 +33,7 @@ def test_no_module_contains_the_name_of_a_scheme() -> None:
     names = registry().keys() - WORDS_OF_LINUX
     found = [
         f"{module}:{node.lineno}: {node.value!r}"
-        for module, tree in rooms.modules().items()
+        for module, tree in packages.modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in names
     ]

@@ -13,7 +13,6 @@ import stat
 import tarfile
 import threading
 import warnings
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ import pytest
 with warnings.catch_warnings():  # of Starlette, which would rather have another version of httpx
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
+
+from uploads import LAB, zipped
 
 from qbed.base.crash_report import is_full
 from qbed.service.app import make_app
@@ -34,7 +35,6 @@ from qbed.service.sse import latest
 from qbed.service.states import ENDED, RULES, TransitionError, after
 
 TOKEN = "a-token-of-many-letters"
-LAB = b"name: mine\ntopology: {star: {hosts: 2}}\nlinks: {default: {rate: 1 Gbit/s, delay: 5 us}}\nduration: 1 ms\n"
 
 
 def client_of(folder: Path, **more: Any) -> TestClient:
@@ -46,17 +46,6 @@ def client_of(folder: Path, **more: Any) -> TestClient:
 def client(tmp_path: Path) -> Iterator[TestClient]:
     with client_of(tmp_path) as client:
         yield client
-
-
-def zipped(files: dict[str, bytes], modes: dict[str, int] | None = None) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, content in files.items():
-            entry = zipfile.ZipInfo(name)
-            entry.external_attr = ((modes or {}).get(name, stat.S_IFREG | 0o644)) << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            packed.writestr(entry, content)
-    return target.getvalue()
 
 
 def tarred(*members: tuple[tarfile.TarInfo, bytes], gz: bool = True) -> bytes:

@@ -17,7 +17,7 @@ import uvicorn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi import checks as openapi
-from test_service import LAB, zipped
+from uploads import LAB, zipped
 
 from qbed.service.app import make_app
 from qbed.service.settings import Settings
