@@ -18,11 +18,11 @@ import pytest
 
 from qbed.base.json_files import write_json
 from qbed.claims.judge import connect, read_verdicts
-from qbed.store.axis_values import quantity_columns
-from qbed.store.checksums import DamagedError, check_cell
-from qbed.store.identity import StoreError
-from qbed.store.listing import Listing
-from qbed.store.run_folder import RunFolder
+from qbed.storage.axis_values import quantity_columns
+from qbed.storage.checksums import DamagedError, check_cell
+from qbed.storage.identity import StoreError
+from qbed.storage.listing import Listing
+from qbed.storage.run_folder import RunFolder
 
 DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
 """Of a cell's files, and half as many of the merged ones."""

@@ -20,9 +20,9 @@ from received import called, make_run
 from qbed.base.errors import QbedError
 from qbed.base.json_files import SEAL, sealed
 from qbed.report import make_report
-from qbed.store.checksums import record_checksums
-from qbed.store.listing import Listing, lines
-from qbed.store.run_folder import RunFolder
+from qbed.storage.checksums import record_checksums
+from qbed.storage.listing import Listing, lines
+from qbed.storage.run_folder import RunFolder
 
 PLACES = os.environ.get("QBED_PLACES", "12")
 STRANGE: tuple[Any, ...] = (

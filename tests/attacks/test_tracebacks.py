@@ -16,7 +16,7 @@ from received import CAMPAIGN, called, make_run, qbed, write_lab
 from qbed.base import crash_report
 from qbed.base.json_files import write_sealed
 from qbed.report import make_report
-from qbed.store.identity import read_identity
+from qbed.storage.identity import read_identity
 
 MOUNTS = ["unshare", "-rm"]
 LONG = "n" * 300

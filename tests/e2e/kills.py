@@ -22,8 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qbed.store.cell_store import CellStore
-from qbed.store.checksums import cell_damages
+from qbed.storage.cell_store import CellStore
+from qbed.storage.checksums import cell_damages
 
 LAB = """\
 name: killed

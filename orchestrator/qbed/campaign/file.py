@@ -24,7 +24,7 @@ from qbed.campaign.overlaps import count_fields, fields, without
 from qbed.campaign.until import Until, parse_until
 from qbed.config.messages import MAX_ERRORS, explain
 from qbed.config.source import FieldPath, Source, read
-from qbed.store.identity import COLUMN
+from qbed.storage.identity import COLUMN
 from qbed.telemetry.tables import RESERVED_COLUMNS
 
 MOST_AXES, MOST_VALUES, MOST_FIELDS = 50, 1000, 5000

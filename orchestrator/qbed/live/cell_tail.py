@@ -15,7 +15,7 @@ from qbed.base.json_files import Row
 from qbed.live.columns import SAMPLED, STEADY, Columns, Flows, binned, portions, width_of
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.store.identity import ran_on
+from qbed.storage.identity import ran_on
 from qbed.substrates import substrate
 from qbed.telemetry.flow_lines import numbers
 from qbed.telemetry.taps import Run, TapTail

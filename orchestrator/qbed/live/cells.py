@@ -32,8 +32,8 @@ from qbed.live.points import (
 )
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.store.checksums import DamagedError, read_cell_record
-from qbed.store.identity import ran_on, read_identity
+from qbed.storage.checksums import DamagedError, read_cell_record
+from qbed.storage.identity import ran_on, read_identity
 from qbed.substrates import substrate
 from qbed.telemetry.tail import Growing
 

@@ -38,8 +38,8 @@ from qbed.live.points import Origin, Points, claim_points, machine_points
 from qbed.live.sinks import NotTakenError, Sink, SinkError
 from qbed.live.sinks.influx import Influx
 from qbed.live.sinks.ndjson import File
-from qbed.store.checksums import check_merged
-from qbed.store.run_folder import CLAIMS
+from qbed.storage.checksums import check_merged
+from qbed.storage.run_folder import CLAIMS
 
 POLL_S = 0.2
 CELLS_A_ROUND = 20

@@ -20,7 +20,7 @@ from qbed.base.json_files import Row
 from qbed.cells.arrow import read_cell
 from qbed.live.cell_tail import Event
 from qbed.live.columns import SAMPLED, Flows, binned, width_of
-from qbed.store.identity import StoreError, ran_on
+from qbed.storage.identity import StoreError, ran_on
 from qbed.substrates import substrate
 
 BATCH_ROWS = 1 << 16

@@ -17,8 +17,8 @@ from pathlib import Path
 from qbed.base.json_files import Row
 from qbed.plan.model import Plan
 from qbed.plan.ports import port_names
-from qbed.store.checksums import check_cell, has_checksums
-from qbed.store.identity import ran_on
+from qbed.storage.checksums import check_cell, has_checksums
+from qbed.storage.identity import ran_on
 from qbed.substrates import Samples, SessionError, substrate, substrates
 from qbed.telemetry.tail import Growing
 from qbed.telemetry.taps import OPERATIONS, Records

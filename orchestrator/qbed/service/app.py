@@ -35,7 +35,7 @@ from qbed.service.requests import NODE, Job
 from qbed.service.settings import Settings
 from qbed.service.states import ENDED, State, TransitionError
 from qbed.service.uploads import UploadError, Uploads, checksums
-from qbed.store.identity import StoreError
+from qbed.storage.identity import StoreError
 from qbed.substrates import DEFAULT, names, substrate
 
 

@@ -22,7 +22,7 @@ from qbed.cells.probes import Probes
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
 from qbed.runs.worker import MOST_RUNS, Outcome, Task, Worker
-from qbed.store.run_folder import RunFolder
+from qbed.storage.run_folder import RunFolder
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
 from qbed.substrates.containers.cell import cell_name

@@ -32,8 +32,8 @@ from qbed.base.files import move, open_regular
 from qbed.base.json_files import FILES
 from qbed.base.locations import schemes_folder
 from qbed.config.units import parse_size
-from qbed.store.checksums import CELL_ROW, DamagedError, cell_damages, cell_record, read_cell_record
-from qbed.store.identity import CELL_FORM, StoreError
+from qbed.storage.checksums import CELL_ROW, DamagedError, cell_damages, cell_record, read_cell_record
+from qbed.storage.identity import CELL_FORM, StoreError
 from qbed.telemetry import tables
 
 DEFAULT_SIZE = "20 GB"

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from qbed.base.errors import QbedError
-from qbed.store.checksums import cell_record
-from qbed.store.listing import Listing, lines
+from qbed.storage.checksums import cell_record
+from qbed.storage.listing import Listing, lines
 from qbed.telemetry import tables
 
 AXES: list[dict[str, Any]] = [{"name": "scheme", "values": ["droptail", "ecn"]}, {"name": "delay", "values": ["5 us"]}]

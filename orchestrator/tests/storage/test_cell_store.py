@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.store.cell_store import CellStore, cell_key, default_store, key
-from qbed.store.checksums import CELL_ROW
-from qbed.store.identity import StoreError
+from qbed.storage.cell_store import CellStore, cell_key, default_store, key
+from qbed.storage.checksums import CELL_ROW
+from qbed.storage.identity import StoreError
 
 ROW = {"status": "complete", "flows": 3, "warnings": []}
 MARK = key("0" * 64, {})
@@ -121,7 +121,7 @@ def test_a_full_disk_keeps_nothing(store: CellStore, tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     cell = finished(tmp_path / "cell")
-    monkeypatch.setattr("qbed.store.cell_store.move", full)
+    monkeypatch.setattr("qbed.storage.cell_store.move", full)
     store.put(MARK, cell, ROW)
     assert list(store.cells()) == [] and not list(store.folder.glob("??/.*"))
 

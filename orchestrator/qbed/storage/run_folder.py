@@ -20,8 +20,8 @@ from qbed.base.files import move
 from qbed.base.json_files import FILES, temporary_path, write_sealed
 from qbed.cells.arrow import SERIES, count_samples, read_cell
 from qbed.cells.wall_clock import only_late
-from qbed.store.axis_values import QuantityColumn
-from qbed.store.checksums import (
+from qbed.storage.axis_values import QuantityColumn
+from qbed.storage.checksums import (
     CELL_ROW,
     MERGED,
     NO_CHECKSUMS,
@@ -36,7 +36,7 @@ from qbed.store.checksums import (
     read_cell_record,
     record_checksums,
 )
-from qbed.store.identity import IDENTITY, StoreError, read_any_identity, read_identity
+from qbed.storage.identity import IDENTITY, StoreError, read_any_identity, read_identity
 from qbed.telemetry import tables
 from qbed.telemetry.records import RAW_FILES
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from qbed.base.json_files import Row
-from qbed.store.checksums import DamagedError, check_merged, read_cell_record
-from qbed.store.identity import StoreError, read_identity
+from qbed.storage.checksums import DamagedError, check_merged, read_cell_record
+from qbed.storage.identity import StoreError, read_identity
 
 COUNTS = ("flows_complete", "flows", "dropped_packets", "marked_packets", "retransmits", "timeouts")
 COLUMNS = ("cell", "status", "error", "bottleneck", "goodput_bps", *COUNTS, "contradictions", "warnings")

@@ -2,7 +2,7 @@
 """Checksums that detect damaged results: a record contains the checksums of its files and of itself.
 
 The record of a cell is `cell.json`, that of the merged tables and claims is `checksums.json`. Readers check a file
-against its record first. This module does not import Arrow, as `qbed.store.identity`.
+against its record first. This module does not import Arrow, as `qbed.storage.identity`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qbed.base.json_files import FILES, LARGEST, sealed, unsealed, write_sealed
-from qbed.store.identity import StoreError, read_any_identity, records_checksums
+from qbed.storage.identity import StoreError, read_any_identity, records_checksums
 
 CELL_ROW, MERGED = "cell.json", "checksums.json"
 CHUNK_BYTES = 1 << 20

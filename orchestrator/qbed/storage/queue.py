@@ -19,10 +19,10 @@ from typing import Any
 
 from qbed.base.files import move, read_bytes
 from qbed.base.json_files import LARGEST
-from qbed.store.cell_store import CellStore, cell_key
-from qbed.store.checksums import DamagedError, cell_damages, read_cell_record
-from qbed.store.identity import StoreError
-from qbed.store.run_folder import RunFolder
+from qbed.storage.cell_store import CellStore, cell_key
+from qbed.storage.checksums import DamagedError, cell_damages, read_cell_record
+from qbed.storage.identity import StoreError
+from qbed.storage.run_folder import RunFolder
 
 PLAN = "plan.json"
 EXPIRES_AFTER_S = 30 * 24 * 3600
