@@ -13,7 +13,7 @@ from qbed.errors import QbedError
 from qbed.substrates.containers.containerlab import find
 from qbed.substrates.containers.engine import Engine
 
-from real_labs import qbed
+from qbed_testing.container_labs import qbed
 
 
 def missing() -> str | None:

@@ -17,7 +17,7 @@ import pytest
 
 from qbed.substrates.containers.images import ROLES, images
 
-from real_labs import docker, environment, left_of, qbed, write
+from qbed_testing.container_labs import docker, environment, leftovers, qbed, write_lab
 
 CAMPAIGN = """\
 question: What is left of a run when the engine dies?
@@ -96,7 +96,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrivateE
 def test_an_engine_that_crashes_in_mid_run_loses_no_result_and_leaves_nothing(
     engine: PrivateEngine, tmp_path: Path
 ) -> None:
-    lab = write(tmp_path, "qbed-t-crash")
+    lab = write_lab(tmp_path, "qbed-t-crash")
     (lab / "campaign.yml").write_text(CAMPAIGN)
     arguments = ["run", str(lab), "--on", "containerlab", "--dilate", "20", "--out", "out", "--no-images"]
     with subprocess.Popen(
@@ -126,8 +126,8 @@ def test_an_engine_that_crashes_in_mid_run_loses_no_result_and_leaves_nothing(
     engine.start()
     done = qbed(tmp_path, "down", "--all")
     assert done.returncode == 0, done.stderr
-    assert left_of("qbed-t-crash", tmp_path) == []
+    assert leftovers("qbed-t-crash", tmp_path) == []
     done = qbed(tmp_path, *arguments)
     assert done.returncode == 0 and "1 cells are finished already" in done.stderr, done.stderr
     assert first.read_bytes() == kept
-    assert left_of("qbed-t-crash", tmp_path) == []
+    assert leftovers("qbed-t-crash", tmp_path) == []

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from real_labs import STAR, docker, environment, qbed, write
-from typist import RUNS, typist
+from qbed_testing.container_labs import STAR, docker, environment, qbed, write_lab
+from qbed_testing.terminal import COMMAND_RUNS, open_terminal
 
 NAME = "qbed-t-exec"
 COMMANDS = 100  # a socket holds their answers
@@ -29,7 +29,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     """Where the session is of one lab for all tests; what the last of them kills stays so."""
     folder = tmp_path_factory.mktemp("exec")
     request.addfinalizer(lambda: qbed(folder, "down", "--all"))
-    lab = write(folder, NAME, STAR.replace("kernel: qbed", "kernel: host"))
+    lab = write_lab(folder, NAME, STAR.replace("kernel: qbed", "kernel: host"))
     done = qbed(folder, "up", str(lab), "--on", "containerlab", "--dilate", "1")
     assert done.returncode == 0, done.stderr
     return folder
@@ -81,25 +81,25 @@ def test_a_command_that_is_interrupted_ends_with_all_that_it_started(here: Path,
 
 @NODES
 def test_a_shell_at_a_terminal_is_one_and_goes_with_it(here: Path, node: str) -> None:
-    with typist(environment(here), "shell", NAME, node) as user:
-        user.see(r"\$ ")
-        user.keys("stty sixe\x7f\x7fze\r")
-        user.see(r"\d+ \d+\r\n")
-        user.see(r"\$ ")
-        user.window(50, 132)
-        user.keys("ping -c 1 h2; stty size\r")
-        user.see("1 received(?s:.*)\n50 132\r\n")
-        user.see(r"\$ ")
-        user.keys("sleep 1000\r")
-        user.see(RUNS)
+    with open_terminal(environment(here), "shell", NAME, node) as user:
+        user.expect(r"\$ ")
+        user.send_keys("stty sixe\x7f\x7fze\r")
+        user.expect(r"\d+ \d+\r\n")
+        user.expect(r"\$ ")
+        user.resize(50, 132)
+        user.send_keys("ping -c 1 h2; stty size\r")
+        user.expect("1 received(?s:.*)\n50 132\r\n")
+        user.expect(r"\$ ")
+        user.send_keys("sleep 1000\r")
+        user.expect(COMMAND_RUNS)
         time.sleep(0.5)  # or the key comes before the program
-        user.keys("\x03")
-        user.see(r"\$ ")
-        user.keys("exit 3\r")
-        assert user.end() == 3
-    with typist(environment(here), "shell", NAME, node) as user:
-        user.see(r"\$ ")
-    user.end()
+        user.send_keys("\x03")
+        user.expect(r"\$ ")
+        user.send_keys("exit 3\r")
+        assert user.wait() == 3
+    with open_terminal(environment(here), "shell", NAME, node) as user:
+        user.expect(r"\$ ")
+    user.wait()
     until = time.monotonic() + 60
     while "bash" in qbed(here, "exec", NAME, node, "--", "sh", "-c", "cat /proc/[0-9]*/comm").stdout.split():
         assert time.monotonic() < until

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from real_labs import STAR, docker, environment, left_of, qbed, write
+from qbed_testing.container_labs import STAR, docker, environment, leftovers, qbed, write_lab
 
 DILATION = "20"
 CAMPAIGN = """\
@@ -32,7 +32,7 @@ gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0, timeouts: 0}
 @pytest.fixture
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
-    folder = write(tmp_path, "qbed-t-run")
+    folder = write_lab(tmp_path, "qbed-t-run")
     (folder / "campaign.yml").write_text(CAMPAIGN)
     return folder
 
@@ -57,7 +57,7 @@ def test_a_campaign_on_both_substrates_and_the_gap_between_them(lab: Path, tmp_p
     assert set(evidence["wall"]["nodes"]) == {"h1", "h2", "s1"} and evidence["wall"]["late_share_of_rtt"] < 0.1
     series = duckdb.sql(f"SELECT max(time_ns) FROM '{tmp_path}/out/containerlab/queue_series.parquet'").fetchall()
     assert series == [(150_000_000,)]  # in the lab's time
-    assert left_of("qbed-t-run", tmp_path) == []
+    assert leftovers("qbed-t-run", tmp_path) == []
 
 
 def test_rates_probes_and_exchanges_are_the_same_where_two_agents_do_them(tmp_path: Path, lab: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_run_killed_in_the_middle_keeps_what_it_has_and_goes_on(lab: Path, tmp
     assert re.search(r"qbed-t-run-[0-9a-f]{8} .*a cell of `qbed run`", qbed(tmp_path, "ps").stdout)
     done = qbed(tmp_path, "down", "--all")
     assert done.returncode == 0, done.stderr
-    assert left_of("qbed-t-run", tmp_path) == []
+    assert leftovers("qbed-t-run", tmp_path) == []
     before = (tmp_path / "out/cells/000000/cell.json").stat().st_mtime_ns
     done = qbed(tmp_path, *arguments)
     assert done.returncode == 0 and "1 cells are finished already" in done.stderr, done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from real_labs import docker, environment, left_of, qbed, write
+from qbed_testing.container_labs import docker, environment, leftovers, qbed, write_lab
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def here(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def test_two_labs_side_by_side_do_not_disturb_each_other(here: Path) -> None:
     names = ["qbed-t-one", "qbed-t-two"]
     for name in names:
-        done = qbed(here, "up", str(write(here, name)), "--on", "containerlab", "--dilate", "5")
+        done = qbed(here, "up", str(write_lab(here, name)), "--on", "containerlab", "--dilate", "5")
         assert done.returncode == 0, done.stderr
     shown = qbed(here, "ps").stdout
     assert all(re.search(rf"^{name} .* 3 of 3 nodes .* containerlab", shown, re.MULTILINE) for name in names), shown
@@ -44,14 +44,14 @@ def test_two_labs_side_by_side_do_not_disturb_each_other(here: Path) -> None:
         time.sleep(0.1)
     assert output.read_text() == "behind\n"
     assert qbed(here, "down", names[0]).returncode == 0
-    assert left_of(names[0], here) == []
+    assert leftovers(names[0], here) == []
     assert qbed(here, "exec", names[1], "h1", "--", "ping", "-c", "1", "10.0.0.3").returncode == 0
     assert qbed(here, "down", "--all").stdout == f"{names[1]} is down\n"
-    assert left_of(names[1], here) == []
+    assert leftovers(names[1], here) == []
 
 
 def test_an_orchestrator_killed_while_a_lab_comes_up_leaves_nothing_that_down_does_not_take(here: Path) -> None:
-    lab = write(here, "qbed-t-killed")
+    lab = write_lab(here, "qbed-t-killed")
     command = [sys.executable, "-m", "qbed", "up", str(lab), "--on", "containerlab", "--dilate", "5"]
     for _ in range(2):
         process = subprocess.Popen(command, cwd=here, env=environment(here), stdout=subprocess.DEVNULL)
@@ -64,12 +64,12 @@ def test_an_orchestrator_killed_while_a_lab_comes_up_leaves_nothing_that_down_do
         process.wait()
         done = qbed(here, "down", "qbed-t-killed")
         assert done.returncode == 0, done.stderr
-        assert left_of("qbed-t-killed", here) == []
+        assert leftovers("qbed-t-killed", here) == []
     assert qbed(here, "up", str(lab), "--on", "containerlab", "--dilate", "5").returncode == 0
 
 
 def test_a_container_that_dies_is_seen_and_its_lab_comes_down_and_up_again(here: Path) -> None:
-    lab = write(here, "qbed-t-dead")
+    lab = write_lab(here, "qbed-t-dead")
     assert qbed(here, "up", str(lab), "--on", "containerlab", "--dilate", "5").returncode == 0
     docker("kill", "clab-qbed-t-dead-s1")
     assert "2 of 3 nodes" in qbed(here, "ps").stdout
@@ -78,12 +78,12 @@ def test_a_container_that_dies_is_seen_and_its_lab_comes_down_and_up_again(here:
     assert "is up already" in qbed(here, "up", str(lab), "--on", "containerlab").stderr
     docker("rm", "-f", "clab-qbed-t-dead-h1")
     assert qbed(here, "down", str(lab)).returncode == 0
-    assert left_of("qbed-t-dead", here) == []
+    assert leftovers("qbed-t-dead", here) == []
     assert qbed(here, "up", str(lab), "--on", "containerlab", "--dilate", "5").returncode == 0
 
 
 def test_what_cannot_come_up_is_one_message_and_leaves_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = write(here, "qbed-t-bad")
+    lab = write_lab(here, "qbed-t-bad")
     up = ("up", str(lab), "--on", "containerlab", "--dilate", "5")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{here}/no.sock")
     done = qbed(here, *up)
@@ -108,5 +108,5 @@ def test_what_cannot_come_up_is_one_message_and_leaves_nothing(here: Path, monke
         assert "the name qbed-t-bad is taken: 1 containers" in qbed(here, *up).stderr
     finally:
         docker("rm", "-f", "clab-qbed-t-bad-h1")
-    assert left_of("qbed-t-bad", here) == []
+    assert leftovers("qbed-t-bad", here) == []
     assert not list((here / "state/qbed").glob("*")) and [path.name for path in lab.iterdir()] == ["lab.yml"]

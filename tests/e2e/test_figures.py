@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, chromium
-from served import write_lab
+
+from qbed_testing.browser import Browser, chromium
+from qbed_testing.service import write_lab
 
 pytestmark = [pytest.mark.e2e]
 LONG = "How long the queue is where two senders meet in one port of the switch, over the time of the whole experiment"
@@ -63,24 +64,24 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.mark.parametrize("width", [420, 1280])
 def test_the_page_shows_everything_at_every_width(run: Path, browser: Browser, width: int) -> None:
-    browser.tell("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
     browser.open((run / "report.html").as_uri())
-    browser.until("document.querySelectorAll('.plot .main-svg').length >= 5")
-    assert browser.value("document.documentElement.scrollWidth") <= width
-    assert browser.value(BESIDE) == []
-    assert LONG in browser.value("document.querySelector('.figures h3').textContent")
-    assert browser.complaints() == []
+    browser.wait_for("document.querySelectorAll('.plot .main-svg').length >= 5")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(BESIDE) == []
+    assert LONG in browser.evaluate("document.querySelector('.figures h3').textContent")
+    assert browser.console_errors() == []
 
 
 def test_no_figure_is_cut_off(run: Path, browser: Browser) -> None:
     made = qbed("report", str(run), "--style", "paper", "--format", "svg")
     assert made.returncode == 0, made.stderr
-    browser.tell("Emulation.clearDeviceMetricsOverride")
+    browser.send("Emulation.clearDeviceMetricsOverride")
     images = [*(run / "figures").glob("*.svg"), *(run / "figures" / "paper").glob("*.svg")]
     assert len(images) == 10
     for image in images:
         browser.open(image.as_uri())
-        assert browser.value(CUT) == [], image
+        assert browser.evaluate(CUT) == [], image
 
 
 def test_figures_for_a_paper_have_its_column_and_its_letters(run: Path) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from pcap import read_pcap
-from typist import RUNS, typist
+from qbed_testing.pcap import read_pcap
+from qbed_testing.terminal import COMMAND_RUNS, open_terminal
 
 LAB = """
 name: look
@@ -115,50 +115,52 @@ PROMPT = r"h2 (\d+\.\d{6}) s / \$ "
 
 
 def test_a_shell_at_a_terminal_is_one(lab: Path, environment: dict[str, str]) -> None:
-    with typist(environment, "shell", "mine", "h2") as user:
-        begun = float(user.see(PROMPT)[1])
+    with open_terminal(environment, "shell", "mine", "h2") as user:
+        begun = float(user.expect(PROMPT)[1])
         assert abs(begun - clock(environment)) < 0.001
-        user.keys("echo $TERM; stty sixe\x7f\x7fze\r")  # a line can be edited
-        user.see("xterm\r\n30 100\r\n")
-        user.see(PROMPT)
-        user.window(50, 132)
-        user.keys("ping -c 1 h3; sleep 1; stty size\r")
-        user.see("1 received(?s:.*)\n50 132\r\n")
-        passed = float(user.see(PROMPT)[1]) - begun
+        user.send_keys("echo $TERM; stty sixe\x7f\x7fze\r")  # a line can be edited
+        user.expect("xterm\r\n30 100\r\n")
+        user.expect(PROMPT)
+        user.resize(50, 132)
+        user.send_keys("ping -c 1 h3; sleep 1; stty size\r")
+        user.expect("1 received(?s:.*)\n50 132\r\n")
+        passed = float(user.expect(PROMPT)[1]) - begun
         assert 1.0 < passed < 1.01
-        user.keys("cat >/mnt/typed\r")
-        user.see(RUNS)
-        user.keys("one\rtwo\r\x04")
-        user.see(PROMPT)
+        user.send_keys("cat >/mnt/typed\r")
+        user.expect(COMMAND_RUNS)
+        user.send_keys("one\rtwo\r\x04")
+        user.expect(PROMPT)
         assert (lab_folder(environment) / "typed").read_text() == "one\ntwo\n"
-        user.keys("sleep 1000000000\r")
-        user.see(RUNS)
-        user.keys("\x03")  # Ctrl-C ends it, not the shell
-        user.see(PROMPT)
+        user.send_keys("sleep 1000000000\r")
+        user.expect(COMMAND_RUNS)
+        user.send_keys("\x03")  # Ctrl-C ends it, not the shell
+        user.expect(PROMPT)
         before = clock(environment)
-        user.keys("false\rexit 3\r")
-        assert user.end() == 3
+        user.send_keys("false\rexit 3\r")
+        assert user.wait() == 3
         assert clock(environment) - before < 0.01
 
 
 def test_who_reads_keys_has_time_as_outside(lab: Path, environment: dict[str, str]) -> None:
     before = clock(environment)
     script = "stty -icanon; read -t 1 -n 1 || echo late; read -n 1; echo [$REPLY]"
-    with typist(environment, "exec", "-t", "mine", "h2", "--", "bash", "-c", script) as user:
-        user.see("late")
-        user.keys("x")
-        user.see(r"\[x\]")
-        assert user.end() == 0
+    with open_terminal(environment, "exec", "-t", "mine", "h2", "--", "bash", "-c", script) as user:
+        user.expect("late")
+        user.send_keys("x")
+        user.expect(r"\[x\]")
+        assert user.wait() == 0
     assert clock(environment) - before >= 1.0
     piped = qbed(environment, "exec", "-t", "mine", "h2", "--", "true", said="")
     assert piped.returncode == 2 and "there is no terminal here; -i gives it what comes by a pipe" in piped.stderr
 
 
-@pytest.mark.parametrize("deaf", [False, True])
-def test_a_terminal_that_is_closed_takes_its_shell_along(lab: Path, environment: dict[str, str], deaf: bool) -> None:
-    with typist(environment, "shell", "mine", "h1", deaf=deaf) as user:
-        user.see(r"\$ ")
-    user.end()
+@pytest.mark.parametrize("ignore_hangup", [False, True])
+def test_a_terminal_that_is_closed_takes_its_shell_along(
+    lab: Path, environment: dict[str, str], ignore_hangup: bool
+) -> None:
+    with open_terminal(environment, "shell", "mine", "h1", ignore_hangup=ignore_hangup) as user:
+        user.expect(r"\$ ")
+    user.wait()
     until = time.monotonic() + 60
     while "bash" in qbed(environment, "exec", "mine", "h1", "--", "ps", "-e").stdout:
         assert time.monotonic() < until

@@ -11,7 +11,7 @@ import pytest
 
 from qbed.substrates.toolchain import find_toolchain
 
-from checkouts import make_checkout
+from qbed_testing.checkouts import make_checkout
 
 MAIN = """\
 // SPDX-License-Identifier: GPL-2.0-only

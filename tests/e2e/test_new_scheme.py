@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from checkouts import make_checkout, qbed
+from qbed_testing.checkouts import make_checkout, qbed
 
 LAB = """\
 name: mine

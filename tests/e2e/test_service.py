@@ -15,28 +15,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import Served, below, write_lab
 
 import qbed
 from qbed.errors import LabError, QbedError
 from qbed.service.columns import BINS
 
+from qbed_testing.service import Service, descendants, write_lab
+
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("service"), "--query-timeout", "8") as served:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("service"), "--query-timeout", "8") as served:
         yield served
 
 
 @pytest.fixture(scope="module")
-def run(service: Served, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[tuple[str, Any]], Any]:
+def run(service: Service, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[tuple[str, Any]], Any]:
     """A campaign, what its viewers saw, and how it ended."""
     lab = write_lab(tmp_path_factory.mktemp("lab") / "mine", "300 ms")
     job = service.submit(lab)
     seen = list(service.events(f"/jobs/{job}/samples"))
-    return job, seen, service.ended(job)
+    return job, seen, service.wait_until_ended(job)
 
 
 def test_a_campaign_runs_and_its_claims_are_judged(run: Any) -> None:
@@ -45,7 +46,7 @@ def test_a_campaign_runs_and_its_claims_are_judged(run: Any) -> None:
     assert [one["verdict"] for one in ended["verdicts"]] == ["holds", "refuted"]
 
 
-def test_results_come_in_every_form(service: Served, run: Any, tmp_path: Path) -> None:
+def test_results_come_in_every_form(service: Service, run: Any, tmp_path: Path) -> None:
     import io
 
     import pyarrow.parquet as parquet
@@ -83,13 +84,13 @@ def test_results_come_in_every_form(service: Served, run: Any, tmp_path: Path) -
         ("SELECT list(range) FROM range(10000000000)", ""),
     ],
 )
-def test_sql_reads_the_run_and_has_limits(sql: str, said: str, run: Any, service: Served, tmp_path: Path) -> None:
+def test_sql_reads_the_run_and_has_limits(sql: str, said: str, run: Any, service: Service, tmp_path: Path) -> None:
     answer = service.http.post(f"/jobs/{run[0]}/query", json={"sql": sql}, timeout=120)
     assert answer.status_code == 422 and said in " ".join(answer.json()["errors"])
     assert "root:" not in answer.text and not list((service.folder / "answers").iterdir())
 
 
-def test_what_viewers_see_is_what_the_results_say(service: Served, run: Any) -> None:
+def test_what_viewers_see_is_what_the_results_say(service: Service, run: Any) -> None:
     """The curve of the queue that fills, as the stream had it, against the results: time-weighted mean, most, drops."""
     job, seen, _ = run
     kinds = [kind for kind, _ in seen]
@@ -115,7 +116,7 @@ def test_what_viewers_see_is_what_the_results_say(service: Served, run: Any) -> 
     assert {flow for data in rates for flow in data["flow"]} == {0, 1}
 
 
-def test_a_cell_that_has_ended_is_told_as_its_viewers_saw_it(service: Served, run: Any) -> None:
+def test_a_cell_that_has_ended_is_told_as_its_viewers_saw_it(service: Service, run: Any) -> None:
     """From its tables: every column of every queue and flow."""
     job, seen, _ = run
     again = list(service.events(f"/jobs/{job}/cells/0/samples"))
@@ -165,10 +166,10 @@ def together(events: list[tuple[str, Any]]) -> dict[tuple[str, int, int], Any]:
     return found
 
 
-def test_a_mistake_in_a_lab_is_said_without_the_services_own_paths(service: Served, tmp_path: Path) -> None:
+def test_a_mistake_in_a_lab_is_said_without_the_services_own_paths(service: Service, tmp_path: Path) -> None:
     lab = write_lab(tmp_path / "mine")
     (lab / "lab.yml").write_text((lab / "lab.yml").read_text().replace("droptail", "dropptail"))
-    ended = service.ended(service.submit(lab))
+    ended = service.wait_until_ended(service.submit(lab))
     assert (ended["state"], ended["exit_status"]) == ("failed", 2)
     assert "did you mean `droptail`" in ended["messages"][0] and ended["messages"][0].startswith("lab.yml:4:")
 
@@ -181,7 +182,7 @@ def test_a_mistake_in_a_lab_is_said_without_the_services_own_paths(service: Serv
     ],
 )
 def test_a_lab_that_was_sent_runs_no_program_and_reads_no_file(
-    service: Served, tmp_path: Path, field: str, said: str
+    service: Service, tmp_path: Path, field: str, said: str
 ) -> None:
     """Neither of its own nor of this machine, whether the lab says so, an axis, or a setting."""
     lab = write_lab(tmp_path / "mine")
@@ -190,25 +191,25 @@ def test_a_lab_that_was_sent_runs_no_program_and_reads_no_file(
     settings = {"switches.default.kind": "bmv2", field: "./mine.p4" if field.endswith("program") else "./mine.py"}
     if field.endswith("controller"):
         settings["switches.default.program"] = "stamp"
-    ended = service.ended(service.submit(lab, settings=settings))
+    ended = service.wait_until_ended(service.submit(lab, settings=settings))
     assert ended["state"] == "failed" and said in " ".join(ended["messages"]), ended["messages"]
     outside = {"workload[0]": {"arrivals": {"from": "h1", "to": "h2", "size": {"cdf": "/etc/passwd"}, "load": 0.1}}}
-    ended = service.ended(service.submit(lab, settings=outside))
+    ended = service.wait_until_ended(service.submit(lab, settings=outside))
     assert ended["state"] == "failed" and "leads out of the folder the lab" in ended["messages"][0], ended["messages"]
 
 
-def test_a_campaign_is_cancelled_in_the_middle_and_goes_on(service: Served, tmp_path: Path) -> None:
+def test_a_campaign_is_cancelled_in_the_middle_and_goes_on(service: Service, tmp_path: Path) -> None:
     job = service.submit(
         write_lab(tmp_path / "mine", "100 ms", "[1, 2, 3, 4, 5]"),
     )
-    service.until(job, lambda found: (found["done"] or 0) >= 1)
+    service.wait_for(job, lambda found: (found["done"] or 0) >= 1)
     service.post(f"/jobs/{job}/cancel")
-    ended = service.ended(job)
+    ended = service.wait_until_ended(job)
     assert (ended["state"], ended["exit_status"]) == ("cancelled", 130)
     done = [cell["cell"] for cell in service.get(f"/jobs/{job}/cells")["cells"]]
     assert 1 <= len(done) < 5
     service.post(f"/jobs/{job}/retry")
-    ended = service.ended(job)
+    ended = service.wait_until_ended(job)
     assert ended["state"] == "finished" and ended["totals"]["skipped"] == len(done) and ended["totals"]["complete"] == 5
 
 
@@ -226,21 +227,21 @@ def tables(run: Path) -> dict[str, str]:
 def test_what_ends_the_service_ends_no_campaign(tmp_path: Path, how: signal.Signals) -> None:
     """Its processes end with it; the next service goes on, and the results are those of an undisturbed run."""
     lab = write_lab(tmp_path / "mine", "100 ms", "[1, 2, 3]")
-    with Served(tmp_path / "service") as served:
+    with Service(tmp_path / "service") as served:
         first, second = served.submit(lab), served.submit(lab, seeds=[7])
-        served.until(first, lambda found: (found["done"] or 0) >= 1)
-        family = below(served.process.pid)
+        served.wait_for(first, lambda found: (found["done"] or 0) >= 1)
+        family = descendants(served.process.pid)
         assert len(family) > 2  # the job, its workers, a guest
         status = served.stop(how)
         assert status in (0, -how)
         gone(family)
         served.start()
-        ended = served.ended(first)
+        ended = served.wait_until_ended(first)
         assert (ended["state"], ended["attempts"], ended["totals"]["complete"]) == ("finished", 2, 3)
         assert ended["totals"]["skipped"] >= 1
-        assert served.ended(second)["totals"]["complete"] == 1
+        assert served.wait_until_ended(second)["totals"]["complete"] == 1
         whole = served.submit(lab)
-        assert served.ended(whole)["attempts"] == 1
+        assert served.wait_until_ended(whole)["attempts"] == 1
         jobs = served.folder / "jobs"
         assert tables(jobs / f"{first:06d}" / "run") == tables(jobs / f"{whole:06d}" / "run")
 
@@ -252,20 +253,20 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path: Path) -> None:
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", small], check=True)
     try:
-        with Served(small / "service") as served:
+        with Service(small / "service") as served:
             job = served.submit(write_lab(tmp_path / "mine", "100 ms", "[1, 2, 3, 4, 5, 6]"))
-            served.until(job, lambda found: (found["done"] or 0) >= 1)
+            served.wait_for(job, lambda found: (found["done"] or 0) >= 1)
             fill(small / "ballast")
-            gone(below(served.process.pid))  # the job's process, and its own
+            gone(descendants(served.process.pid))  # the job's process, and its own
             fill(small / "ballast")  # they have left room
             answer = served.http.post("/jobs", json={"lab": "dumbbell"})
             assert answer.status_code == 507 and "the service cannot write" in answer.json()["errors"][0], answer.text
             assert [found["id"] for found in served.get("/jobs")] == [job]
             (small / "ballast").unlink()
-            ended = served.ended(job)
+            ended = served.wait_until_ended(job)
             assert ended["state"] == "failed" and "full" in " ".join(ended["messages"]), ended
             served.post(f"/jobs/{job}/retry")
-            ended = served.ended(job)
+            ended = served.wait_until_ended(job)
             assert ended["state"] == "finished" and ended["totals"]["complete"] == 6
             assert ended["totals"]["skipped"] >= 1
     finally:
@@ -281,7 +282,7 @@ def fill(place: Path) -> None:
 
 def test_a_lab_is_brought_up_asked_and_taken_down(tmp_path: Path) -> None:
     state = {"XDG_RUNTIME_DIR": str(tmp_path / "up")}
-    with Served(tmp_path / "service", "--allow-programs", **state) as served:
+    with Service(tmp_path / "service", "--allow-programs", **state) as served:
         upload = served.upload(write_lab(tmp_path / "mine"))
         assert served.post("/up", upload=upload, settings={"name": "other"})["name"] == "other"
         try:
@@ -298,7 +299,7 @@ def test_a_lab_is_brought_up_asked_and_taken_down(tmp_path: Path) -> None:
         assert served.get("/up") == [] and not list((served.folder / "labs").iterdir())
 
 
-def test_the_command_line_is_a_client(service: Served, tmp_path: Path) -> None:
+def test_the_command_line_is_a_client(service: Service, tmp_path: Path) -> None:
     """A campaign there looks and ends as one here, and its results are the same files."""
     lab = write_lab(tmp_path / "mine", "20 ms", "[1, 2]")
 
@@ -325,7 +326,7 @@ def test_the_command_line_is_a_client(service: Served, tmp_path: Path) -> None:
     assert qbed("--server", service.url, "ps").returncode == 2
 
 
-def test_python_is_a_client(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_is_a_client(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lab = write_lab(tmp_path / "mine", "20 ms", "[1, 2]")
     there = qbed.Service(service.url)

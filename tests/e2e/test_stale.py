@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkouts import make_checkout, qbed
+from qbed_testing.checkouts import make_checkout, qbed
 
 LAB = """\
 name: stale

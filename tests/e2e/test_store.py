@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kills import LAB
+from e2e.kills import LAB
 
 pytestmark = pytest.mark.e2e
 CAMPAIGN = """\

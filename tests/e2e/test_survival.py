@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kills import Victim
+from e2e.kills import Victim
 
 pytestmark = pytest.mark.e2e
 

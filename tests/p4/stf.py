@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests" / "wire"))
 
-import vectors as wire  # noqa: E402
+from wire import vectors as wire  # noqa: E402
 
 UDP, TCP, ICMP = 17, 6, 1
 A, B, ELSEWHERE = "10.0.1.1", "10.0.2.1", "10.9.9.9"
@@ -70,7 +70,7 @@ class Packet:
                 self.protocol,
             )
             rest = source.packed + destination.packed + self.options
-            check = 0xFFFF - wire.ones_sum(start + rest) + self.damage
+            check = 0xFFFF - wire.ones_complement_sum(start + rest) + self.damage
             return start + struct.pack("!H", check) + rest + self.transport
         content = self.transport
         following = self.protocol
@@ -254,7 +254,7 @@ def rechecked(packet: Packet) -> Packet:
     transport = packet.transport
     addresses = b"".join(ipaddress.ip_address(x).packed for x in (packet.source, packet.destination))
     pseudo = addresses + struct.pack("!HH", UDP, len(transport)) + transport[:6] + bytes(2) + transport[8:]
-    check = (0xFFFF - wire.ones_sum(pseudo)) or 0xFFFF
+    check = (0xFFFF - wire.ones_complement_sum(pseudo)) or 0xFFFF
     return replace(packet, transport=transport[:6] + struct.pack("!H", check) + transport[8:])
 
 

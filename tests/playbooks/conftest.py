@@ -13,7 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from machines import PLAYBOOKS, ROOT, SCRATCH, Machine, Played, containerlab, docker, machine
+from qbed_testing.machines import PLAYBOOKS, ROOT, SCRATCH, Machine, PlaybookResult, containerlab, docker, machine
 
 sys.path[:0] = [str(PLAYBOOKS), str(PLAYBOOKS / "filter_plugins")]
 
@@ -70,7 +70,7 @@ def bench(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
 
 
 @pytest.fixture(scope="session")
-def first(bench: Machine) -> Played:
+def first(bench: Machine) -> PlaybookResult:
     """The first run of prepare.yml on the bare machine; a file of the checkout is there at that time only."""
     scratch = ROOT / "docs" / SCRATCH
     scratch.write_text("A test made me, and removes me.\n")
@@ -81,7 +81,7 @@ def first(bench: Machine) -> Played:
 
 
 @pytest.fixture
-def prepared(bench: Machine, first: Played) -> Machine:
+def prepared(bench: Machine, first: PlaybookResult) -> Machine:
     """The machine, prepared."""
-    assert first.good, first.text
+    assert first.succeeded, first.text
     return bench

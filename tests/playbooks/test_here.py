@@ -11,20 +11,20 @@ import pytest
 import yaml
 
 import reference
-from machines import COLOURLESS, PLAYBOOKS, ROOT, TOOL, Played, play
 from qbed_filters import containerlab_version_of, unknown_variables
+from qbed_testing.machines import NO_COLOUR, PLAYBOOKS, ROOT, TOOL, PlaybookResult, play
 
 SPECS = {path.parents[1].name: path for path in PLAYBOOKS.glob("roles/*/meta/argument_specs.yml")}
 LOCAL = {"toolchain_folder": str(ROOT)}
 
 
-def here(playbook: str, *arguments: str, **variables: object) -> Played:
+def here(playbook: str, *arguments: str, **variables: object) -> PlaybookResult:
     return play(playbook, "localhost,", "--connection", "local", *arguments, **(LOCAL | variables))
 
 
 def test_ansible_lint_has_nothing_to_say() -> None:
     command = [str(TOOL), "ansible-lint"]
-    done = subprocess.run(command, cwd=PLAYBOOKS, env={**os.environ, **COLOURLESS}, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=PLAYBOOKS, env={**os.environ, **NO_COLOUR}, capture_output=True, text=True)
     said = done.stdout + done.stderr
     assert done.returncode == 0 and "0 failure(s), 0 warning(s)" in said and "'production'" in said, said
 
@@ -65,7 +65,7 @@ def test_a_machine_that_has_all_is_left_as_it_is() -> None:
             pytest.skip(f"{program} is not on this machine: make machine")
     # A release that nobody serves: what is there must be left alone.
     done = here("prepare.yml", "--tags", "docker,containerlab,toolchain", containerlab_release="http://127.0.0.1:9")
-    assert done.good and done.changed == 0, done.text
+    assert done.succeeded and done.changed == 0, done.text
 
 
 BAD = {

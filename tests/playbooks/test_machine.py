@@ -13,15 +13,15 @@ from pathlib import Path
 
 from qbed.substrates.toolchain import find_toolchain
 
-from machines import ROOT, SCRATCH, Machine, Played, containerlab
+from qbed_testing.machines import ROOT, SCRATCH, Machine, PlaybookResult, containerlab
 
 
 def hashes(run: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(run.glob("*.parquet"))}
 
 
-def test_a_bare_machine_is_prepared(first: Played, bench: Machine) -> None:
-    assert first.good and first.changed >= 10, first.text
+def test_a_bare_machine_is_prepared(first: PlaybookResult, bench: Machine) -> None:
+    assert first.succeeded and first.changed >= 10, first.text
     assert bench.run("docker", "info", "--format", "{{.ServerVersion}}").stdout.strip(), "its own engine answers"
     assert "bench" in bench.run("getent", "group", "docker").stdout
     assert "0.69.3" in bench.run("containerlab", "version").stdout
@@ -35,14 +35,14 @@ def test_files_that_vanished_here_vanish_there_and_others_stay(prepared: Machine
     assert prepared.run("test", "-e", f"qbed/docs/{SCRATCH}").returncode == 0, "it was here at the first run"
     prepared.run("touch", "qbed/docs/of-the-machine")
     went = prepared.play("prepare.yml", "--tags", "toolchain")
-    assert went.good and went.changed > 0, went.text
+    assert went.succeeded and went.changed > 0, went.text
     assert prepared.run("test", "-e", f"qbed/docs/{SCRATCH}").returncode == 1
     assert prepared.run("test", "-e", "qbed/docs/of-the-machine").returncode == 0
 
 
 def test_a_second_run_changes_nothing(prepared: Machine) -> None:
     again = prepared.play("prepare.yml")
-    assert again.good and again.changed == 0, again.text
+    assert again.succeeded and again.changed == 0, again.text
 
 
 def test_a_binary_of_the_controllers_replaces_an_older_containerlab(prepared: Machine, tmp_path: Path) -> None:
@@ -52,36 +52,36 @@ def test_a_binary_of_the_controllers_replaces_an_older_containerlab(prepared: Ma
         "containerlab_file": str(containerlab(tmp_path / "containerlab", "9.9.9")),
     }
     copied = prepared.play("prepare.yml", "--tags", "containerlab", **wanted)
-    assert copied.good and copied.changed == 1, copied.text
+    assert copied.succeeded and copied.changed == 1, copied.text
     assert "9.9.9" in prepared.run("containerlab", "version").stdout
     again = prepared.play("prepare.yml", "--tags", "containerlab", **wanted)
-    assert again.good and again.changed == 0, again.text
+    assert again.succeeded and again.changed == 0, again.text
 
 
 def test_a_lab_comes_up_stays_and_goes_without_a_trace(prepared: Machine) -> None:
-    def lab(state: str) -> Played:
+    def lab(state: str) -> PlaybookResult:
         return prepared.play("lab.yml", lab_folder="labs/dumbbell/", lab_state=state)
 
     def left() -> str:
         return prepared.run("sh", "-c", "ls -A ~/.local/state/qbed; pgrep -f '[q]bed.keeper|[q]bed-agent'").stdout
 
-    assert (up := lab("present")).good and up.changed == 1, up.text
-    assert (again := lab("present")).good and again.changed == 0, again.text
+    assert (up := lab("present")).succeeded and up.changed == 1, up.text
+    assert (again := lab("present")).succeeded and again.changed == 0, again.text
     ping = prepared.run("qbed/.venv/bin/qbed", "exec", "dumbbell", "h1", "--", "ping", "-c1", "10.0.0.5")
     assert "1 received" in ping.stdout, ping.stdout + ping.stderr
     assert left() != ""
-    assert (down := lab("absent")).good and down.changed == 1, down.text
-    assert (again := lab("absent")).good and again.changed == 0, again.text
+    assert (down := lab("absent")).succeeded and down.changed == 1, down.text
+    assert (again := lab("absent")).succeeded and again.changed == 0, again.text
     assert left() == ""
 
 
 def test_a_campaign_there_is_equal_to_one_here_to_the_byte(prepared: Machine, tmp_path: Path) -> None:
     campaign = {"campaign_lab": "labs/dumbbell", "campaign_profile": "quick", "campaign_poll": 1}
 
-    def run() -> Played:
+    def run() -> PlaybookResult:
         return prepared.play("campaign.yml", campaign_results=str(tmp_path / "runs"), **campaign)
 
-    assert (ran := run()).good and ran.changed > 0, ran.text
+    assert (ran := run()).succeeded and ran.changed > 0, ran.text
     here = tmp_path / "here"
     command = [sys.executable, "-m", "qbed", "run", "labs/dumbbell", "--profile", "quick", "--out", str(here)]
     subprocess.run([*command, "--no-images"], cwd=ROOT, check=True, capture_output=True)
@@ -89,10 +89,10 @@ def test_a_campaign_there_is_equal_to_one_here_to_the_byte(prepared: Machine, tm
     assert hashes(there) == hashes(here) and len(hashes(here)) == 5
     assert {"report.html", "claims.json", "meta.json"} <= {path.name for path in there.iterdir()}
     assert [path.name for path in there.parent.iterdir()] == ["dumbbell-quick"], "nothing else was left"
-    assert (again := run()).good and again.changed == 0, again.text
+    assert (again := run()).succeeded and again.changed == 0, again.text
 
     (there / "meta.json").unlink()
-    assert (anew := run()).good and hashes(there) == hashes(here), "lost results are brought again, not run again"
+    assert (anew := run()).succeeded and hashes(there) == hashes(here), "lost results are brought again, not run again"
     assert anew.changed > 0, anew.text
 
 
@@ -109,11 +109,11 @@ def test_a_machine_works_for_a_scheduler_until_it_is_told_to_stop(
             time.sleep(0.1)
         address = str(json.loads(file.read_text())["address"])
 
-        def worker(state: str, to: str = address) -> Played:
+        def worker(state: str, to: str = address) -> PlaybookResult:
             return prepared.play("worker.yml", worker_scheduler=to, worker_state=state, worker_count=1)
 
-        assert (began := worker("present")).good and began.changed == 1, began.text
-        assert (again := worker("present")).good and again.changed == 0, again.text
+        assert (began := worker("present")).succeeded and began.changed == 1, began.text
+        assert (again := worker("present")).succeeded and again.changed == 0, again.text
         other = worker("present", "tcp://192.0.2.1:8786")
         assert f"the machine works for {address} already: worker_state: absent first" in other.message
         runs = {out: tmp_path / out for out in ("there", "here")}
@@ -128,8 +128,8 @@ def test_a_machine_works_for_a_scheduler_until_it_is_told_to_stop(
         assert hashes(runs["there"]) == hashes(runs["here"]) and len(hashes(runs["here"])) == 5
         kept = prepared.run("sh", "-c", "ls -d ~/.cache/qbed/cells/??/*").stdout.split()
         assert len(kept) >= 3, "they were run on the machine, into its store"
-        assert (ended := worker("absent")).good and ended.changed == 1, ended.text
-        assert (again := worker("absent")).good and again.changed == 0, again.text
+        assert (ended := worker("absent")).succeeded and ended.changed == 1, ended.text
+        assert (again := worker("absent")).succeeded and again.changed == 0, again.text
         assert prepared.run("pgrep", "-f", "dask worker").stdout == ""
     finally:
         scheduler.kill()

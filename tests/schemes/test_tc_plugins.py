@@ -54,9 +54,9 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("scheme", SHOWN)
-def test_tc_shows_what_it_sets(plugins: None, live_lab: Callable[[str], Any], scheme: str) -> None:
+def test_tc_shows_what_it_sets(tc_plugins: None, running_lab: Callable[[str], Any], scheme: str) -> None:
     asked, shown, statistics = SHOWN[scheme]
-    with live_lab(LAB.replace("SCHEME", scheme)) as lab:
+    with running_lab(LAB.replace("SCHEME", scheme)) as lab:
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth1", "root", "pfifo")
         assert status == 0, output
         # a register array is shared: the one that the lab made goes first
@@ -73,8 +73,8 @@ def test_tc_shows_what_it_sets(plugins: None, live_lab: Callable[[str], Any], sc
         assert "Usage" in output
 
 
-def test_the_kernel_says_what_it_refuses(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "rpm")) as lab:
+def test_the_kernel_says_what_it_refuses(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.replace("SCHEME", "rpm")) as lab:
         for words, said in {
             "limit 10p registers 3": "power of two",
             "limit 10p registers 128": "chosen at creation",
@@ -92,24 +92,24 @@ def test_the_kernel_says_what_it_refuses(plugins: None, live_lab: Callable[[str]
         assert "share their registers" in output
 
 
-def test_probabilities_the_wrong_way_round_are_refused(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "qcn")) as lab:
+def test_probabilities_the_wrong_way_round_are_refused(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.replace("SCHEME", "qcn")) as lab:
         words = "qcn limit 10p sample_least 10% sample_most 5%"
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *words.split())
         assert status != 0
         assert "sample_least is more than sample_most" in output
 
 
-def test_a_ramp_the_wrong_way_round_is_refused(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "dualpi2")) as lab:
+def test_a_ramp_the_wrong_way_round_is_refused(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.replace("SCHEME", "dualpi2")) as lab:
         words = "qdualpi2 limit 10p ramp_least 2ms ramp_most 1ms"
         status, output = lab.run("s1", *TC, "qdisc", "replace", "dev", "eth0", "root", *words.split())
         assert status != 0
         assert "ramp_least is more than ramp_most" in output
 
 
-def test_ip_makes_links_in_a_running_lab(plugins: None, live_lab: Callable[[str], Any]) -> None:
-    with live_lab(LAB.replace("SCHEME", "droptail")) as lab:
+def test_ip_makes_links_in_a_running_lab(tc_plugins: None, running_lab: Callable[[str], Any]) -> None:
+    with running_lab(LAB.replace("SCHEME", "droptail")) as lab:
         ip = ("env", "IP_LIB_DIR=/mnt/tc", "ip")
         asked = "rate 2.5gbit delay 7us overhead 24 peer qb peer-rate 40mbit peer-delay 1ms peer-loss 50%"
         status, output = lab.run("h1", *ip, "link", "add", "qa", "type", "qlink", *asked.split())

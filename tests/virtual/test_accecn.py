@@ -11,8 +11,8 @@ import pytest
 from qbed.substrates import CellError
 from qbed.substrates.toolchain import find_toolchain
 
-from cells import Observed, stored
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput, store_tables
+from qbed_testing.pcap import read_pcap
 
 LAB = """
 name: accecn
@@ -36,7 +36,7 @@ def flags(frame: bytes) -> int:
 
 
 @pytest.mark.parametrize("tcp", ["dctcp", "dctcp1", "dctcp_ect1", "cubic"])
-def test_hosts_negotiate_it(run_cell: Callable[..., Observed], tmp_path: Path, tcp: str) -> None:
+def test_hosts_negotiate_it(run_cell: Callable[..., CellOutput], tmp_path: Path, tcp: str) -> None:
     lab = LAB.replace("CONTROL", tcp)
     if find_toolchain().manifest.kernel_series in WITHOUT:
         with pytest.raises(CellError, match=r"net/ipv4/tcp_ecn = 3: Invalid argument"):
@@ -44,7 +44,7 @@ def test_hosts_negotiate_it(run_cell: Callable[..., Observed], tmp_path: Path, t
         return
     cell = run_cell(lab)
     (tmp_path / "tables").mkdir()
-    row, table = stored(cell, tmp_path / "tables")
+    row, table = store_tables(cell, tmp_path / "tables")
     (flow,) = table("flows")
     assert (row["status"], row["contradictions"], flow["status"]) == ("complete", [], "complete")
     assert flow["ecn"] and flow["ce_marks"] > 0

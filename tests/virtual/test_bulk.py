@@ -10,8 +10,8 @@ import pytest
 
 from qbed.plan import compile as compiling
 
-from cells import Observed, stored
-from pcap import checksum_is_right, read_pcap, tcp_payload
+from qbed_testing.cells import CellOutput, store_tables
+from qbed_testing.pcap import has_valid_checksum, read_pcap, tcp_payload
 
 FLOWS, SIZE = 34, 4_000_000
 LAB = f"""
@@ -30,7 +30,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_all_of_it_arrives_as_fast_as_copied(
-    run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch, way: str
+    run_cell: Callable[..., CellOutput], monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     lab = f"{LAB}{WAYS[way]}\nduration: 100 ms\n"
     shared = run_cell(lab)
@@ -44,14 +44,14 @@ def test_all_of_it_arrives_as_fast_as_copied(
     assert min(ends) > 54_400_000 and max(ends) < 1.1 * min(ends), ends
 
 
-def test_what_the_wire_carries_is_the_pattern_with_right_checksums(run_cell: Callable[..., Observed]) -> None:
+def test_what_the_wire_carries_is_the_pattern_with_right_checksums(run_cell: Callable[..., CellOutput]) -> None:
     text = f"{LAB}{WAYS['plain']}\ncapture: [{{end: 'h1>s1', snaplen: 64 KB}}, {{end: 's1>h2', snaplen: 64 KB}}]\n"
     cell = run_cell(f"{text}duration: 1500 us\n")
     for end in ("h1-eth0", "s1-eth1"):
         frames = [packet.data for packet in read_pcap(cell.out / f"{end}.pcap")]
         payloads = [payload for frame in frames if (payload := tcp_payload(frame))]
         assert sum(map(len, payloads)) > 500_000 and {byte for payload in payloads for byte in set(payload)} == {0x71}
-        assert all(checksum_is_right(frame) for frame in frames)
+        assert all(has_valid_checksum(frame) for frame in frames)
 
 
 ASK = """\
@@ -90,12 +90,12 @@ ask("shut", ours.fileno(), 1)
 """
 
 
-def test_what_cannot_be_sent_is_refused(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_what_cannot_be_sent_is_refused(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     (tmp_path / "cell-0").mkdir()
     (tmp_path / "cell-0" / "ask.py").write_text(ASK)
     program = "programs: [{on: h4, run: ./ask.py, output: key=value}]"
     cell = run_cell(f"{LAB}{WAYS['plain']}\n{program}\nduration: 80 ms\n")
-    row, table = stored(cell, tmp_path / "cell-0")
+    row, table = store_tables(cell, tmp_path / "cell-0")
     assert row["status"] == "complete", row["contradictions"]
     (said,) = table("program_records")
     assert dict(said["texts"]) == {
@@ -130,7 +130,7 @@ print(f"queued={queued} bytes={struct.unpack('i', fcntl.ioctl(to, SIOCOUTQ, byte
 """
 
 
-def test_what_is_not_sent_lies_in_few_packets(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_what_is_not_sent_lies_in_few_packets(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     (tmp_path / "cell-0").mkdir()
     for name, text in {"serve.py": SERVE, "fill.py": FILL}.items():
         (tmp_path / "cell-0" / name).write_text(text)
@@ -140,7 +140,7 @@ programs:
   - {on: h4, run: './fill.py h3', start: 20 ms, output: key=value}
 """
     cell = run_cell(f"{LAB}{WAYS['plain']}\n{programs}duration: 80 ms\n")
-    _, table = stored(cell, tmp_path / "cell-0")
+    _, table = store_tables(cell, tmp_path / "cell-0")
     (said,) = table("program_records")
     numbers = dict(said["numbers"])
     # With a packet of each segment it is 1.57 times as much.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pcap import checksum_is_right, read_pcap
+from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 MS = 1_000_000
 LAB = """
@@ -72,4 +72,4 @@ def test_checksums_are_right_wherever_it_is(run_cell: Callable[..., Any], where:
     frames = [packet.data for packet in read_pcap(capture) if packet.data[12:14] in (b"\x08\x00", b"\x86\xdd")]
     frames = [data for data in frames if data[23 if data[12] == 8 else 20] in (6, 17)]
     assert len(frames) > 80
-    assert all(map(checksum_is_right, frames))
+    assert all(map(has_valid_checksum, frames))

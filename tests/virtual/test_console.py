@@ -13,7 +13,7 @@ import pytest
 
 from qbed.substrates.console import kernel_warnings
 
-from cells import Live
+from qbed_testing.cells import RunningLab
 
 LAB = """
 name: heard
@@ -45,9 +45,9 @@ def test_a_cell_is_run_without_a_complaint(run_cell: Callable[..., Any], scheme:
     ],
 )
 def test_what_the_kernel_complains_of_is_found(
-    live_lab: Callable[[str], AbstractContextManager[Live]], tmp_path: Path, line: str
+    running_lab: Callable[[str], AbstractContextManager[RunningLab]], tmp_path: Path, line: str
 ) -> None:
-    with live_lab(LAB) as lab:
+    with running_lab(LAB) as lab:
         for said in (line, "a test: no WARNING: here"):
             assert lab.run("h1", "sh", "-c", f"echo '<4>{said}' > /dev/kmsg")[0] == 0
     (found,) = kernel_warnings(tmp_path / "live")

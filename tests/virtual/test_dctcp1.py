@@ -11,7 +11,7 @@ import pytest
 
 from qbed.substrates.containers.placement import Machine, place
 
-from cells import Observed, plan_of, stored
+from qbed_testing.cells import CellOutput, store_tables, write_plan
 
 LAB = """
 name: dctcp1
@@ -31,13 +31,13 @@ duration: 100 ms
 ECN = "ecn, buffer: 400 KB, threshold: 4 packets"
 
 
-def test_its_windows_fall_to_one_segment(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_its_windows_fall_to_one_segment(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     """Where nothing is lost, DCTCP's windows end at two packets of each sender, and those wait; its need not."""
     waiting, windows = {}, {}
     for tcp in ("dctcp", "dctcp1"):
         cell = run_cell(LAB.format(scheme=ECN, tcp=tcp, receiver=tcp))
         (tmp_path / tcp).mkdir()
-        row, table = stored(cell, tmp_path / tcp)
+        row, table = store_tables(cell, tmp_path / tcp)
         assert (row["status"], row["contradictions"], row["dropped_packets"], row["timeouts"]) == ("complete", [], 0, 0)
         windows[tcp] = [
             sample["cwnd"] for sample in table("tcp_info") if sample["cwnd"] and sample["time_ns"] > 5_000_000
@@ -49,7 +49,7 @@ def test_its_windows_fall_to_one_segment(run_cell: Callable[..., Observed], tmp_
     assert waiting["dctcp1"] < waiting["dctcp"]
 
 
-def test_every_segment_is_acknowledged_at_once(run_cell: Callable[..., Observed]) -> None:
+def test_every_segment_is_acknowledged_at_once(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
     data = np.concatenate(cell.taps("s1>h1")["events"])
     sent = int((data["op"] == 2).sum())
@@ -58,7 +58,7 @@ def test_every_segment_is_acknowledged_at_once(run_cell: Callable[..., Observed]
 
 
 @pytest.mark.parametrize("scheme", ["droptail, buffer: 30 KB", ECN])
-def test_without_ecn_it_is_reno(run_cell: Callable[..., Observed], scheme: str) -> None:
+def test_without_ecn_it_is_reno(run_cell: Callable[..., CellOutput], scheme: str) -> None:
     """The same to the frame: where the receiver has no ECN, no packet is capable of it and losses halve windows."""
     ours, reno = (run_cell(LAB.format(scheme=scheme, tcp=tcp, receiver="reno")) for tcp in ("dctcp1", "reno"))
     rows = [[flow | {"congestion_control": "reno"} for flow in cell.flows()] for cell in (ours, reno)]
@@ -66,7 +66,7 @@ def test_without_ecn_it_is_reno(run_cell: Callable[..., Observed], scheme: str) 
 
 
 def test_a_machine_without_it_lends_its_hosts_the_labs_kernel(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
+    plan = write_plan(tmp_path, LAB.format(scheme=ECN, tcp="dctcp1", receiver="dctcp1"))
     assert "tcp_dctcp1" in plan.modules
     placed = place(plan, Machine(tmp_path))
     assert not placed.host_kernel and any("has no dctcp1" in note for note in placed.notes)
@@ -92,9 +92,9 @@ duration: 150 ms
 """
 
 
-def test_ect1_is_the_congestion_controls_alone(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_ect1_is_the_congestion_controls_alone(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     """A connection that gets another control in mid-life has the codepoint of that one, and back; on IPv4 and IPv6."""
-    row, table = stored(run_cell(CHANGED), tmp_path)
+    row, table = store_tables(run_cell(CHANGED), tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     assert [flow["ce_marks"] > 0 for flow in table("flows")] == [True, True]
     seen: dict[str, set[str]] = {}

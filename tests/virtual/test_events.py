@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cells import Observed, stored
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput, store_tables
+from qbed_testing.pcap import read_pcap
 
 FRAME = 1042  # 1000 bytes of payload
 NS = FRAME * 8  # at 1 Gbit/s
@@ -32,9 +32,9 @@ duration: 13 ms
 """
 
 
-def test_a_links_rate_delay_and_loss(run_cell: Callable[[str], Observed], tmp_path: Path) -> None:
+def test_a_links_rate_delay_and_loss(run_cell: Callable[[str], CellOutput], tmp_path: Path) -> None:
     cell = run_cell(WIRE)
-    row, _ = stored(cell, tmp_path)
+    row, _ = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     arrivals = np.array([p.time_ns for p in read_pcap(cell.out / "h2-eth0.pcap") if p.udp_payload == 1000])
     left = arrivals - 100_000  # the transmitter, as long as the delay was 100 us
@@ -79,9 +79,11 @@ duration: 60 ms
 """
 
 
-def test_a_queues_threshold_and_a_hosts_congestion_control(run_cell: Callable[[str], Observed], tmp_path: Path) -> None:
+def test_a_queues_threshold_and_a_hosts_congestion_control(
+    run_cell: Callable[[str], CellOutput], tmp_path: Path
+) -> None:
     cell = run_cell(MIND)
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     queue = {found["span"]: found for found in table("queue_windows") if found["port"] == "s1>s2"}
     assert queue["before"]["mean_packets"] > 2 * queue["behind"]["mean_packets"]
@@ -107,10 +109,10 @@ duration: 50 ms
 """
 
 
-def test_hosts_turn_to_dctcp_with_their_receivers(run_cell: Callable[[str], Observed], tmp_path: Path) -> None:
+def test_hosts_turn_to_dctcp_with_their_receivers(run_cell: Callable[[str], CellOutput], tmp_path: Path) -> None:
     """Whether there is ECN is decided at the SYN, by the listening socket's congestion control, too."""
     cell = run_cell(TURNING)
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     found = {flow["label"]: (flow["congestion_control"], flow["ce_marks"] > 0) for flow in table("flows")}
     assert found["later"] == ("dctcp", True), "its receiver's listening socket has it, too"
@@ -133,10 +135,10 @@ duration: 100 ms
 
 @pytest.mark.parametrize("reordering", ["on", "off"])
 def test_jitter_is_within_its_bounds_and_reorders_only_where_it_may(
-    run_cell: Callable[[str], Observed], tmp_path: Path, reordering: str
+    run_cell: Callable[[str], CellOutput], tmp_path: Path, reordering: str
 ) -> None:
     cell = run_cell(JITTER.replace("REORDERING", reordering))
-    row, _ = stored(cell, tmp_path)
+    row, _ = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     sent, came = (
         {p.data[18:20]: p.time_ns for p in read_pcap(cell.out / f"{name}.pcap") if p.udp_payload == 1000}
@@ -149,6 +151,6 @@ def test_jitter_is_within_its_bounds_and_reorders_only_where_it_may(
     assert (order == list(sent)) == (reordering == "off")
 
 
-def test_two_runs_with_jitter_are_the_same(run_cell: Callable[[str], Observed]) -> None:
+def test_two_runs_with_jitter_are_the_same(run_cell: Callable[[str], CellOutput]) -> None:
     one, other = (run_cell(JITTER.replace("REORDERING", "on")) for _ in range(2))
     assert one.digest() == other.digest()

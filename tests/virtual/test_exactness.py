@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cells import stored
-from pcap import read_pcap
+from qbed_testing.cells import store_tables
+from qbed_testing.pcap import read_pcap
 
 HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP: a frame without preamble and FCS, as everywhere in qbed
 TCP_SHARE = Fraction(1448, 1514)  # payload in a full frame, with TCP time stamps
@@ -63,9 +63,9 @@ def test_one_way_times_equal_arithmetic(
     assert measured == [2 * (serialization_ns(HEADERS + size, rate_bps) + delay_ns) for size in payloads]
 
 
-def test_idle_round_trip_equals_arithmetic(live_lab: Any) -> None:
+def test_idle_round_trip_equals_arithmetic(running_lab: Any) -> None:
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
-    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+    with running_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
         status, output = lab.run("h1", "ping", "-c", "3", "-i", "0.2", "-s", "1000", "10.0.0.3")
     assert status == 0, output
     frame = 14 + 20 + 8 + 1000
@@ -93,10 +93,10 @@ except OSError as error:
 """
 
 
-def test_the_clocks_page_is_the_clock(live_lab: Any) -> None:
+def test_the_clocks_page_is_the_clock(running_lab: Any) -> None:
     """The agent reads it instead of asking the kernel (docs/formats.md §2); nobody can write it."""
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
-    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+    with running_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
         status, output = lab.run("h1", "python3", "-c", LOOK)
     assert (status, output.strip()) == (0, "EPERM")
 
@@ -136,10 +136,10 @@ duration: DURATION
 
 
 @pytest.mark.parametrize("streams", [1, 36])
-def test_unmodified_iperf3_fills_the_link(live_lab: Any, streams: int) -> None:
+def test_unmodified_iperf3_fills_the_link(running_lab: Any, streams: int) -> None:
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
     text = text.replace("capture: [h1>s1, h2>s1]\n", "")
-    with live_lab(text) as lab:
+    with running_lab(text) as lab:
         lab.background("h2", "iperf3", "-s", "-1")
         # From 3.16 on iperf3 ends an amount of data (-n) no sooner than its next whole second, and reckons with that.
         version = re.search(r"iperf (\d+)\.(\d+)", lab.run("h1", "iperf3", "--version")[1])
@@ -167,9 +167,9 @@ print(time.monotonic() - begun)
 """
 
 
-def test_a_program_that_waits_without_a_system_call_does_not_stop_the_clock(live_lab: Any) -> None:
+def test_a_program_that_waits_without_a_system_call_does_not_stop_the_clock(running_lab: Any) -> None:
     text = PAIR.format(rate="10 Gbit/s", delay="5 us", workload="  - flow: {from: h1, to: h2, size: 1 KB}")
-    with live_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
+    with running_lab(text.replace("capture: [h1>s1, h2>s1]\n", "")) as lab:
         status, output = lab.run("h1", "python3", "-c", SPINNER)
     assert status == 0, output
     assert float(output) == pytest.approx(0.3, abs=0.001), "a signal wakes it at its own instant"
@@ -256,5 +256,5 @@ hosts: {{{hosts}}}
 workload: [{flows}]
 duration: 20 ms
 """)
-    _, table = stored(cell, tmp_path)
+    _, table = store_tables(cell, tmp_path)
     assert [row["fct_ns"] for row in table("flows")] == [row["ideal_fct_ns"] for row in table("flows")]

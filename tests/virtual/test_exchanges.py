@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cells import Observed, ran, stored
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed_testing.pcap import read_pcap
 
 LAB = """
 name: exchanges
@@ -52,13 +52,13 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("cell")), LAB)
+def cell(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("cell")), LAB)
 
 
 @pytest.fixture(scope="module")
-def rows(cell: Observed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+def rows(cell: CellOutput, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"], row["flows"]) == ("complete", [], 0)
     found = table("exchanges")
     return lambda label: [row for row in found if row["label"] == label]
@@ -137,7 +137,7 @@ def test_bursts_come_one_after_the_other(rows: Callable[[str], Rows]) -> None:
     assert all(200_000 < row["request_bytes"] < 400_000 for row in over[1:])
 
 
-def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: Observed) -> None:
+def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: CellOutput) -> None:
     labels = {workload.port: workload.label for workload in cell.plan.workloads}
     classes: dict[str, set[tuple[str, int]]] = {label: set() for label in labels.values()}
     for host in ("h1", "h2"):

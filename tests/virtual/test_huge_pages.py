@@ -15,7 +15,7 @@ from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot, memory_folder
 from qbed.substrates.virtual.machine import HUGE_BYTES, has_huge_pages
 
-from cells import plan_of
+from qbed_testing.cells import write_plan
 
 LAB = """
 name: huge
@@ -32,7 +32,7 @@ def test_memory_that_is_in_use_is_in_huge_pages(tmp_path: Path) -> None:
     place = memory_folder(HUGE_BYTES)
     assert place is not None
     folder = tmp_path / "cell"
-    plan = plan_of(folder, LAB)
+    plan = write_plan(folder, LAB)
     with boot(find_toolchain(), folder, plan, "lab") as guest:
         while not any(message["event"] == "ready" for message in guest.wait(60) or []):
             pass

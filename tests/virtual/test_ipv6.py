@@ -14,7 +14,7 @@ from qbed.substrates.virtual import guest
 from qbed.substrates.virtual.confinement import CONFINE_FD
 from qbed.substrates.virtual.guest import command_line
 
-from cells import Observed, plan_of
+from qbed_testing.cells import CellOutput, write_plan
 
 LAB = """
 name: families
@@ -36,7 +36,7 @@ def three_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("more", [RATE, "capture: ['h1>s1']\n", "observe: {queues: every packet, statistics: 1 ms}\n"])
 def test_the_bytes_are_those_of_a_guest_with_ipv6(
-    run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch, more: str
+    run_cell: Callable[..., CellOutput], monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     without = run_cell(LAB + more).digest()
     monkeypatch.setattr(guest, "may_use_ipv6", lambda plan: True)
@@ -45,10 +45,10 @@ def test_the_bytes_are_those_of_a_guest_with_ipv6(
 
 def test_few_nodes_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "MANY_NODES", 4)
-    assert WITHOUT not in command_line(Path("/kernel"), plan_of(tmp_path, LAB), "cell", 3, CONFINE_FD)
+    assert WITHOUT not in command_line(Path("/kernel"), write_plan(tmp_path, LAB), "cell", 3, CONFINE_FD)
 
 
-def test_it_is_really_not_there(run_cell: Callable[..., Observed], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_really_not_there(run_cell: Callable[..., CellOutput], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "may_use_ipv6", lambda plan: False)
     with pytest.raises(CellError, match=r"sysctl net/ipv6/.*No such file"):
         run_cell(LAB + "addressing: ipv6\n")
@@ -69,5 +69,5 @@ def test_it_is_really_not_there(run_cell: Callable[..., Observed], monkeypatch: 
 def test_it_is_there_wherever_something_may_speak_it(
     tmp_path: Path, more: str, mode: Literal["cell", "lab"], has: bool
 ) -> None:
-    words = command_line(Path("/kernel"), plan_of(tmp_path, LAB + more), mode, 3, CONFINE_FD)
+    words = command_line(Path("/kernel"), write_plan(tmp_path, LAB + more), mode, 3, CONFINE_FD)
     assert (WITHOUT not in words) == has

@@ -11,7 +11,7 @@ import pytest
 
 from qbed.substrates import CellError
 
-from cells import Observed, stored
+from qbed_testing.cells import CellOutput, store_tables
 
 LAB = """
 name: mine
@@ -52,12 +52,12 @@ def write_files(tmp_path: Path) -> Callable[[int], None]:
 
 
 def test_programs_run_at_their_times_and_equally_twice(
-    run_cell: Callable[..., Observed], write_files: Callable[[int], None], tmp_path: Path
+    run_cell: Callable[..., CellOutput], write_files: Callable[[int], None], tmp_path: Path
 ) -> None:
     write_files(2)
     one, other = run_cell(LAB + PROGRAMS), run_cell(LAB + PROGRAMS)
     assert one.digest() == other.digest()
-    row, table = stored(one, tmp_path / "cell-0")
+    row, table = store_tables(one, tmp_path / "cell-0")
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     programs = {(row["label"], row["node"]): row for row in table("programs")}
     assert {who: one["exit_status"] for who, one in programs.items()} == {
@@ -119,13 +119,13 @@ print(f"sent={sent} got={got}")
 
 
 def test_what_a_program_sends_to_its_own_node_is_in_no_book_twice(
-    run_cell: Callable[..., Observed], tmp_path: Path
+    run_cell: Callable[..., CellOutput], tmp_path: Path
 ) -> None:
     (tmp_path / "cell-0").mkdir()
     (tmp_path / "cell-0" / "own.py").write_text(TO_ITSELF)
     flow = "workload: [flow: {from: h1, to: h3, size: 100 KB}]\n"
     program = "programs: [{on: h3, run: ./own.py, output: key=value}]"
-    row, table = stored(run_cell(LAB + flow + program), tmp_path / "cell-0")
+    row, table = store_tables(run_cell(LAB + flow + program), tmp_path / "cell-0")
     (said,) = table("program_records")
     numbers = dict(said["numbers"])
     assert numbers["sent"] == numbers["got"] > 100_000  # in more than one packet of 64 KB

@@ -16,8 +16,8 @@ import pytest
 from qbed.results.cell import store_cell
 from qbed.telemetry.records import read_counters
 
-from cells import Observed, stored
-from pcap import Packet, read_pcap
+from qbed_testing.cells import CellOutput, store_tables
+from qbed_testing.pcap import Packet, read_pcap
 
 ENQUEUE, MARK = 1, 4
 FIN, SYN, ACK = 1, 2, 16
@@ -50,7 +50,7 @@ def tcp(packet: Packet) -> tuple[int, int, int]:
     return port, packet.data[header + 13], int(total) - header - (packet.data[header + 12] >> 4) * 4
 
 
-def from_sender(cell: Observed) -> list[tuple[Packet, int, int]]:
+def from_sender(cell: CellOutput) -> list[tuple[Packet, int, int]]:
     flow = cell.flows()[0]
     seen = [(packet, *tcp(packet)) for packet in read_pcap(cell.out / "h1-eth0.pcap")]
     return [(packet, flags, payload) for packet, port, flags, payload in seen if port == flow["src_port"]]
@@ -86,7 +86,7 @@ def test_a_parameter_of_the_kernel_holds_for_all_hosts(run_cell: Callable[..., A
     cells = {"linux": run_cell(text), "told": run_cell(text + told)}
     for name in cells:
         (tmp_path / name).mkdir()
-    tables = {name: stored(cell, tmp_path / name)[1]("tcp_info") for name, cell in cells.items()}
+    tables = {name: store_tables(cell, tmp_path / name)[1]("tcp_info") for name, cell in cells.items()}
     assert all(sample["ssthresh"] == 16 for sample in tables["told"])
     assert not any(sample["ssthresh"] == 16 for sample in tables["linux"])
     largest = {name: max(sample["cwnd"] for sample in table) for name, table in tables.items()}

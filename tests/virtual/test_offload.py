@@ -12,8 +12,8 @@ import pytest
 from qbed.errors import LabError
 from qbed.substrates.containers.placement import Machine, place
 
-from cells import Observed, plan_of, stored
-from pcap import read_pcap
+from qbed_testing.cells import CellOutput, store_tables, write_plan
+from qbed_testing.pcap import read_pcap
 
 STAR = """
 name: offload
@@ -35,10 +35,10 @@ SCHEMES = [(4, "droptail, buffer: 200 KB"), (6, "rpm, target: 100 us, interval: 
 
 @pytest.mark.parametrize(("family", "scheme"), SCHEMES)
 def test_bursts_go_onto_the_wire_as_frames(
-    run_cell: Callable[..., Observed], tmp_path: Path, family: int, scheme: str
+    run_cell: Callable[..., CellOutput], tmp_path: Path, family: int, scheme: str
 ) -> None:
     cell = run_cell(STAR.format(offload="tso", family=family, scheme=scheme))
-    row, _ = stored(cell, tmp_path)
+    row, _ = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     assert {flow["status"] for flow in cell.flows()} == {"complete"}
     events = np.concatenate(cell.taps("h1>s1")["events"])
@@ -55,7 +55,7 @@ def test_bursts_go_onto_the_wire_as_frames(
     assert (gaps <= np.ceil(lasts_ns)).mean() > 0.6
 
 
-def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., Observed]) -> None:
+def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(STAR.format(offload='"off"', family=4, scheme="droptail, buffer: 200 KB"))
     events = np.concatenate(cell.taps("h1>s1")["events"])
     assert events["bytes"].max() == FRAME
@@ -66,10 +66,10 @@ def test_without_it_every_packet_is_a_frame(run_cell: Callable[..., Observed]) -
 def test_a_queue_that_would_count_a_burst_as_waiting_is_refused(tmp_path: Path, queue: str) -> None:
     lab = STAR.format(offload=f"tso, queue: {queue}", family=4, scheme="droptail")
     with pytest.raises(LabError, match="h1 has `offload: tso`: expected droptail of at least 1000 packets"):
-        plan_of(tmp_path, lab)
+        write_plan(tmp_path, lab)
 
 
 def test_containers_have_no_offloads(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, STAR.format(offload="tso", family=4, scheme="droptail"))
+    plan = write_plan(tmp_path, STAR.format(offload="tso", family=4, scheme="droptail"))
     with pytest.raises(LabError, match=r"h1.*h3: in containers every packet is a frame.*expected `offload: off`"):
         place(plan, Machine())

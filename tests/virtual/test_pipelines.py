@@ -17,8 +17,8 @@ import pytest
 from qbed.places import schemes_folder
 from qbed.substrates import CellError
 
-from cells import Live, Observed, plan_of, stored
-from pcap import Packet, read_pcap
+from qbed_testing.cells import CellOutput, RunningLab, store_tables, write_plan
+from qbed_testing.pcap import Packet, read_pcap
 
 STAR = """
 name: star
@@ -40,11 +40,11 @@ def star(switch: str, addressing: str = "ipv4", tcp: str = "reno") -> str:
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6", "both"])
 def test_tcp_and_udp_pass_and_every_packet_is_accounted_for(
-    run_cell: Callable[..., Observed], tmp_path: Path, addressing: str
+    run_cell: Callable[..., CellOutput], tmp_path: Path, addressing: str
 ) -> None:
     cell = run_cell(star("program: droptail", addressing))
     assert [flow["status"] for flow in cell.flows()] == ["complete", "complete"]
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     sent = {queue["port"]: queue["sent_packets"] for queue in table("queues")}
     assert sent["s1>h2"] == sent["h1>s1"] > 690 and sent["s1>h1"] == sent["h2>s1"] > 110
@@ -60,9 +60,9 @@ def test_tcp_and_udp_pass_and_every_packet_is_accounted_for(
 
 
 def test_hosts_ping_each_other_and_packets_without_a_way_are_dropped(
-    live_lab: Callable[[str], AbstractContextManager[Live]], tmp_path: Path
+    running_lab: Callable[[str], AbstractContextManager[RunningLab]], tmp_path: Path
 ) -> None:
-    with live_lab(star("program: droptail")) as lab:
+    with running_lab(star("program: droptail")) as lab:
         status, said = lab.run("h1", "ping", "-c", "3", "-i", "0.01", "h2")
         assert status == 0 and "3 received" in said and "ttl=63" in said, said
         status, said = lab.run("h1", "ping", "-c", "2", "-i", "0.01", "-W", "0.1", "192.0.2.1")
@@ -103,7 +103,7 @@ duration: 40 ms
 )
 @pytest.mark.parametrize("topology", ["{dumbbell: {left: 3, right: 3}}", "{parking-lot: {switches: 3, hosts: 2}}"])
 def test_stamp_writes_the_same_bytes_as_the_kernels_switch(
-    run_cell: Callable[..., Observed], topology: str, signal: str, buffer: str, addressing: str
+    run_cell: Callable[..., CellOutput], topology: str, signal: str, buffer: str, addressing: str
 ) -> None:
     """Every captured byte of what the receiver sees and sends: addresses, hop limits, checksums, the congestion header;
     and so the same rates, flows and queues.
@@ -141,7 +141,7 @@ duration: 100 ms
     ],
 )
 def test_tcp_behind_drop_tail_is_the_same_as_behind_linux(
-    run_cell: Callable[..., Observed], topology: str, tcp: str, addressing: str
+    run_cell: Callable[..., CellOutput], topology: str, tcp: str, addressing: str
 ) -> None:
     """To the byte and the nanosecond: every queue, every captured packet; so receivers reckon in the same memory."""
     settings = {"topology": topology, "tcp": tcp, "addressing": addressing}
@@ -152,7 +152,7 @@ def test_tcp_behind_drop_tail_is_the_same_as_behind_linux(
     assert bmv2.digest()["taps.bin"] == linux.digest()["taps.bin"]
 
 
-def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., Observed]) -> None:
+def test_a_flow_takes_the_same_links_both_ways(run_cell: Callable[..., CellOutput]) -> None:
     """Two layers choose one after the other; all ways are used, each flow keeps to one; Linux racks below P4 spines."""
     cell = run_cell("""
 name: ecmp
@@ -192,7 +192,7 @@ SCHEMES = [
 
 @pytest.mark.parametrize(("scheme", "tcp", "signal"), SCHEMES)
 def test_schemes_signal_about_as_often_as_the_kernels(
-    run_cell: Callable[..., Observed], tmp_path: Path, scheme: str, tcp: str, signal: str
+    run_cell: Callable[..., CellOutput], tmp_path: Path, scheme: str, tcp: str, signal: str
 ) -> None:
     """And what they say of themselves stands where the kernel's statistics stand."""
     found: dict[str, tuple[float, float]] = {}
@@ -208,7 +208,7 @@ workload:
 duration: 300 ms
 """)
         (tmp_path / kind).mkdir()
-        row, table = stored(cell, tmp_path / kind)
+        row, table = store_tables(cell, tmp_path / kind)
         assert (row["status"], row["contradictions"]) == ("complete", [])
         (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
         assert queue["discipline"] == scheme.partition(",")[0]
@@ -233,15 +233,15 @@ duration: 300 ms
 def test_a_program_of_ones_own_runs_and_one_that_cannot_is_refused_by_name(tmp_path: Path) -> None:
     from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-    from cells import LIMITS
+    from qbed_testing.cells import LIMITS
 
     folder = tmp_path / "own"
     folder.mkdir()
     for suffix in ("json", "p4info.txtpb"):
         shutil.copy(schemes_folder() / "ecn" / "p4" / f"ecn.{suffix}", folder / f"mine.{suffix}")
-    plan = plan_of(folder, star("program: ./mine.p4"))
+    plan = write_plan(folder, star("program: ./mine.p4"))
     VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
-    cell = Observed(plan, folder)
+    cell = CellOutput(plan, folder)
     assert [flow["status"] for flow in cell.flows()] == ["complete", "complete"]
     assert cell.counters().switches["s1"].totals["sent"] > 800
 
@@ -252,17 +252,17 @@ def test_a_program_of_ones_own_runs_and_one_that_cannot_is_refused_by_name(tmp_p
     for name, switch in (("own", f"program: ./mine.p4, {own}"), ("ecn", "program: ecn, threshold: 9 packets")):
         (tmp_path / name).mkdir(exist_ok=True)
         slow = star(switch, tcp="dctcp").replace("delay: 10 us", "delay: 10 us, ends: {s1: {rate: 500 Mbit/s}}")
-        plan = plan_of(tmp_path / name, slow)
+        plan = write_plan(tmp_path / name, slow)
         shutil.rmtree(tmp_path / name / "out", ignore_errors=True)
         VirtualSubstrate().cell(tmp_path / name, plan).run(LIMITS, lambda fraction: None)
-        cells.append(Observed(plan, tmp_path / name))
+        cells.append(CellOutput(plan, tmp_path / name))
     assert cells[0].flows() == cells[1].flows()
     marked = [cell.counters().switches["s1"].counters["marked"] for cell in cells]
     assert marked[0] == marked[1] and sum(marked[0].values()) > 10
 
     text = (folder / "mine.json").read_text()
     (folder / "mine.json").write_text(text.replace('"mark_to_drop"', '"mark_to_keep"'))
-    plan = plan_of(tmp_path / "own", star("program: ./mine.p4"))
+    plan = write_plan(tmp_path / "own", star("program: ./mine.p4"))
     shutil.rmtree(folder / "out")
     with pytest.raises(CellError, match=r"program mine: .*mark_to_keep"):
         VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
@@ -272,7 +272,7 @@ def test_a_program_that_never_lets_go_of_a_packet_loses_it_by_name_and_the_lab_e
     """Resubmitted for ever, since a packet that is recirculated has a hop less each time."""
     from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-    from cells import LIMITS
+    from qbed_testing.cells import LIMITS
 
     folder = tmp_path / "endless"
     folder.mkdir()
@@ -283,10 +283,10 @@ def test_a_program_that_never_lets_go_of_a_packet_loses_it_by_name_and_the_lab_e
     send = next(action for action in form["actions"] if action["name"] == "send")
     send["primitives"].append({"op": "resubmit", "parameters": [{"type": "hexstr", "value": "0x1"}]})
     (folder / "mine.json").write_text(json.dumps(form))
-    plan = plan_of(folder, star("program: ./mine.p4"))
+    plan = write_plan(folder, star("program: ./mine.p4"))
     VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
     (tmp_path / "tables").mkdir()
-    row, table = stored(Observed(plan, folder), tmp_path / "tables")
+    row, table = store_tables(CellOutput(plan, folder), tmp_path / "tables")
     assert row["contradictions"] == []
     (switch,) = table("switches")
     assert switch["sent_packets"] == 0 and dict(switch["drops"]) == {"too_many_rounds": switch["received_packets"]}
@@ -317,7 +317,7 @@ duration: {duration}
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
 @pytest.mark.parametrize("more", ["between_samples: on", "between_samples: off, capped: on, weight: 5, bits: 12"])
 def test_qcn_writes_the_same_bytes_as_the_kernels_switch(
-    run_cell: Callable[..., Observed], tmp_path: Path, more: str, addressing: str
+    run_cell: Callable[..., CellOutput], tmp_path: Path, more: str, addressing: str
 ) -> None:
     """Of every packet, where each is sampled and nothing is sent back at once: senders go by round-trip times."""
     always = (
@@ -332,7 +332,7 @@ def test_qcn_writes_the_same_bytes_as_the_kernels_switch(
     found = {}
     for cell, kind in ((linux, "linux"), (bmv2, "bmv2")):
         (tmp_path / kind).mkdir()
-        row, table = stored(cell, tmp_path / kind)
+        row, table = store_tables(cell, tmp_path / kind)
         assert (row["status"], row["contradictions"]) == ("complete", [])
         (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
         found[kind] = {name: dict(queue["xstats"])[name] for name in ("sampled", "congested", "written", "largest")}
@@ -356,7 +356,7 @@ def without_its_time(packet: Packet) -> Packet:
     "more", ["equilibrium: 15 packets", "equilibrium: 9 packets, between_samples: off, biased: off"]
 )
 def test_qcns_closed_loop_is_that_of_the_kernels_switch(
-    run_cell: Callable[..., Observed], tmp_path: Path, more: str
+    run_cell: Callable[..., CellOutput], tmp_path: Path, more: str
 ) -> None:
     """Sampled and sent back by chance, in a queue that overflows: the same draws, instants, bytes, rates and drops."""
     more = f"buffer: 20 packets, {more}"
@@ -371,7 +371,7 @@ def test_qcns_closed_loop_is_that_of_the_kernels_switch(
     found = {}
     for cell, kind in ((linux, "linux"), (bmv2, "bmv2")):
         (tmp_path / kind).mkdir()
-        row, table = stored(cell, tmp_path / kind)
+        row, table = store_tables(cell, tmp_path / kind)
         assert (row["status"], row["contradictions"]) == ("complete", [])
         (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
         stats = dict(queue["xstats"])
@@ -387,11 +387,11 @@ def test_qcns_closed_loop_is_that_of_the_kernels_switch(
 
 
 def test_an_interface_that_disappears_costs_its_own_packets_only(
-    live_lab: Callable[[str], AbstractContextManager[Live]], tmp_path: Path
+    running_lab: Callable[[str], AbstractContextManager[RunningLab]], tmp_path: Path
 ) -> None:
     """What the program sends there is dropped by name; the other ports go on, and the lab ends as any."""
     text = star("program: droptail").replace("hosts: 2", "hosts: 3")
-    with live_lab(text) as lab:
+    with running_lab(text) as lab:
         assert lab.run("h1", "ping", "-c", "1", "-W", "0.1", "h3")[0] == 0
         status, said = lab.run("s1", "ip", "link", "delete", "eth2")
         assert status == 0, said

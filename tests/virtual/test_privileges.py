@@ -15,7 +15,7 @@ import pytest
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-from cells import LIMITS, Observed, plan_of
+from qbed_testing.cells import LIMITS, CellOutput, write_plan
 
 NOBODY = 65534
 LAB = """
@@ -41,7 +41,7 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
         toolchain = find_toolchain()
         shutil.copytree(toolchain.folder, tools)
         folder = Path(place) / "cell"
-        plan = plan_of(folder, LAB)
+        plan = write_plan(folder, LAB)
         for path in (Path(place), folder, *folder.iterdir()):
             os.chown(path, NOBODY, NOBODY)
         child = os.fork()
@@ -60,7 +60,7 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert (folder / "out" / "flows.ndjson").stat().st_uid == NOBODY
-        assert Observed(plan, folder).digest() == reference.digest()
+        assert CellOutput(plan, folder).digest() == reference.digest()
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_a_cell_runs_as_an_ordinary_user(run_cell: Callable[..., Any]) -> None:
         "mount -n -t hostfs none /tmp -o / && touch /tmp{target}",
     ],
 )
-def test_the_guest_writes_only_to_its_own_folder(live_lab: Any, attempt: str) -> None:
+def test_the_guest_writes_only_to_its_own_folder(running_lab: Any, attempt: str) -> None:
     with tempfile.TemporaryDirectory(prefix="qbed-outside-", dir="/var/tmp") as outside:
         target = Path(outside) / "evil"
-        with live_lab(LAB.replace("capture: [h1>s1]\n", "")) as lab:
+        with running_lab(LAB.replace("capture: [h1>s1]\n", "")) as lab:
             status, output = lab.run("h1", "sh", "-c", attempt.format(target=target, folder=outside))
             inside, said = lab.run("h1", "sh", "-c", "echo kept > /mnt/inside")
         assert status != 0, output

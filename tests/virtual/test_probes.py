@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cells import Observed, ran, stored
-from pcap import Packet, read_pcap
+from qbed_testing.cells import CellOutput, run_lab, store_tables
+from qbed_testing.pcap import Packet, read_pcap
 
 Tables = Callable[[str], list[dict[str, Any]]]
 LAB = """
@@ -40,13 +40,13 @@ duration: 80050 us
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("cell")), LAB)
+def cell(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("cell")), LAB)
 
 
 @pytest.fixture(scope="module")
-def tables(cell: Observed, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+def tables(cell: CellOutput, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"]) == ("complete", [])
     return table
 
@@ -84,7 +84,7 @@ def test_what_a_dead_link_takes_is_lost(tables: Tables) -> None:
     assert flow["min_rtt_ns"] == flow["rtt_ns"] == idle[0]["rtt_ns"]
 
 
-def test_a_queue_is_seen_one_way_and_its_drops_are_the_losses(cell: Observed, tables: Tables) -> None:
+def test_a_queue_is_seen_one_way_and_its_drops_are_the_losses(cell: CellOutput, tables: Tables) -> None:
     crowded = probes(tables, "crowded")
     idle = min(row["rtt_ns"] for row in crowded if not row["lost"] and row["rtt_ns"])
     waited = [row for row in crowded if row["rtt_ns"] is not None and row["rtt_ns"] > idle]
@@ -108,7 +108,7 @@ def classes(packets: list[Packet], protocol: int) -> set[int]:
     return {data[15] >> 2 for data in ipv4}
 
 
-def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: Observed) -> None:
+def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: CellOutput) -> None:
     seen = [read_pcap(cell.out / f"{host}-eth0.pcap") for host in ("h1", "h2")]
     for packets in seen:
         assert classes(packets, 6) == {34}, "data, acknowledgements, SYN and FIN"
@@ -119,5 +119,5 @@ def test_all_packets_of_a_workload_have_its_class_in_both_directions(cell: Obser
     assert {(data[14] & 15) << 2 | data[15] >> 6 for data in six} == {1}
 
 
-def test_the_same_probes_each_time(cell: Observed, tmp_path: Path) -> None:
-    assert ran(tmp_path, LAB).digest() == cell.digest()
+def test_the_same_probes_each_time(cell: CellOutput, tmp_path: Path) -> None:
+    assert run_lab(tmp_path, LAB).digest() == cell.digest()

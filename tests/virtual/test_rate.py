@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cells import stored
+from qbed_testing.cells import store_tables
 
 RunCell = Callable[..., Any]
 DUMBBELL = """
@@ -47,7 +47,7 @@ def test_rates_equal_arithmetic(run_cell: RunCell, tmp_path: Path, family: str) 
     workload = f"flow: {{from: h1, to: h3, size: {size} B, transport: rate}}\n"
     workload += f"flow: {{from: h2, to: h4, size: {size} B, transport: rate, start: 5 ms}}"
     cell = run_cell(dumbbell(workload, family=family))
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     flows = table("flows")
     for flow, rate_bps in zip(flows, (4 * 10**9, 3 * 10**9), strict=True):
@@ -69,7 +69,7 @@ def test_rates_equal_arithmetic(run_cell: RunCell, tmp_path: Path, family: str) 
 def test_what_is_lost_is_sent_anew(run_cell: RunCell, tmp_path: Path) -> None:
     workload = "flows: {pairs: [[h1, h3], [h2, h4]], size: 1 MB, transport: rate}"
     cell = run_cell(dumbbell(workload, rate="9 Gbit/s", buffer="20 packets"))
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["flows_complete"]) == ("complete", 2)
     lost = [flow["segments_sent"] - flow["segments_received"] for flow in table("flows")]
     assert sum(lost) == row["dropped_packets"] > 50
@@ -99,7 +99,7 @@ def shared(controller: str, scheme: str = "scheme: stamp", reflect: str = "0") -
 def test_what_a_switch_stamps_comes_to_the_controller(
     run_cell: RunCell, tmp_path: Path, kind: str, bits: int, most: int | None
 ) -> None:
-    row, table = stored(run_cell(shared(f"name: timely, signal: {kind}, bits: {bits}")), tmp_path)
+    row, table = store_tables(run_cell(shared(f"name: timely, signal: {kind}, bits: {bits}")), tmp_path)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     signals = {sample["signal"] for sample in table("rates")}
     (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
@@ -113,7 +113,7 @@ def test_what_a_switch_stamps_comes_to_the_controller(
 
 def test_feedback_comes_to_the_reaction_point(run_cell: RunCell, tmp_path: Path) -> None:
     text = shared("name: reaction_point", scheme="scheme: qcn, buffer: 100 packets", reflect="2.5 %")
-    row, table = stored(run_cell(text), tmp_path)
+    row, table = store_tables(run_cell(text), tmp_path)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     last = {sample["flow"]: sample for sample in table("rates")}
     assert all(sample["feedbacks"] > 10 and sample["rate_bps"] < 10**10 for sample in last.values())

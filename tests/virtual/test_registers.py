@@ -25,9 +25,9 @@ SPUN = 1_500_000_000  # turns of a loop: over the 250 ms of processor time after
 
 @pytest.mark.parametrize("width", ["xmm", "ymm", "zmm"])
 def test_threads_signals_and_children_keep_their_registers(
-    live_lab: Callable[[str], Any], tmp_path: Path, width: str
+    running_lab: Callable[[str], Any], tmp_path: Path, width: str
 ) -> None:
-    with live_lab(LAB) as lab:
+    with running_lab(LAB) as lab:
         program = tmp_path / "live" / "registers"  # the guest sees this folder as /mnt
         flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
         subprocess.run(["gcc", *flags, "-o", str(program), str(SOURCE)], check=True)

@@ -16,7 +16,7 @@ import pytest
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
 
-from cells import Live, Observed, plan_of
+from qbed_testing.cells import CellOutput, RunningLab, write_plan
 
 SMALL = """
 name: small
@@ -80,16 +80,16 @@ def test_equal_runs_are_equal_files(run_cell: Callable[..., Any], text: str) -> 
 def told_links(folder: Path, parameter: str, value: str, counter: str) -> tuple[int, dict[str, Any]]:
     """The small lab with a parameter of the link device: its counter at the end, and the results."""
     parameters = "/sys/module/qlink/parameters"
-    plan = plan_of(folder, SMALL, 7)
+    plan = write_plan(folder, SMALL, 7)
     with boot(find_toolchain(), folder, plan, "lab") as guest:
-        lab = Live(guest)
-        lab.ready()
+        lab = RunningLab(guest)
+        lab.wait_until_ready()
         assert lab.run("h1", "sh", "-c", f"echo {value} > {parameters}/{parameter}") == (0, "")
         guest.send({"command": "workloads", "id": 1000})
         assert lab.run("h1", "sleep", "1.06") == (0, "")
         counted = int(lab.run("h2", "cat", f"{parameters}/{counter}")[1])
         lab.stop()
-    return counted, Observed(plan, folder).digest()
+    return counted, CellOutput(plan, folder).digest()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_what_makes_a_link_fast_changes_no_result(
     assert fast == plain
 
 
-def test_the_flows_of_a_run_again_from_a_file_are_that_run(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_the_flows_of_a_run_again_from_a_file_are_that_run(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     arrivals, replay = "{interval: 500 us, size: {pareto: {mean: 50 KB, shape: 1.2}}", "{file: flows.csv"
     text = SMALL.replace("arrivals: {from: h1, to: h2, ", "arrivals: {").replace(
         "shape: 1.2}}}", "shape: 1.2}}, label: x}"

@@ -20,7 +20,7 @@ from qbed.results.cell_tables import read_cell
 from qbed.substrates import CellError
 from qbed.substrates.virtual.substrate import VirtualSubstrate
 
-from cells import LIMITS, Live, Observed, plan_of
+from qbed_testing.cells import LIMITS, CellOutput, RunningLab, write_plan
 
 CLOS = """
 name: clos
@@ -42,7 +42,7 @@ duration: 6 s
 """
 
 
-def changes(cell: Observed) -> list[dict[str, Any]]:
+def changes(cell: CellOutput) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (cell.out / "routes.ndjson").open()]
 
 
@@ -103,7 +103,7 @@ def test_the_compilers_routes_outlive_a_link(run_cell: Callable[..., Any]) -> No
 
 
 def run_changed(folder: Path, change: Callable[[Plan], None]) -> None:
-    plan = plan_of(folder, CLOS + FRR["bgp"] + "duration: 1 ms\n")
+    plan = write_plan(folder, CLOS + FRR["bgp"] + "duration: 1 ms\n")
     change(plan)
     (folder / "plan.json").write_text(plan.dumps())
     VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda _: None)
@@ -156,9 +156,9 @@ def test_what_is_not_there_ends_the_lab(tmp_path: Path) -> None:
 
 
 def test_vtysh_speaks_with_the_daemons_of_its_node(
-    live_lab: Callable[[str], AbstractContextManager[Live]],
+    running_lab: Callable[[str], AbstractContextManager[RunningLab]],
 ) -> None:
-    with live_lab(CLOS + FRR["bgp"] + "duration: 1 ms\n") as lab:
+    with running_lab(CLOS + FRR["bgp"] + "duration: 1 ms\n") as lab:
         for node, peers in (("spine1", ("rack1", "rack2")), ("rack2", ("spine1", "spine2"))):
             status, output = lab.run(node, "vtysh", "-c", "show bgp summary json")
             assert status == 0, output

@@ -10,7 +10,7 @@ import pytest
 
 from qbed.schemes.declaration import registry
 
-from cells import Observed, stored
+from qbed_testing.cells import CellOutput, store_tables
 
 LAB = """
 name: signals
@@ -25,19 +25,19 @@ duration: 80 ms
 """
 
 
-def statistics(cell: Observed, scheme: str, port: str = "s1>s2") -> dict[str, int]:
+def statistics(cell: CellOutput, scheme: str, port: str = "s1>s2") -> dict[str, int]:
     return registry()[scheme].decode(bytes.fromhex(cell.counters().queues[cell.queue(port)].xstats))
 
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
 @pytest.mark.parametrize("unit", ["packets", "bytes", "time"])
 def test_what_queues_stamp_is_what_senders_hear(
-    run_cell: Callable[..., Observed], tmp_path: Path, family: str, unit: str
+    run_cell: Callable[..., CellOutput], tmp_path: Path, family: str, unit: str
 ) -> None:
     controller = f"{{name: timely, signal: max, unit: {unit}}}"
     switches = "{scheme: stamp, buffer: 200 packets}"
     cell = run_cell(LAB.format(switches=switches, controller=controller, family=family))
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     assert {flow["status"] for flow in table("flows")} == {"complete"}
     found = statistics(cell, "stamp")
@@ -56,13 +56,13 @@ def test_what_queues_stamp_is_what_senders_hear(
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
 @pytest.mark.parametrize("reflect", [0, 1])
 def test_a_congestion_point_is_heard_and_the_books_balance(
-    run_cell: Callable[..., Observed], tmp_path: Path, family: str, reflect: int
+    run_cell: Callable[..., CellOutput], tmp_path: Path, family: str, reflect: int
 ) -> None:
     """`reflect`: by the congestion points, or by the receivers alone."""
     switches = f"{{scheme: qcn, buffer: 100 packets, reflect: {reflect}}}"
     text = LAB.format(switches=switches, controller="{name: reaction_point}", family=family)
     cell = run_cell(text)
-    row, table = stored(cell, tmp_path)
+    row, table = store_tables(cell, tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     assert {flow["status"] for flow in table("flows")} == {"complete"}
     found = statistics(cell, "qcn")
@@ -75,7 +75,7 @@ def test_a_congestion_point_is_heard_and_the_books_balance(
     assert cell.digest() == run_cell(text).digest()
 
 
-def test_without_a_congestion_point_nobody_slows_down(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_without_a_congestion_point_nobody_slows_down(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     """What the congestion point is for: the same senders through drop-tail."""
     told, untold = (
         run_cell(

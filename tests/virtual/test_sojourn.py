@@ -14,7 +14,7 @@ import pytest
 from qbed.telemetry.sojourn import ECN, bin_from_ns
 from qbed.telemetry.taps import OPERATIONS
 
-from cells import Observed, ran, stored
+from qbed_testing.cells import CellOutput, run_lab, store_tables
 
 QDISCS = {
     "s1>h1": "{scheme: ecn, buffer: 40 packets, threshold: 10 packets}",
@@ -46,21 +46,21 @@ Waits = dict[tuple[str, str], list[tuple[int, int]]]
 
 
 @pytest.fixture(scope="module")
-def every_packet(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("every")), LAB.replace("OBSERVE", "{queues: every packet}"))
+def every_packet(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("every")), LAB.replace("OBSERVE", "{queues: every packet}"))
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
     observe = f"{{queues: 1 ms, sojourn: true, windows: {{early: {{until: {BOUND} ns}}, late: {{from: {BOUND} ns}}}}}}"
-    cell = ran(Path(tmp_path_factory.mktemp("cell")), LAB.replace("OBSERVE", observe))
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+    cell = run_lab(Path(tmp_path_factory.mktemp("cell")), LAB.replace("OBSERVE", observe))
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"]) == ("complete", [])
     return table
 
 
 @pytest.fixture(scope="module")
-def waits(every_packet: Observed) -> Waits:
+def waits(every_packet: CellOutput) -> Waits:
     found: Waits = defaultdict(list)
     for port in QDISCS:
         came: dict[int, tuple[int, int]] = {}
@@ -140,9 +140,9 @@ duration: 40 ms
 
 
 @pytest.mark.parametrize("switch", ["scheme: droptail", "scheme: droptail, kind: bmv2"])
-def test_arithmetic(run_cell: Callable[[str], Observed], tmp_path: Path, switch: str) -> None:
+def test_arithmetic(run_cell: Callable[[str], CellOutput], tmp_path: Path, switch: str) -> None:
     """A packet of 1042 bytes every 0.5 ms, of which each takes 1 ms: packet k waits k times 0.5 ms."""
-    _, table = stored(run_cell(ARRIVALS.replace("SWITCH", switch)), tmp_path)
+    _, table = store_tables(run_cell(ARRIVALS.replace("SWITCH", switch)), tmp_path)
     (row,) = (row for row in table("sojourns") if row["port"] == "s1>h2")
     expect(row, [500_000 * k for k in range(20)])
     (host,) = (row for row in table("sojourns") if row["port"] == "h1>s1")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cells import Observed, stored
+from qbed_testing.cells import CellOutput, store_tables
 
 QDISCS = {
     "red": "red limit 150000 min 15000 max 45000 avpkt 1500 burst 20 probability 0.1 bandwidth 100mbit ecn",
@@ -36,8 +36,8 @@ duration: 600 ms
 """
 
 
-def test_statistics_by_kind(run_cell: Callable[[str], Observed], tmp_path: Path) -> None:
-    row, table = stored(run_cell(lab()), tmp_path)
+def test_statistics_by_kind(run_cell: Callable[[str], CellOutput], tmp_path: Path) -> None:
+    row, table = store_tables(run_cell(lab()), tmp_path)
     assert (row["status"], row["contradictions"]) == ("complete", [])
     queues = {found["port"]: found for found in table("queues")}
     marks = {}

@@ -16,7 +16,7 @@ import pytest
 from qbed.substrates.toolchain import Toolchain, find_toolchain
 from qbed.substrates.virtual.guest import boot
 
-from cells import Live, plan_of
+from qbed_testing.cells import RunningLab, write_plan
 
 PROGRAMS = Path(__file__).parent / "programs"
 LAB = """
@@ -48,14 +48,14 @@ def built() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["threads", "signals", "processes", "tracer"])
-def test_a_program_keeps_its_state(live_lab: Any, built: Path, name: str) -> None:
-    with live_lab(LAB, [built]) as lab:
+def test_a_program_keeps_its_state(running_lab: Any, built: Path, name: str) -> None:
+    with running_lab(LAB, [built]) as lab:
         status, output = lab.run("h1", str(built / name))
     assert (status, output) == (0, "")
 
 
-def test_strace_follows_every_task(live_lab: Any, built: Path) -> None:
-    with live_lab(LAB, [built]) as lab:
+def test_strace_follows_every_task(running_lab: Any, built: Path) -> None:
+    with running_lab(LAB, [built]) as lab:
         status, output = lab.run("h1", "strace", "-f", "-e", "trace=vfork,execve,exit_group", str(built / "processes"))
     assert status == 0, output[-2000:]
     assert output.count("execve(") >= 3 * 25 * 2
@@ -82,10 +82,10 @@ def test_results_do_not_tell_how_programs_are_run(built: Path, tmp_path: Path) -
     found = {}
     for way in ("auto", "signal", "off"):
         folder = tmp_path / way
-        plan = plan_of(folder, LAB)
+        plan = write_plan(folder, LAB)
         with boot(told(toolchain, tmp_path / f"toolchain-{way}", way), folder, plan, "lab", [built]) as guest:
-            lab = Live(guest)
-            lab.ready()
+            lab = RunningLab(guest)
+            lab.wait_until_ready()
             said = [lab.run("h1", *shlex.split(line.format(built))) for line in LINES]
         found[way] = said
     assert all(status == 0 for status, _ in found["auto"]), found["auto"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from qbed.substrates.toolchain import find_toolchain
 from qbed.substrates.virtual.guest import boot
 
-from cells import Live, Observed, plan_of
+from qbed_testing.cells import CellOutput, RunningLab, write_plan
 
 DIAMOND = """
 name: diamond
@@ -27,20 +27,20 @@ duration: 60 ms
 PARAMETERS = "/sys/module/qlink/parameters"
 
 
-def forwarded(folder: Path, hints: str) -> tuple[int, Observed]:
+def forwarded(folder: Path, hints: str) -> tuple[int, CellOutput]:
     """Ten packets a millisecond: 20 ms by s2, 20 ms by s3, 10 ms while their source's route leads elsewhere, 10 ms
     while such packets are refused.
     """
-    plan = plan_of(folder, DIAMOND)
+    plan = write_plan(folder, DIAMOND)
     with boot(find_toolchain(), folder, plan, "lab") as guest:
-        lab = Live(guest)
+        lab = RunningLab(guest)
 
         def on(node: str, *argv: str) -> str:
             status, output = lab.run(node, *argv)
             assert status == 0, (argv, output)
             return output
 
-        lab.ready()
+        lab.wait_until_ready()
         on("s1", "sh", "-c", f"echo {hints} > {PARAMETERS}/hints")
         (both,) = (
             route for route in json.loads(on("s1", "ip", "-j", "-4", "route")) if len(route.get("nexthops", [])) == 2
@@ -59,7 +59,7 @@ def forwarded(folder: Path, hints: str) -> tuple[int, Observed]:
         on("h1", "sleep", "0.01")
         hinted = int(on("h1", "cat", f"{PARAMETERS}/hinted"))
         lab.stop()
-    return hinted, Observed(plan, folder)
+    return hinted, CellOutput(plan, folder)
 
 
 def test_a_route_that_changes_is_taken_at_once(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from qbed.telemetry.taps import OPERATIONS
 
-from cells import Observed, ran, stored
+from qbed_testing.cells import CellOutput, run_lab, store_tables
 
 LAB = """
 name: windows
@@ -33,18 +33,20 @@ PORT = "s1>s2"
 
 
 @pytest.fixture(scope="module")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return ran(Path(tmp_path_factory.mktemp("cell")), LAB.replace("WINDOWS", WINDOWS))
+def cell(tmp_path_factory: pytest.TempPathFactory) -> CellOutput:
+    return run_lab(Path(tmp_path_factory.mktemp("cell")), LAB.replace("WINDOWS", WINDOWS))
 
 
 @pytest.fixture(scope="module")
-def tables(cell: Observed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
-    row, table = stored(cell, Path(tmp_path_factory.mktemp("tables")))
+def tables(cell: CellOutput, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[dict[str, Any]]]:
+    row, table = store_tables(cell, Path(tmp_path_factory.mktemp("tables")))
     assert (row["status"], row["contradictions"]) == ("complete", [])
     return table
 
 
-def test_a_queue_is_what_its_packets_made_of_it(cell: Observed, tables: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_a_queue_is_what_its_packets_made_of_it(
+    cell: CellOutput, tables: Callable[[str], list[dict[str, Any]]]
+) -> None:
     found = next(row for row in tables("queue_windows") if row["port"] == PORT and row["span"] == "main")
     events = np.concatenate(cell.taps(PORT)["events"])
     times, inside = events["time_ns"], (events["time_ns"] >= BEGIN) & (events["time_ns"] < END)
@@ -84,7 +86,7 @@ def test_two_halves_are_the_whole(tables: Callable[[str], list[dict[str, Any]]])
 
 
 def test_received_is_what_has_passed_the_last_queue(
-    cell: Observed, tables: Callable[[str], list[dict[str, Any]]]
+    cell: CellOutput, tables: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     """But for what is on its way or out of order at the two ends of the window: some packets."""
     received = {row["dst"]: row for row in tables("flow_windows") if row["span"] == "main" and row["label"] == "tcp"}
@@ -96,7 +98,7 @@ def test_received_is_what_has_passed_the_last_queue(
         assert payload > 100_000 and abs(received[host]["received_bytes"] - payload) < 45 * 1448
 
 
-def test_the_run_is_the_same_without_them(run_cell: Callable[[str], Observed], cell: Observed) -> None:
+def test_the_run_is_the_same_without_them(run_cell: Callable[[str], CellOutput], cell: CellOutput) -> None:
     plain = run_cell(LAB.replace(", WINDOWS", ""))
     assert plain.flows() == cell.flows()
     for port in (PORT, "s2>h3"):

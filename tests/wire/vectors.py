@@ -43,7 +43,7 @@ def header(fields: dict[str, int]) -> bytes:
     return b"".join(fields.get(name, 0).to_bytes(size, "big") for name, size in SIZES.items())
 
 
-def ones_sum(data: bytes) -> int:
+def ones_complement_sum(data: bytes) -> int:
     total: int = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2)))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
@@ -56,13 +56,13 @@ def packet(payload: bytes, family: int, ports: tuple[int, int] = (SENDER, PORT),
     if family == 4:
         source, destination = (ipaddress.ip_address(f"10.0.0.{n}").packed for n in (1, 2))
         ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + length, 0, 0x4000, 64, 17, 0) + source + destination
-        ip = ip[:10] + struct.pack("!H", 0xFFFF - ones_sum(ip)) + ip[12:]
+        ip = ip[:10] + struct.pack("!H", 0xFFFF - ones_complement_sum(ip)) + ip[12:]
         pseudo = source + destination + struct.pack("!HH", 17, length)
     else:
         source, destination = (ipaddress.ip_address(f"fd00::{n}").packed for n in (1, 2))
         ip = struct.pack("!IHBB", 6 << 28, length, 17, 64) + source + destination
         pseudo = source + destination + struct.pack("!II", length, 17)
-    check = (0xFFFF - ones_sum(pseudo + udp + b"\0\0" + payload)) or 0xFFFF
+    check = (0xFFFF - ones_complement_sum(pseudo + udp + b"\0\0" + payload)) or 0xFFFF
     return ip + udp + struct.pack("!H", check if checksum else 0) + payload
 
 

@@ -30,8 +30,8 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
-def test_held_acks_are_released_when_the_queue_is_removed(live_lab: Any, action: str) -> None:
-    with live_lab(LAB) as lab:
+def test_held_acks_are_released_when_the_queue_is_removed(running_lab: Any, action: str) -> None:
+    with running_lab(LAB) as lab:
         lab.background("h1", "sh", "-c", "iperf3 -s -1 >/dev/null 2>&1")
         lab.background("h2", "sh", "-c", "iperf3 -c 10.0.0.1 -t 1 -P 20 >/dev/null 2>&1")
         status, output = lab.run("s1", "sh", "-c", f"sleep 0.3; {WAIT}; {action} && {HELD}")

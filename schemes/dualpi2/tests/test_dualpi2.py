@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cells import Observed, ran, stored
+from qbed_testing.cells import CellOutput, run_lab, store_tables
 
 LAB = """
 name: dualpi2
@@ -42,9 +42,9 @@ Tables = Callable[[str], list[dict[str, Any]]]
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Tables]]:
     folder = tmp_path_factory.mktemp("dualpi2")
-    seen: Observed = ran(folder / "cell", LAB, 1)
+    seen: CellOutput = run_lab(folder / "cell", LAB, 1)
     (folder / "tables").mkdir()
-    yield stored(seen, folder / "tables")
+    yield store_tables(seen, folder / "tables")
 
 
 def test_statistics_agree_with_the_tap(cell: tuple[dict[str, Any], Tables]) -> None:
@@ -104,7 +104,7 @@ while due < end:
 """
 
 
-def test_unresponsive_l4s_traffic_is_dropped_to_the_target(run_cell: Callable[..., Observed], tmp_path: Path) -> None:
+def test_unresponsive_l4s_traffic_is_dropped_to_the_target(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     """58 Mbit/s of ECT(1) into 40, and nothing in the classic queue: RFC 9332, A.2, line 2a of dualpi2_update()."""
     (tmp_path / "cell-0").mkdir()
     (tmp_path / "cell-0" / "flood.py").write_text(FLOOD)
@@ -115,7 +115,7 @@ programs: [{{on: h2, run: ./flood.py, label: flood, status: any}}]
 observe: {{sojourn: true, windows: {{steady: {{from: 1.5 s, until: 2.5 s}}}}}}
 duration: 2.6 s
 """)
-    row, table = stored(cell, tmp_path / "cell-0")
+    row, table = store_tables(cell, tmp_path / "cell-0")
     assert (row["status"], row["contradictions"]) == ("complete", [])
     (queue,) = (found for found in table("queues") if found["port"] == "s1>s2")
     statistics = dict(queue["xstats"])

@@ -13,8 +13,8 @@ import pytest
 
 from qbed.telemetry.congestion import PORT, Flag, Header, Kind, Type, Unit
 
-from cells import Observed, expect_drop_tail_for_tcp
-from datagrams import SENDER, Bench, Datagram, Seen, padded
+from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
+from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, padded_payload
 
 LAB = """
 name: qcn
@@ -35,15 +35,15 @@ EQUILIBRIUM, WEIGHT = 25, 2
 
 
 @pytest.fixture
-def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
+def bench(tc_plugins: None, tmp_path: Path, running_lab: Callable[[str], Any]) -> Callable[..., Any]:
     """Return bench(extra, ports): a context manager that starts the lab with additional parameters and per-port
     settings.
     """
 
     @contextmanager
-    def up(extra: str = "", ports: str = "") -> Iterator[Bench]:
-        with live_lab(LAB.format(extra=extra, ports=ports)) as lab:
-            yield Bench(lab, tmp_path / "live")
+    def up(extra: str = "", ports: str = "") -> Iterator[DatagramLab]:
+        with running_lab(LAB.format(extra=extra, ports=ports)) as lab:
+            yield DatagramLab(lab, tmp_path / "live")
 
     return up
 
@@ -53,17 +53,17 @@ def burst(count: int, length: int = 1000) -> list[Datagram]:
     return [
         Datagram(
             ADDRESSES[(4, 6)[number // 3 % 2]][1],
-            padded(Header(flow=5, sequence=1000 + number, time=77 + number), length),
+            padded_payload(Header(flow=5, sequence=1000 + number, time=77 + number), length),
         )
         for number in range(count)
     ]
 
 
-def data(lab: Bench, node: str, interface: str) -> list[Seen]:
+def data(lab: DatagramLab, node: str, interface: str) -> list[CapturedDatagram]:
     return [one for one in lab.captured(node, interface) if one.ports == (SENDER, PORT)]
 
 
-def feedback_of_s1(lab: Bench) -> list[Seen]:
+def feedback_of_s1(lab: DatagramLab) -> list[CapturedDatagram]:
     """Feedback that s1 sent to h1, without that of s2 which it forwarded."""
     return [one for one in lab.captured("s1", "eth0") if one.ports == (PORT, SENDER) and one.hop_limit == 64]
 
@@ -74,7 +74,7 @@ def quantized(congestion: int, bits: int) -> int:
 
 
 def samples(
-    received: list[Seen], forwarded: list[Seen], bits: int = 6, equilibrium: int = EQUILIBRIUM
+    received: list[CapturedDatagram], forwarded: list[CapturedDatagram], bits: int = 6, equilibrium: int = EQUILIBRIUM
 ) -> list[tuple[int, int]]:
     """For each packet, if all are sampled: -Fb (0 if Fb is not negative), and its quantized value. If a packet arrives
     at the instant at which another leaves, its header shows which received first.
@@ -150,7 +150,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
     assert sent["OutTransmits"] == len(forwarded) + len(feedback_packets) + len(passed)
 
 
-def counters(lab: Bench) -> dict[str, int]:
+def counters(lab: DatagramLab) -> dict[str, int]:
     """The counters of s1's IP, both versions, as used by the packet accounting."""
     status, text = lab.lab.run("s1", "sh", "-c", "cat /proc/net/snmp; cat /proc/net/snmp6")
     assert status == 0
@@ -202,13 +202,13 @@ def test_probabilities_are_those_of_the_slides(bench: Callable[..., Any]) -> Non
 
 def test_only_data_is_sampled(bench: Callable[..., Any]) -> None:
     """Acknowledgements, feedback, other versions and other ports are not sampled."""
-    full = padded(Header(flow=5, feedback=1, feedback_bits=6), 1000)
+    full = padded_payload(Header(flow=5, feedback=1, feedback_bits=6), 1000)
     to = ADDRESSES[4][1]
     other_payloads = [
         *(full[:1] + bytes([kind]) + full[2:] for kind in (Type.ACK, Type.FEEDBACK, 9)),
         b"\x02" + full[1:],
         full[:50],
-        padded(Header(type=Type.ACK, kind=Kind.MAX, unit=Unit.BYTES), 300),
+        padded_payload(Header(type=Type.ACK, kind=Kind.MAX, unit=Unit.BYTES), 300),
     ]
     datagrams = [Datagram(to, payload) for payload in other_payloads for _ in range(20)]
     datagrams += [Datagram(to, full, port=PORT + 1, source=SENDER)] * 20
@@ -250,5 +250,5 @@ def test_two_runs_are_equal(bench: Callable[..., Any], tmp_path: Path) -> None:
     assert any(feedback for _, feedback, _ in seen[0])
 
 
-def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:
-    expect_drop_tail_for_tcp(run_cell, "qcn")
+def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., CellOutput]) -> None:
+    assert_tcp_as_with_droptail(run_cell, "qcn")

@@ -16,8 +16,8 @@ from stamp_model import Port, expected
 
 from qbed.telemetry.congestion import PORT, Header, Kind, Type, Unit, parse
 
-from cells import Observed, expect_drop_tail_for_tcp
-from datagrams import SENDER, Bench, Datagram, Seen, ones_sum, padded
+from qbed_testing.cells import CellOutput, assert_tcp_as_with_droptail
+from qbed_testing.datagrams import SENDER, CapturedDatagram, Datagram, DatagramLab, ones_complement_sum, padded_payload
 
 ROOT = Path(__file__).parents[3]
 VECTORS = json.loads((ROOT / "tests/wire/vectors.json").read_text())["packets"]
@@ -38,13 +38,13 @@ ADDRESSES = {4: ("10.0.0.1", "10.0.0.3"), 6: ("fd00::1", "fd00::3")}
 
 
 @pytest.fixture
-def bench(plugins: None, tmp_path: Path, live_lab: Callable[[str], Any]) -> Callable[..., Any]:
+def bench(tc_plugins: None, tmp_path: Path, running_lab: Callable[[str], Any]) -> Callable[..., Any]:
     """Return bench(extra): a context manager that starts the lab with these additional parameters of its switches."""
 
     @contextmanager
-    def up(extra: str = "") -> Iterator[Bench]:
-        with live_lab(LAB.format(extra=extra)) as lab:
-            yield Bench(lab, tmp_path / "live")
+    def up(extra: str = "") -> Iterator[DatagramLab]:
+        with running_lab(LAB.format(extra=extra)) as lab:
+            yield DatagramLab(lab, tmp_path / "live")
 
     return up
 
@@ -63,7 +63,7 @@ def burst(
     found = []
     for header in itertools.islice(requests(bits), count):
         source, destination = ADDRESSES[family or (4, 6)[header.sequence // 5 % 2]]
-        payload = padded(header._replace(type=kind, **fields), 200 + 37 * header.sequence % 1200)
+        payload = padded_payload(header._replace(type=kind, **fields), 200 + 37 * header.sequence % 1200)
         if kind == Type.DATA:
             found.append(Datagram(destination, payload))
         else:
@@ -71,7 +71,7 @@ def burst(
     return found
 
 
-def agree(port: Port, received: list[Seen], forwarded: list[Seen]) -> None:
+def agree(port: Port, received: list[CapturedDatagram], forwarded: list[CapturedDatagram]) -> None:
     """Check that each packet was sent as the model predicts, to the byte. Two events at one instant may be in either
     order.
     """
@@ -212,7 +212,7 @@ def test_every_kind_of_packet(bench: Callable[..., Any]) -> None:
         if before[udp + 6 : udp + 8] == b"\0\0":
             assert after[udp + 6 : udp + 8] == b"\0\0"
         else:
-            assert ones_sum(after[udp:]) == ones_sum(before[udp:])
+            assert ones_complement_sum(after[udp:]) == ones_complement_sum(before[udp:])
     verdicts = [vector["verdict"] for vector in VECTORS]
     assert found["stamped"] == sum(asks for *_, asks in cases_sent) == 14
     assert found["left_out"] == 3
@@ -235,7 +235,7 @@ def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callabl
     with bench(", count_own: on") as lab:
         lab.capture({"s1": "eth1"})
         full = Header(kind=Kind.MAX, unit=Unit.PACKETS, bits=32)
-        lab.send("h1", [Datagram(ADDRESSES[4][1], padded(full._replace(sequence=n), 1400)) for n in range(400)])
+        lab.send("h1", [Datagram(ADDRESSES[4][1], padded_payload(full._replace(sequence=n), 1400)) for n in range(400)])
         lab.sleep()
         found = lab.statistics("s1", "eth1")
     forwarded = [one.header.signal for one in lab.captured("s1", "eth1") if one.ports == (SENDER, PORT)]
@@ -244,5 +244,5 @@ def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callabl
     assert found["stamped"] == len(forwarded)
 
 
-def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., Observed]) -> None:
-    expect_drop_tail_for_tcp(run_cell, "stamp")
+def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., CellOutput]) -> None:
+    assert_tcp_as_with_droptail(run_cell, "stamp")

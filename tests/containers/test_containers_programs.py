@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from real_labs import environment, qbed, write
+from qbed_testing.container_labs import environment, qbed, write_lab
 
 LAB = """\
 name: NAME
@@ -64,7 +64,7 @@ Rows = Callable[[str], list[list[tuple[Any, ...]]]]
 def lab(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     request.addfinalizer(lambda: qbed(folder, "down", "--all"))
-    found = write(folder, "qbed-t-prog", LAB)
+    found = write_lab(folder, "qbed-t-prog", LAB)
     (found / "echo.py").write_text(ECHO)
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from real_labs import left_of, qbed
+from qbed_testing.container_labs import leftovers, qbed
 
 NAME = "qbed-t-frr"
 LAB = f"""\
@@ -37,4 +37,4 @@ def test_bgp_finds_both_ways_and_vtysh_speaks_with_it(tmp_path: Path, request: p
     ping = qbed(tmp_path, "exec", NAME, "h1", "--", "ping", "-c", "2", "h2")
     assert ping.returncode == 0 and " 0% packet loss" in ping.stdout, ping.stdout + ping.stderr
     assert qbed(tmp_path, "down", NAME).returncode == 0
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []

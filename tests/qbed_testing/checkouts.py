@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scratch checkout with an environment of its own beside this one's packages; what it builds is in the common
-cache.
-"""
+"""A copy of the checkout with a new virtual environment, which shares the installed packages and the build cache."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-_NAMES = (
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = (
     "Cargo.lock",
     "Cargo.toml",
     "crates",
@@ -28,9 +26,9 @@ _NAMES = (
 
 
 def make_checkout(root: Path, **environment: str) -> Path:
-    """This checkout's files, set up."""
+    """Copy the checkout to `root` and set it up with `tools/setup --build`."""
     root.mkdir()
-    for name in _NAMES:
+    for name in COPIED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("target", "__pycache__"))
         else:
@@ -39,14 +37,14 @@ def make_checkout(root: Path, **environment: str) -> Path:
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(root / ".venv")}))
     (packages / "qbed.pth").write_text(f"{root / 'orchestrator'}\n{sysconfig.get_path('purelib')}\n")
     command: list[str | Path] = [root / "tools" / "setup", "--build"]
-    everything = os.environ | environment
-    done = subprocess.run(command, env=everything, capture_output=True, text=True, check=False)
+    variables = os.environ | environment
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return root
 
 
 def qbed(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command of a checkout's qbed."""
+    """Run a `qbed` command of the checkout `root`."""
     command: list[str | Path] = [root / ".venv" / "bin" / "python", "-m", "qbed", *arguments]
-    everything = {key: value for key, value in os.environ.items() if key != "QBED_TOOLCHAIN"} | environment
-    return subprocess.run(command, cwd=root, env=everything, capture_output=True, text=True, check=False)
+    variables = {key: value for key, value in os.environ.items() if key != "QBED_TOOLCHAIN"} | environment
+    return subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, check=False)

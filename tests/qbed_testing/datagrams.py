@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datagrams with the congestion header, sent and captured in a lab that is up: what tests of switches need."""
+"""Send and capture datagrams with the congestion header in a running lab."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 from qbed.telemetry.congestion import HEADER_BYTES, PORT, Header, HeaderError, parse
 
-from cells import Live
-from pcap import Packet, read_pcap
+from qbed_testing.cells import RunningLab
+from qbed_testing.pcap import Packet, read_pcap
 
 SENDER = 40000
-PROGRAM = """
+NODE_PROGRAM = """
 import json, socket, sys, time
 SO_NO_CHECK = 11
-def addressed(address):
+def family(address):
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 def send(file, answers):
     sockets = {}
     for line in open(file):
         one = json.loads(line)
-        key = addressed(one["to"]), one["source"], one["checksum"]
+        key = family(one["to"]), one["source"], one["checksum"]
         if key not in sockets:
             sockets[key] = found = socket.socket(key[0], socket.SOCK_DGRAM)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -39,10 +39,10 @@ def send(file, answers):
             found.setblocking(False)
             try:
                 while True:
-                    note(out, *found.recvfrom(65536))
+                    record(out, *found.recvfrom(65536))
             except BlockingIOError:
                 pass
-def note(out, payload, source):
+def record(out, payload, source):
     print(json.dumps([source[0].removeprefix("::ffff:"), source[1], payload.hex()]), file=out)
 def listen(port, file):
     found = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -50,7 +50,7 @@ def listen(port, file):
     found.bind(("", int(port)))
     with open(file, "w", buffering=1) as out:
         while True:
-            note(out, *found.recvfrom(65536))
+            record(out, *found.recvfrom(65536))
 def frames(interface, file):
     raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     raw.bind((interface, 0))
@@ -61,7 +61,7 @@ def frames(interface, file):
 
 
 class Datagram(NamedTuple):
-    """One to send."""
+    """A datagram to send."""
 
     to: str
     payload: bytes
@@ -70,8 +70,8 @@ class Datagram(NamedTuple):
     checksum: bool = True
 
 
-class Seen(NamedTuple):
-    """A captured UDP packet, of either family."""
+class CapturedDatagram(NamedTuple):
+    """A captured UDP packet over IPv4 or IPv6."""
 
     time_ns: int
     source: bytes
@@ -79,10 +79,9 @@ class Seen(NamedTuple):
     ports: tuple[int, int]
     checksum: int
     payload: bytes
-    length: int
-    """Of the frame."""
-    whole: bool
-    """Its checksum and that of its IP header are right."""
+    frame_length: int
+    has_valid_checksums: bool
+    """The UDP checksum and the checksum of an IPv4 header."""
     hop_limit: int
     dsfield: int
 
@@ -91,43 +90,44 @@ class Seen(NamedTuple):
         return parse(self.payload)
 
     @property
-    def is_ours(self) -> bool:
+    def has_congestion_header(self) -> bool:
         try:
             return bool(self.header)
         except HeaderError:
             return False
 
 
-def ones_sum(data: bytes) -> int:
+def ones_complement_sum(data: bytes) -> int:
+    """The sum of RFC 1071, modulo 0xffff."""
     total: int = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2)))
-    return total % 0xFFFF  # 0 stands for 0xffff, too
+    return total % 0xFFFF  # 0 and 0xffff are equal
 
 
-def seen(packet: Packet) -> Seen | None:
-    """None: it is not UDP without options and extension headers."""
+def parse_datagram(packet: Packet) -> CapturedDatagram | None:
+    """Parse a UDP packet without IP options or extension headers; None if the packet is none."""
     ip = packet.data[14:]
     if packet.data[12:14] == b"\x08\x00" and ip[9] == 17:
         udp, source, destination = ip[20 : struct.unpack_from("!H", ip, 2)[0]], ip[12:16], ip[16:20]
-        holds, hop_limit, dsfield = ones_sum(ip[:20]) == 0, ip[8], ip[1]
+        valid, hop_limit, dsfield = ones_complement_sum(ip[:20]) == 0, ip[8], ip[1]
     elif packet.data[12:14] == b"\x86\xdd" and ip[6] == 17:
         udp, source, destination = ip[40 : 40 + struct.unpack_from("!H", ip, 4)[0]], ip[8:24], ip[24:40]
-        holds, hop_limit, dsfield = True, ip[7], struct.unpack_from("!H", ip)[0] >> 4 & 0xFF
+        valid, hop_limit, dsfield = True, ip[7], struct.unpack_from("!H", ip)[0] >> 4 & 0xFF
     else:
         return None
     sport, dport, _, check = struct.unpack_from("!4H", udp)
     pseudo = source + destination + struct.pack("!II", len(udp), 17)
-    holds = holds and (ones_sum(pseudo + udp) == 0 if check else len(source) == 4)
-    return Seen(
-        packet.time_ns, source, destination, (sport, dport), check, udp[8:], packet.length, holds, hop_limit, dsfield
+    valid = valid and (ones_complement_sum(pseudo + udp) == 0 if check else len(source) == 4)
+    return CapturedDatagram(
+        packet.time_ns, source, destination, (sport, dport), check, udp[8:], packet.length, valid, hop_limit, dsfield
     )
 
 
-class Bench:
-    """A lab that is up, whose folder is /mnt in every node."""
+class DatagramLab:
+    """A running lab whose nodes send, receive and capture datagrams. Its folder is /mnt in every node."""
 
-    def __init__(self, lab: Live, folder: Path) -> None:
+    def __init__(self, lab: RunningLab, folder: Path) -> None:
         self.lab, self.folder = lab, folder
-        (folder / "datagrams.py").write_text(PROGRAM)
+        (folder / "datagrams.py").write_text(NODE_PROGRAM)
 
     def _run(self, node: str, *argv: str) -> str:
         status, output = self.lab.run(node, *argv)
@@ -137,18 +137,18 @@ class Bench:
     def sleep(self, seconds: float = 1) -> None:
         self._run("h1", "sleep", str(seconds))
 
-    def capture(self, ends: Mapping[str, str], what: str = "udp") -> None:
-        """`{"s1": "eth0 eth1"}`: each interface into a file of its own."""
+    def capture(self, ends: Mapping[str, str], packet_filter: str = "udp") -> None:
+        """Start a capture per interface, for example of `{"s1": "eth0 eth1"}`."""
         for node, interfaces in ends.items():
             for interface in interfaces.split():
-                words = "tcpdump --immediate-mode -U -n -s 1600 -B 8192 --nano -Z root"
+                command = "tcpdump --immediate-mode -U -n -s 1600 -B 8192 --nano -Z root"
                 file = f"/mnt/{node}-{interface}.pcap"
-                self.lab.background(node, *words.split(), "-i", interface, "-w", file, what)
+                self.lab.background(node, *command.split(), "-i", interface, "-w", file, packet_filter)
         self.sleep()
 
-    def captured(self, node: str, interface: str) -> list[Seen]:
+    def captured(self, node: str, interface: str) -> list[CapturedDatagram]:
         packets = read_pcap(self.folder / f"{node}-{interface}.pcap")
-        return [found for packet in packets if (found := seen(packet)) is not None]
+        return [found for packet in packets if (found := parse_datagram(packet)) is not None]
 
     def frames(self, node: str, interface: str) -> list[bytes]:
         return [packet.data for packet in read_pcap(self.folder / f"{node}-{interface}.pcap")]
@@ -158,31 +158,32 @@ class Bench:
         self.sleep()
 
     def received(self, node: str, port: int = PORT) -> list[tuple[str, int, bytes]]:
-        return noted(self.folder / f"{node}-{port}.received")
+        return read_received(self.folder / f"{node}-{port}.received")
 
     def send(self, node: str, datagrams: Iterable[Datagram]) -> list[tuple[str, int, bytes]]:
-        """Returns what came back to where they were sent from within a tenth of a second: source and payload."""
+        """Send datagrams, and return those that their sockets receive within 0.1 s: address, port, payload."""
         lines = [json.dumps(one._asdict() | {"payload": one.payload.hex()}) for one in datagrams]
         (self.folder / "to-send").write_text("\n".join(lines))
         self._run(node, "python3", "/mnt/datagrams.py", "send", "/mnt/to-send", "/mnt/answers")
-        return noted(self.folder / "answers")
+        return read_received(self.folder / "answers")
 
     def send_frames(self, node: str, interface: str, frames: Sequence[bytes]) -> None:
         (self.folder / "frames").write_text("\n".join(frame.hex() for frame in frames))
         self._run(node, "python3", "/mnt/datagrams.py", "frames", interface, "/mnt/frames")
 
     def statistics(self, node: str, interface: str) -> dict[str, Any]:
-        """What tc shows of the root qdisc."""
-        words = ("env", "TC_LIB_DIR=/mnt/tc", "tc", "-s", "-j", "qdisc", "show", "dev", interface)
-        found: dict[str, Any] = json.loads(self._run(node, *words))[0]
+        """The statistics of an interface's root qdisc, as tc shows them."""
+        command = ("env", "TC_LIB_DIR=/mnt/tc", "tc", "-s", "-j", "qdisc", "show", "dev", interface)
+        found: dict[str, Any] = json.loads(self._run(node, *command))[0]
         return found
 
 
-def noted(file: Path) -> list[tuple[str, int, bytes]]:
+def read_received(file: Path) -> list[tuple[str, int, bytes]]:
+    """Read the address, port and payload of received datagrams."""
     lines = file.read_text().splitlines()
     return [(source, number, bytes.fromhex(payload)) for source, number, payload in map(json.loads, lines)]
 
 
-def padded(header: Header, length: int) -> bytes:
-    """A payload of that many bytes which begins with the header."""
+def padded_payload(header: Header, length: int) -> bytes:
+    """A payload of `length` bytes that begins with the header."""
     return header.pack() + bytes(length - HEADER_BYTES)

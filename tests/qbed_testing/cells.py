@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small labs in the real guest: a test writes YAML, runs one cell and looks at what the guest left."""
+"""Run a lab from YAML as one cell in a guest, and read the guest's output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import base64
 import hashlib
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ LIMITS = Limits(cell_s=300, stall_s=120)
 
 
 @dataclass(frozen=True)
-class Observed:
-    """One finished cell: its plan and its raw output folder."""
+class CellOutput:
+    """The plan and the folder of a finished cell."""
 
     plan: Plan
     folder: Path
@@ -46,34 +46,35 @@ class Observed:
         return read_counters(self.out / "counters.json")
 
     def queue(self, port: str) -> int:
+        """The index of a port's queue, such as `s1>h1`, in the plan."""
         return port_names(self.plan).index(port)
 
     def taps(self, port: str) -> dict[str, Any]:
-        """The records of one queue: `samples`, `events` (lists of arrays), `summary`, `histogram`."""
-        wanted = self.queue(port)
+        """The tap records of one port's queue: `samples` and `events` (lists of arrays), `summary`, `histogram`."""
+        index = self.queue(port)
         found: dict[str, Any] = {"samples": [], "events": [], "summary": None, "histogram": None}
         with (self.out / "taps.bin").open("rb") as stream:
             for batch in read_taps(stream, len(self.plan.queues)):
                 if isinstance(batch, Histogram):
-                    if batch.queue == wanted and not batch.at_bound:
+                    if batch.queue == index and not batch.at_bound:
                         found["histogram"] = batch
                     continue
                 if isinstance(batch, Sojourn):
                     continue
-                mine: Records = batch.records[batch.records["id"] == wanted]
-                if batch.kind == "summaries" and len(mine):
-                    found["summary"] = mine[0]
+                records: Records = batch.records[batch.records["id"] == index]
+                if batch.kind == "summaries" and len(records):
+                    found["summary"] = records[0]
                 elif batch.kind in ("samples", "events"):
-                    found[batch.kind].append(mine)
+                    found[batch.kind].append(records)
         return found
 
     def digest(self) -> dict[str, str]:
-        """The content of every output file, by name."""
+        """SHA-256 of each output file by its name."""
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(self.out.iterdir())}
 
 
-def stored(cell: Observed, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
-    """The cell's row, and its tables."""
+def store_tables(cell: CellOutput, folder: Path) -> tuple[dict[str, Any], Callable[[str], list[dict[str, Any]]]]:
+    """Store a cell's tables in `folder`, and return the cell's row and a function that reads a table by its name."""
     row = store_cell(cell.folder, cell.plan, folder)
 
     def table(name: str) -> list[dict[str, Any]]:
@@ -84,8 +85,8 @@ def stored(cell: Observed, folder: Path) -> tuple[dict[str, Any], Callable[[str]
     return row, table
 
 
-SAME = """
-name: same
+DROPTAIL_LAB = """
+name: droptail
 topology: {dumbbell: {left: 2, right: 2}}
 links: {default: {rate: 10 Gbit/s, delay: 5 us}}
 switches: {default: {scheme: SCHEME, buffer: 100 packets}}
@@ -95,16 +96,16 @@ duration: 100 ms
 """
 
 
-def expect_drop_tail_for_tcp(run_cell: Callable[[str], Observed], scheme: str) -> None:
-    """The same flows, frame by frame, as through drop-tail of that buffer."""
-    plain, ours = (run_cell(SAME.replace("SCHEME", name)) for name in ("droptail", scheme))
-    assert ours.flows() == plain.flows()
-    assert ours.digest()["taps.bin"] == plain.digest()["taps.bin"]
-    assert sum(queue.drops for queue in ours.counters().queues) > 0
+def assert_tcp_as_with_droptail(run_cell: Callable[[str], CellOutput], scheme: str) -> None:
+    """Assert that TCP flows through a scheme send the same frames as through drop-tail with an equal buffer."""
+    droptail, cell = (run_cell(DROPTAIL_LAB.replace("SCHEME", name)) for name in ("droptail", scheme))
+    assert cell.flows() == droptail.flows()
+    assert cell.digest()["taps.bin"] == droptail.digest()["taps.bin"]
+    assert sum(queue.drops for queue in cell.counters().queues) > 0
 
 
-class Live:
-    """A lab that is up: commands of the host run in its nodes."""
+class RunningLab:
+    """A lab that is up; its nodes run programs of the host."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -114,11 +115,11 @@ class Live:
     def pid(self) -> int:
         return self._guest.pid
 
-    def _until(self, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], str]:
+    def _wait_for(self, wanted: Callable[[dict[str, Any]], bool]) -> tuple[dict[str, Any], str]:
         output = ""
         while True:
             messages = self._guest.wait(120)
-            assert messages, f"the guest is silent or gone; so far: {output}"
+            assert messages, f"the guest sends nothing or has ended; its output: {output}"
             for message in messages:
                 if message["event"] in ("stdout", "stderr"):
                     output += base64.b64decode(message["data"]).decode()
@@ -127,42 +128,44 @@ class Live:
                 elif wanted(message):
                     return message, output
 
-    def ready(self) -> None:
-        self._until(lambda message: message["event"] == "ready")
+    def wait_until_ready(self) -> None:
+        self._wait_for(lambda message: message["event"] == "ready")
 
     def run(self, node: str, *argv: str) -> tuple[int, str]:
-        """Run a command to its end: its exit status and what it printed."""
-        number = next(self._numbers)
-        self._guest.send({"command": "exec", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"})
-        message, output = self._until(lambda message: message["event"] == "exit" and message["id"] == number)
+        """Run a command to its end, and return its exit status and its output."""
+        number = self._send("exec", node, argv)
+        message, output = self._wait_for(lambda message: message["event"] == "exit" and message["id"] == number)
         return int(message["code"]), output
 
-    def begin(self, node: str, *argv: str) -> None:
-        """Run a command, and do not wait for it."""
-        number = next(self._numbers)
-        self._guest.send({"command": "exec", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"})
+    def start(self, node: str, *argv: str) -> None:
+        """Start a command without waiting for its end."""
+        self._send("exec", node, argv)
 
     def stop(self) -> None:
-        """Take it down: its folder has the results then."""
+        """Take the lab down, which writes its results to its folder."""
         self._guest.send({"command": "stop"})
         while self._guest.wait(120):
             pass
 
     def background(self, node: str, *argv: str) -> None:
+        """Start a command that the lab does not wait for when it is taken down."""
+        self._send("background", node, argv)
+
+    def _send(self, command: str, node: str, argv: Sequence[str]) -> int:
         number = next(self._numbers)
-        self._guest.send(
-            {"command": "background", "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"}
-        )
+        self._guest.send({"command": command, "id": number, "node": node, "argv": list(argv), "env": {}, "cwd": "/"})
+        return number
 
 
-def ran(folder: Path, text: str, seed: int = 1) -> Observed:
-    """One cell, run in this folder."""
-    plan = plan_of(folder, text, seed)
+def run_lab(folder: Path, text: str, seed: int = 1) -> CellOutput:
+    """Compile a lab and run it as one cell in `folder`."""
+    plan = write_plan(folder, text, seed)
     VirtualSubstrate().cell(folder, plan).run(LIMITS, lambda fraction: None)
-    return Observed(plan, folder)
+    return CellOutput(plan, folder)
 
 
-def plan_of(folder: Path, text: str, seed: int = 1) -> Plan:
+def write_plan(folder: Path, text: str, seed: int = 1) -> Plan:
+    """Write a lab file and its plan to `folder`, and return the plan."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lab.yml").write_text(text)
     plan = compile_lab(load_lab(folder / "lab.yml", {}), seed)

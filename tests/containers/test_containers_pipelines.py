@@ -16,7 +16,7 @@ import pytest
 
 from qbed.places import schemes_folder
 
-from real_labs import STAR, docker, environment, left_of, qbed, write
+from qbed_testing.container_labs import STAR, docker, environment, leftovers, qbed, write_lab
 
 NAME = "qbed-t-p4"
 LABS = Path(__file__).parents[2] / "labs"
@@ -84,7 +84,7 @@ def rows(query: str) -> list[Any]:
 @pytest.fixture
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
-    folder = write(tmp_path, NAME, MIXED)
+    folder = write_lab(tmp_path, NAME, MIXED)
     (folder / "campaign.yml").write_text(CAMPAIGN)
     return folder
 
@@ -105,7 +105,7 @@ def test_a_p4_switch_is_in_containers_what_it_is_in_virtual_time(lab: Path, tmp_
         f"SELECT max(max_packets) FROM '{tmp_path}/out/containerlab/queue_series.parquet' WHERE port = 's1>s2'"
     ).fetchone()
     assert waited is not None and waited[0] > 5
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []
 
 
 def test_ports_without_a_link_and_a_program_of_ones_own_are_what_they_are_in_virtual_time(
@@ -133,7 +133,7 @@ def test_ports_without_a_link_and_a_program_of_ones_own_are_what_they_are_in_vir
         held = queues["s2>s3"][0]
         assert held["released"] == held["holds"] > 0 and switches["s2"][1] > 10 * held["holds"]
         assert queues["s3>h4"][1] > 0  # at more than 0 packets; the program's own threshold is 20
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []
 
 
 def test_a_cell_whose_switch_loses_an_interface_ends_at_once_and_says_which(lab: Path, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_cell_whose_switch_loses_an_interface_ends_at_once_and_says_which(lab:
         assert run.wait(60) == 1, said
     # Whichever end of the link says it first.
     assert " of link h2-s1 was removed" in said and "Traceback" not in said, said
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []
 
 
 def test_a_program_that_the_engine_refuses_is_named_by_its_switch(lab: Path, tmp_path: Path) -> None:
@@ -164,4 +164,4 @@ def test_a_program_that_the_engine_refuses_is_named_by_its_switch(lab: Path, tmp
     done = qbed(tmp_path, "up", str(lab), "--on", "containerlab", "--dilate", "5")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "node s1: program mine: " in done.stderr and "mark_to_keep" in done.stderr, done.stderr
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from real_labs import docker, qbed, write
+from qbed_testing.container_labs import docker, qbed, write_lab
 
 PIDFD_GETFD = 438
 FRAMES = 500
@@ -42,7 +42,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None
 
 def test_every_frame_that_a_guest_had_no_room_for_is_counted_and_shown(tmp_path: Path, state: Path) -> None:
     name = "qbed-t-frames"
-    done = qbed(tmp_path, "up", str(write(tmp_path, name, STAR)), "--on", "containerlab", "--dilate", "1")
+    done = qbed(tmp_path, "up", str(write_lab(tmp_path, name, STAR)), "--on", "containerlab", "--dilate", "1")
     assert done.returncode == 0, done.stderr
     try:
         out = state / name / "cell" / "nodes" / "s1" / "out"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs and commands of the tests with real containers."""
+"""Labs and commands for tests with a Docker engine."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ duration: 150 ms
 
 
 def qbed(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a `qbed` command in `folder`, whose sessions are separate from the user's."""
     command = [sys.executable, "-m", "qbed", *arguments]
     return subprocess.run(
         command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout, check=False
@@ -29,12 +30,12 @@ def qbed(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.Comp
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Sessions of the test alone."""
+    """The environment in which the sessions of `qbed up` are kept in `folder`."""
     return {**os.environ, "XDG_RUNTIME_DIR": str(folder / "state")}
 
 
-def write(folder: Path, name: str, text: str = STAR) -> Path:
-    """A lab's folder."""
+def write_lab(folder: Path, name: str, text: str = STAR) -> Path:
+    """Write a lab with the name `name` to a new folder, and return the folder."""
     (folder / name).mkdir(parents=True)
     (folder / name / "lab.yml").write_text(text.replace("NAME", name))
     return folder / name
@@ -44,8 +45,8 @@ def docker(*arguments: str) -> str:
     return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def left_of(name: str, folder: Path) -> list[str]:
-    """Everything of a lab that is still there: containers, names of namespaces, interfaces, files."""
+def leftovers(name: str, folder: Path) -> list[str]:
+    """Whatever remains of a lab: containers, network namespaces, session files and lines of /etc/hosts."""
     containers = docker("ps", "-a", "--filter", f"label=containerlab={name}", "--format", "{{.Names}}").split()
     places = (Path("/run/netns"), Path("/etc/ssh/ssh_config.d"), folder / "state" / "qbed")
     files = [str(path) for place in places if place.is_dir() for path in place.iterdir() if name in path.name]

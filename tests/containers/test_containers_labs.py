@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from real_labs import left_of, qbed
+from qbed_testing.container_labs import leftovers, qbed
 
 LABS = Path(__file__).parents[2] / "labs"
 
@@ -38,7 +38,7 @@ def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
 ) -> None:
     request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
     name = campaign.partition("/")[0]
-    before = left_of(name, tmp_path)
+    before = leftovers(name, tmp_path)
     arguments = ["--on", "virtual,containerlab", "--dilate", str(dilation), "--out", "out", "--no-images", *settings]
     done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=600)
     refuted = {one: claims_that_fail(tmp_path / "out" / one) for one in ("virtual", "containerlab")}
@@ -52,4 +52,4 @@ def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
     gap = json.loads((tmp_path / "out/gap.json").read_text())
     judged = [row for row in gap["rows"] if row["band"] is not None]
     assert judged and gap["broken"] == 0, (tmp_path / "out/gap.md").read_text()
-    assert left_of(name, tmp_path) == before
+    assert leftovers(name, tmp_path) == before

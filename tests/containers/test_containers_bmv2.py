@@ -22,7 +22,7 @@ from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.engine import Engine
 from qbed.substrates.containers.images import images
 
-from real_labs import docker, environment, left_of, qbed, write
+from qbed_testing.container_labs import docker, environment, leftovers, qbed, write_lab
 
 NAME = "qbed-t-bmv2"
 LAB = """\
@@ -53,7 +53,7 @@ gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0}
 @pytest.fixture
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
-    folder = write(tmp_path, NAME, LAB)
+    folder = write_lab(tmp_path, NAME, LAB)
     (folder / "campaign.yml").write_text(CAMPAIGN)
     return folder
 
@@ -84,7 +84,7 @@ def test_without_bmv2s_image_its_switch_is_refused_with_the_remedy(
     done = qbed(tmp_path, "up", str(lab), "--on", "containerlab", "--dilate", "1")
     assert (done.returncode, done.stdout) == (1, "")
     assert f"Docker has no image of BMv2: `docker pull {image}` brings it" in done.stderr
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []
 
 
 @pytest.mark.usefixtures("image")
@@ -98,7 +98,7 @@ def test_the_real_bmv2_says_the_same_of_its_queue(lab: Path, tmp_path: Path) -> 
         for one in ("virtual", "containerlab")
     ]
     assert waited[0][0][0] > 30 and waited[1][0][0] < 5  # BMv2's own queue is before the tap
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []
 
 
 @pytest.mark.usefixtures("image")
@@ -111,7 +111,7 @@ def test_a_program_that_bmv2_refuses_is_named_with_the_reason(
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "error: switch s1: BMv2 refuses the program mine or an entry of it: " in done.stderr, done.stderr
     assert "\n    | Unknown primitive action: mark_to_keep\n" in done.stderr, done.stderr
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []
 
 
 @pytest.mark.usefixtures("image")
@@ -131,7 +131,7 @@ def test_a_bmv2_that_dies_ends_its_cell_and_says_so(lab: Path, tmp_path: Path) -
         assert run.wait(60) == 1, said
     # Before it was told its program, or while the lab ran.
     assert re.search(r"switch s1: BMv2 |the container of s1_bmv2 has ended", said) and "Traceback" not in said, said
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []
 
 
 @pytest.mark.usefixtures("image")
@@ -148,4 +148,4 @@ def test_a_lab_whose_bmv2_died_shows_it_and_comes_down(lab: Path, tmp_path: Path
     docker("kill", f"clab-{NAME}-s1_bmv2")
     assert "4 of 4 nodes, s1_bmv2 has ended" in qbed(tmp_path, "ps").stdout
     assert qbed(tmp_path, "down", str(lab)).returncode == 0
-    assert left_of(NAME, tmp_path) == []
+    assert leftovers(NAME, tmp_path) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine to prepare (a container with sshd, and room for an engine of its own), and playbooks run against it."""
+"""A container with sshd that stands in for a machine, and a runner of playbooks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TOOL = ROOT / "tools" / "ansible"
 IMAGE = "qbed-test-machine"
 SCRATCH = "scratch-of-a-test.md"
 RECAP = re.compile(r"^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", re.MULTILINE)
-COLOURLESS = {"NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"}
+NO_COLOUR = {"NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"}
 
 
 @dataclass(frozen=True)
-class Played:
-    """How a playbook went: its exit status, what it said, and the counts of its recap, summed over hosts."""
+class PlaybookResult:
+    """A playbook's exit status and output, and the counts of its recap, summed over hosts."""
 
     status: int
     text: str
@@ -41,12 +41,12 @@ class Played:
         return self._sum(2)
 
     @property
-    def good(self) -> bool:
+    def succeeded(self) -> bool:
         return self.status == 0 and self._sum(3) == 0 and self._sum(4) == 0
 
     @property
     def message(self) -> str:
-        """The `msg` of the one task that failed, on one line."""
+        """The `msg` of the only failed task, on one line."""
         found = re.findall(r"^    msg: +(.*?)(?=^    \w|^$)", self.text, re.MULTILINE | re.DOTALL)
         assert len(found) == 1, self.text
         return " ".join(found[0].split())
@@ -54,31 +54,31 @@ class Played:
 
 @dataclass(frozen=True)
 class Machine:
-    """A running machine: its container, and the inventory that leads there."""
+    """A running machine: its container, and the inventory that names it."""
 
     container: str
     inventory: Path
 
     def run(self, *argv: str, user: str = "bench") -> subprocess.CompletedProcess[str]:
-        """A command on the machine, not by way of SSH."""
-        place = ["--user", user, "--workdir", "/home/bench"]
-        command = ["docker", "exec", *place, self.container, *argv]
+        """Run a command on the machine without SSH."""
+        options = ["--user", user, "--workdir", "/home/bench"]
+        command = ["docker", "exec", *options, self.container, *argv]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
-    def play(self, playbook: str, *arguments: str, **variables: object) -> Played:
+    def play(self, playbook: str, *arguments: str, **variables: object) -> PlaybookResult:
         return play(playbook, self.inventory, *arguments, **variables)
 
 
-def play(playbook: str, inventory: Path | str, *arguments: str, **variables: object) -> Played:
+def play(playbook: str, inventory: Path | str, *arguments: str, **variables: object) -> PlaybookResult:
     """Run a playbook with extra variables."""
     command = [str(TOOL), "ansible-playbook", "-i", str(inventory), str(PLAYBOOKS / playbook), *arguments]
     if variables:
         command += ["--extra-vars", yaml.safe_dump(variables, default_flow_style=True, width=10**6)]
     begun = time.monotonic()
     done = subprocess.run(
-        command, cwd=PLAYBOOKS, env={**os.environ, **COLOURLESS}, capture_output=True, text=True, timeout=600
+        command, cwd=PLAYBOOKS, env={**os.environ, **NO_COLOUR}, capture_output=True, text=True, timeout=600
     )
-    return Played(done.returncode, done.stdout + done.stderr, time.monotonic() - begun)
+    return PlaybookResult(done.returncode, done.stdout + done.stderr, time.monotonic() - begun)
 
 
 def docker(*arguments: str) -> str:
@@ -88,7 +88,7 @@ def docker(*arguments: str) -> str:
 
 
 def containerlab(path: Path, version: str) -> Path:
-    """A program that answers `containerlab version` as Containerlab does."""
+    """Write a program that answers `containerlab version` as Containerlab does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho '    version: {version}'\n")
     path.chmod(0o755)
@@ -97,10 +97,10 @@ def containerlab(path: Path, version: str) -> Path:
 
 @contextmanager
 def machine(folder: Path, variables: dict[str, object]) -> Iterator[Machine]:
-    """A new machine; its inventory and keys are in `folder`. Nothing of it is left afterwards but its image."""
-    docker("build", "--quiet", "--tag", IMAGE, str(Path(__file__).parent / "machine"))
+    """A new machine, whose inventory and keys are in `folder`. Leaving the context removes all but its image."""
+    docker("build", "--quiet", "--tag", IMAGE, str(ROOT / "tests/playbooks/machine"))
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
-    # Privileged, with a volume for its Docker engine: overlayfs does not lie on overlayfs.
+    # Privileged, with a volume for its Docker engine: overlayfs cannot be mounted on overlayfs.
     options = ["--detach", "--rm", "--init", "--privileged", "--shm-size", "2g", "--volume", "/var/lib/docker"]
     container = docker("run", *options, IMAGE)
     try:
@@ -116,8 +116,8 @@ def machine(folder: Path, variables: dict[str, object]) -> Iterator[Machine]:
 
 
 def _host_key(container: str) -> str:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
         command = ["docker", "exec", container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode == 0 and done.stdout.strip():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the attacks have in common: a small lab that somebody sent, its run folder, and qbed's command line."""
+"""A small untrusted lab, its run folder, and qbed's command line: for tests of attacks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ claims:
 
 
 def qbed(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a `qbed` command in `folder`."""
     command = [sys.executable, "-m", "qbed", *arguments]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=timeout, errors="backslashreplace"
     )
 
 
-def called(*arguments: str) -> tuple[int, str, str]:
-    """The same within this process: exit status, standard output, standard error."""
+def call_main(*arguments: str) -> tuple[int, str, str]:
+    """Run a `qbed` command in this process, and return its exit status, standard output and standard error."""
     out, errors = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["qbed", *arguments]
     try:
@@ -46,7 +47,7 @@ def called(*arguments: str) -> tuple[int, str, str]:
         return int(end.code or 0), out.getvalue(), errors.getvalue()
     finally:
         sys.argv = before
-    raise AssertionError("main() has not ended")
+    raise AssertionError("main() returned instead of exiting")
 
 
 def write_lab(folder: Path, label: str = "bulk", campaign: str = CAMPAIGN) -> Path:
@@ -57,7 +58,7 @@ def write_lab(folder: Path, label: str = "bulk", campaign: str = CAMPAIGN) -> Pa
 
 
 def make_run(folder: Path) -> Path:
-    """A finished run."""
+    """Run the lab, and return the run folder."""
     write_lab(folder / "lab")
     done = qbed(folder, "run", "lab", "--out", "run", "--no-images")
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real `qbed serve` in a folder of its own, and what one asks it."""
+"""A `qbed serve` process and an HTTP client for it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ claims:
 
 
 def write_lab(folder: Path, duration: str = "20 ms", seeds: str = "[1]") -> Path:
-    """A lab folder with a campaign of its own."""
+    """Write a lab folder with a campaign."""
     folder.mkdir(exist_ok=True)
     (folder / "lab.yml").write_text(LAB.replace("DURATION", duration))
     (folder / "campaign.yml").write_text(CAMPAIGN.replace("SEEDS", seeds))
     return folder
 
 
-class Served:
-    """`qbed serve`, started and ended."""
+class Service:
+    """A `qbed serve` process in `folder`; leaving the context stops it."""
 
     def __init__(self, folder: Path, *options: str, **environment: str) -> None:
         self.folder = folder
@@ -60,9 +60,9 @@ class Served:
         environment = {**os.environ, "QBED_STORE": "off", **self._environment}
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        said = self.process.stdout.readline()
-        assert said.startswith("qbed serves at "), said
-        self.url = said.split()[-1].rstrip("/")
+        line = self.process.stdout.readline()
+        assert line.startswith("qbed serves at "), line
+        self.url = line.split()[-1].rstrip("/")
         self.http = httpx.Client(base_url=f"{self.url}/api", timeout=60, trust_env=False)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
@@ -73,7 +73,7 @@ class Served:
         self.process.stdout.close()
         return status
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> Service:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,7 +102,7 @@ class Served:
         return int(self.post("/jobs", upload=self.upload(folder), **({"images": False} | more))["id"])
 
     def events(self, path: str) -> Iterator[tuple[str, Any]]:
-        """A stream's events until its end."""
+        """The names and data of a stream's events until the stream ends."""
         name = ""
         with self.http.stream("GET", path) as answer:
             assert answer.status_code == 200
@@ -112,22 +112,22 @@ class Served:
                 elif line.startswith("data: "):
                     yield name, json.loads(line[6:])
 
-    def ended(self, job: int) -> Any:
-        """A job when it has ended."""
+    def wait_until_ended(self, job: int) -> Any:
+        """Wait for a job's end, and return the job."""
         for _ in self.events(f"/jobs/{job}/events"):
             pass
         return self.get(f"/jobs/{job}")
 
-    def until(self, job: int, wanted: Any) -> Any:
-        """A job when it is as wanted; it has no limit of time but the test's own."""
-        while not wanted(found := self.get(f"/jobs/{job}")):
+    def wait_for(self, job: int, condition: Any) -> Any:
+        """Poll a job until a condition holds, and return the job. There is no time limit."""
+        while not condition(found := self.get(f"/jobs/{job}")):
             assert found["state"] in ("queued", "running", "cancelling"), found
             time.sleep(0.05)
         return found
 
 
-def below(pid: int) -> set[int]:
-    """All processes that a process has started, however far down."""
+def descendants(pid: int) -> set[int]:
+    """The process ids of all descendants of a process."""
     found: set[int] = set()
     waiting = [pid]
     while waiting:
