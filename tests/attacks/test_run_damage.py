@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that forgets a bit, a copy that was cut short: nothing that is damaged is taken for a result."""
+"""Damaged results (flipped bits, truncated and missing files) are detected, and their cells are run again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from qbed.results.identity import StoreError
 from qbed.results.listing import Listing
 
 DAMAGES = int(os.environ.get("QBED_DAMAGES", "1000"))
-"""Of a cell's files, and half as many of the merged ones."""
+"""Number of damages to a cell's files; the merged files get half as many."""
 AXES = {"buffer": "str", "seed": "int", "buffer_bytes": "int"}
 NUMBERS = quantity_columns([("buffer", ["32 KB", "64 KB"])])
 LAB = """\
@@ -57,8 +57,8 @@ def qbed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lab and a finished run of two cells, with all that their guests wrote."""
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lab and a finished run of two cells with the guests' output (`--keep`)."""
     folder = tmp_path_factory.mktemp("damage")
     (folder / "lab").mkdir()
     (folder / "lab" / "lab.yml").write_text(LAB)
@@ -69,8 +69,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "x", symlinks=True)
+def folder(finished_run: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished_run, tmp_path / "x", symlinks=True)
     return tmp_path / "x"
 
 
@@ -80,67 +80,67 @@ def files(folder: Path) -> list[Path]:
     )
 
 
-def damage(path: Path, chance: random.Random) -> str:
-    """Flip one bit, mostly; or cut the file short, add to it, or remove it."""
+def damage(path: Path, rng: random.Random) -> str:
+    """Flip one bit of a file (85 %), truncate it, append a byte or remove it; return a description."""
     content = path.read_bytes()
-    kind = chance.choices(("flip", "cut", "longer", "gone"), (85, 8, 4, 3))[0]
+    kind = rng.choices(("flip", "truncate", "append", "remove"), (85, 8, 4, 3))[0]
     if kind == "flip":
-        bit = chance.randrange(8 * len(content))
+        bit = rng.randrange(8 * len(content))
         content = content[: bit // 8] + bytes([content[bit // 8] ^ 1 << bit % 8]) + content[bit // 8 + 1 :]
-    elif kind == "cut":
-        content = content[: chance.randrange(len(content))]
-    elif kind == "longer":
-        content += bytes([chance.randrange(256)])
+    elif kind == "truncate":
+        content = content[: rng.randrange(len(content))]
+    elif kind == "append":
+        content += bytes([rng.randrange(256)])
     path.unlink()
-    if kind != "gone":
+    if kind != "remove":
         path.write_bytes(content)
     return f"{kind}: {path}"
 
 
-def survive(run: Path, victims: list[Path], times: int, notices: Callable[[Path], None]) -> None:
-    """Damage one file after the other; each time `notices` has to say which one."""
-    chance = random.Random(1)
+def damage_and_check(paths: list[Path], times: int, check: Callable[[Path], None]) -> None:
+    """Damage random files one at a time; `check` asserts that the damaged file is reported."""
+    rng = random.Random(1)
     found: Counter[str] = Counter()
     for _ in range(times):
-        victim = chance.choice(victims)
+        victim = rng.choice(paths)
         before = victim.read_bytes()
-        what = damage(victim, chance)
+        what = damage(victim, rng)
         try:
-            notices(victim)
+            check(victim)
         except Exception as error:
             pytest.fail(f"{what}: {error!r}")
         finally:
             victim.write_bytes(before)
         found[victim.name] += 1
-    assert len(found) == len({victim.name for victim in victims}), "not every file was tried"
+    assert len(found) == len({victim.name for victim in paths}), "a file was not damaged"
 
 
-def test_no_damage_of_a_cell_passes(folder: Path) -> None:
+def test_damage_to_a_cell_is_detected(folder: Path) -> None:
     run = RunFolder(folder / "run")
     cell = run.cells / "000001"
     before = {path.name: path.read_bytes() for path in run.path.glob("*.parquet")}
     assert run.survey(range(2)) == ([], [])
 
-    def notices(victim: Path) -> None:
+    def check(victim: Path) -> None:
         to_run, found = run.survey(range(2))
         assert to_run == [1] and [error.file for error in found] == [victim], f"to run: {to_run}, {found}"
         assert [error.file for error in run.verify()] == [victim]
         with pytest.raises(DamagedError, match=re.escape(str(victim))):
-            check_cell(cell)  # what `qbed samples` does
+            check_cell(cell)  # `qbed samples` calls this
         if victim.suffix == ".arrow" or victim.name == "cell.json":
             with pytest.raises(DamagedError, match=re.escape(f"{victim} ")):
                 run.merge(range(2), AXES, NUMBERS)
 
-    survive(run.path, files(cell), DAMAGES, notices)
+    damage_and_check(files(cell), DAMAGES, check)
     run.merge(range(2), AXES, NUMBERS)
     assert before == {path.name: path.read_bytes() for path in run.path.glob("*.parquet")}
 
 
-def test_no_damage_of_what_was_merged_passes(folder: Path) -> None:
+def test_damage_to_merged_files_is_detected(folder: Path) -> None:
     run = folder / "run"
-    victims = [*sorted(run.glob("*.parquet")), run / "checksums.json", run / "claims.json", run / "campaign.json"]
+    paths = [*sorted(run.glob("*.parquet")), run / "checksums.json", run / "claims.json", run / "campaign.json"]
 
-    def notices(victim: Path) -> None:
+    def check(victim: Path) -> None:
         with pytest.raises(StoreError, match=f"{re.escape(str(victim))} |{re.escape(str(run))} is no run folder"):
             connect(run).close()
             read_verdicts(run)
@@ -148,12 +148,12 @@ def test_no_damage_of_what_was_merged_passes(folder: Path) -> None:
             with pytest.raises(StoreError, match=re.escape(str(victim))):
                 list(Listing(run).rows())
 
-    survive(run, victims, DAMAGES // 2, notices)
+    damage_and_check(paths, DAMAGES // 2, check)
     connect(run).close()
 
 
 @pytest.mark.parametrize("name", ["flows.arrow", "queue_series.arrow", "cell.json", "h1-eth0.pcap"])
-def test_a_damaged_cell_is_named_and_run_again(folder: Path, name: str) -> None:
+def test_a_damaged_cell_is_reported_and_run_again(folder: Path, name: str) -> None:
     run = folder / "run"
     before = {path.name: path.read_bytes() for path in run.glob("*.parquet")}
     victim = next(path for path in files(run / "cells" / "000001") if path.name == name)
@@ -169,23 +169,25 @@ def test_a_damaged_cell_is_named_and_run_again(folder: Path, name: str) -> None:
     assert qbed(folder, "verify", "run").returncode == 0
 
 
-@pytest.mark.parametrize("what", ["gone", "damaged"])
-def test_the_report_refuses_a_table_that_is(folder: Path, what: str) -> None:
+@pytest.mark.parametrize("defect", ["missing", "damaged"])
+def test_the_report_refuses_a_missing_or_damaged_table(folder: Path, defect: str) -> None:
     table = folder / "run" / "flows.parquet"
     content = table.read_bytes()
     table.unlink()
-    if what == "damaged":
+    if defect == "damaged":
         table.write_bytes(content[: len(content) // 2] + b"x" + content[len(content) // 2 + 1 :])
     done = qbed(folder, "report", "run", "--no-images")
-    says = "is missing" if what == "gone" else "is not what was written"
-    assert done.returncode == 2 and f"error: run/flows.parquet {says}; `qbed run` of the same campaign" in done.stderr
-    assert qbed(folder, "verify", "run").stdout == f"run/flows.parquet {says}\n"
+    message = "is missing" if defect == "missing" else "is not what was written"
+    assert (
+        done.returncode == 2 and f"error: run/flows.parquet {message}; `qbed run` of the same campaign" in done.stderr
+    )
+    assert qbed(folder, "verify", "run").stdout == f"run/flows.parquet {message}\n"
     assert qbed(folder, "run", "lab", "--out", "run", "--no-images").returncode == 0
     assert table.read_bytes() == content
     assert qbed(folder, "report", "run", "--no-images").returncode == 0
 
 
-def test_what_is_no_file_ends_no_command(folder: Path) -> None:
+def test_a_fifo_in_place_of_a_file_blocks_no_command(folder: Path) -> None:
     run = folder / "run"
     for path in (
         run / "flows.parquet",
@@ -202,7 +204,7 @@ def test_what_is_no_file_ends_no_command(folder: Path) -> None:
     assert qbed(folder, "verify", "run").returncode == 0
 
 
-def test_a_cell_that_is_another_is_none(folder: Path) -> None:
+def test_a_copy_of_another_cell_is_refused(folder: Path) -> None:
     cells = folder / "run" / "cells"
     shutil.rmtree(cells / "000001")
     assert "cells/000001 is missing" in qbed(folder, "verify", "run").stdout
@@ -213,7 +215,7 @@ def test_a_cell_that_is_another_is_none(folder: Path) -> None:
     assert qbed(folder, "verify", "run").returncode == 0
 
 
-def test_a_run_from_before_there_were_checksums_is_read_and_said(folder: Path) -> None:
+def test_a_run_without_checksums_is_read_with_a_warning(folder: Path) -> None:
     run = folder / "run"
     identity = json.loads((run / "campaign.json").read_bytes())
     identity.pop("sha256")

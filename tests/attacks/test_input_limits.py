@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading and compiling a file of somebody else takes no more time and memory than the file is worth: what is too large
-is refused, at once, with the number that is too large.
+"""Limits on untrusted files: loading and compiling them needs at most 10 s of CPU time and 1 GB.
+
+A file that exceeds a limit is refused with the number and the limit.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ def _limits() -> None:
 
 
 def qbed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """A command within 10 s of a processor and 1 GB, for files that are trusted as to where they lead."""
+    """Run a command with limits of CPU time and memory; paths out of the lab's folder are allowed."""
     command = [sys.executable, "-m", "qbed", *map(str, arguments)]
-    trusting = os.environ | {"QBED_TRUST": "1"}
+    environment = os.environ | {"QBED_TRUST": "1"}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=30 * TIME_S, preexec_fn=_limits, env=trusting, check=False
+        command, capture_output=True, text=True, timeout=30 * TIME_S, preexec_fn=_limits, env=environment, check=False
     )
 
 
 def refused(*arguments: str | Path) -> str:
-    """What a command says that refuses its files."""
+    """Run a command that refuses its files, and return its error."""
     done = qbed(*arguments)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr[-2000:]
     assert "error: " in done.stderr, done.stderr
@@ -57,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-NO_FILES = {
+IRREGULAR_FILES = {
     "/dev/zero": "it is no regular file",
     "/dev/tty": "it is no regular file",
     "pipe": "it is no regular file",
@@ -66,26 +67,26 @@ NO_FILES = {
 }
 
 
-@pytest.mark.parametrize("name", NO_FILES)
+@pytest.mark.parametrize("name", IRREGULAR_FILES)
 def test_a_cdf_is_a_regular_file(folder: Path, name: str) -> None:
     (folder / "lab.yml").write_text(LAB.replace("fixed: 10 KB", f"cdf: {name}"))
-    assert f"lab.yml:6:28: workload[0].arrivals.size.cdf: cannot read `{name}`: {NO_FILES[name]}" in refused(
+    assert f"lab.yml:6:28: workload[0].arrivals.size.cdf: cannot read `{name}`: {IRREGULAR_FILES[name]}" in refused(
         "compile", folder
     )
 
 
-@pytest.mark.parametrize("name", [name for name in NO_FILES if name != "."])
+@pytest.mark.parametrize("name", [name for name in IRREGULAR_FILES if name != "."])
 def test_a_lab_a_campaign_and_a_topology_are_regular_files(folder: Path, name: str) -> None:
-    assert NO_FILES[name] in refused("compile", folder / name)
-    assert NO_FILES[name] in refused("import", folder / name)
+    assert IRREGULAR_FILES[name] in refused("compile", folder / name)
+    assert IRREGULAR_FILES[name] in refused("import", folder / name)
     (folder / "campaign.yml").write_text(json.dumps({"question": "Which lab?", "lab": name}))
-    assert NO_FILES[name] in refused("run", folder, "--out", folder / "run", "--no-images")
+    assert IRREGULAR_FILES[name] in refused("run", folder, "--out", folder / "run", "--no-images")
     (folder / "campaign.yml").unlink()
     (folder / "campaign.yml").symlink_to(folder / name)
-    assert NO_FILES[name] in refused("run", folder, "--out", folder / "run", "--no-images")
+    assert IRREGULAR_FILES[name] in refused("run", folder, "--out", folder / "run", "--no-images")
 
 
-@pytest.mark.parametrize("name", [name for name in NO_FILES if name != "."])
+@pytest.mark.parametrize("name", [name for name in IRREGULAR_FILES if name != "."])
 def test_a_run_folder_has_regular_files(folder: Path, name: str) -> None:
     run = folder / "run"
     run.mkdir()
@@ -111,7 +112,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_yaml_is_not_larger_than_it_looks(folder: Path, name: str) -> None:
+def test_yaml_that_expands_too_much_is_refused(folder: Path, name: str) -> None:
     text, expected = BOMBS[name]
     (folder / "lab.yml").write_text(text)
     assert expected in refused("compile", folder)
@@ -131,7 +132,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("old", NUMBERS)
-def test_numbers_without_end(folder: Path, old: str) -> None:
+def test_a_huge_number_is_refused_in_a_short_message(folder: Path, old: str) -> None:
     text = LAB.replace("{star: {hosts: 4}}", "{dumbbell: {left: 2, right: 2}}")
     assert old in text
     (folder / "lab.yml").write_text(text.replace(old, NUMBERS[old]))
@@ -182,7 +183,7 @@ WIDE = {
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_a_short_file_on_a_large_network(folder: Path, name: str) -> None:
+def test_a_short_file_that_expands_on_a_large_network_is_refused(folder: Path, name: str) -> None:
     field, entries, expected = WIDE[name]
     text = LAB.replace(STAR, "{star: {hosts: 9000}}").replace("duration: 5 ms", "duration: 5 s")
     text = text.replace(WORKLOAD, entries) if field == "workload" else f"{text}{field}:\n{entries}"
@@ -216,7 +217,7 @@ CAMPAIGNS = {
 
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
-def test_a_matrix_is_counted_before_it_is_looked_at(folder: Path, name: str) -> None:
+def test_a_matrix_is_counted_before_its_cells_are_built(folder: Path, name: str) -> None:
     axes, expected = CAMPAIGNS[name]
     (folder / "campaign.yml").write_text(json.dumps({"question": "How many?", "axes": axes}))
     assert expected in refused("run", folder, "--out", folder / "run", "--no-images")
@@ -226,6 +227,6 @@ SEEDS = ("1..99999999999", "1..1000000,1..2", "9" * 5000, f"1..{'9' * 400}", "5.
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_seeds_are_counted(folder: Path, seeds: str) -> None:
+def test_too_many_seeds_are_refused(folder: Path, seeds: str) -> None:
     done = qbed("run", folder, "--out", folder / "run", "--no-images", "--seeds", seeds)
     assert done.returncode == 2 and "Traceback" not in done.stderr and "seed" in done.stderr, done.stderr

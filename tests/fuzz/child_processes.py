@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases are tried in a child with limits of time and memory; the parent keeps the books.
+"""Run cases in a child process with limits of time and memory.
 
-What a child is at stands in memory that both have, so the parent knows which case a child died of, or hangs at.
+The child writes its current case to shared memory, so the parent can report the case that killed it or that hangs.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cases import Case
-from targets import Target
+from fuzz.cases import Case
+from fuzz.targets import Target
 
 HANG_S = 10.0
 MEMORY = 1 << 30
 KINDS = ("refused", "accepted", "tracebacks", "hangs", "over 1 GB")
-_BOARD = 1 << 26
+_SHARED_BYTES = 1 << 26
 _HEAD = struct.Struct("<dQ4Q")
 Tries = Callable[[Callable[[Case], None]], None]
-"""Tries cases: calls what it is given with one after the other."""
+"""A function that calls its argument with each case."""
 
 
 @dataclass
-class Books:
-    """What came of the cases, and those that nobody may ever see again."""
+class Outcomes:
+    """The number of cases per outcome, and the failing cases."""
 
     counted: Counter[str] = field(default_factory=Counter)
     found: dict[str, tuple[Case, str]] = field(default_factory=dict)
-    """By what is the same about them: a case, and what it said."""
+    """A case and its output for each distinct finding."""
 
     @property
-    def tried(self) -> int:
+    def total(self) -> int:
         return self.counted.total()
 
     @property
-    def bad(self) -> int:
+    def failures(self) -> int:
         return sum(self.counted[kind] for kind in KINDS[2:])
 
     def add(self, kind: str, case: Case, text: str) -> None:
@@ -58,24 +58,24 @@ class Books:
         self.found.setdefault(f"{kind}: {last[0].strip()}", (case, text))
 
 
-def _busy(child: int) -> float:
-    """Seconds of processor time: this machine may have other things to do, too."""
+def _cpu_time(child: int) -> float:
+    """A child's CPU time in seconds."""
     fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class _Board:
-    """Since when a child is at which case, and what it has counted."""
+class _SharedState:
+    """A child's current case with its start in CPU time, and the child's counts, in shared memory."""
 
     def __init__(self) -> None:
-        self.memory = mmap.mmap(-1, _BOARD)
+        self.memory = mmap.mmap(-1, _SHARED_BYTES)
 
     def begin(self, case: Case, counted: Counter[str]) -> None:
         data = pickle.dumps(case)
         self.memory[_HEAD.size : _HEAD.size + len(data)] = data
-        self.note(time.process_time(), len(data), counted)
+        self.write(time.process_time(), len(data), counted)
 
-    def note(self, since: float, length: int, counted: Counter[str]) -> None:
+    def write(self, since: float, length: int, counted: Counter[str]) -> None:
         counts = [counted[kind] for kind in KINDS[:2]]
         self.memory[: _HEAD.size] = _HEAD.pack(since, length, *counts, 0, 0)
 
@@ -85,49 +85,51 @@ class _Board:
         return since, case, Counter(dict(zip(KINDS[:2], counts, strict=False)))
 
 
-def limit() -> None:
-    """1 GB more than there is."""
+def limit_memory() -> None:
+    """Limit the address space to 1 GB more than now."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * mmap.PAGESIZE + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit = pages * mmap.PAGESIZE + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def try_all(tries: Tries, target: Target, books: Books, until: float) -> None:
-    """Try cases in a child, to their end or until then."""
-    board = _Board()
-    child, out = _fork(tries, target, board)
+def try_all(tries: Tries, target: Target, outcomes: Outcomes, deadline: float) -> None:
+    """Run cases in a child until they end or the deadline passes."""
+    state = _SharedState()
+    child, out = _fork(tries, target, state)
     while True:
-        ended = os.waitpid(child, os.WNOHANG)
-        since, case, counted = board.read()
-        if ended[0]:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        since, case, counted = state.read()
+        if pid:
             break
-        if since and _busy(child) - since > HANG_S:
+        if since and _cpu_time(child) - since > HANG_S:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            books.add("hangs", case, f"more than {HANG_S} s")
+            outcomes.add("hangs", case, f"more than {HANG_S} s")
             break
-        if time.monotonic() > until + 6 * HANG_S:  # the child ends by itself, unless it waits for something
+        if time.monotonic() > deadline + 6 * HANG_S:  # the child ends by itself unless it blocks
             if since:
-                books.add("hangs", case, "it waits")
+                outcomes.add("hangs", case, "it blocks")
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             break
         time.sleep(0.02)
-    if ended[0] and ended[1]:
-        status = os.waitstatus_to_exitcode(ended[1])
-        books.add("over 1 GB" if status == -signal.SIGABRT else "tracebacks", case, f"the child died: {status}")
-    books.counted += counted
+    if pid and status:
+        exit_code = os.waitstatus_to_exitcode(status)
+        outcomes.add(
+            "over 1 GB" if exit_code == -signal.SIGABRT else "tracebacks", case, f"the child died: {exit_code}"
+        )
+    outcomes.counted += counted
     with os.fdopen(out, "rb") as file:
         file.seek(0)
         while True:
             try:
-                books.add(*pickle.load(file))
+                outcomes.add(*pickle.load(file))
             except EOFError:
                 break
 
 
-def _fork(tries: Tries, target: Target, board: _Board) -> tuple[int, int]:
+def _fork(tries: Tries, target: Target, state: _SharedState) -> tuple[int, int]:
     out = os.memfd_create("findings")
     child = os.fork()
     if child:
@@ -135,8 +137,8 @@ def _fork(tries: Tries, target: Target, board: _Board) -> tuple[int, int]:
     status = 1
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        limit()
-        _be_child(tries, target, board, out)
+        limit_memory()
+        _run_child(tries, target, state, out)
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -144,15 +146,15 @@ def _fork(tries: Tries, target: Target, board: _Board) -> tuple[int, int]:
         os._exit(status)
 
 
-def _be_child(tries: Tries, target: Target, board: _Board, out: int) -> None:
+def _run_child(tries: Tries, target: Target, state: _SharedState, out: int) -> None:
     counted: Counter[str] = Counter()
     known: set[str] = set()
     home = Path(tempfile.mkdtemp(prefix="qbed-fuzz-"))
 
-    def one(case: Case) -> None:
+    def run_case(case: Case) -> None:
         for name, text in case.items():
             (home / name).write_text(text, encoding="utf-8", errors="surrogatepass")
-        board.begin(case, counted)
+        state.begin(case, counted)
         try:
             counted[target(home)] += 1
         except MemoryError:
@@ -161,35 +163,35 @@ def _be_child(tries: Tries, target: Target, board: _Board, out: int) -> None:
             text = traceback.format_exc(limit=-12)
             os.write(out, pickle.dumps(("tracebacks", case if text not in known else {}, text)))
             known.add(text)
-        board.note(0.0, 0, counted)
+        state.write(0.0, 0, counted)
 
     try:
-        tries(one)
+        tries(run_case)
     finally:
-        board.note(0.0, 0, counted)
+        state.write(0.0, 0, counted)
         for file in home.iterdir():
             file.unlink()
         home.rmdir()
 
 
 def each(cases: Iterable[Case]) -> Tries:
-    """Tries these."""
+    """Wrap a sequence of cases as `Tries`."""
 
-    def tries(one: Callable[[Case], None]) -> None:
+    def tries(run_case: Callable[[Case], None]) -> None:
         for case in cases:
-            one(case)
+            run_case(case)
 
     return tries
 
 
-def say(name: str, books: Books, seconds: float) -> None:
-    """A line of the table."""
-    numbers = "  ".join(f"{books.counted[kind]:>{max(8, len(kind))}}" for kind in KINDS)
-    print(f"{name:<10}  {books.tried:>8}  {numbers}  {seconds:>8.0f}", flush=True)
+def print_row(name: str, outcomes: Outcomes, seconds: float) -> None:
+    """Print a row of the table."""
+    numbers = "  ".join(f"{outcomes.counted[kind]:>{max(8, len(kind))}}" for kind in KINDS)
+    print(f"{name:<10}  {outcomes.total:>8}  {numbers}  {seconds:>8.0f}", flush=True)
 
 
-def head() -> None:
-    """The table's head."""
+def print_header() -> None:
+    """Print the table's header."""
     print(
         f"{'fuzzer':<10}  {'tried':>8}  " + "  ".join(f"{kind:>8}" for kind in KINDS) + f"  {'seconds':>8}", flush=True
     )
