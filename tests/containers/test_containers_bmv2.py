@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BMv2 beside a switch's container: what it does as p4switch does, and one message for whatever goes wrong with it.
+"""BMv2 as the engine of a switch in containers: results like p4switch's, and one message for each failure.
 
-Its image is a public one, which nobody builds here: `docker pull` brings it, QBED_IMAGES (`bmv2=NAME`) names another.
+The image is public and not built here: `docker pull` gets it, and QBED_IMAGES (`bmv2=NAME`) names another one.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ observe: {queues: 10 ms, flows: 10 ms}
 duration: 200 ms
 """
 CAMPAIGN = """\
-question: Does BMv2 say the same of its queue?
+question: Does BMv2 report the same queue lengths?
 axes: {seed: [1]}
 claims:
   - name: complete
     paper: Every flow completes.
     sql: SELECT bool_and(status = 'complete') AS holds, count(*) AS flows FROM flows
   - name: queue
-    paper: The queue of which the senders hear grows to some 36 packets.
+    paper: The queue length that the senders receive grows to about 36 packets.
     sql: SELECT max(signal) BETWEEN 30 AND 40 AS holds, max(signal) AS packets FROM rates
 gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0}
 """
@@ -60,15 +60,15 @@ def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def image() -> str:
-    """BMv2's image, where it is."""
+    """BMv2's image; the test is skipped if the machine does not have it."""
     name = images([bmv2.ROLE], build=False)[bmv2.ROLE]
     if not Engine().has_image(name):
         pytest.skip(f"there is no image of BMv2 here ({name})")
     return name
 
 
-def refused_program(lab: Path, renamed: tuple[str, ...] = ()) -> None:
-    """The lab's switch runs a program of its own with a primitive that there is not; `renamed`: tables of it."""
+def use_invalid_program(lab: Path, renamed: tuple[str, ...] = ()) -> None:
+    """Give the switch a program with an unknown primitive; the tables `renamed` get other names."""
     for suffix in ("json", "p4info.txtpb"):
         text = (schemes_folder() / "droptail" / "p4" / f"droptail.{suffix}").read_text()
         for table in renamed:
@@ -77,7 +77,7 @@ def refused_program(lab: Path, renamed: tuple[str, ...] = ()) -> None:
     (lab / "lab.yml").write_text((lab / "lab.yml").read_text().replace("scheme: stamp", "program: ./mine.p4"))
 
 
-def test_without_bmv2s_image_its_switch_is_refused_with_the_remedy(
+def test_a_bmv2_switch_without_its_image_is_refused_with_the_remedy(
     lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QBED_IMAGES", f"{bmv2.ROLE}={(image := 'qbed-no-such:1')}")
@@ -88,25 +88,25 @@ def test_without_bmv2s_image_its_switch_is_refused_with_the_remedy(
 
 
 @pytest.mark.usefixtures("image")
-def test_the_real_bmv2_says_the_same_of_its_queue(lab: Path, tmp_path: Path) -> None:
+def test_bmv2_reports_the_same_queue_lengths(lab: Path, tmp_path: Path) -> None:
     arguments = ("--on", "virtual,containerlab", "--dilate", "20", "--out", "out", "--no-images")
     done = qbed(tmp_path, "run", str(lab), *arguments)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
-    waited = [
+    max_packets = [
         duckdb.sql(f"SELECT max_packets FROM '{tmp_path}/out/{one}/queues.parquet' WHERE port = 's1>h3'").fetchall()
         for one in ("virtual", "containerlab")
     ]
-    assert waited[0][0][0] > 30 and waited[1][0][0] < 5  # BMv2's own queue is before the tap
+    assert max_packets[0][0][0] > 30 and max_packets[1][0][0] < 5  # BMv2's own queue is before the tap
     assert leftovers(NAME, tmp_path) == []
 
 
 @pytest.mark.usefixtures("image")
 @pytest.mark.parametrize("renamed", [(), ("ipv4_routes", "ipv6_routes", "next_hops")])
-def test_a_program_that_bmv2_refuses_is_named_with_the_reason(
+def test_a_program_that_bmv2_refuses_is_reported_with_the_reason(
     lab: Path, tmp_path: Path, renamed: tuple[str, ...]
 ) -> None:
-    refused_program(lab, renamed)
+    use_invalid_program(lab, renamed)
     done = qbed(tmp_path, "up", str(lab), "--on", "containerlab", "--dilate", "1")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "error: switch s1: BMv2 refuses the program mine or an entry of it: " in done.stderr, done.stderr
@@ -115,27 +115,29 @@ def test_a_program_that_bmv2_refuses_is_named_with_the_reason(
 
 
 @pytest.mark.usefixtures("image")
-def test_a_bmv2_that_dies_ends_its_cell_and_says_so(lab: Path, tmp_path: Path) -> None:
+def test_a_cell_fails_if_bmv2_dies(lab: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qbed", "run", str(lab), "--on", "containerlab", "--dilate", "200", "--no-images"]
     with subprocess.Popen(
         [*command, "--out", "out"], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
     ) as run:
-        until = time.monotonic() + 90
+        deadline = time.monotonic() + 90
         while not list(tmp_path.glob("out/**/nodes/s1/p4runtime.sock")):
-            assert time.monotonic() < until and run.poll() is None
+            assert time.monotonic() < deadline and run.poll() is None
             time.sleep(0.1)
         (container,) = docker("ps", "--filter", "label=clab-node-name=s1_bmv2", "--format", "{{.Names}}").split()
         docker("kill", container)
         assert run.stderr is not None
-        said = run.stderr.read()
-        assert run.wait(60) == 1, said
-    # Before it was told its program, or while the lab ran.
-    assert re.search(r"switch s1: BMv2 |the container of s1_bmv2 has ended", said) and "Traceback" not in said, said
+        stderr = run.stderr.read()
+        assert run.wait(60) == 1, stderr
+    # Before or after BMv2 received its program.
+    assert re.search(r"switch s1: BMv2 |the container of s1_bmv2 has ended", stderr) and "Traceback" not in stderr, (
+        stderr
+    )
     assert leftovers(NAME, tmp_path) == []
 
 
 @pytest.mark.usefixtures("image")
-def test_a_lab_whose_bmv2_died_shows_it_and_comes_down(lab: Path, tmp_path: Path) -> None:
+def test_a_running_lab_reports_that_bmv2_died(lab: Path, tmp_path: Path) -> None:
     text = (lab / "lab.yml").read_text().replace("scheme: stamp", "program: ./mine.p4")
     for suffix in ("json", "p4info.txtpb"):
         shutil.copy(schemes_folder() / "droptail" / "p4" / f"droptail.{suffix}", lab / f"mine.{suffix}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that are lost between a container's interface and its guest are counted, each of them."""
+"""Frames that are lost between a container's interface and its guest are counted."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ duration: 100 ms
 """
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool], message: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, what
+        assert time.monotonic() < deadline, message
         time.sleep(0.2)
 
 
-def test_every_frame_that_a_guest_had_no_room_for_is_counted_and_shown(tmp_path: Path, state: Path) -> None:
+def test_frames_that_overflow_a_guests_receive_buffer_are_counted(tmp_path: Path, state: Path) -> None:
     name = "qbed-t-frames"
     done = qbed(tmp_path, "up", str(write_lab(tmp_path, name, STAR)), "--on", "containerlab", "--dilate", "1")
     assert done.returncode == 0, done.stderr
     try:
         out = state / name / "cell" / "nodes" / "s1" / "out"
-        until(lambda: counters(out)["kernel"] is not None, "the guest has not reported its devices")
+        wait_until(lambda: counters(out)["kernel"] is not None, "the guest has not reported its devices")
         address = docker("exec", f"clab-{name}-h2", "ip", "-4", "-o", "address", "show", "eth0").split()[3]
         before = counters(out)["kernel"]["rx_packets"]
         assert counters(out)["socket_dropped"] == 0 and lost(tmp_path) == "0"
@@ -62,15 +62,15 @@ def test_every_frame_that_a_guest_had_no_room_for_is_counted_and_shown(tmp_path:
         sent = sent_by(name) - sent
         assert sent >= FRAMES
 
-        def balanced() -> bool:
+        def all_counted() -> bool:
             now = counters(out)
             return bool(sent_by(name) - before_sent == now["kernel"]["rx_packets"] - before + now["socket_dropped"])
 
         before_sent = sent_by(name) - sent
-        until(balanced, f"sent {sent}, and {counters(out)}")
+        wait_until(all_counted, f"sent {sent}, and {counters(out)}")
         dropped = counters(out)["socket_dropped"]
         assert 0 < dropped < FRAMES
-        until(lambda: lost(tmp_path) == str(dropped), "qbed ps does not show the loss")
+        wait_until(lambda: lost(tmp_path) == str(dropped), "qbed ps does not show the loss")
         rows = [json.loads(line) for line in qbed(tmp_path, "samples", name).stdout.splitlines()]
         series = [row["socket_dropped"] for row in rows if row.get("sample") == "interface" and row["port"] == "s1>h1"]
         assert (series[0], series[-1]) == (0, dropped)
@@ -79,7 +79,7 @@ def test_every_frame_that_a_guest_had_no_room_for_is_counted_and_shown(tmp_path:
 
 
 def counters(out: Path) -> dict[str, Any]:
-    """Of the switch's interface to h1."""
+    """The counters of the switch's interface to h1."""
     try:
         return dict(json.loads((out / "host.json").read_text())["interfaces"]["eth0"])
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def counters(out: Path) -> dict[str, Any]:
 
 
 def lost(folder: Path) -> str:
-    """What `qbed ps` shows in the column LOST."""
+    """The value of the column LOST of `qbed ps`."""
     header, row = qbed(folder, "ps").stdout.splitlines()[:2]
     return row[header.index("LOST") :].split()[0]
 
@@ -106,10 +106,10 @@ def guest_of(container: str) -> int:
 
 
 def shrink_receive_buffer(guest: int) -> None:
-    """Leave the packet sockets of a guest room for few frames."""
+    """Set the receive buffers of a guest's packet sockets to a few frames."""
     process = os.pidfd_open(guest)
     syscall = ctypes.CDLL(None, use_errno=True).syscall
-    shrunk = 0
+    sockets = 0
     for entry in Path(f"/proc/{guest}/fd").iterdir():
         if not entry.readlink().name.startswith("socket:"):
             continue
@@ -118,6 +118,6 @@ def shrink_receive_buffer(guest: int) -> None:
         with socket.socket(fileno=descriptor) as duplicate:
             if duplicate.family == socket.AF_PACKET:
                 duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
-                shrunk += 1
+                sockets += 1
     os.close(process)
-    assert shrunk
+    assert sockets

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labs of the repository, deployed, run, measured and destroyed: within the bands that their campaigns set."""
+"""Labs of the repository in containers: the gap to virtual time is within the bands of their campaigns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbed_testing.container_labs import leftovers, qbed
 LABS = Path(__file__).parents[2] / "labs"
 
 
-def claims_that_fail(run: Path) -> set[str]:
+def failed_claims(run: Path) -> set[str]:
     claims = json.loads((run / "claims.json").read_text())
     return {claim["name"] for claim in claims if claim["verdict"] != "holds"}
 
@@ -22,13 +22,13 @@ def claims_that_fail(run: Path) -> set[str]:
 @pytest.mark.parametrize(
     "campaign, dilation, settings, may_fail",
     [
-        # Late packets wait at other ports. A retransmission timeout is chance: at 10 ms one is a quarter of the lab.
+        # Late packets wait at other ports. A retransmission timeout is random: one of 10 ms is a quarter of the lab.
         ("dumbbell", 300, ["--set", "duration=40 ms", "--set", "hosts.default.rto_min=2 ms"], {"one-bottleneck"}),
         ("incast/containers.yml", 1000, [], set()),
         ("fairness/containers.yml", 10, [], set()),
     ],
 )
-def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
+def test_a_campaign_gives_equal_results_in_containers_and_virtual_time(
     campaign: str,
     dilation: int,
     settings: list[str],
@@ -41,7 +41,7 @@ def test_a_campaign_is_in_containers_what_it_is_in_virtual_time(
     before = leftovers(name, tmp_path)
     arguments = ["--on", "virtual,containerlab", "--dilate", str(dilation), "--out", "out", "--no-images", *settings]
     done = qbed(tmp_path, "run", str(LABS / campaign), "--profile", "quick", *arguments, timeout=600)
-    refuted = {one: claims_that_fail(tmp_path / "out" / one) for one in ("virtual", "containerlab")}
+    refuted = {one: failed_claims(tmp_path / "out" / one) for one in ("virtual", "containerlab")}
     assert refuted["virtual"] == set() and refuted["containerlab"] <= may_fail, done.stderr
     assert done.returncode == (1 if refuted["containerlab"] else 0), done.stderr
     found = duckdb.sql(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches in P4 in real containers: the module and the plan of virtual time, and what goes wrong under them."""
+"""P4 switches in containers: results like in virtual time, and failures of interfaces and programs."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ observe: {queues: 10 ms, flows: 10 ms}
 duration: 150 ms
 """
 CAMPAIGN = """\
-question: Does a switch in P4 do the same on the wall clock, beside one of Linux?
+question: Does a P4 switch give the same results on the wall clock, beside a Linux switch?
 axes: {seed: [1]}
 claims:
   - name: complete
     paper: Every flow completes.
     sql: SELECT bool_and(status = 'complete') AS holds, count(*) AS flows FROM flows
   - name: stamped
-    paper: Both kinds of switch say that they stamped all 58 packets of data on their way to the receiver.
+    paper: Both kinds of switch stamp all 58 data packets on their way to the receiver.
     sql: |
       SELECT bool_and(xstats['stamped'] = 58) AS holds, list(xstats['stamped']) AS stamped FROM queues
       WHERE port IN ('s1>s2', 's2>h3')
 gap: {goodput_bps: 10 %, fct_mean_ns: 10 %, flows_complete: 0, queue_mean_packets: 15 % or 0.5, dropped_packets: 0}
 """
-EACH_ITS_OWN = """\
+SCHEME_PER_SWITCH = """\
 name: NAME
 topology:
   explicit:
@@ -89,33 +89,31 @@ def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-def test_a_p4_switch_is_in_containers_what_it_is_in_virtual_time(lab: Path, tmp_path: Path) -> None:
+def test_a_p4_switch_gives_equal_results_in_containers_and_virtual_time(lab: Path, tmp_path: Path) -> None:
     arguments = ("--on", "virtual,containerlab", "--dilate", "20", "--out", "out", "--no-images")
     done = qbed(tmp_path, "run", str(lab), *arguments)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/gap.json").read_text())["broken"] == 0
     columns = "node, p4_program, sent_packets, parser_errors, drops"
-    virtual, contained = (
+    virtual, containers = (
         duckdb.sql(f"SELECT {columns} FROM '{tmp_path}/out/{one}/switches.parquet'").fetchall()
         for one in ("virtual", "containerlab")
     )
-    assert virtual == contained and [row[:2] for row in virtual] == [("s1", "stamp")]
+    assert virtual == containers and [row[:2] for row in virtual] == [("s1", "stamp")]
     assert virtual[0][2] > 100
-    waited = duckdb.sql(
+    longest = duckdb.sql(
         f"SELECT max(max_packets) FROM '{tmp_path}/out/containerlab/queue_series.parquet' WHERE port = 's1>s2'"
     ).fetchone()
-    assert waited is not None and waited[0] > 5
+    assert longest is not None and longest[0] > 5
     assert leftovers(NAME, tmp_path) == []
 
 
-def test_ports_without_a_link_and_a_program_of_ones_own_are_what_they_are_in_virtual_time(
-    lab: Path, tmp_path: Path
-) -> None:
-    """qcn's feedback and abq's acknowledgements are recirculated; the third switch does as the lab file tells it."""
+def test_recirculation_and_a_user_supplied_program_work_in_containers(lab: Path, tmp_path: Path) -> None:
+    """qcn's feedback and abq's held ACKs are recirculated; the lab file sets the tables of the third switch."""
     for suffix in ("json", "p4info.txtpb"):
         shutil.copy(LABS / "young-flows" / f"young.{suffix}", lab)
-    (lab / "lab.yml").write_text(EACH_ITS_OWN.replace("NAME", NAME))
-    (lab / "campaign.yml").write_text("question: Are they?\ngap: {flows_complete: 0}\n")
+    (lab / "lab.yml").write_text(SCHEME_PER_SWITCH.replace("NAME", NAME))
+    (lab / "campaign.yml").write_text("question: Are the results equal?\ngap: {flows_complete: 0}\n")
     arguments = ("--on", "virtual,containerlab", "--dilate", "20", "--out", "out", "--no-images")
     done = qbed(tmp_path, "run", str(lab), *arguments)
     assert done.returncode == 0, done.stderr
@@ -136,26 +134,26 @@ def test_ports_without_a_link_and_a_program_of_ones_own_are_what_they_are_in_vir
     assert leftovers(NAME, tmp_path) == []
 
 
-def test_a_cell_whose_switch_loses_an_interface_ends_at_once_and_says_which(lab: Path, tmp_path: Path) -> None:
+def test_a_cell_fails_if_a_switch_loses_an_interface(lab: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qbed", "run", str(lab), "--on", "containerlab", "--dilate", "200", "--no-images"]
     with subprocess.Popen(
         [*command, "--out", "out"], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
     ) as run:
-        until = time.monotonic() + 60
+        deadline = time.monotonic() + 60
         while not list(tmp_path.glob("out/**/nodes/s1/console.log")):
-            assert time.monotonic() < until and run.poll() is None
+            assert time.monotonic() < deadline and run.poll() is None
             time.sleep(0.1)
         (container,) = docker("ps", "--filter", "label=clab-node-name=s1", "--format", "{{.Names}}").split()
         docker("exec", container, "ip", "link", "delete", "eth1")
         assert run.stderr is not None
-        said = run.stderr.read()
-        assert run.wait(60) == 1, said
-    # Whichever end of the link says it first.
-    assert " of link h2-s1 was removed" in said and "Traceback" not in said, said
+        stderr = run.stderr.read()
+        assert run.wait(60) == 1, stderr
+    # Either end of the link reports it first.
+    assert " of link h2-s1 was removed" in stderr and "Traceback" not in stderr, stderr
     assert leftovers(NAME, tmp_path) == []
 
 
-def test_a_program_that_the_engine_refuses_is_named_by_its_switch(lab: Path, tmp_path: Path) -> None:
+def test_a_program_that_the_engine_refuses_is_reported_with_its_switch(lab: Path, tmp_path: Path) -> None:
     for suffix in ("json", "p4info.txtpb"):
         shutil.copy(schemes_folder() / "droptail" / "p4" / f"droptail.{suffix}", lab / f"mine.{suffix}")
     text = (lab / "mine.json").read_text()

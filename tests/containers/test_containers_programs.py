@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lab does beside its flows is in containers what it is in virtual time: programs, windows, changes in mid-run,
-jitter, statistics of queues; and a lab that is up, with its workload, jobs in the background and captures.
+"""Programs, windows, events, jitter and queue statistics in containers give results like in virtual time.
+
+A running lab has its workload, jobs in the background and captures.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ duration: 450 ms
 ECHO = """\
 #!/usr/bin/env python3
 import os, socket, sys, time
-us = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 if sys.argv[1] == "answer":
-    us.bind(("", 7007))
+    sock.bind(("", 7007))
     while True:
-        us.sendto(*us.recvfrom(2048))
-us.settimeout(0.1)
+        sock.sendto(*sock.recvfrom(2048))
+sock.settimeout(0.1)
 time.sleep(max(0, int(os.environ["QBED_EPOCH_NS"]) / 1e9 - time.monotonic()))
 for number in range(int(sys.argv[4])):
     begin = time.monotonic()
-    us.sendto(b"%d" % number, (sys.argv[2], 7007))
-    us.recv(2048)
+    sock.sendto(b"%d" % number, (sys.argv[2], 7007))
+    sock.recv(2048)
     print(f"number={number} rtt_ms={1e3 * (time.monotonic() - begin):.6f}", flush=True)
 """
 Rows = Callable[[str], list[list[tuple[Any, ...]]]]
@@ -71,7 +72,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 
 @pytest.fixture(scope="module")
 def both(lab: Path) -> Rows:
-    """What a SELECT gives of the run in virtual time, and of that in containers."""
+    """A function that returns the rows of a SELECT for the run in virtual time and the run in containers."""
     out = lab.parent / "out"
     done = qbed(
         lab.parent, "run", str(lab), "--on", "virtual,containerlab", "--dilate", "50", "--out", "out", "--no-images",
@@ -91,28 +92,28 @@ def both(lab: Path) -> Rows:
     return rows
 
 
-def test_programs_run_and_what_they_print_is_a_table(both: Rows) -> None:
-    virtual, contained = both("SELECT label, node, exit_status, stopped, records, stderr FROM programs ORDER BY 1")
-    assert virtual == contained == [("answers", "h2", 143, True, 0, ""), ("probe", "h3", 0, False, 20, "")]
-    for ((least, most),) in both("SELECT min(numbers['rtt_ms']), max(numbers['rtt_ms']) FROM program_records"):
-        assert 8 < least < 11 < most < 60  # four times 2 ms, jitter of 6 ms, and what waits
+def test_the_output_of_programs_is_stored_in_a_table(both: Rows) -> None:
+    virtual, containers = both("SELECT label, node, exit_status, stopped, records, stderr FROM programs ORDER BY 1")
+    assert virtual == containers == [("answers", "h2", 143, True, 0, ""), ("probe", "h3", 0, False, 20, "")]
+    for ((shortest, longest),) in both("SELECT min(numbers['rtt_ms']), max(numbers['rtt_ms']) FROM program_records"):
+        assert 8 < shortest < 11 < longest < 60  # four times 2 ms, a jitter of 6 ms and queueing
 
 
-def test_a_links_rate_and_a_hosts_congestion_control_change_in_mid_run(both: Rows) -> None:
+def test_events_change_a_links_rate_and_a_hosts_congestion_control(both: Rows) -> None:
     for rows in both("SELECT span, goodput_bps / 1e6 FROM flow_windows WHERE label = 'bulk' ORDER BY span"):
         goodput: dict[str, float] = dict(rows)
         assert 8.5 < goodput["before"] < 9.7 and 4 < goodput["behind"] < 5.4, goodput
-    virtual, contained = both("SELECT congestion_control FROM flows")
-    assert virtual == contained == [("reno",)]
+    virtual, containers = both("SELECT congestion_control FROM flows")
+    assert virtual == containers == [("reno",)]
 
 
-def test_windows_and_statistics_of_a_stock_queue(both: Rows) -> None:
-    virtual, contained = both(
+def test_windows_and_statistics_of_a_stock_qdisc(both: Rows) -> None:
+    virtual, containers = both(
         "SELECT mean_packets, sent_bytes FROM queue_windows WHERE port = 's1>h2' AND span = 'before'"
     )
-    assert contained[0] == pytest.approx(virtual[0], rel=0.3)
-    virtual, contained = both("SELECT DISTINCT statistic FROM statistics WHERE port = 's1>h2' ORDER BY 1")
-    assert virtual == contained and ("new_flow_count",) in contained
+    assert containers[0] == pytest.approx(virtual[0], rel=0.3)
+    virtual, containers = both("SELECT DISTINCT statistic FROM statistics WHERE port = 's1>h2' ORDER BY 1")
+    assert virtual == containers and ("new_flow_count",) in containers
     for ((series, end),) in both(
         "SELECT (SELECT arg_max(value, time_ns) FROM statistics WHERE port = 's1>h2' AND statistic = 'new_flow_count'),"
         " xstats['new_flow_count'] FROM queues WHERE port = 's1>h2'"
@@ -122,21 +123,21 @@ def test_windows_and_statistics_of_a_stock_queue(both: Rows) -> None:
 
 @pytest.fixture
 def up(lab: Path, request: pytest.FixtureRequest) -> Path:
-    here = lab.parent
-    request.addfinalizer(lambda: qbed(here, "down", "--all"))
-    done = qbed(here, "up", str(lab), "--on", "containerlab", "--dilate", "3", "--workload", "--trust")
+    folder = lab.parent
+    request.addfinalizer(lambda: qbed(folder, "down", "--all"))
+    done = qbed(folder, "up", str(lab), "--on", "containerlab", "--dilate", "3", "--workload", "--trust")
     assert done.returncode == 0, done.stderr
-    return here
+    return folder
 
 
-def test_a_lab_that_is_up_has_its_workload_jobs_and_captures(up: Path) -> None:
+def test_a_running_lab_has_a_workload_jobs_and_captures(up: Path) -> None:
     name = "qbed-t-prog"
     for node in ("h1", "s1"):
         done = subprocess.run(
             [sys.executable, "-m", "qbed", "exec", name, node, "-i", "--", "cat"],
-            cwd=up, env=environment(up), input="given\n", capture_output=True, text=True, check=False, timeout=60,
+            cwd=up, env=environment(up), input="text\n", capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
-        assert (done.returncode, done.stdout) == (0, "given\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, "text\n"), done.stderr
     commands = "export A=b; cd /etc\necho $A; pwd\n"
     shell = subprocess.run(
         [sys.executable, "-m", "qbed", "shell", name, "h1"],
@@ -157,14 +158,14 @@ def test_a_lab_that_is_up_has_its_workload_jobs_and_captures(up: Path) -> None:
     )  # fmt: skip
     assert capture.stderr is not None and "capturing at h1>s1" in capture.stderr.readline()
     assert qbed(up, "exec", name, "h1", "--", "ping", "-c", "2", "-i", "0.1", "h3").returncode == 0
-    until = time.monotonic() + 20
-    while captured.stat().st_size < 4 * 98 and time.monotonic() < until:
+    deadline = time.monotonic() + 20
+    while captured.stat().st_size < 4 * 98 and time.monotonic() < deadline:
         time.sleep(0.1)
     capture.send_signal(signal.SIGINT)
     assert capture.wait(30) == 0
-    assert captured.stat().st_size >= 4 * 98, "two questions, two answers"
+    assert captured.stat().st_size >= 4 * 98, "two echo requests and two replies"
     assert [line.split()[0] for line in qbed(up, "ps", name).stdout.splitlines()[1:]] == ["2"], "tcpdump has ended"
-    told = json.loads(qbed(up, "exec", name, "h2", "--", "ip", "-j", "-s", "link", "show", "eth0").stdout)
-    assert 300_000 < told[0]["stats64"]["rx"]["bytes"] < 500_000, "400 ms of the lab's own workload"
-    again = qbed(up, "down", name)
-    assert again.returncode == 0, again.stderr
+    links = json.loads(qbed(up, "exec", name, "h2", "--", "ip", "-j", "-s", "link", "show", "eth0").stdout)
+    assert 300_000 < links[0]["stats64"]["rx"]["bytes"] < 500_000, "400 ms of the lab's own workload"
+    done = qbed(up, "down", name)
+    assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FRR in real containers: the plan of virtual time, with the FRR that the router's image has installed."""
+"""FRR in containers, installed in the router's image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ duration: 100 ms
 """
 
 
-def test_bgp_finds_both_ways_and_vtysh_speaks_with_it(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_bgp_installs_both_paths_and_vtysh_shows_its_peers(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     request.addfinalizer(lambda: qbed(tmp_path, "down", "--all"))
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "lab.yml").write_text(LAB)

@@ -22,7 +22,7 @@ duration: 150 ms
 
 
 def qbed(folder: Path, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run a `qbed` command in `folder`, whose sessions are separate from the user's."""
+    """Run a `qbed` command in `folder`, with its sessions separate from the user's."""
     command = [sys.executable, "-m", "qbed", *arguments]
     return subprocess.run(
         command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=timeout, check=False

@@ -123,7 +123,7 @@ def parse_datagram(packet: Packet) -> CapturedDatagram | None:
 
 
 class DatagramLab:
-    """A running lab whose nodes send, receive and capture datagrams. Its folder is /mnt in every node."""
+    """Sends, receives and captures datagrams in a running lab. `folder` is /mnt in every node."""
 
     def __init__(self, lab: RunningLab, folder: Path) -> None:
         self.lab, self.folder = lab, folder

@@ -60,6 +60,6 @@ def running_lab(tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def tc_plugins(tmp_path: Path) -> None:
-    """Copy tc's plugins to /mnt/tc of `running_lab`, whose guest may not read the cache."""
+    """Copy tc's plugins to /mnt/tc of `running_lab`: its guest may not read the cache."""
     built = subprocess.run([ROOT / "kernel/tc-plugins.sh"], check=True, capture_output=True, text=True).stdout.strip()
     shutil.copytree(built, tmp_path / "live" / "tc")

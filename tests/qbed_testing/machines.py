@@ -97,7 +97,7 @@ def containerlab(path: Path, version: str) -> Path:
 
 @contextmanager
 def machine(folder: Path, variables: dict[str, object]) -> Iterator[Machine]:
-    """A new machine, whose inventory and keys are in `folder`. Leaving the context removes all but its image."""
+    """A new machine with its inventory and keys in `folder`. Leaving the context removes all but its image."""
     docker("build", "--quiet", "--tag", IMAGE, str(ROOT / "tests/playbooks/machine"))
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
     # Privileged, with a volume for its Docker engine: overlayfs cannot be mounted on overlayfs.
