@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What BMv2 is told of a plan, told to qbed's own P4Runtime server: BMv2's image is not everywhere."""
+"""The configuration of BMv2 by P4Runtime, tested with qbed's P4Runtime server, as BMv2's image may be missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import finsy as fy
 import pytest
-from test_p4runtime import found
 
 from qbed.language.source import parse
 from qbed.network.load import lab_from_source
@@ -18,6 +17,8 @@ from qbed.plan.compile import compile_lab
 from qbed.plan.model import Group, P4Program, Pipeline, Plan
 from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.p4runtime import RefusedError, configure
+
+from qbed_testing.p4runtime import read_entities
 
 LAB = """\
 name: small
@@ -38,7 +39,8 @@ def compiled(scheme: str) -> Plan:
     return compile_lab(lab_from_source(parse(LAB.replace("SCHEME", scheme), "lab.yml")))
 
 
-def of(plan: Plan) -> tuple[int, P4Program, Pipeline]:
+def bmv2_switch(plan: Plan) -> tuple[int, P4Program, Pipeline]:
+    """The index, program and pipeline of the plan's only BMv2 switch."""
     (index,) = bmv2.switches(plan)
     pipeline = plan.nodes[index].pipeline
     assert pipeline is not None and plan.nodes[index].name == "s1"
@@ -46,11 +48,11 @@ def of(plan: Plan) -> tuple[int, P4Program, Pipeline]:
 
 
 def entities(address: str, *wanted: Any) -> list[Any]:
-    """What a server has."""
+    """Read entities of a server."""
 
     async def read() -> list[Any]:
-        async with fy.Switch("switch", address) as switch:  # which asks for the program's P4Info
-            return await found(switch, *wanted)
+        async with fy.Switch("switch", address) as switch:  # reads the program's P4Info
+            return await read_entities(switch, *wanted)
 
     return asyncio.run(read())
 
@@ -58,19 +60,19 @@ def entities(address: str, *wanted: Any) -> list[Any]:
 @pytest.mark.parametrize(
     "scheme", ["ecn, threshold: 20 packets", "stamp", "stamp, exponent: 2", "codel", "rpm", "droptail", "qcn"]
 )
-def test_a_switch_has_the_entries_of_the_plan(address: str, scheme: str) -> None:
-    _, program, pipeline = of(compiled(scheme))
+def test_a_configured_switch_has_the_entries_of_the_plan(address: str, scheme: str) -> None:
+    _, program, pipeline = bmv2_switch(compiled(scheme))
     pipeline = pipeline.model_copy(update={"groups": [Group(group=3, ports=[0, 2])]})
     configure(address, program, pipeline)
     entries = entities(address, fy.P4TableEntry())
-    told = [entry for entry in pipeline.entries if entry.key is not None]
-    assert sorted(entry.table_id for entry in entries) == sorted(entry.table.split(".")[-1] for entry in told)
+    keyed = [entry for entry in pipeline.entries if entry.key is not None]
+    assert sorted(entry.table_id for entry in entries) == sorted(entry.table.split(".")[-1] for entry in keyed)
     assert ("bins" in {entry.table_id for entry in entries}) is ("exponent" in scheme)
     hops = {entry.action.args["port"] for entry in entries if entry.table_id == "next_hops"}
     assert hops == set(range(len(pipeline.ports)))
     assert (
         sum(entry.table_id == "ipv4_routes" for entry in entries) == 3
-    )  # two hosts, and those behind the other switch
+    )  # two hosts, and one route to those behind the other switch
     (group,) = entities(address, fy.P4MulticastGroupEntry())
     assert (group.multicast_group_id, sorted(group.replicas)) == (3, [0, 2])
     sessions = entities(address, fy.P4CloneSessionEntry())
@@ -80,8 +82,8 @@ def test_a_switch_has_the_entries_of_the_plan(address: str, scheme: str) -> None
     assert bool(sessions) is (scheme == "qcn")
 
 
-def test_what_is_refused_is_said_by_name(address: str) -> None:
-    _, program, pipeline = of(compiled("ecn, threshold: 20 packets"))
+def test_a_refused_entry_is_reported_by_name(address: str) -> None:
+    _, program, pipeline = bmv2_switch(compiled("ecn, threshold: 20 packets"))
     twice = pipeline.model_copy(update={"entries": [*pipeline.entries, pipeline.entries[0]]})
     with pytest.raises(RefusedError, match=r"next_hops \{.hop.: 0\}: ALREADY_EXISTS: "):
         configure(address, program, twice)
@@ -92,21 +94,21 @@ def test_what_is_refused_is_said_by_name(address: str) -> None:
         configure(address, program, elsewhere)
 
 
-def test_who_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("qbed.substrates.containers.p4runtime.TIMEOUT_S", 0.5)
-    _, program, pipeline = of(compiled("droptail"))
+    _, program, pipeline = bmv2_switch(compiled("droptail"))
     with pytest.raises(RefusedError, match="UNAVAILABLE: "):
-        configure(f"unix:{tmp_path / 'nobody.sock'}", program, pipeline)
-    with socket.socket(socket.AF_UNIX) as mute:
-        mute.bind(str(tmp_path / "mute.sock"))
-        mute.listen()
+        configure(f"unix:{tmp_path / 'missing.sock'}", program, pipeline)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent.sock"))
+        silent.listen()
         with pytest.raises(RefusedError, match=r"not answered within|UNAVAILABLE"):
-            configure(f"unix:{tmp_path / 'mute.sock'}", program, pipeline)
+            configure(f"unix:{tmp_path / 'silent.sock'}", program, pipeline)
 
 
-def test_queues_are_in_packets_of_the_largest_size_and_dilated() -> None:
+def test_queue_rates_are_in_largest_packets_and_dilated() -> None:
     plan = compiled("ecn, threshold: 20 packets")
-    index, *_ = of(plan)
+    index, *_ = bmv2_switch(plan)
     # 100 Mbit/s of frames of 1514 bytes
     assert list(bmv2.queues(plan, index, 1))[:2] == ["set_queue_depth 100 0", "set_queue_rate 8256 0"]
     assert list(bmv2.queues(plan, index, 10))[-1] == "set_queue_rate 826 2"
