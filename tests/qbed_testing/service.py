@@ -47,7 +47,7 @@ def write_lab(folder: Path, duration: str = "20 ms", seeds: str = "[1]") -> Path
     return folder
 
 
-class Service:
+class ServiceProcess:
     """A `qbed serve` process in `folder`; leaving the context stops it."""
 
     def __init__(self, folder: Path, *options: str, **environment: str) -> None:
@@ -73,7 +73,7 @@ class Service:
         self.process.stdout.close()
         return status
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> ServiceProcess:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs with the real guest: they need the toolchain (`make setup`) and take seconds."""
+"""Campaign runs and running labs in guests; they need the toolchain (`make setup`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ observe: {queues: 100 us, flows: 1 ms}
 duration: 50 ms
 """
 CAMPAIGN = """\
-question: Is it exact?
+question: Are the results exact?
 axes:
   buffer: {field: switches.default.buffer, values: [32 KB, 128 KB]}
   seed: [1, 2]
@@ -62,7 +62,7 @@ def hashes(run: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(run.glob("*.parquet"))}
 
 
-def test_two_runs_are_equal_to_the_byte_one_beside_a_busy_core(folder: Path) -> None:
+def test_two_runs_are_equal_files_even_on_a_busy_machine(folder: Path) -> None:
     assert (done := qbed(folder, "run", "lab", "--out", "a", "--no-images")).returncode == 0, done.stderr
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
     try:
@@ -74,38 +74,39 @@ def test_two_runs_are_equal_to_the_byte_one_beside_a_busy_core(folder: Path) -> 
     assert hashes(folder / "a") == hashes(folder / "b") and len(hashes(folder / "a")) == 5
 
 
-def test_every_packet_is_accounted_for_and_flows_obey_arithmetic(folder: Path) -> None:
+def test_queues_and_flows_are_within_computed_bounds(folder: Path) -> None:
     assert (done := qbed(folder, "run", "lab", "--out", "a", "--no-images")).returncode == 0, done.stderr
-    ask = duckdb.sql
-    assert ask(f"SELECT DISTINCT status FROM '{folder}/a/cells.parquet'").fetchall() == [("complete",)]
-    longest = ask(
+    assert duckdb.sql(f"SELECT DISTINCT status FROM '{folder}/a/cells.parquet'").fetchall() == [("complete",)]
+    longest = duckdb.sql(
         f"SELECT arg_max(port, packet_ns) FROM '{folder}/a/queues.parquet' WHERE role = 'switch' GROUP BY cell"
     )
     assert set(longest.fetchall()) == {("s1>s2",)}
-    worst = ask(f"SELECT min(slowdown), count(*) FROM '{folder}/a/flows.parquet'").fetchall()[0]
-    assert worst[0] >= 1 and worst[1] == 8
-    overflow = ask(f"SELECT max(max_bytes) <= 128000 FROM '{folder}/a/queues.parquet' WHERE role = 'switch'").fetchall()
+    slowdown = duckdb.sql(f"SELECT min(slowdown), count(*) FROM '{folder}/a/flows.parquet'").fetchall()[0]
+    assert slowdown[0] >= 1 and slowdown[1] == 8
+    overflow = duckdb.sql(
+        f"SELECT max(max_bytes) <= 128000 FROM '{folder}/a/queues.parquet' WHERE role = 'switch'"
+    ).fetchall()
     assert overflow == [(True,)]
-    sums = ask(
+    sums = duckdb.sql(
         f"""SELECT bool_and(s.byte_ns = q.byte_ns) FROM '{folder}/a/queues.parquet' q
         JOIN (SELECT cell, queue, sum(byte_ns) AS byte_ns FROM '{folder}/a/queue_series.parquet' GROUP BY ALL) s
         USING (cell, queue)"""
     ).fetchall()
-    assert sums == [(True,)], "the series and the summary are of the same queue"
+    assert sums == [(True,)], "the series and the summary of a queue are equal"
 
 
-def test_a_killed_runner_takes_the_guest_along(folder: Path) -> None:
+def test_a_killed_runner_ends_its_guests(folder: Path) -> None:
     environment = {**os.environ}
     command = [sys.executable, "-m", "qbed", "run", "lab", "--out", "a", "--set", "duration=1000 s"]
     command += ["--set", "workload[0].flows.size=unlimited"]
     runner = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE)
-    until = time.monotonic() + 30
-    while not guests_in(folder) and time.monotonic() < until:
+    deadline = time.monotonic() + 30
+    while not guests_in(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert guests_in(folder)
     runner.send_signal(signal.SIGKILL)
     runner.communicate()
-    while guests_in(folder) and time.monotonic() < until:
+    while guests_in(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert guests_in(folder) == []
 
@@ -122,7 +123,7 @@ def guests_in(folder: Path) -> list[str]:
     return found
 
 
-def test_a_lab_stays_up_and_time_stands_still_between_commands(folder: Path) -> None:
+def test_lab_time_stops_between_commands(folder: Path) -> None:
     assert (done := qbed(folder, "up", "lab")).returncode == 0, done.stderr
     try:
         ping = qbed(folder, "exec", "e2e", "h1", "--", "ping", "-c", "2", "h3")
@@ -143,8 +144,8 @@ def test_a_lab_stays_up_and_time_stands_still_between_commands(folder: Path) -> 
     assert "e2e" not in qbed(folder, "ps").stdout
 
 
-def test_there_is_one_clock(folder: Path) -> None:
-    """`ps`, `advance` and `samples` count from the lab's epoch, which is when it is up."""
+def test_all_commands_count_from_the_labs_epoch(folder: Path) -> None:
+    """`ps`, `advance` and `samples` count from the lab's epoch, the end of the set-up."""
 
     def shown() -> float:
         return float(re.search(r"([\d.]+) s ", qbed(folder, "ps").stdout).group(1))  # type: ignore[union-attr]
@@ -155,7 +156,7 @@ def test_there_is_one_clock(folder: Path) -> None:
         assert qbed(folder, "advance", "e2e", "3 ms").stdout == "virtual time: 0.003000000 s\n"
         assert shown() == 0.003
         ping = qbed(folder, "exec", "e2e", "h1", "--", "ping", "-q", "-c", "4000", "-i", "0.0001", "h3")
-        assert ping.returncode == 0, ping.stdout  # enough for the taps to hand their samples over
+        assert ping.returncode == 0, ping.stdout  # enough packets to flush the taps' buffers
         rows = [json.loads(line) for line in qbed(folder, "samples", "e2e").stdout.splitlines()]
         assert rows[0]["unit"] == "ns since the lab's epoch"
         times = {row["time_ns"] for row in rows[1:]}
@@ -164,7 +165,7 @@ def test_there_is_one_clock(folder: Path) -> None:
         assert qbed(folder, "down", "e2e").returncode == 0
 
 
-def test_ctrl_c_ends_a_command_and_a_killed_keeper_leaves_no_guest(folder: Path) -> None:
+def test_an_interrupted_command_and_a_killed_keeper_leave_no_process(folder: Path) -> None:
     assert (done := qbed(folder, "up", "lab")).returncode == 0, done.stderr
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "state")}
     command = [sys.executable, "-m", "qbed", "exec", "e2e", "h1", "--", "ping", "10.0.0.5"]
@@ -177,16 +178,16 @@ def test_ctrl_c_ends_a_command_and_a_killed_keeper_leaves_no_guest(folder: Path)
     assert row[0] == "e2e" and "-" in row
     os.kill(int(row[1]), signal.SIGKILL)
     time.sleep(0.5)
-    gone = qbed(folder, "exec", "e2e", "h1", "--", "true")
-    assert gone.returncode == 1 and "is not up" in gone.stderr
+    refused = qbed(folder, "exec", "e2e", "h1", "--", "true")
+    assert refused.returncode == 1 and "is not up" in refused.stderr
     assert (done := qbed(folder, "up", "lab")).returncode == 0, done.stderr
-    left = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert left.stdout is not None and "PING" in left.stdout.readline()
+    pending = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert pending.stdout is not None and "PING" in pending.stdout.readline()
     assert qbed(folder, "down", "--all").returncode == 0
-    _, why = left.communicate(timeout=30)
-    assert left.returncode == 1 and "the lab was taken down by `qbed down` (" in why
+    _, reason = pending.communicate(timeout=30)
+    assert pending.returncode == 1 and "the lab was taken down by `qbed down` (" in reason
 
 
-def test_doctor_boots_the_guest(folder: Path) -> None:
+def test_doctor_boots_a_guest(folder: Path) -> None:
     done = qbed(folder, "doctor")
     assert "boots" in done.stdout

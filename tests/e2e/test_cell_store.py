@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finished cell is not run again, in whichever campaign it appears; and nobody can tell by the results."""
+"""The store: a finished cell is not run again in any campaign, and the results are equal files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.kills import LAB
+from e2e.kill_campaign import LAB
 
 pytestmark = pytest.mark.e2e
 CAMPAIGN = """\
-question: Is it the same?
+question: Are the results equal?
 axes:
   buffer: {field: switches.default.buffer, values: [32 KB, 64 KB]}
   seed: SEEDS
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, out: str, *arguments: str, seeds: str = "[1]") -> str:
-    """What `qbed run` says of a campaign."""
+    """Run the campaign, and return the output of `qbed run`."""
     (folder / "campaign.yml").write_text(CAMPAIGN.replace("SEEDS", seeds))
     return qbed(folder, "run", ".", "--out", out, "--no-images", *arguments)
 
@@ -55,20 +55,20 @@ def test_a_cell_is_run_once(folder: Path) -> None:
     assert results(folder, "one") == results(folder, "two") == results(folder, "three")
     assert "all is as it was written" in qbed(folder, "verify", "two")
 
-    # In another campaign it has another number, and other neighbours.
+    # In another campaign the cells have other numbers.
     assert "4 of 4 cells complete (2 from the store), in" in run(folder, "more", seeds="[2, 1]")
     assert "4 of 4 cells complete, in" in run(folder, "anew", "--no-store", seeds="[2, 1]")
     assert results(folder, "more") == results(folder, "anew")
 
 
-def test_what_differs_is_another_cell(folder: Path) -> None:
+def test_a_changed_cell_is_run(folder: Path) -> None:
     run(folder, "one")
     assert "from the store" not in run(folder, "lab", "--set", "duration=11 ms")
-    assert "2 of 2 cells complete, in" in run(folder, "kept", "--keep")  # it has what the guest wrote
+    assert "2 of 2 cells complete, in" in run(folder, "kept", "--keep")  # the guest's output is not in the store
     assert (folder / "kept" / "cells" / "000000" / "work" / "out" / "taps.bin").exists()
 
 
-def test_what_is_damaged_is_run(folder: Path) -> None:
+def test_a_damaged_cell_of_the_store_is_run(folder: Path) -> None:
     run(folder, "one")
     victim = next(folder.glob("cache/cells/??/*/flows.arrow"))
     content = victim.read_bytes()
@@ -79,12 +79,12 @@ def test_what_is_damaged_is_run(folder: Path) -> None:
     assert results(folder, "one") == results(folder, "two")
 
 
-def test_it_stays_small(folder: Path) -> None:
+def test_the_store_has_a_size_limit(folder: Path) -> None:
     run(folder, "one")
     listed = qbed(folder, "store", "ls")
     assert "2 cells," in listed and listed.count("kB") >= 2
     assert "thrown away: 2 cells" in qbed(folder, "store", "gc", "--size", "1 KB")
     assert "2 of 2 cells complete, in" in run(folder, "two")
-    for asked in (["store", "ls"], ["run", "."]):
-        assert "QBED_STORE: expected `off` or a size" in qbed(folder, *asked, size="much", status=2)
+    for command in (["store", "ls"], ["run", "."]):
+        assert "QBED_STORE: expected `off` or a size" in qbed(folder, *command, size="much", status=2)
     assert "there is no store" in qbed(folder, "store", "ls", size="off", status=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab that is up, looked at: shell, capture, standard input, programs in the background, its own workload."""
+"""Commands in a running lab: shell, capture, standard input, background programs, workload and samples."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("state"))}
 
 
-def qbed(environment: dict[str, str], *arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+def qbed(environment: dict[str, str], *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "qbed", *arguments]
-    return subprocess.run(command, env=environment, input=said, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def lab(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A lab that is up, under another name than its own, with its workload to come."""
+    """A running lab with another name (`--name`) and its workload (`--workload`)."""
     folder = tmp_path_factory.mktemp("look")
     (folder / "lab.yml").write_text(LAB)
     done = qbed(environment, "up", str(folder), "--name", "mine", "--workload")
@@ -58,27 +58,27 @@ def clock(environment: dict[str, str]) -> float:
     return float(found[1])
 
 
-def test_time_stops_as_a_command_ends(lab: Path, environment: dict[str, str]) -> None:
+def test_lab_time_stops_when_a_command_ends(lab: Path, environment: dict[str, str]) -> None:
     before = clock(environment)
     assert qbed(environment, "exec", "mine", "h2", "--", "sleep", "0.5").returncode == 0
     assert 0.5 <= clock(environment) - before < 0.502
 
 
-def test_a_command_gets_what_comes_by_standard_input(lab: Path, environment: dict[str, str]) -> None:
-    done = qbed(environment, "exec", "mine", "h1", "-i", "--", "wc", "-c", said="x" * 100_000)
+def test_a_command_reads_standard_input_with_i(lab: Path, environment: dict[str, str]) -> None:
+    done = qbed(environment, "exec", "mine", "h1", "-i", "--", "wc", "-c", stdin="x" * 100_000)
     assert (done.returncode, done.stdout) == (0, "100000\n")
-    assert qbed(environment, "exec", "mine", "h1", "--", "wc", "-c", said="unread").stdout == "0\n"
+    assert qbed(environment, "exec", "mine", "h1", "--", "wc", "-c", stdin="unread").stdout == "0\n"
 
 
-def test_a_shell_keeps_folder_and_variables(lab: Path, environment: dict[str, str]) -> None:
-    lines = "cd /usr/bin\nexport WHO='a b'\n\npwd; echo \"$WHO\"\nfalse\necho $?$?; (exit 5)\n"
-    done = qbed(environment, "shell", "mine", "h1", said=lines)
+def test_a_shell_keeps_its_folder_and_variables(lab: Path, environment: dict[str, str]) -> None:
+    lines = "cd /usr/bin\nexport NAME='a b'\n\npwd; echo \"$NAME\"\nfalse\necho $?$?; (exit 5)\n"
+    done = qbed(environment, "shell", "mine", "h1", stdin=lines)
     assert (done.returncode, done.stdout, done.stderr) == (5, "/usr/bin\na b\n00\n", "")
-    assert qbed(environment, "shell", "mine", "h1", said="true\nexit\nfalse\n").returncode == 0
-    assert "has no node `h9`" in qbed(environment, "shell", "mine", "h9", said="true\n").stderr
+    assert qbed(environment, "shell", "mine", "h1", stdin="true\nexit\nfalse\n").returncode == 0
+    assert "has no node `h9`" in qbed(environment, "shell", "mine", "h9", stdin="true\n").stderr
 
 
-def test_background_programs_are_listed_and_ended(lab: Path, environment: dict[str, str]) -> None:
+def test_background_programs_are_listed_and_killed(lab: Path, environment: dict[str, str]) -> None:
     qbed(environment, "exec", "mine", "h3", "-d", "--", "sleep", "1000")
     (row,) = qbed(environment, "ps", "mine").stdout.splitlines()[1:]
     number, node, *_, command, argument = row.split()
@@ -90,9 +90,7 @@ def test_background_programs_are_listed_and_ended(lab: Path, environment: dict[s
     assert again.stderr == f"error: no job {number} runs in the background; `qbed ps LAB` lists them\n"
 
 
-def test_packets_are_captured_while_others_run_and_the_workload_is_among_them(
-    lab: Path, environment: dict[str, str]
-) -> None:
+def test_a_capture_has_the_packets_of_commands_and_workload(lab: Path, environment: dict[str, str]) -> None:
     assert "leads `s1>s3`; did you mean" in qbed(environment, "capture", "mine", "s1>s3", "--out", "x").stderr
     file = lab / "packets.pcap"
     command = [sys.executable, "-m", "qbed", "capture", "mine", "s1>s2", "--out", str(file)]
@@ -100,8 +98,8 @@ def test_packets_are_captured_while_others_run_and_the_workload_is_among_them(
     assert capture.stderr is not None and "capturing at s1>s2" in capture.stderr.readline()
     assert qbed(environment, "exec", "mine", "h1", "--", "ping", "-c", "3", "-i", "0.01", "h3").returncode == 0
     assert qbed(environment, "advance", "mine", "1500 ms").returncode == 0
-    until = time.monotonic() + 30
-    while time.monotonic() < until and (not file.exists() or file.stat().st_size < 100_000):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and (not file.exists() or file.stat().st_size < 100_000):
         time.sleep(0.05)
     capture.send_signal(signal.SIGINT)
     capture.communicate(timeout=60)
@@ -114,11 +112,11 @@ def test_packets_are_captured_while_others_run_and_the_workload_is_among_them(
 PROMPT = r"h2 (\d+\.\d{6}) s / \$ "
 
 
-def test_a_shell_at_a_terminal_is_one(lab: Path, environment: dict[str, str]) -> None:
+def test_a_shell_on_a_terminal_is_interactive(lab: Path, environment: dict[str, str]) -> None:
     with open_terminal(environment, "shell", "mine", "h2") as user:
         begun = float(user.expect(PROMPT)[1])
         assert abs(begun - clock(environment)) < 0.001
-        user.send_keys("echo $TERM; stty sixe\x7f\x7fze\r")  # a line can be edited
+        user.send_keys("echo $TERM; stty sixe\x7f\x7fze\r")  # edits the line
         user.expect("xterm\r\n30 100\r\n")
         user.expect(PROMPT)
         user.resize(50, 132)
@@ -133,7 +131,7 @@ def test_a_shell_at_a_terminal_is_one(lab: Path, environment: dict[str, str]) ->
         assert (lab_folder(environment) / "typed").read_text() == "one\ntwo\n"
         user.send_keys("sleep 1000000000\r")
         user.expect(COMMAND_RUNS)
-        user.send_keys("\x03")  # Ctrl-C ends it, not the shell
+        user.send_keys("\x03")  # Ctrl-C ends the command, not the shell
         user.expect(PROMPT)
         before = clock(environment)
         user.send_keys("false\rexit 3\r")
@@ -141,7 +139,7 @@ def test_a_shell_at_a_terminal_is_one(lab: Path, environment: dict[str, str]) ->
         assert clock(environment) - before < 0.01
 
 
-def test_who_reads_keys_has_time_as_outside(lab: Path, environment: dict[str, str]) -> None:
+def test_a_program_that_reads_keys_runs_in_wall_clock_time(lab: Path, environment: dict[str, str]) -> None:
     before = clock(environment)
     script = "stty -icanon; read -t 1 -n 1 || echo late; read -n 1; echo [$REPLY]"
     with open_terminal(environment, "exec", "-t", "mine", "h2", "--", "bash", "-c", script) as user:
@@ -150,30 +148,28 @@ def test_who_reads_keys_has_time_as_outside(lab: Path, environment: dict[str, st
         user.expect(r"\[x\]")
         assert user.wait() == 0
     assert clock(environment) - before >= 1.0
-    piped = qbed(environment, "exec", "-t", "mine", "h2", "--", "true", said="")
+    piped = qbed(environment, "exec", "-t", "mine", "h2", "--", "true", stdin="")
     assert piped.returncode == 2 and "there is no terminal here; -i gives it what comes by a pipe" in piped.stderr
 
 
 @pytest.mark.parametrize("ignore_hangup", [False, True])
-def test_a_terminal_that_is_closed_takes_its_shell_along(
-    lab: Path, environment: dict[str, str], ignore_hangup: bool
-) -> None:
+def test_closing_a_terminal_ends_its_shell(lab: Path, environment: dict[str, str], ignore_hangup: bool) -> None:
     with open_terminal(environment, "shell", "mine", "h1", ignore_hangup=ignore_hangup) as user:
         user.expect(r"\$ ")
     user.wait()
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while "bash" in qbed(environment, "exec", "mine", "h1", "--", "ps", "-e").stdout:
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
 
 
-def test_tc_on_a_node_knows_the_schemes(lab: Path, environment: dict[str, str]) -> None:
-    said = qbed(environment, "exec", "mine", "s2", "--", "tc", "-j", "-s", "qdisc", "show", "dev", "eth0")
-    (queue,) = json.loads(said.stdout)
+def test_tc_on_a_node_shows_schemes(lab: Path, environment: dict[str, str]) -> None:
+    done = qbed(environment, "exec", "mine", "s2", "--", "tc", "-j", "-s", "qdisc", "show", "dev", "eth0")
+    (queue,) = json.loads(done.stdout)
     assert queue["kind"] == "ecn" and queue["options"]["threshold_packets"] == 20
     assert queue["unmarked"] == 0
 
 
-def test_samples_flow_while_nothing_happens_and_have_every_packet(lab: Path, environment: dict[str, str]) -> None:
+def test_samples_continue_in_an_idle_lab_and_have_every_packet(lab: Path, environment: dict[str, str]) -> None:
     def rows() -> list[dict[str, Any]]:
         return [json.loads(line) for line in qbed(environment, "samples", "mine").stdout.splitlines()[1:]]
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scheme's source that changes after the set-up does not run in its old build: in a scratch checkout, with its own
-environment beside this one's packages.
-"""
+"""A scheme is built again before a run if its source changed after the set-up, in a copy of the checkout."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ duration: 10 ms
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout that is set up: what it builds comes out of the cache."""
+    """A copy of the checkout after its set-up, with builds from the cache."""
     root = make_checkout(tmp_path_factory.mktemp("stale") / "checkout")
     (root / "lab.yml").write_text(LAB)
     return root
@@ -36,11 +34,11 @@ def test_a_changed_scheme_is_built_before_it_runs(checkout: Path) -> None:
     first = qbed(checkout, "run", "lab.yml", "--out", "runs/first", "--no-images")
     assert first.returncode == 0 and "changed" not in first.stderr, first.stderr
     source = checkout / "schemes" / "ecn" / "kernel" / "sch_ecn.c"
-    whole = source.read_text()
+    original = source.read_text()
 
-    # Its description is in the module.
-    changed = whole.replace('MODULE_DESCRIPTION("', 'MODULE_DESCRIPTION("changed: ')
-    assert changed != whole
+    # The module contains its description.
+    changed = original.replace('MODULE_DESCRIPTION("', 'MODULE_DESCRIPTION("changed: ')
+    assert changed != original
     source.write_text(changed)
     assert "schemes/ecn/kernel/sch_ecn.c changed after the set-up" in qbed(checkout, "doctor").stdout
     second = qbed(checkout, "run", "lab.yml", "--out", "runs/second", "--no-images")
@@ -52,14 +50,14 @@ def test_a_changed_scheme_is_built_before_it_runs(checkout: Path) -> None:
     assert identities[0]["toolchain"]["modules_hash"] != identities[1]["toolchain"]["modules_hash"]
     assert "changed" not in qbed(checkout, "doctor").stdout
 
-    # What does not compile is refused, as is what cannot be compiled here.
-    source.write_text(whole + "\nthis is no C\n")
+    # Source that does not compile is refused, and so is a machine without a compiler.
+    source.write_text(original + "\nthis is no C\n")
     for environment in ({}, {"CC": "no-such-compiler"}):
         refused = qbed(checkout, "run", "lab.yml", "--out", "runs/third", **environment)
         assert refused.returncode == 1 and not (checkout / "runs" / "third").exists(), refused.stderr
         assert "building it again failed" in refused.stderr and "Traceback" not in refused.stderr
     assert "changed after the set-up" in qbed(checkout, "up", "lab.yml").stderr
 
-    # The first state again: its build is in the cache.
-    source.write_text(whole)
+    # The build of the original source is in the cache.
+    source.write_text(original)
     assert qbed(checkout, "run", "lab.yml", "--out", "runs/first", "--no-images").returncode == 0
