@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/containers on machines that lack one thing or another: a docker that keeps a diary stands for the engine."""
+"""tools/containers on machines without an engine or an image; a script that logs its calls replaces docker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "containers"
 DEBIAN = "debian:bookworm-slim"
 
 DOCKER = """#!/bin/sh
-echo "docker $*" >>"$MACHINE/diary"
+echo "docker $*" >>"$MACHINE/log"
 case "$1 $2" in
     "version"*) [ -e "$MACHINE/engine" ] || { echo "no engine" >&2; exit 1; } ;;
     "image inspect") [ -e "$MACHINE/image" ] ;;
@@ -25,7 +25,7 @@ esac
 """
 DOCKER_UP = """#!/bin/sh
 touch "$MACHINE/engine"
-docker image inspect debian:bookworm-slim >/dev/null 2>&1 || { echo made >>"$MACHINE/diary"; touch "$MACHINE/image"; }
+docker image inspect debian:bookworm-slim >/dev/null 2>&1 || { echo made >>"$MACHINE/log"; touch "$MACHINE/image"; }
 """
 CONTAINERLAB_UP = """#!/bin/sh
 VERSION=v9
@@ -33,6 +33,8 @@ VERSION=v9
 
 
 class Machine:
+    """A folder with scripts that replace docker and containerlab, and files that stand for the engine and image."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.script("bin/docker", DOCKER)
@@ -52,27 +54,27 @@ class Machine:
         path.write_text(text)
         path.chmod(0o755)
 
-    def has_host_scripts(self) -> None:
+    def add_host_scripts(self) -> None:
         self.script("host/docker-up", DOCKER_UP)
         self.script("host/containerlab-up", CONTAINERLAB_UP)
 
-    def has(self, *names: str) -> None:
+    def add(self, *names: str) -> None:
         for name in names:
             (self.folder / name).touch()
 
-    def loses(self, *names: str) -> None:
+    def remove(self, *names: str) -> None:
         for name in names:
             (self.folder / name).unlink()
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        (self.folder / "diary").write_text("")
+        (self.folder / "log").write_text("")
         return subprocess.run(
             [TOOL, *arguments], env=self.environment, capture_output=True, text=True, check=False, timeout=60
         )
 
     @property
-    def diary(self) -> list[str]:
-        return (self.folder / "diary").read_text().splitlines()
+    def log(self) -> list[str]:
+        return (self.folder / "log").read_text().splitlines()
 
 
 @pytest.fixture
@@ -80,26 +82,26 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_a_machine_that_has_everything_is_left_alone(machine: Machine) -> None:
-    machine.has("engine", "image")
+def test_a_complete_machine_is_not_changed(machine: Machine) -> None:
+    machine.add("engine", "image")
     done = machine.run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert machine.diary == ["docker version", f"docker image inspect {DEBIAN}"]
+    assert machine.log == ["docker version", f"docker image inspect {DEBIAN}"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="skipped: starting an engine needs root")
-def test_the_scripts_of_the_machine_are_used_once_and_the_cache_then(machine: Machine) -> None:
-    machine.has_host_scripts()
+def test_an_image_is_made_once_and_then_loaded_from_the_cache(machine: Machine) -> None:
+    machine.add_host_scripts()
     assert machine.run().returncode == 0
-    assert "made" in machine.diary
+    assert "made" in machine.log
     assert (
-        f"docker save {DEBIAN} --output {machine.folder}/cache/containers/debian-bookworm-slim.tar.new" in machine.diary
+        f"docker save {DEBIAN} --output {machine.folder}/cache/containers/debian-bookworm-slim.tar.new" in machine.log
     )
 
-    machine.loses("engine", "image")  # another machine with this cache
+    machine.remove("engine", "image")  # another machine with this cache
     assert machine.run().returncode == 0
-    assert "made" not in machine.diary
-    assert f"docker load --quiet --input {machine.folder}/cache/containers/debian-bookworm-slim.tar" in machine.diary
+    assert "made" not in machine.log
+    assert f"docker load --quiet --input {machine.folder}/cache/containers/debian-bookworm-slim.tar" in machine.log
 
 
 def test_without_scripts_the_remedy_is_the_playbook(machine: Machine) -> None:
@@ -110,8 +112,8 @@ def test_without_scripts_the_remedy_is_the_playbook(machine: Machine) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (3, f"containers: skipped: {why}\n", "")
 
 
-def test_an_image_that_cannot_be_had_is_no_reason_to_skip(machine: Machine) -> None:
-    machine.has("engine")
+def test_a_missing_image_is_an_error_even_with_or_skip(machine: Machine) -> None:
+    machine.add("engine")
     done = machine.run("--or-skip")
     assert done.returncode == 1
     assert done.stderr == (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bare Debian machine without systemd, reached by SSH: prepared, a lab, a campaign, and what goes wrong there."""
+"""A Debian machine without systemd, over SSH: preparation, a lab, a campaign, a Dask worker, and failures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def hashes(run: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(run.glob("*.parquet"))}
 
 
-def test_a_bare_machine_is_prepared(first: PlaybookResult, bench: Machine) -> None:
+def test_a_machine_is_prepared(first: PlaybookResult, bench: Machine) -> None:
     assert first.succeeded and first.changed >= 10, first.text
-    assert bench.run("docker", "info", "--format", "{{.ServerVersion}}").stdout.strip(), "its own engine answers"
+    assert bench.run("docker", "info", "--format", "{{.ServerVersion}}").stdout.strip(), "the machine's engine answers"
     assert "bench" in bench.run("getent", "group", "docker").stdout
     assert "0.69.3" in bench.run("containerlab", "version").stdout
     assert bench.run("cat", "/proc/sys/net/core/somaxconn").stdout == "5000\n"
@@ -31,11 +31,11 @@ def test_a_bare_machine_is_prepared(first: PlaybookResult, bench: Machine) -> No
     assert bench.run("sh", "-c", "command -v gcc").returncode != 0, "a copied toolchain needs no compiler"
 
 
-def test_files_that_vanished_here_vanish_there_and_others_stay(prepared: Machine) -> None:
-    assert prepared.run("test", "-e", f"qbed/docs/{SCRATCH}").returncode == 0, "it was here at the first run"
+def test_removed_files_of_the_checkout_are_removed_and_others_stay(prepared: Machine) -> None:
+    assert prepared.run("test", "-e", f"qbed/docs/{SCRATCH}").returncode == 0, "the file existed at the first run"
     prepared.run("touch", "qbed/docs/of-the-machine")
-    went = prepared.play("prepare.yml", "--tags", "toolchain")
-    assert went.succeeded and went.changed > 0, went.text
+    done = prepared.play("prepare.yml", "--tags", "toolchain")
+    assert done.succeeded and done.changed > 0, done.text
     assert prepared.run("test", "-e", f"qbed/docs/{SCRATCH}").returncode == 1
     assert prepared.run("test", "-e", "qbed/docs/of-the-machine").returncode == 0
 
@@ -45,7 +45,7 @@ def test_a_second_run_changes_nothing(prepared: Machine) -> None:
     assert again.succeeded and again.changed == 0, again.text
 
 
-def test_a_binary_of_the_controllers_replaces_an_older_containerlab(prepared: Machine, tmp_path: Path) -> None:
+def test_a_binary_of_the_controller_replaces_an_older_containerlab(prepared: Machine, tmp_path: Path) -> None:
     wanted = {
         "containerlab_version": "9.9.9",
         "containerlab_source": "file",
@@ -58,77 +58,77 @@ def test_a_binary_of_the_controllers_replaces_an_older_containerlab(prepared: Ma
     assert again.succeeded and again.changed == 0, again.text
 
 
-def test_a_lab_comes_up_stays_and_goes_without_a_trace(prepared: Machine) -> None:
+def test_a_lab_is_brought_up_and_taken_down(prepared: Machine) -> None:
     def lab(state: str) -> PlaybookResult:
         return prepared.play("lab.yml", lab_folder="labs/dumbbell/", lab_state=state)
 
-    def left() -> str:
+    def remains() -> str:
         return prepared.run("sh", "-c", "ls -A ~/.local/state/qbed; pgrep -f '[q]bed.keeper|[q]bed-agent'").stdout
 
     assert (up := lab("present")).succeeded and up.changed == 1, up.text
     assert (again := lab("present")).succeeded and again.changed == 0, again.text
     ping = prepared.run("qbed/.venv/bin/qbed", "exec", "dumbbell", "h1", "--", "ping", "-c1", "10.0.0.5")
     assert "1 received" in ping.stdout, ping.stdout + ping.stderr
-    assert left() != ""
+    assert remains() != ""
     assert (down := lab("absent")).succeeded and down.changed == 1, down.text
     assert (again := lab("absent")).succeeded and again.changed == 0, again.text
-    assert left() == ""
+    assert remains() == ""
 
 
-def test_a_campaign_there_is_equal_to_one_here_to_the_byte(prepared: Machine, tmp_path: Path) -> None:
+def test_a_remote_campaign_equals_a_local_one(prepared: Machine, tmp_path: Path) -> None:
     campaign = {"campaign_lab": "labs/dumbbell", "campaign_profile": "quick", "campaign_poll": 1}
 
     def run() -> PlaybookResult:
         return prepared.play("campaign.yml", campaign_results=str(tmp_path / "runs"), **campaign)
 
-    assert (ran := run()).succeeded and ran.changed > 0, ran.text
-    here = tmp_path / "here"
-    command = [sys.executable, "-m", "qbed", "run", "labs/dumbbell", "--profile", "quick", "--out", str(here)]
+    assert (first := run()).succeeded and first.changed > 0, first.text
+    local = tmp_path / "local"
+    command = [sys.executable, "-m", "qbed", "run", "labs/dumbbell", "--profile", "quick", "--out", str(local)]
     subprocess.run([*command, "--no-images"], cwd=ROOT, check=True, capture_output=True)
-    there = tmp_path / "runs" / "machine" / "dumbbell-quick"
-    assert hashes(there) == hashes(here) and len(hashes(here)) == 5
-    assert {"report.html", "claims.json", "meta.json"} <= {path.name for path in there.iterdir()}
-    assert [path.name for path in there.parent.iterdir()] == ["dumbbell-quick"], "nothing else was left"
+    remote = tmp_path / "runs" / "machine" / "dumbbell-quick"
+    assert hashes(remote) == hashes(local) and len(hashes(local)) == 5
+    assert {"report.html", "claims.json", "meta.json"} <= {path.name for path in remote.iterdir()}
+    assert [path.name for path in remote.parent.iterdir()] == ["dumbbell-quick"], "no other file remains"
     assert (again := run()).succeeded and again.changed == 0, again.text
 
-    (there / "meta.json").unlink()
-    assert (anew := run()).succeeded and hashes(there) == hashes(here), "lost results are brought again, not run again"
-    assert anew.changed > 0, anew.text
+    (remote / "meta.json").unlink()
+    assert (fetched := run()).succeeded and hashes(remote) == hashes(local), (
+        "missing results are fetched, not run again"
+    )
+    assert fetched.changed > 0, fetched.text
 
 
-def test_a_machine_works_for_a_scheduler_until_it_is_told_to_stop(
-    prepared: Machine, engine: str, tmp_path: Path
-) -> None:
+def test_a_machine_is_a_worker_until_its_state_is_absent(prepared: Machine, engine: str, tmp_path: Path) -> None:
     file, log = tmp_path / "scheduler.json", tmp_path / "scheduler.log"
     where = ["--host", engine, "--port", "0", "--no-dashboard", "--no-show", "--scheduler-file", str(file)]
     with log.open("w") as text:
         scheduler = subprocess.Popen([sys.executable, "-m", "dask", "scheduler", *where], stdout=text, stderr=text)
     try:
-        until = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < until:
+        deadline = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         address = str(json.loads(file.read_text())["address"])
 
         def worker(state: str, to: str = address) -> PlaybookResult:
             return prepared.play("worker.yml", worker_scheduler=to, worker_state=state, worker_count=1)
 
-        assert (began := worker("present")).succeeded and began.changed == 1, began.text
+        assert (started := worker("present")).succeeded and started.changed == 1, started.text
         assert (again := worker("present")).succeeded and again.changed == 0, again.text
         other = worker("present", "tcp://192.0.2.1:8786")
         assert f"the machine works for {address} already: worker_state: absent first" in other.message
-        runs = {out: tmp_path / out for out in ("there", "here")}
+        runs = {out: tmp_path / out for out in ("remote", "local")}
         run = [sys.executable, "-m", "qbed", "run", "labs/dumbbell", "--profile", "quick", "--no-images", "--out"]
         environment = {**os.environ, "QBED_STORE": "1 GB", "QBED_CACHE": str(tmp_path / "cache")}
         environment |= {"QBED_TOOLCHAIN": str(find_toolchain().folder)}
-        for out, options in (("there", ["--scheduler", address]), ("here", ["--no-store"])):
+        for out, options in (("remote", ["--scheduler", address]), ("local", ["--no-store"])):
             done = subprocess.run(
                 [*run, str(runs[out]), *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
             )
             assert done.returncode == 0, done.stdout + done.stderr
-        assert hashes(runs["there"]) == hashes(runs["here"]) and len(hashes(runs["here"])) == 5
+        assert hashes(runs["remote"]) == hashes(runs["local"]) and len(hashes(runs["local"])) == 5
         kept = prepared.run("sh", "-c", "ls -d ~/.cache/qbed/cells/??/*").stdout.split()
-        assert len(kept) >= 3, "they were run on the machine, into its store"
-        assert (ended := worker("absent")).succeeded and ended.changed == 1, ended.text
+        assert len(kept) >= 3, "the cells are in the machine's store"
+        assert (stopped := worker("absent")).succeeded and stopped.changed == 1, stopped.text
         assert (again := worker("absent")).succeeded and again.changed == 0, again.text
         assert prepared.run("pgrep", "-f", "dask worker").stdout == ""
     finally:
@@ -136,18 +136,18 @@ def test_a_machine_works_for_a_scheduler_until_it_is_told_to_stop(
         scheduler.wait()
 
 
-def test_a_campaign_that_takes_too_long_is_ended_with_a_message(prepared: Machine, tmp_path: Path) -> None:
+def test_a_campaign_over_its_time_limit_is_stopped_with_a_message(prepared: Machine, tmp_path: Path) -> None:
     variables = {"campaign_lab": "labs/datacenter", "campaign_timeout": 2, "campaign_poll": 1}
     late = prepared.play("campaign.yml", campaign_results=str(tmp_path), **variables)
     assert late.status != 0
     assert "machine: the campaign took longer than campaign_timeout, 2 s; finished cells are kept" in late.message
-    until = time.monotonic() + 20
-    while (left := prepared.run("pgrep", "-f", "qbed run|qbed-agent").stdout) and time.monotonic() < until:
+    deadline = time.monotonic() + 20
+    while (processes := prepared.run("pgrep", "-f", "qbed run|qbed-agent").stdout) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert left == "", "the run was ended, and its guests with it"
+    assert processes == "", "the run and its guests have ended"
 
 
-def test_a_campaign_whose_claim_fails_brings_its_results_and_fails(prepared: Machine, tmp_path: Path) -> None:
+def test_results_of_a_campaign_with_a_failed_claim_are_fetched(prepared: Machine, tmp_path: Path) -> None:
     variables = {"campaign_lab": "labs/dumbbell", "campaign_profile": "quick", "campaign_name": "slow"}
     settings = {"links.default.rate": "1 Gbit/s", "duration": "10 ms"}
     failed = prepared.play(

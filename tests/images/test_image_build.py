@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the images, how they start, and that their builder leaves nothing behind."""
+"""The contents and start of the images, and their builder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qbed.substrates.toolchain import find_toolchain
 ROOT = Path(__file__).parents[2]
 NODES = ("host", "linux-switch", "router")
 LARGEST_MB = {"host": 155, "linux-switch": 130, "router": 160, "orchestrator": 900}
-"""A tenth to a quarter above what they are: a larger one has something in it that does not belong there."""
+"""Limits 10 % to 25 % above the sizes: a larger image contains unnecessary files."""
 
 Inside = Callable[..., tuple[int, str]]
 
@@ -41,25 +41,25 @@ def images() -> dict[str, str]:
 
 @pytest.fixture
 def inside(images: dict[str, str]) -> Inside:
-    """inside(ROLE, SHELL COMMAND): its status and output in a container of its own, without a network."""
+    """inside(ROLE, SHELL COMMAND): the command's status and output in a new container without a network."""
 
-    def act(role: str, command: str, *options: str) -> tuple[int, str]:
+    def run_inside(role: str, command: str, *options: str) -> tuple[int, str]:
         done = run(
             "docker", "run", "--rm", "--network=none", *options, "--entrypoint=/bin/sh", images[role], "-c", command
         )
         return done.returncode, done.stdout + done.stderr
 
-    return act
+    return run_inside
 
 
-def described(image: str) -> dict[str, Any]:
+def inspect_image(image: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(run("docker", "image", "inspect", image).stdout)[0]
     return found
 
 
 @pytest.mark.parametrize("role", [*NODES, "orchestrator"])
-def test_images_are_small_and_described(images: dict[str, str], role: str) -> None:
-    image = described(images[role])
+def test_images_are_small_and_inspect_image(images: dict[str, str], role: str) -> None:
+    image = inspect_image(images[role])
     size_mb = image["Size"] / 1e6
     print(f"{images[role]}: {size_mb:.0f} MB")
     assert size_mb < LARGEST_MB[role]
@@ -71,13 +71,13 @@ def test_images_are_small_and_described(images: dict[str, str], role: str) -> No
 
 
 def test_nodes_share_their_first_layers(images: dict[str, str]) -> None:
-    base = described(images["base"])["RootFS"]["Layers"]
+    base = inspect_image(images["base"])["RootFS"]["Layers"]
     for role in NODES:
-        assert described(images[role])["RootFS"]["Layers"][: len(base)] == base
+        assert inspect_image(images[role])["RootFS"]["Layers"][: len(base)] == base
 
 
 @pytest.mark.parametrize("role", NODES)
-def test_a_node_has_the_toolchain_and_can_load_it(inside: Inside, role: str) -> None:
+def test_a_node_runs_the_toolchain(inside: Inside, role: str) -> None:
     toolchain = find_toolchain()
     kernel, agent = "/opt/qbed/linux --version && ldd /opt/qbed/linux", "/opt/qbed/qbed-agent --version"
     status, output = inside(role, f"{kernel} && ls /opt/qbed/modules && {agent}")
@@ -89,7 +89,7 @@ def test_a_node_has_the_toolchain_and_can_load_it(inside: Inside, role: str) -> 
 
 
 @pytest.mark.parametrize("role", NODES)
-def test_tc_and_ip_know_the_schemes_and_the_link(inside: Inside, role: str) -> None:
+def test_tc_and_ip_have_plugins_for_schemes_and_links(inside: Inside, role: str) -> None:
     for kind in [scheme.qdisc.kind for scheme in registry().values() if scheme.qdisc.module]:
         _, output = inside(role, f"tc qdisc add dev lo root {kind} help")
         assert f"Usage: ... {kind} limit {{ BYTES | PACKETSp }}" in output, output
@@ -97,7 +97,7 @@ def test_tc_and_ip_know_the_schemes_and_the_link(inside: Inside, role: str) -> N
     assert "Usage: ... qlink rate RATE" in output, output
 
 
-def test_every_role_has_its_programs(inside: Inside) -> None:
+def test_each_role_has_its_programs(inside: Inside) -> None:
     for role, programs in {
         "host": "iperf3 ping tcpdump ethtool ip tc",
         "linux-switch": "ping tcpdump ethtool ip tc",
@@ -112,7 +112,7 @@ def test_every_role_has_its_programs(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("role", NODES)
-def test_a_node_without_a_lab_says_so(images: dict[str, str], role: str) -> None:
+def test_a_node_without_a_plan_fails_with_one_message(images: dict[str, str], role: str) -> None:
     done = run("docker", "run", "--rm", "--network=none", images[role], timeout_s=30)
     assert done.returncode not in (0, 137)
     assert done.stderr.startswith("qbed-agent: plan.json: ")
@@ -128,11 +128,11 @@ def container() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("listens", "health"), [(True, "healthy"), (False, "unhealthy")])
-def test_health_is_the_control_socket(
+def test_a_node_is_healthy_if_it_has_a_control_socket(
     images: dict[str, str], container: str, tmp_path: Path, listens: bool, health: str
 ) -> None:
     if listens:
-        # in the node's folder by a short name: a socket's path has room for 107 bytes
+        # a relative path, as a socket's path is limited to 107 bytes
         with socket.socket(socket.AF_UNIX) as listener:
             os.chdir(tmp_path)
             listener.bind("control.sock")
@@ -149,7 +149,7 @@ def test_health_is_the_control_socket(
     assert state == health
 
 
-def test_the_orchestrator_is_an_ordinary_user_who_boots_guests(images: dict[str, str]) -> None:
+def test_the_orchestrator_boots_guests_as_an_ordinary_user(images: dict[str, str]) -> None:
     arguments = ("--network=none", "--tmpfs=/dev/shm:exec,size=2g", images["orchestrator"])
     done = run("docker", "run", "--rm", *arguments, "doctor")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -159,7 +159,7 @@ def test_the_orchestrator_is_an_ordinary_user_who_boots_guests(images: dict[str,
 
 
 def test_a_lab_with_a_controller_is_refused_with_one_message(images: dict[str, str]) -> None:
-    """It has neither P4Runtime's server nor its client, and says where there are both."""
+    """The image has neither the P4Runtime server nor a client; the message says where there are both."""
     arguments = ("--network=none", images["orchestrator"], "run", "labs/controller", "--profile", "quick")
     done = run("docker", "run", "--rm", *arguments)
     (line,) = done.stderr.splitlines()
@@ -174,7 +174,7 @@ def tags(role: str) -> set[str]:
     return {line for line in listed.stdout.split() if line.startswith(f"qbed-{role}:")}
 
 
-def test_nothing_to_do_is_quick(images: dict[str, str]) -> None:
+def test_a_build_without_changes_is_quick(images: dict[str, str]) -> None:
     begun = time.monotonic()
     done = run(ROOT / "tools/images")
     took_s = time.monotonic() - begun
@@ -183,7 +183,7 @@ def test_nothing_to_do_is_quick(images: dict[str, str]) -> None:
     assert took_s < 5  # 0.2 s on a quiet machine
 
 
-def test_names_are_known_without_building(images: dict[str, str]) -> None:
+def test_names_prints_images_without_building(images: dict[str, str]) -> None:
     done = run(ROOT / "tools/images", "--names", "host")
     assert done.stdout == f"host {images['host']}\n"
 
@@ -194,53 +194,53 @@ def test_an_unknown_role_is_refused() -> None:
     assert "there is no image hots; expected one of: base host linux-switch" in done.stderr
 
 
-def labelled(checkout: Path | str, tag: str, context: Path) -> None:
-    """A small image of the role `host`, built by `checkout`."""
+def build_labelled_image(checkout: Path | str, tag: str, context: Path) -> None:
+    """Build a small image of the role `host` with the label of a checkout."""
     context.joinpath("Dockerfile").write_text("FROM scratch\nLABEL org.qbed.role=host\nCOPY Dockerfile /\n")
     command = ("docker", "build", "--quiet", f"--label=org.qbed.checkout={checkout}", "--tag", tag, context)
     done = run(*command)
     assert done.returncode == 0, done.stderr
 
 
-def test_superseded_images_go_and_other_checkouts_stay(images: dict[str, str], tmp_path: Path) -> None:
-    # of this checkout, of one that is gone, and of another one
-    mine, gone, other = "qbed-host:000000000001", "qbed-host:000000000002", "qbed-host:000000000003"
-    labelled(ROOT, mine, tmp_path)
-    labelled("/nowhere/qbed", gone, tmp_path)
-    labelled(tmp_path, other, tmp_path)
+def test_superseded_images_are_removed_and_other_checkouts_images_stay(images: dict[str, str], tmp_path: Path) -> None:
+    # images of this checkout, of a removed one, and of another one
+    superseded, orphaned, other = "qbed-host:000000000001", "qbed-host:000000000002", "qbed-host:000000000003"
+    build_labelled_image(ROOT, superseded, tmp_path)
+    build_labelled_image("/nowhere/qbed", orphaned, tmp_path)
+    build_labelled_image(tmp_path, other, tmp_path)
     try:
         assert run(ROOT / "tools/images").returncode == 0
-        left = tags("host")
-        assert images["host"] in left
-        assert other in left
-        assert not {mine, gone} & left
+        remaining = tags("host")
+        assert images["host"] in remaining
+        assert other in remaining
+        assert not {superseded, orphaned} & remaining
     finally:
-        run("docker", "image", "rm", "--force", mine, gone, other)
+        run("docker", "image", "rm", "--force", superseded, orphaned, other)
 
 
-def test_a_build_that_fails_says_why_and_leaves_nothing(images: dict[str, str], tmp_path: Path) -> None:
+def test_a_failed_build_prints_its_output_and_leaves_no_image(images: dict[str, str], tmp_path: Path) -> None:
     for name in (".venv", "LICENSES", "kernel", "labs", "orchestrator", "schemes"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
     shutil.copytree(ROOT / "images", tmp_path / "images")
     broken = tmp_path / "images/host/Dockerfile"
-    broken.write_text(broken.read_text() + "RUN echo so it goes && false\n")
-    named = ("docker", "image", "ls", "--quiet", "--filter", "dangling=false")
-    before = set(run(*named).stdout.split())
+    broken.write_text(broken.read_text() + "RUN echo failing step && false\n")
+    list_images = ("docker", "image", "ls", "--quiet", "--filter", "dangling=false")
+    before = set(run(*list_images).stdout.split())
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [tmp_path / "tools/images"], env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 1
     assert "did not build; the whole log is" in done.stderr
-    assert "so it goes" in done.stderr
+    assert "failing step" in done.stderr
     dangling = ("--filter", "label=org.qbed.role", "--filter", "dangling=true")
     assert run("docker", "image", "ls", "--quiet", *dangling).stdout == ""
-    assert before <= set(run(*named).stdout.split())
+    assert before <= set(run(*list_images).stdout.split())
     assert not list(tmp_path.glob("qbed-images.*"))
 
 
-def test_without_an_engine_one_message_and_a_remedy(tmp_path: Path) -> None:
+def test_without_an_engine_there_is_one_message_with_a_remedy(tmp_path: Path) -> None:
     environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock", "QBED_CACHE": str(tmp_path)}
     done = subprocess.run(
         [ROOT / "tools/images"], env=environment, capture_output=True, text=True, check=False, timeout=60
