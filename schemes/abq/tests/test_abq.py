@@ -18,7 +18,7 @@ from qbed.schemes.declaration import registry
 from qbed.telemetry.taps import SUMMARY_FIELDS, Run, read_taps
 
 from qbed_testing.cells import CellOutput
-from qbed_testing.pcap import read_pcap
+from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 FIN, SYN, RST, ACK, ECE = 1, 2, 4, 16, 64
 FRAME = 1514
@@ -68,22 +68,6 @@ def parse(frame: bytes) -> tuple[str, Segment, int]:
     sport, dport, seq, ack, offset, flags = struct.unpack_from("!HHIIBB", frame, ip)
     header = 4 * (offset >> 4)
     return source, Segment(destination, (sport, dport), seq, ack, flags, length - header), header
-
-
-def has_valid_checksum(frame: bytes) -> bool:
-    """Check the TCP checksum of a completely captured frame."""
-    ip = 14 + 4 * (frame[14] & 15) if frame[12:14] == b"\x08\x00" else 54
-    if ip == 54:
-        length = struct.unpack_from("!H", frame, 18)[0]
-        pseudo = frame[22:54]
-    else:
-        length = struct.unpack_from("!H", frame, 16)[0] - (ip - 14)
-        pseudo = frame[26:34]
-    data = pseudo + struct.pack("!HH", 6, length) + frame[ip : ip + length] + bytes(length % 2)
-    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total == 0xFFFF
 
 
 def address(raw: Any, family: int) -> str:
@@ -148,7 +132,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("settings", "case"), CASES.values(), ids=CASES.keys())
-def test_every_acknowledgement_leaves_when_the_paper_says(
+def test_each_ack_leaves_as_the_paper_specifies(
     run_cell: Callable[..., CellOutput], settings: str, case: dict[str, Any]
 ) -> None:
     unit = case.get("unit", "packets")
@@ -174,7 +158,7 @@ def test_every_acknowledgement_leaves_when_the_paper_says(
     merged = steps(all_events, queue, unit, received)
     model.run(merged)
     other.run(sorted(merged, key=lambda step: (step[0], step[1] == "queue")))
-    assert model.released == other.released, "the order within one instant matters here: choose other delays"
+    assert model.released == other.released, "the result depends on the order within an instant: choose other delays"
     assert not model.held
     assert [(time, ack.with_ece(ece)) for ack, time, ece in model.released] == [
         e for e in forwarded if e[1].is_pure_ack
@@ -198,7 +182,7 @@ def test_every_acknowledgement_leaves_when_the_paper_says(
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
-def test_checksums_are_right_after_the_correction(run_cell: Callable[..., CellOutput], addressing: str) -> None:
+def test_checksums_are_valid_after_the_correction(run_cell: Callable[..., CellOutput], addressing: str) -> None:
     cell = run_cell(LAB.format(settings="threshold: 20 packets", addressing=addressing, duration="50 ms"))
     receiver = cell.flows()[0]["dst_address"]
     complete = echoed = 0

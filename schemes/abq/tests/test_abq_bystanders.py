@@ -152,7 +152,7 @@ def test_a_host_without_ecn_ignores_ece(run_cell: Callable[..., CellOutput]) -> 
     assert counted["reno"] == 0 < counted["dctcp"]
 
 
-def test_the_handshakes_last_acknowledgement_is_held(run_cell: Callable[..., CellOutput]) -> None:
+def test_the_last_ack_of_the_handshake_is_held(run_cell: Callable[..., CellOutput]) -> None:
     """A switch without connection state cannot distinguish it. The peer's accept is delayed with it, at most while the
     output queue is above X, or until the connection's first data.
     """

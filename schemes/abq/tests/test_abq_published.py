@@ -7,13 +7,13 @@ from collections.abc import Callable
 from itertools import groupby
 
 import pytest
-from test_abq import arrivals, departures, events, has_valid_checksum, parse
+from test_abq import arrivals, departures, events, parse
 
 from qbed.errors import QbedError
 from qbed.schemes.declaration import registry
 
 from qbed_testing.cells import CellOutput
-from qbed_testing.pcap import read_pcap
+from qbed_testing.pcap import has_valid_checksum, read_pcap
 
 LAB = """
 name: published
@@ -37,7 +37,7 @@ K, SEGMENT = 15_000, 1446
 
 
 @pytest.mark.parametrize("addressing", ["ipv4", "ipv6"])
-def test_windows_of_k_leave_at_a_time(run_cell: Callable[..., CellOutput], addressing: str) -> None:
+def test_a_release_has_windows_of_at_most_k(run_cell: Callable[..., CellOutput], addressing: str) -> None:
     cell = run_cell(LAB.format(addressing=addressing))
     flows = cell.flows()
     assert all(flow["status"] == "complete" and not flow["retransmits"] for flow in flows)
@@ -69,7 +69,7 @@ def test_remaining_acks_are_released_without_further_events(run_cell: Callable[.
     assert found["holds"] > 11 and (found["state"], found["held_ipv4"]) == (0, 0)
 
 
-def test_checksums_are_right_after_the_window_is_written(run_cell: Callable[..., CellOutput]) -> None:
+def test_checksums_are_valid_after_the_window_is_written(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(LAB.format(addressing="ipv4"))
     receiver = cell.flows()[0]["dst_address"]
     name = cell.plan.queues[cell.queue("s1>h2")].name.replace(":", "-")
@@ -82,12 +82,15 @@ def test_checksums_are_right_after_the_window_is_written(run_cell: Callable[...,
     assert min(windows) == SEGMENT and len(set(windows)) > 1
 
 
-def test_a_preset_is_the_schemes(run_cell: Callable[..., CellOutput]) -> None:
+def test_presets_belong_to_the_scheme(run_cell: Callable[..., CellOutput]) -> None:
     text = LAB.format(addressing="ipv4")
     values = registry()["abq"].preset("published")
     assert (values["x"], values["release"], values["answer"], values["last"]) == ("peak", "window", "window", "empty")
-    for wrong, message in {"preset: publisht": "`published`", "preset: published, x: peek": "`buffer`, `peak`"}.items():
+    for invalid, message in {
+        "preset: publisht": "`published`",
+        "preset: published, x: peek": "`buffer`, `peak`",
+    }.items():
         with pytest.raises(QbedError, match=message):
-            run_cell(text.replace("preset: published", wrong))
+            run_cell(text.replace("preset: published", invalid))
     with pytest.raises(QbedError, match="the scheme `ecn` has no preset"):
         run_cell(text.replace("scheme: abq", "scheme: ecn"))

@@ -83,8 +83,8 @@ def samples(
     for number, (entered, left) in enumerate(zip(received, forwarded, strict=True)):
         queues = {sum(gone.time_ns >= entered.time_ns + tie for gone in forwarded[:number]) for tie in (0, 1)}
         choices = {(q, max(0, q - equilibrium + WEIGHT * (q - old))) for q in queues for old in before}
-        had, has = entered.header.feedback, left.header.feedback
-        fitting = [one for one in choices if max(had, quantized(one[1], bits)) == has] or list(choices)
+        previous, current = entered.header.feedback, left.header.feedback
+        fitting = [one for one in choices if max(previous, quantized(one[1], bits)) == current] or list(choices)
         before = {queue for queue, _ in fitting}
         found.append((fitting[0][1], quantized(fitting[0][1], bits)))
     return found
@@ -111,7 +111,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
         if level:
             header = header._replace(feedback=level, feedback_bits=bits, flags=Flag.REFLECTED)
         assert left.header == header
-        assert left.whole and left.payload[88:] == packet.payload[88:]
+        assert left.has_valid_checksums and left.payload[88:] == packet.payload[88:]
 
     # Feedback comes from the receiver's address, immediately and complete.
     feedback_packets = feedback_of_s1(lab)
@@ -120,7 +120,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
     for feedback, (packet, level) in zip(feedback_packets, reflected, strict=True):
         assert (feedback.source, feedback.destination) == (packet.destination, packet.source)
         assert (
-            feedback.whole
+            feedback.has_valid_checksums
             and feedback.checksum
             and feedback.hop_limit == 64
             and feedback.payload == feedback.payload[:88]
@@ -138,7 +138,7 @@ def test_every_sample_is_written_and_reflected(bench: Callable[..., Any], bits: 
         assert feedback.header == expected
         # both directions are idle except for feedback, also of s2: a frame of at most 150 bytes
         assert 0 <= feedback.time_ns - packet.time_ns <= 120
-        assert feedback.header.time % 10**9 == packet.time_ns % 10**9  # CLOCK_MONOTONIC began a whole second earlier
+        assert feedback.header.time % 10**9 == packet.time_ns % 10**9  # CLOCK_MONOTONIC started a full second earlier
     assert {payload for *_, payload in socket_packets} >= {feedback.payload for feedback in feedback_packets}
     assert {(source, port) for source, port, _ in socket_packets} == {(to, PORT) for _, to in ADDRESSES.values()}
     assert (found["sampled"], found["unroutable"], found["no_memory"], found["dropped"]) == (150, 0, 0, 0)
@@ -161,9 +161,11 @@ def counters(lab: DatagramLab) -> dict[str, int]:
     return {"OutTransmits": ipv4["OutTransmits"] + ipv6["OutTransmits"]}
 
 
-def test_a_second_queue_overwrites_only_with_what_is_worse(bench: Callable[..., Any]) -> None:
-    near = f"{{scheme: qcn, buffer: 200 packets, equilibrium: 1 packets, full_scale: 125 packets, reflect: 0 %{ALL}}}"
-    with bench(f"{ALL}, reflect: 0 %", f"s2>h2: {near}") as lab:
+def test_a_second_queue_overwrites_only_with_higher_congestion(bench: Callable[..., Any]) -> None:
+    second_queue = (
+        f"{{scheme: qcn, buffer: 200 packets, equilibrium: 1 packets, full_scale: 125 packets, reflect: 0 %{ALL}}}"
+    )
+    with bench(f"{ALL}, reflect: 0 %", f"s2>h2: {second_queue}") as lab:
         lab.capture({"s1": "eth0 eth1", "s2": "eth0 eth1"})
         lab.send("h1", burst(150))
         lab.sleep()
@@ -180,7 +182,7 @@ def test_a_second_queue_overwrites_only_with_what_is_worse(bench: Callable[..., 
     assert feedback_of_s1(lab) == []
 
 
-def test_probabilities_are_those_of_the_slides(bench: Callable[..., Any]) -> None:
+def test_probabilities_are_as_specified(bench: Callable[..., Any]) -> None:
     """A queue that stays full: one packet in four is sampled, and samples cause feedback as often as expected."""
     with bench(", full_scale: 50 packets, reflect: 40 %") as lab:
         lab.capture({"s1": "eth0 eth1"})
@@ -238,17 +240,17 @@ def test_feedback_without_a_route_is_counted(bench: Callable[..., Any]) -> None:
 
 
 def test_two_runs_are_equal(bench: Callable[..., Any], tmp_path: Path) -> None:
-    seen = []
+    runs = []
     for _ in range(2):
         with bench(", reflect: 40 %") as lab:
             lab.capture({"s1": "eth0 eth1"})
             lab.send("h1", burst(300))
             lab.sleep()
-        seen.append([(one.header.sequence, one.header.feedback, one.header.flags) for one in data(lab, "s1", "eth1")])
-        (tmp_path / "live").rename(tmp_path / f"live-{len(seen)}")
-    assert seen[0] == seen[1]
-    assert any(feedback for _, feedback, _ in seen[0])
+        runs.append([(one.header.sequence, one.header.feedback, one.header.flags) for one in data(lab, "s1", "eth1")])
+        (tmp_path / "live").rename(tmp_path / f"live-{len(runs)}")
+    assert runs[0] == runs[1]
+    assert any(feedback for _, feedback, _ in runs[0])
 
 
-def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., CellOutput]) -> None:
+def test_tcp_is_as_over_drop_tail(run_cell: Callable[..., CellOutput]) -> None:
     assert_tcp_as_with_droptail(run_cell, "qcn")

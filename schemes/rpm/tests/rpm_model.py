@@ -57,7 +57,7 @@ def ones_complement_holds(data: bytes) -> bool:
     return total == 0xFFFF
 
 
-def ip_segment(packet: Packet) -> Segment | None:
+def tcp_segment(packet: Packet) -> Segment | None:
     """Parse the TCP segment in a frame without VLAN tags or IPv6 extension headers."""
     ip = packet.data[ETHERNET:]
     if ip[0] >> 4 == 4:
@@ -88,7 +88,7 @@ def ip_segment(packet: Packet) -> Segment | None:
 
 def segments(packets: Iterable[Packet]) -> Iterator[Segment]:
     """Yield the TCP segments among packets."""
-    return (found for found in map(ip_segment, packets) if found)
+    return (found for found in map(tcp_segment, packets) if found)
 
 
 @dataclass

@@ -117,9 +117,7 @@ def echoes(cell: CellOutput, host: int = 1) -> list[Segment]:
 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("tcp", ["cubic", "dctcp", "reno"])
-def test_every_decision_sets_ece_in_the_next_acknowledgement(
-    run_cell: Callable[..., CellOutput], tcp: str, family: int
-) -> None:
+def test_each_decision_sets_ece_in_the_next_ack(run_cell: Callable[..., CellOutput], tcp: str, family: int) -> None:
     cell = run_cell(dumbbell(tcp=tcp, family=family))
     expected = expected_of(cell)
     assert len(expected.decisions) > 20, "the lab does not congest"
@@ -198,7 +196,7 @@ def test_the_reaction_time_does_not_depend_on_the_receiver(run_cell: Callable[..
         assert sorted(waits)[len(waits) // 2] <= spacing_ns
 
 
-def test_per_port_state_marks_whichever_acknowledgement_comes_first(run_cell: Callable[..., CellOutput]) -> None:
+def test_per_port_state_marks_the_next_ack_of_any_flow(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(dumbbell(hosts=3, extra=", per_port: on", size="3 MB"))
     expected = expected_of(cell, hosts=3, per_port=True)
     out = sorted(itertools.chain(*(echoes(cell, host) for host in (1, 2, 3))), key=lambda s: s.time_ns)
@@ -215,7 +213,7 @@ def test_per_port_state_marks_whichever_acknowledgement_comes_first(run_cell: Ca
     assert other_flows >= 0
 
 
-def test_flows_that_share_a_switch_have_registers_of_their_own(run_cell: Callable[..., CellOutput]) -> None:
+def test_flows_that_share_a_switch_have_separate_registers(run_cell: Callable[..., CellOutput]) -> None:
     cell = run_cell(dumbbell(hosts=3, size="3 MB"))
     expected = expected_of(cell, hosts=3)
     carried = {(s.identity, s.time_ns) for s, carries in expected.echoes if carries}
@@ -248,7 +246,7 @@ def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., CellOutpu
     assert sum(bool(segment.flags & ECE) for segment in forwarded) == found["reverse_marks"]
 
 
-def test_a_flow_that_has_ended_leaves_its_register_to_the_next(run_cell: Callable[..., CellOutput]) -> None:
+def test_the_register_of_an_ended_flow_is_reused(run_cell: Callable[..., CellOutput]) -> None:
     """Immediately, not after `reverse_timeout` (1 s): one register, and a second flow 10 ms after the first."""
     text = dumbbell(hosts=2, extra=", registers: 1")
     flow = "  - flow: {{from: {}, to: {}, size: 3 MB, start: {}}}\n"
@@ -372,7 +370,7 @@ duration: 100 ms
 
 @pytest.mark.parametrize(("count", "minimum"), [(1, 50), (4, 500)])
 @pytest.mark.parametrize(("kind", "unit_ns"), [("linux", 1024), ("bmv2", 1000)])
-def test_kernel_and_p4_decide_as_codel_says_of_what_they_saw(
+def test_kernel_and_p4_decide_as_codel(
     run_cell: Callable[..., CellOutput], tmp_path: Path, kind: str, unit_ns: int, count: int, minimum: int
 ) -> None:
     """Also in an unstable case: 16 windows of two segments exceed the target, and CoDel's decisions depend on whether
@@ -401,7 +399,7 @@ def test_two_runs_are_equal(run_cell: Callable[..., CellOutput]) -> None:
     assert run_cell(text).digest() == run_cell(text).digest()
 
 
-def test_rst_and_syn_carry_nothing(run_cell: Callable[..., CellOutput]) -> None:
+def test_rst_and_syn_are_not_modified(run_cell: Callable[..., CellOutput]) -> None:
     """SYN-ACKs negotiate ECN with ECE and are not modified."""
     cell = run_cell(dumbbell())
     opening = [segment for segment in captured(cell, "s1>s2") if segment.flags & SYN and segment.flags & ACK]

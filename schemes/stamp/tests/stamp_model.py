@@ -22,7 +22,7 @@ class Port:
     buffer: int = 200
     threshold: int = 65
     at_enqueue: bool = False
-    count_own: bool = False
+    count_itself: bool = False
     exponent: int = 1
     fine_at_full: bool = False
     middle: bool = False
@@ -57,11 +57,11 @@ class Port:
             return None
         if header.type == Type.ACK and not self.reverse:
             return None
-        counted = [*waiting, sent] if self.count_own else waiting
+        counted = [*waiting, sent] if self.count_itself else waiting
         if header.kind == Kind.IND:
             return int(len(counted) > self.threshold)
-        queue_bytes = sum(packet.length for packet in counted)
-        counted_bytes = sent.length if self.count_own else 0
+        queue_bytes = sum(packet.frame_length for packet in counted)
+        counted_bytes = sent.frame_length if self.count_itself else 0
         time = sojourn_ns + counted_bytes * 8 * 10**9 // self.rate_bps
         if self.at_enqueue:
             time = queue_bytes * 8 * 10**9 // self.rate_bps

@@ -81,19 +81,23 @@ def agree(port: Port, received: list[CapturedDatagram], forwarded: list[Captured
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "as the paper": {},
+    "as in the paper": {},
     "the middle of a bin": {"middle": True},
-    "the own packet counts": {"count_own": True},
-    "on entering": {"at_enqueue": True},
-    "on entering, with the own packet": {"at_enqueue": True, "count_own": True},
+    "the packet counts itself": {"count_itself": True},
+    "at enqueue": {"at_enqueue": True},
+    "at enqueue, with the packet itself": {"at_enqueue": True, "count_itself": True},
     "squared bins": {"exponent": 2},
     "squared bins, fine at a full buffer, their middle": {"exponent": 2, "fine_at_full": True, "middle": True},
 }
 
 
 def yaml_of(settings: dict[str, Any]) -> str:
-    flags = {True: "on", False: "off"}
-    return "".join(f", {name}: {flags.get(v, v) if isinstance(v, bool) else v}" for name, v in settings.items())
+    """The parameters of the scheme for the fields of `Port`."""
+    flags, names = {True: "on", False: "off"}, {"count_itself": "count_own"}
+    return "".join(
+        f", {names.get(name, name)}: {flags[value] if isinstance(value, bool) else value}"
+        for name, value in settings.items()
+    )
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -117,7 +121,7 @@ def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
     # the queue was long, and links do not modify packets
     assert max(packet.header.signal for packet in between if packet.header.kind == Kind.MAX) > 50
     assert [one.payload for one in between] == [one.payload for one in arrived]
-    assert all(packet.whole and packet.checksum for packet in [*received, *between, *forwarded])
+    assert all(packet.has_valid_checksums and packet.checksum for packet in [*received, *between, *forwarded])
     # a receiver accepts only packets with a correct checksum
     assert [payload for _, _, payload in lab.received("h2")] == [packet.payload for packet in forwarded]
     assert [found["stamped"] for found in statistics] == [180, 180]
@@ -130,7 +134,7 @@ def test_two_queues_accumulate(bench: Callable[..., Any], name: str) -> None:
 
 @pytest.mark.parametrize("reverse", [True, False])
 def test_acknowledgements_accumulate_unless_reverse_is_off(bench: Callable[..., Any], reverse: bool) -> None:
-    with bench(yaml_of({"reverse": reverse, "count_own": True})) as lab:
+    with bench(yaml_of({"reverse": reverse, "count_itself": True})) as lab:
         lab.listen("h1", SENDER)
         lab.send("h2", burst(60, kind=Type.ACK, hops=3, signal=9, echo_signal=9, echo_hops=3))
         lab.sleep()
@@ -142,9 +146,6 @@ def test_acknowledgements_accumulate_unless_reverse_is_off(bench: Callable[..., 
     assert all(header.signal >= 9 if reverse else header.signal == 9 for header in received)
     assert (max(header.signal for header in received) > 1000) == reverse
     assert (statistics["stamped"], statistics["left_out"]) == ((60, 0) if reverse else (0, 60))
-
-
-VECTORS = json.loads((ROOT / "tests/wire/vectors.json").read_text())["packets"]
 
 
 def ethernet(packet: bytes, tags: int = 0) -> bytes:
@@ -172,8 +173,10 @@ def changed(packet: bytes, at: int, value: bytes) -> bytes:
 def cases() -> Iterator[tuple[bytes, int, bool]]:
     """Yield frames, the offset of their UDP header and whether a queue modifies them."""
     for vector in VECTORS:
-        asks = vector["verdict"] == "header" and vector["header"]["kind"] and vector["header"]["type"] != Type.FEEDBACK
-        yield ethernet(bytes.fromhex(vector["packet"])), 14 + vector["payload_at"] - 8, bool(asks)
+        is_modified = (
+            vector["verdict"] == "header" and vector["header"]["kind"] and vector["header"]["type"] != Type.FEEDBACK
+        )
+        yield ethernet(bytes.fromhex(vector["packet"])), 14 + vector["payload_at"] - 8, bool(is_modified)
     ipv4, ipv6 = (bytes.fromhex(vector["packet"]) for vector in VECTORS[:2])
     for tags in (1, 2):
         yield ethernet(ipv4, tags), 14 + 4 * tags + 20, True
@@ -191,7 +194,7 @@ def cases() -> Iterator[tuple[bytes, int, bool]]:
     yield ethernet(changed(ipv4, 26, b"\0\0")), 14 + 20, True  # without a checksum
 
 
-def test_every_kind_of_packet(bench: Callable[..., Any]) -> None:
+def test_only_packets_with_a_valid_header_are_modified(bench: Callable[..., Any]) -> None:
     """Frames sent directly into the queue of s1: those without a valid header are not modified."""
     cases_sent = list(cases())
     with bench(", count_own: on") as lab:
@@ -201,8 +204,8 @@ def test_every_kind_of_packet(bench: Callable[..., Any]) -> None:
         found = lab.statistics("s1", "eth1")
     left = lab.frames("s1", "eth1")
     assert len(left) == len(cases_sent)
-    for (before, udp, asks), after in zip(cases_sent, left, strict=True):
-        if not asks:
+    for (before, udp, is_modified), after in zip(cases_sent, left, strict=True):
+        if not is_modified:
             assert after == before
             continue
         header, now = parse(before[udp + 8 :]), parse(after[udp + 8 :])
@@ -214,14 +217,14 @@ def test_every_kind_of_packet(bench: Callable[..., Any]) -> None:
         else:
             assert ones_complement_sum(after[udp:]) == ones_complement_sum(before[udp:])
     verdicts = [vector["verdict"] for vector in VECTORS]
-    assert found["stamped"] == sum(asks for *_, asks in cases_sent) == 14
+    assert found["stamped"] == sum(is_modified for *_, is_modified in cases_sent) == 14
     assert found["left_out"] == 3
     for statistic, verdict in {"unknown_version": "unknown version", "too_short": "too short"}.items():
         assert found[statistic] == verdicts.count(verdict)
     assert found["malformed"] == verdicts.count("malformed")
 
 
-def test_a_checksum_of_0_stays_0(bench: Callable[..., Any]) -> None:
+def test_a_zero_checksum_is_not_modified(bench: Callable[..., Any]) -> None:
     with bench() as lab:
         lab.capture({"s1": "eth1"})
         lab.send("h1", [one._replace(checksum=False) for one in burst(40, family=4)])
@@ -244,5 +247,5 @@ def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callabl
     assert found["stamped"] == len(forwarded)
 
 
-def test_tcp_finds_a_drop_tail_queue(run_cell: Callable[..., CellOutput]) -> None:
+def test_tcp_is_as_over_drop_tail(run_cell: Callable[..., CellOutput]) -> None:
     assert_tcp_as_with_droptail(run_cell, "stamp")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Held ACKs are always released, whatever happens to the queue."""
+"""Held ACKs are released when the queue is removed or replaced, or its device goes down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 LAB = """
-name: upheaval
+name: removal
 topology: {star: {hosts: 2}}
 links: {default: {rate: 1 Gbit/s, delay: 20 us}, h1-s1: {rate: 100 Mbit/s}}
 switches: {default: {scheme: abq, buffer: 128 KB, threshold: 20 packets}}
