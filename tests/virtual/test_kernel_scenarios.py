@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's kernel, alone, a boot each: its transport (kernel/tests/guest/rate_scenarios.py), and links, taps and
-queues (scenarios.py).
+"""Kernel modules in a guest without the agent: each scenario of kernel/tests/guest in a new guest.
+
+rate_scenarios.py tests the transport, scenarios.py links, taps and queues.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SCENARIOS = (
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str) -> None:
+def test_a_scenario_of_kernel_modules(scenario: str) -> None:
     toolchain = find_toolchain()
     found = {"QBED_LINUX": str(toolchain.kernel), "QBED_MODULES": str(toolchain.folder / "modules")}
     done = subprocess.run([RUN, scenario], env=os.environ | found, capture_output=True, text=True, check=False)

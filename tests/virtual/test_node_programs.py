@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as workload, in the guest: at their times, with their files, until their end; what they print is a table."""
+"""Programs of a lab file: start and stop times, files, exit statuses, and tables of their output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ switches: {default: {scheme: droptail, buffer: 64 KB}}
 hosts: {default: {tcp: cubic}}
 duration: 1300 ms
 """
-# Bash, which starts in few system calls: a datagram a line, and what came of it.
+# Bash starts with few system calls.
 SCRIPT = """#!/bin/bash
 . ./lib/more.sh
 echo "node=$QBED_NODE on=$(hostname_of_lab) argument=$1 random=$RANDOM time=$(date +%s%N)"
@@ -39,28 +39,28 @@ programs:
 
 @pytest.fixture
 def write_files(tmp_path: Path) -> Callable[[int], None]:
-    """The files beside the lab files of the cells to come."""
+    """write_files(cells): write the programs' files beside the lab files of the next cells."""
 
-    def write(cells: int) -> None:
+    def write_for_cells(cells: int) -> None:
         for cell in range(cells):
             lib = tmp_path / f"cell-{cell}" / "lib"
             lib.mkdir(parents=True)
             (lib / "more.sh").write_text("hostname_of_lab() { grep -c h3 /etc/hosts; }\n")
             (lib.parent / "say.sh").write_text(SCRIPT)
 
-    return write
+    return write_for_cells
 
 
-def test_programs_run_at_their_times_and_equally_twice(
+def test_programs_run_at_their_times_with_equal_results(
     run_cell: Callable[..., CellOutput], write_files: Callable[[int], None], tmp_path: Path
 ) -> None:
     write_files(2)
-    one, other = run_cell(LAB + PROGRAMS), run_cell(LAB + PROGRAMS)
-    assert one.digest() == other.digest()
-    row, table = store_tables(one, tmp_path / "cell-0")
+    first, second = run_cell(LAB + PROGRAMS), run_cell(LAB + PROGRAMS)
+    assert first.digest() == second.digest()
+    row, table = store_tables(first, tmp_path / "cell-0")
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     programs = {(row["label"], row["node"]): row for row in table("programs")}
-    assert {who: one["exit_status"] for who, one in programs.items()} == {
+    assert {key: program["exit_status"] for key, program in programs.items()} == {
         ("server", "h3"): 0, ("iperf3", "h1"): 0, ("say.sh", "h2"): 0, ("say.sh", "h3"): 0, ("say.sh", "h4"): 0,
         ("waits", "s1"): 143, ("three", "h4"): 3,
     }  # fmt: skip
@@ -69,17 +69,17 @@ def test_programs_run_at_their_times_and_equally_twice(
     waits = programs["waits", "s1"]
     assert (waits["stopped"], waits["stdout"], waits["stdout_bytes"]) == (True, "begun\n", 6)
     assert waits["start_ns"] == 30_000_000 and 50_000_000 <= waits["end_ns"] < 51_000_000
-    said = [row for row in table("program_records") if row["label"] == "say.sh"]
-    numbers = [dict(row["numbers"]) for row in said]
+    records = [row for row in table("program_records") if row["label"] == "say.sh"]
+    numbers = [dict(row["numbers"]) for row in records]
     assert [row["argument"] for row in numbers] == [0, 1, 2] and all(row["on"] == 1 for row in numbers)
-    assert [dict(row["texts"])["node"] for row in said] == ["h2", "h3", "h4"]
-    (whole,) = [row for row in table("program_records") if row["label"] == "iperf3" and row["path"] == ""]
-    assert 1e6 < dict(whole["numbers"])["end.sum_received.bytes"] < 1.4e6
-    assert (one.out / "program-1-h1.stdout").stat().st_size == programs["iperf3", "h1"]["stdout_bytes"]
+    assert [dict(row["texts"])["node"] for row in records] == ["h2", "h3", "h4"]
+    (summary,) = [row for row in table("program_records") if row["label"] == "iperf3" and row["path"] == ""]
+    assert 1e6 < dict(summary["numbers"])["end.sum_received.bytes"] < 1.4e6
+    assert (first.out / "program-1-h1.stdout").stat().st_size == programs["iperf3", "h1"]["stdout_bytes"]
 
 
 @pytest.mark.parametrize(
-    ("program", "says"),
+    ("program", "message"),
     [
         (
             "{on: h1, run: iperf3 -c h3 --wrong}",
@@ -89,44 +89,42 @@ def test_programs_run_at_their_times_and_equally_twice(
         ("{on: h1, run: ./bad}", r"node h1: bad: ./bad: No such file or directory"),
     ],
 )
-def test_a_program_that_fails_fails_the_cell(
-    run_cell: Callable[..., Any], tmp_path: Path, program: str, says: str
+def test_a_failing_program_fails_its_cell(
+    run_cell: Callable[..., Any], tmp_path: Path, program: str, message: str
 ) -> None:
     (tmp_path / "cell-0").mkdir()
     (tmp_path / "cell-0" / "bad").write_text("#!/no/such/interpreter\n")
-    with pytest.raises(CellError, match=says):
+    with pytest.raises(CellError, match=message):
         run_cell(f"{LAB}programs: [{program}]\n")
 
 
-def test_a_program_that_nobody_has_is_said_before_anything_runs(run_cell: Callable[..., Any]) -> None:
+def test_a_missing_program_is_reported_before_the_run(run_cell: Callable[..., Any]) -> None:
     with pytest.raises(CellError, match="node h1 runs no-such-program, which is not here; install it"):
         run_cell(f"{LAB}programs: [{{on: h1, run: no-such-program}}]\n")
 
 
-TO_ITSELF = """#!/usr/bin/env python3
+LOOPBACK = """#!/usr/bin/env python3
 import socket
 listener = socket.create_server(("127.0.0.1", 0))
-ours = socket.create_connection(listener.getsockname())
-theirs, _ = listener.accept()
-ours.setblocking(False)
-sent = ours.send(b"q" * (1 << 20))
-ours.close()
-got = 0
-while part := theirs.recv(1 << 20):
-    got += len(part)
-print(f"sent={sent} got={got}")
+client = socket.create_connection(listener.getsockname())
+server, _ = listener.accept()
+client.setblocking(False)
+sent = client.send(b"q" * (1 << 20))
+client.close()
+received = 0
+while part := server.recv(1 << 20):
+    received += len(part)
+print(f"sent={sent} received={received}")
 """
 
 
-def test_what_a_program_sends_to_its_own_node_is_in_no_book_twice(
-    run_cell: Callable[..., CellOutput], tmp_path: Path
-) -> None:
+def test_loopback_traffic_is_not_counted_twice(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
     (tmp_path / "cell-0").mkdir()
-    (tmp_path / "cell-0" / "own.py").write_text(TO_ITSELF)
+    (tmp_path / "cell-0" / "loopback.py").write_text(LOOPBACK)
     flow = "workload: [flow: {from: h1, to: h3, size: 100 KB}]\n"
-    program = "programs: [{on: h3, run: ./own.py, output: key=value}]"
+    program = "programs: [{on: h3, run: ./loopback.py, output: key=value}]"
     row, table = store_tables(run_cell(LAB + flow + program), tmp_path / "cell-0")
-    (said,) = table("program_records")
-    numbers = dict(said["numbers"])
-    assert numbers["sent"] == numbers["got"] > 100_000  # in more than one packet of 64 KB
+    (record,) = table("program_records")
+    numbers = dict(record["numbers"])
+    assert numbers["sent"] == numbers["received"] > 100_000  # in more than one packet of 64 KB
     assert (row["status"], row["contradictions"]) == ("complete", [])

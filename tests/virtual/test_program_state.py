@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of a lab keep their registers, get their signals and can be debugged, however the kernel runs them."""
+"""Programs keep their registers, receive signals and can be traced, in each mode of user code execution."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LINES = (
 
 @pytest.fixture(scope="module")
 def built() -> Iterator[Path]:
-    """The programs, where the guest sees them: not under /tmp or /run."""
+    """The compiled programs in a folder that the guest can read: not under /tmp or /run."""
     with tempfile.TemporaryDirectory(prefix="qbed-programs-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
         for source in PROGRAMS.glob("*.c"):
@@ -62,31 +62,33 @@ def test_strace_follows_every_task(running_lab: Any, built: Path) -> None:
     assert output.count("+++ exited with 70 +++") == 3 * 25
 
 
-def told(toolchain: Toolchain, folder: Path, way: str) -> Toolchain:
-    """The same toolchain, whose kernel is told how to run programs, whatever else it is told."""
+def with_seccomp_mode(toolchain: Toolchain, folder: Path, mode: str) -> Toolchain:
+    """A copy of the toolchain with a kernel that always runs with `seccomp=MODE`."""
     shutil.copytree(toolchain.folder, folder, symlinks=True)
     (folder / "linux").unlink()
     (folder / "linux").write_text(
         f"""#!/bin/bash
 for argument; do [[ $argument == seccomp=* ]] || arguments+=("$argument"); done
-exec {shlex.quote(str(toolchain.kernel))} seccomp={way} "${{arguments[@]}}"
+exec {shlex.quote(str(toolchain.kernel))} seccomp={mode} "${{arguments[@]}}"
 """
     )
     (folder / "linux").chmod(0o755)
     return Toolchain(folder, toolchain.manifest)
 
 
-def test_results_do_not_tell_how_programs_are_run(built: Path, tmp_path: Path) -> None:
-    """By notifications or signals of seccomp, or by ptrace: the same bytes, the same times (6.12 has ptrace alone)."""
+def test_results_are_equal_in_all_seccomp_modes(built: Path, tmp_path: Path) -> None:
+    """Notifications or signals of seccomp and ptrace give equal bytes and times (6.12 has ptrace only)."""
     toolchain = find_toolchain()
     found = {}
-    for way in ("auto", "signal", "off"):
-        folder = tmp_path / way
+    for mode in ("auto", "signal", "off"):
+        folder = tmp_path / mode
         plan = write_plan(folder, LAB)
-        with boot(told(toolchain, tmp_path / f"toolchain-{way}", way), folder, plan, "lab", [built]) as guest:
+        with boot(
+            with_seccomp_mode(toolchain, tmp_path / f"toolchain-{mode}", mode), folder, plan, "lab", [built]
+        ) as guest:
             lab = RunningLab(guest)
             lab.wait_until_ready()
-            said = [lab.run("h1", *shlex.split(line.format(built))) for line in LINES]
-        found[way] = said
+            outputs = [lab.run("h1", *shlex.split(line.format(built))) for line in LINES]
+        found[mode] = outputs
     assert all(status == 0 for status, _ in found["auto"]), found["auto"]
     assert found["auto"] == found["signal"] == found["off"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Step marking in the real guest, with hosts that have ECN and with hosts that have none."""
+"""A warning appears if a queue marks flows that did not negotiate ECN."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from qbed.results.cell import store_cell
 
 LAB = """
-name: hearing
+name: coverage
 topology: {dumbbell: {left: 2, right: 2}}
 links: {default: {rate: 1 Gbit/s, delay: 5 us}}
 switches: {default: {scheme: ecn, buffer: 128 KB, threshold: 20 packets}}
@@ -22,9 +22,9 @@ duration: 50 ms
 """
 
 
-@pytest.mark.parametrize(("tcp", "hears"), [("cubic", False), ("dctcp", True)])
-def test_a_signal_that_nobody_hears_is_warned_of(
-    run_cell: Callable[..., Any], tmp_path: Path, tcp: str, hears: bool
+@pytest.mark.parametrize(("tcp", "has_ecn"), [("cubic", False), ("dctcp", True)])
+def test_marking_of_flows_without_ecn_is_warned_of(
+    run_cell: Callable[..., Any], tmp_path: Path, tcp: str, has_ecn: bool
 ) -> None:
     cell = run_cell(LAB.replace("TCP", tcp))
     (tmp_path / "results").mkdir()
@@ -33,6 +33,6 @@ def test_a_signal_that_nobody_hears_is_warned_of(
     found = [
         text for text in row["warnings"] if text.startswith("s1>s2 signals by ECN (scheme ecn), but none of the 2")
     ]
-    assert len(found) == (not hears)
-    assert hears or int(found[0].partition(" ECN: ")[2].split()[0]) > 10
-    assert (row["marked_packets"] > 0) == hears
+    assert len(found) == (not has_ecn)
+    assert has_ecn or int(found[0].partition(" ECN: ")[2].split()[0]) > 10
+    assert (row["marked_packets"] > 0) == has_ecn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interactive lab sees the folder where somebody works with it, though it is in /tmp, and draws the same numbers."""
+"""A running lab can read the folder of its commands, even in /tmp, and its random numbers do not depend on it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 LAB = """\
-name: seen
+name: visible
 topology: {star: {hosts: 2}}
 links: {default: {rate: 1 Gbit/s, delay: 5 us}}
 duration: 10 ms
 """
 PROGRAM = """\
 #!/bin/sh
-# Files in /tmp, as iperf3 makes them; then what the kernel draws.
+# Files in /tmp, as iperf3 creates them, and random numbers of the kernel.
 : >/tmp/scratch && mkdir /tmp/more && head -c 32 /dev/urandom | od -An -tx1
 """
 
@@ -29,8 +29,8 @@ def qbed(folder: Path, state: Path, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def drawn(folder: Path, state: Path, program: Path) -> str:
-    """What the program prints in the lab of a folder, brought up from there."""
+def random_numbers(folder: Path, state: Path, program: Path) -> str:
+    """Bring up the lab of a folder there, run the program, and return its output."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lab.yml").write_text(LAB)
     (folder / "program").write_text(PROGRAM)
@@ -38,23 +38,23 @@ def drawn(folder: Path, state: Path, program: Path) -> str:
     up = qbed(folder, state, "up", ".")
     assert up.returncode == 0, up.stderr
     try:
-        done = qbed(folder, state, "exec", "seen", "h1", "--", str(program))
+        done = qbed(folder, state, "exec", "visible", "h1", "--", str(program))
         assert done.returncode == 0, done.stderr
-        other = qbed(folder, state, "exec", "seen", "h1", "--", str(state.parent / "elsewhere"))
-        assert other.returncode == 1 and "the lab seen sees" in other.stderr
-        refused = qbed(folder, state, "exec", "seen", "h1", "--", "touch", str(folder / "new"))
-        assert refused.returncode != 0 and not (folder / "new").exists(), "the lab may write there"
+        other = qbed(folder, state, "exec", "visible", "h1", "--", str(state.parent / "elsewhere"))
+        assert other.returncode == 1 and "the lab visible sees" in other.stderr
+        refused = qbed(folder, state, "exec", "visible", "h1", "--", "touch", str(folder / "new"))
+        assert refused.returncode != 0 and not (folder / "new").exists(), "the lab may write to the folder"
         return done.stdout
     finally:
         assert qbed(folder, state, "down", "--all").returncode == 0
 
 
-def test_programs_in_tmp_run_and_change_nothing(tmp_path: Path) -> None:
+def test_programs_in_tmp_run_with_equal_random_numbers(tmp_path: Path) -> None:
     if Path("/tmp") not in tmp_path.parents:
-        pytest.skip("pytest's folders are not in /tmp here")
+        pytest.skip("pytest's folders are not in /tmp")
     state = tmp_path / "state"
     state.mkdir()
     (tmp_path / "elsewhere").touch()
-    near, far = tmp_path / "near", tmp_path / "a" / "b" / "c" / "far"
-    found = [drawn(folder, state, folder / "program") for folder in (near, far, near)]
+    short, long = tmp_path / "short", tmp_path / "a" / "b" / "c" / "long"
+    found = [random_numbers(folder, state, folder / "program") for folder in (short, long, short)]
     assert len(set(found)) == 1 and len(found[0].split()) == 32, found

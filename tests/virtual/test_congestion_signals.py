@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Senders of the transport `rate` and the switches that they listen to, together: who says what reaches whom."""
+"""Signals from switches to senders of the transport `rate`: stamped queue lengths and QCN feedback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def statistics(cell: CellOutput, scheme: str, port: str = "s1>s2") -> dict[str, 
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
 @pytest.mark.parametrize("unit", ["packets", "bytes", "time"])
-def test_what_queues_stamp_is_what_senders_hear(
+def test_stamped_signals_reach_the_senders(
     run_cell: Callable[..., CellOutput], tmp_path: Path, family: str, unit: str
 ) -> None:
     controller = f"{{name: timely, signal: max, unit: {unit}}}"
@@ -42,23 +42,23 @@ def test_what_queues_stamp_is_what_senders_hear(
     assert {flow["status"] for flow in table("flows")} == {"complete"}
     found = statistics(cell, "stamp")
     packets = cell.counters().queues[cell.queue("s1>s2")].packets
-    assert packets - 4 <= found["stamped"] <= packets  # others are of neighbour discovery
+    assert packets - 4 <= found["stamped"] <= packets  # the others are of neighbour discovery
     assert found["left_out"] == found["malformed"] == 0
-    # The largest that was stamped is the bottleneck's longest queue, but for the packet that leaves it behind.
+    # The largest stamped value is the bottleneck's longest queue without the departing packet.
     longest = int(cell.taps("s1>s2")["summary"]["max_packets"])
-    one = {"packets": 1, "bytes": 1514, "time": 1211.2}[unit]
-    assert (longest - 2) * one <= found["largest"] <= longest * one + 1
-    heard = [rate["signal"] for rate in table("rates") if rate["signal"] is not None]
-    assert 0 < max(heard) <= max(found["largest"], 20 * one)
-    assert len(set(heard)) > 10
+    unit_size = {"packets": 1, "bytes": 1514, "time": 1211.2}[unit]
+    assert (longest - 2) * unit_size <= found["largest"] <= longest * unit_size + 1
+    signals = [rate["signal"] for rate in table("rates") if rate["signal"] is not None]
+    assert 0 < max(signals) <= max(found["largest"], 20 * unit_size)
+    assert len(set(signals)) > 10
 
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
 @pytest.mark.parametrize("reflect", [0, 1])
-def test_a_congestion_point_is_heard_and_the_books_balance(
+def test_feedback_of_a_congestion_point_lowers_the_rates(
     run_cell: Callable[..., CellOutput], tmp_path: Path, family: str, reflect: int
 ) -> None:
-    """`reflect`: by the congestion points, or by the receivers alone."""
+    """With `reflect` 1 the congestion point sends feedback, with 0 only the receivers do."""
     switches = f"{{scheme: qcn, buffer: 100 packets, reflect: {reflect}}}"
     text = LAB.format(switches=switches, controller="{name: reaction_point}", family=family)
     cell = run_cell(text)
@@ -69,15 +69,17 @@ def test_a_congestion_point_is_heard_and_the_books_balance(
     assert found["written"] > 20
     assert (found["reflected"] > 0) == bool(reflect)
     assert found["unroutable"] == found["no_memory"] == found["malformed"] == 0
-    # The senders start at the line's rate, three times what there is, and are told so.
+    # The senders start at line rate, three times the bottleneck's, and slow down.
     rates = [rate["rate_bps"] for rate in table("rates")]
     assert max(rates) > 9 * 10**9 and min(rates) < 5 * 10**9
     assert cell.digest() == run_cell(text).digest()
 
 
-def test_without_a_congestion_point_nobody_slows_down(run_cell: Callable[..., CellOutput], tmp_path: Path) -> None:
-    """What the congestion point is for: the same senders through drop-tail."""
-    told, untold = (
+def test_without_a_congestion_point_drops_are_more_frequent(
+    run_cell: Callable[..., CellOutput], tmp_path: Path
+) -> None:
+    """Over drop-tail, the senders lose at least three times as many packets."""
+    with_feedback, without_feedback = (
         run_cell(
             LAB.format(
                 switches=f"{{scheme: {scheme}, buffer: 100 packets}}",
@@ -87,5 +89,5 @@ def test_without_a_congestion_point_nobody_slows_down(run_cell: Callable[..., Ce
         )
         for scheme in ("qcn", "droptail")
     )
-    dropped = [int(cell.taps("s1>s2")["summary"]["dropped_packets"]) for cell in (told, untold)]
+    dropped = [int(cell.taps("s1>s2")["summary"]["dropped_packets"]) for cell in (with_feedback, without_feedback)]
     assert 0 < 3 * dropped[0] < dropped[1]

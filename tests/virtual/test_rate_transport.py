@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport `rate` in the real guest: paced to the nanosecond, reliable, counted, the same at every run."""
+"""The transport `rate`: pacing to the nanosecond, retransmission, counters, and equal results in each run."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ PACKETS = 700
 
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"])
-def test_rates_equal_arithmetic(run_cell: RunCell, tmp_path: Path, family: str) -> None:
+def test_completion_times_equal_the_computed_times(run_cell: RunCell, tmp_path: Path, family: str) -> None:
     size = PACKETS * (1500 - HEADERS[family])
-    # One after the other: no packet waits for another's.
+    # The flows are sequential, so no packet is queued.
     workload = f"flow: {{from: h1, to: h3, size: {size} B, transport: rate}}\n"
     workload += f"flow: {{from: h2, to: h4, size: {size} B, transport: rate, start: 5 ms}}"
     cell = run_cell(dumbbell(workload, family=family))
@@ -62,11 +62,11 @@ def test_rates_equal_arithmetic(run_cell: RunCell, tmp_path: Path, family: str) 
         (1, ms * 10**6) for ms in (5, 6, 7)
     ]
     assert {(r["flow"], r["rate_bps"], r["signal"]) for r in rates} == {(0, 4 * 10**9, None), (1, 3 * 10**9, None)}
-    # Before the sample at 1 ms, at 4 Gbit/s: one packet each 3 us, the first at 0; another leaves at this very instant.
+    # Before the sample at 1 ms, at 4 Gbit/s: a packet every 3 us from 0 on; one more leaves at 1 ms.
     assert rates[1]["sent_bytes"] // cell.plan.workloads[0].payload_bytes in (334, 335)
 
 
-def test_what_is_lost_is_sent_anew(run_cell: RunCell, tmp_path: Path) -> None:
+def test_lost_packets_are_retransmitted(run_cell: RunCell, tmp_path: Path) -> None:
     workload = "flows: {pairs: [[h1, h3], [h2, h4]], size: 1 MB, transport: rate}"
     cell = run_cell(dumbbell(workload, rate="9 Gbit/s", buffer="20 packets"))
     row, table = store_tables(cell, tmp_path)
@@ -94,24 +94,24 @@ def shared(controller: str, scheme: str = "scheme: stamp", reflect: str = "0") -
 
 
 @pytest.mark.parametrize(
-    ("kind", "bits", "most"), [("max", 32, None), ("max", 2, 200), ("sum", 32, None), ("ind", 32, 1)]
+    ("kind", "bits", "maximum"), [("max", 32, None), ("max", 2, 200), ("sum", 32, None), ("ind", 32, 1)]
 )
-def test_what_a_switch_stamps_comes_to_the_controller(
-    run_cell: RunCell, tmp_path: Path, kind: str, bits: int, most: int | None
+def test_a_stamped_signal_reaches_the_controller(
+    run_cell: RunCell, tmp_path: Path, kind: str, bits: int, maximum: int | None
 ) -> None:
     row, table = store_tables(run_cell(shared(f"name: timely, signal: {kind}, bits: {bits}")), tmp_path)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
     signals = {sample["signal"] for sample in table("rates")}
     (queue,) = (queue for queue in table("queues") if queue["port"] == "s1>s2")
-    assert len(signals) > 1 and max(signals) <= (most or queue["max_packets"])
-    if bits == 2:  # what a queue of 200 packets is in 2 bits: the least of each bin
+    assert len(signals) > 1 and max(signals) <= (maximum or queue["max_packets"])
+    if bits == 2:  # the minimum of each bin for a queue of 200 packets in 2 bits
         assert signals <= {0, 50, 100, 150}
-    # Queues on the way back, and of the last hop, are shorter than this one.
+    # The other queues on the path are shorter.
     assert queue["xstats"] and dict(queue["xstats"])["stamped"] == queue["sent_packets"]
     assert 2e9 < row["goodput_bps"] < 10e9
 
 
-def test_feedback_comes_to_the_reaction_point(run_cell: RunCell, tmp_path: Path) -> None:
+def test_feedback_reaches_the_reaction_point(run_cell: RunCell, tmp_path: Path) -> None:
     text = shared("name: reaction_point", scheme="scheme: qcn, buffer: 100 packets", reflect="2.5 %")
     row, table = store_tables(run_cell(text), tmp_path)
     assert (row["status"], row["contradictions"], row["warnings"]) == ("complete", [], [])
@@ -126,7 +126,7 @@ def test_a_flow_without_a_size_ends_at_its_stop(run_cell: RunCell) -> None:
     workload += "flow: {from: h1, to: h4, transport: rate}\n"
     workload += "flow: {from: h2, to: h4, size: 100 MB, stop: 5 ms, transport: rate}"
     stopped, endless, cut = run_cell(dumbbell(workload)).flows()
-    # From 4 ms on a packet each 3 us, up to but not at 6 ms.
+    # A packet every 3 us from 4 ms until before 6 ms.
     assert (stopped["status"], stopped["segments_sent"]) == ("complete", 667)
     assert 6_000_000 < stopped["end_ns"] < 6_100_000
     assert (endless["status"], endless["end_ns"]) == ("running", None)
@@ -134,7 +134,7 @@ def test_a_flow_without_a_size_ends_at_its_stop(run_cell: RunCell) -> None:
     assert cut["received_bytes"] == 1250 * 1384
 
 
-def test_a_flow_that_cannot_start_has_failed_and_the_others_go_on(run_cell: RunCell) -> None:
+def test_a_flow_that_cannot_start_fails_alone(run_cell: RunCell) -> None:
     workload = "flows: {pairs: [[h1, h3], [h2, h4]], size: 1 MB, transport: rate, start: 2 ms}"
     cell = run_cell(dumbbell(workload) + "events: [{at: 1 ms, link: h1-s1, state: down}]\n")
     failed, complete = cell.flows()
@@ -143,7 +143,7 @@ def test_a_flow_that_cannot_start_has_failed_and_the_others_go_on(run_cell: RunC
     assert (complete["status"], complete["received_bytes"]) == ("complete", 1_000_000)
 
 
-def test_all_transports_side_by_side_are_equal_files_at_every_run(run_cell: RunCell) -> None:
+def test_runs_with_all_transports_are_equal_files(run_cell: RunCell) -> None:
     workload = (
         "arrivals: {from: h1..h2, to: h3..h4, interval: 100 us, size: {uniform: [1 KB, 100 KB]}, transport: rate}\n"
         "flow: {from: h3, to: h1, size: 500 KB}\nudp: {from: h2, to: h4, rate: 1 Gbit/s}\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of a lab keep their vector registers apart, though these stay in the host's process as long as they can."""
+"""Programs of a lab keep their vector registers, which the guest's kernel saves lazily."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ hosts: {default: {tcp: cubic}}
 workload: [{flow: {from: h1, to: h2, size: 1 KB}}]
 duration: 1 ms
 """
-SPUN = 1_500_000_000  # turns of a loop: over the 250 ms of processor time after which a task that spins has to wait
+ITERATIONS = 1_500_000_000  # loop iterations: more than the 250 ms of CPU time after which a spinning task is preempted
 
 
 @pytest.mark.parametrize("width", ["xmm", "ymm", "zmm"])
@@ -31,6 +31,6 @@ def test_threads_signals_and_children_keep_their_registers(
         program = tmp_path / "live" / "registers"  # the guest sees this folder as /mnt
         flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
         subprocess.run(["gcc", *flags, "-o", str(program), str(SOURCE)], check=True)
-        status, said = lab.run("h1", "/mnt/registers", width, str(SPUN))
-    assert status == 0, said
-    assert said in (f"{width}: kept\n", f"this CPU has no {width}\n")
+        status, output = lab.run("h1", "/mnt/registers", width, str(ITERATIONS))
+    assert status == 0, output
+    assert output in (f"{width}: kept\n", f"this CPU has no {width}\n")
