@@ -195,7 +195,7 @@ else:
         peer.shutdown(socket.SHUT_WR)
         peer.recv(1)
 """
-"""One connection whose server does not read until its window is full."""
+"""One connection; its server does not read until its window is full."""
 
 
 def test_a_window_update_is_held(running_lab: Callable[[str], Any], tmp_path: Path) -> None:

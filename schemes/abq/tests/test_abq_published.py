@@ -63,7 +63,7 @@ def test_a_release_has_windows_of_at_most_k(run_cell: Callable[..., CellOutput],
 
 
 def test_remaining_acks_are_released_without_further_events(run_cell: Callable[..., CellOutput]) -> None:
-    """The last acknowledgements allow no data whose arrival would release the next batch."""
+    """The last ACKs allow no further data, so no arrival would release the next batch."""
     cell = run_cell(LAB.format(addressing="ipv4").replace("size: 32768 B", "size: 1446 B"))
     found = registry()["abq"].decode(bytes.fromhex(cell.counters().queues[cell.queue("s1>h1")].xstats))
     assert found["holds"] > 11 and (found["state"], found["held_ipv4"]) == (0, 0)

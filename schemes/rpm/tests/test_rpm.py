@@ -177,7 +177,7 @@ def reactions(cell: CellOutput) -> list[int]:
 
 
 def test_the_reaction_time_does_not_depend_on_the_receiver(run_cell: Callable[..., CellOutput]) -> None:
-    """A decision waits for the next acknowledgement, whose spacing is that of the bottleneck, and then for the link to
+    """A decision waits for the next ACK, at the spacing of the bottleneck, and then for the link to
     the sender: 5 us and the serialization time. The receiver is 5 or 500 us away.
     """
     acknowledgement_ns = -(-66 * 8 // 10)
@@ -224,7 +224,7 @@ def test_flows_that_share_a_switch_have_separate_registers(run_cell: Callable[..
 
 
 def test_flows_that_collide_are_marked_forward(run_cell: Callable[..., CellOutput]) -> None:
-    """With one register, the flow whose acknowledgement comes first holds it; the others are marked as by CoDel."""
+    """With one register, the flow of the first ACK holds it; the others are marked as by CoDel."""
     cell = run_cell(dumbbell(hosts=3, extra=", registers: 1", size="3 MB"))
     sent = leaving(cell)
     reversed_flows = {s.back for s in captured(cell, "s1>s2") if not is_data_direction(cell, s)}
