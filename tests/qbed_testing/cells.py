@@ -129,6 +129,7 @@ class RunningLab:
                     return message, output
 
     def wait_until_ready(self) -> None:
+        """Wait until the lab is up and its epoch is reached."""
         self._wait_for(lambda message: message["event"] == "ready")
 
     def run(self, node: str, *argv: str) -> tuple[int, str]:
@@ -138,7 +139,7 @@ class RunningLab:
         return int(message["code"]), output
 
     def start(self, node: str, *argv: str) -> None:
-        """Start a command without waiting for its end."""
+        """Start a command; the guest runs the next command after it has ended."""
         self._send("exec", node, argv)
 
     def stop(self) -> None:
@@ -148,7 +149,7 @@ class RunningLab:
             pass
 
     def background(self, node: str, *argv: str) -> None:
-        """Start a command that the lab does not wait for when it is taken down."""
+        """Start a command in the background; the guest runs the next command at once."""
         self._send("background", node, argv)
 
     def _send(self, command: str, node: str, argv: Sequence[str]) -> int:
