@@ -95,7 +95,7 @@ coverage: setup
 	$(PY) tools/coverage runs/coverage/python.json
 
 test-kills: setup
-	$(PY) tests/e2e/kills.py --kills 200
+	$(PY) tests/e2e/kill_campaign.py --kills 200
 
 # Programs that are otherwise built at their first use are built before the tests, which have bounds in time.
 e2e: setup
