@@ -9,7 +9,6 @@ pub mod bmv2;
 pub mod check;
 pub mod device;
 pub mod load;
-pub mod queueing;
 pub mod replay;
 #[cfg(feature = "command")]
 pub mod serve;

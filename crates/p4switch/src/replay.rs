@@ -10,26 +10,12 @@ use num_bigint::BigInt;
 use qbed_p4engine::control::{Answer, CloneSession, Count, Entry, Rates, Replica, Request, Target};
 use qbed_p4engine::program::{ActionCall, Key, Match, MatchKind, Program, Table, TableId};
 
-use crate::queueing::{self, Refused};
 use crate::stf::{self, Call, Line, Pattern, Statement};
-use crate::switch::{Sent, Switch};
+use crate::switch::Switch;
 
 const SEED: u64 = 1;
-
-/// How packets come, and what waits between ingress and egress.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Between two packets, on the switch's clock.
-    pub between_packets_us: u64,
-    /// With simple_switch's queues. None: with our own.
-    pub bmv2: Option<queueing::Settings>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { between_packets_us: 1000, bmv2: None }
-    }
-}
+/// Time from one packet to the next, on the switch's clock.
+const INTERVAL_US: u64 = 1000;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -40,30 +26,24 @@ pub struct Report {
     pub failures: Vec<String>,
     /// What the program logged.
     pub messages: Vec<String>,
-    /// What simple_switch's queues did not take.
-    pub refused: Vec<String>,
 }
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Names the first thing that makes it impossible to run the file at all.
+/// Run an STF file. The error is the first thing that makes this impossible.
 pub fn replay(program: Program, lines: &[Line]) -> Result<Report> {
-    replay_as(program, lines, &Settings::default())
+    replay_every(program, lines, INTERVAL_US)
 }
 
-/// As `replay`, otherwise than p4c's runner does it.
-pub fn replay_as(program: Program, lines: &[Line], settings: &Settings) -> Result<Report> {
-    let mut switch = Switch::new(program, SEED).map_err(|unfit| unfit.0)?;
-    if let Some(bmv2) = &settings.bmv2 {
-        switch = switch.with_bmv2_queues(bmv2);
-    }
-    let mut replay = Replay::new(switch, *settings);
+/// Run an STF file with `interval_us` from one packet to the next.
+pub fn replay_every(program: Program, lines: &[Line], interval_us: u64) -> Result<Report> {
+    let switch = Switch::new(program, SEED).map_err(|unfit| unfit.0)?;
+    let mut replay = Replay::new(switch, interval_us);
     for line in lines {
         if let Err(why) = replay.step(line) {
             replay.report.failures.push(format!("line {}: {why}", line.number));
         }
     }
-    replay.finish();
     Ok(replay.judge(lines))
 }
 
@@ -72,7 +52,7 @@ pub type Arrived = (u16, Vec<u8>);
 
 /// A switch as the file's commands leave it, and the file's packets with their ports: what a measurement sends again and again.
 pub fn prepare(program: Program, lines: &[Line]) -> Result<(Switch, Vec<Arrived>)> {
-    let mut replay = Replay::new(Switch::new(program, SEED).map_err(|unfit| unfit.0)?, Settings::default());
+    let mut replay = Replay::new(Switch::new(program, SEED).map_err(|unfit| unfit.0)?, INTERVAL_US);
     let mut packets = Vec::new();
     for line in lines {
         match &line.statement {
@@ -86,7 +66,7 @@ pub fn prepare(program: Program, lines: &[Line]) -> Result<(Switch, Vec<Arrived>
 
 struct Replay {
     switch: Switch,
-    settings: Settings,
+    interval_us: u64,
     report: Report,
     now_us: u64,
     sent: BTreeMap<u16, Vec<Vec<u8>>>,
@@ -100,10 +80,10 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(switch: Switch, settings: Settings) -> Self {
+    fn new(switch: Switch, interval_us: u64) -> Self {
         Self {
             switch,
-            settings,
+            interval_us,
             report: Report::default(),
             now_us: 0,
             sent: BTreeMap::new(),
@@ -125,14 +105,7 @@ impl Replay {
                 self.expected.entry(*port).or_default().push((line.number, pattern.clone()));
                 Ok(())
             }
-            Statement::NoPacket | Statement::Nothing => Ok(()),
-            Statement::Wait => {
-                self.finish();
-                Ok(())
-            }
-            Statement::QueueDepth { port, priority, .. } | Statement::QueueRate { port, priority, .. } => {
-                self.queue(&line.statement, *port, *priority)
-            }
+            Statement::NoPacket | Statement::Wait | Statement::Nothing => Ok(()),
             Statement::Add { table, priority, keys, call, name } => {
                 self.add(table, *priority, keys, call, name.as_deref())
             }
@@ -246,44 +219,12 @@ impl Replay {
     }
 
     fn packet(&mut self, port: u16, bytes: &[u8]) {
-        self.now_us += self.settings.between_packets_us;
+        self.now_us += self.interval_us;
         self.report.packets_in += 1;
-        let sent = self.switch.receive(port, bytes.to_vec(), self.now_us);
-        self.take(sent);
-    }
-
-    fn take(&mut self, sent: Vec<Sent>) {
-        for sent in sent {
+        for sent in self.switch.receive(port, bytes.to_vec(), self.now_us) {
             self.report.packets_out += 1;
             self.sent.entry(sent.port).or_default().push(sent.bytes);
         }
-    }
-
-    /// Until no packet waits any more: with simple_switch's queues that takes its time.
-    fn finish(&mut self) {
-        let sent = self.switch.finish();
-        self.take(sent);
-        self.now_us = self.now_us.max(self.switch.now_us());
-    }
-
-    fn queue(&mut self, statement: &Statement, port: Option<u16>, priority: Option<u8>) -> Result<()> {
-        let priorities = self.settings.bmv2.map_or(0, |bmv2| bmv2.priorities);
-        let now_ns = self.now_us * 1000;
-        let queues = self.switch.bmv2_queues().ok_or(
-            "with --bmv2-queues only: a queue here is first in, first out and never full, and a lab gives its length \
-             (buffer) and its port's rate in bits (its link's)",
-        )?;
-        if let Some(priority) = priority.filter(|priority| *priority >= priorities) {
-            return Err(format!("no priority {priority}: a port has {priorities} (--priority-queues)"));
-        }
-        match statement {
-            Statement::QueueDepth { packets, .. } => queues.set_depth(*packets, port, priority, now_ns),
-            Statement::QueueRate { packets_per_s, .. } => {
-                queues.set_rate(*packets_per_s, port, priority, now_ns)
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     fn ask(&mut self, request: &Request) -> Result<()> {
@@ -390,22 +331,10 @@ impl Replay {
             let given_up = format!("{} packets went round for ever and were given up", self.switch.endless);
             self.report.failures.push(given_up);
         }
-        self.report.refused = self.switch.refused().map(|(why, packets)| refused(why, packets)).collect();
         let failed = self.switch.notes.failed.drain(..);
         self.report.failures.extend(failed.map(|message| format!("{message} does not hold")));
         self.report.messages.append(&mut self.switch.notes.messages);
         self.report
-    }
-}
-
-fn refused(why: Refused, packets: u64) -> String {
-    match why {
-        Refused::Full { port, priority } => {
-            format!("port {port}: {packets} packets came to a full queue of priority {priority}")
-        }
-        Refused::NoSuchPriority { priority } => {
-            format!("{packets} packets had priority {priority}, for which no port has a queue (--priority-queues)")
-        }
     }
 }
 

@@ -101,17 +101,6 @@ pub enum Statement {
         index: Option<u32>,
         rates: Vec<(String, String)>,
     },
-    /// None: of all ports, of all of a port's.
-    QueueDepth {
-        packets: usize,
-        port: Option<u16>,
-        priority: Option<u8>,
-    },
-    QueueRate {
-        packets_per_s: u64,
-        port: Option<u16>,
-        priority: Option<u8>,
-    },
     /// Asked of the switch's own command line only.
     Nothing,
 }
@@ -356,13 +345,11 @@ fn command(keyword: &str, words: &mut Words) -> Result<Statement> {
         "meter_array_set_rates" => {
             Statement::MeterWrite { meter: words.word()?, index: None, rates: rates(words)? }
         }
-        "set_queue_depth" => {
-            let (packets, port, priority) = (words.number()?, words.maybe()?, words.maybe()?);
-            Statement::QueueDepth { packets, port, priority }
-        }
-        "set_queue_rate" => {
-            let (packets_per_s, port, priority) = (words.number()?, words.maybe()?, words.maybe()?);
-            Statement::QueueRate { packets_per_s, port, priority }
+        "set_queue_depth" | "set_queue_rate" => {
+            return Err(format!(
+                "{keyword}: a queue of p4switch is first in, first out and never full; \
+                 in a lab, `buffer` sets its length and the link its rate"
+            ))
         }
         "set_crc16_parameters" | "set_crc32_parameters" => {
             return Err(format!(
@@ -575,13 +562,6 @@ impl Words {
         value.ok_or_else(|| format!("{word:?} is no number that is possible here"))
     }
 
-    fn maybe<T: TryFrom<num_bigint::BigInt>>(&mut self) -> Result<Option<T>> {
-        match self.peek() {
-            Some(_) => self.number().map(Some),
-            None => Ok(None),
-        }
-    }
-
     fn numbers<T: TryFrom<num_bigint::BigInt>>(&mut self) -> Result<Vec<T>> {
         let mut numbers = Vec::new();
         while self.peek().is_some() {
@@ -641,10 +621,6 @@ mod tests {
     #[test]
     fn commands_of_the_control_plane() {
         assert_eq!(one("mc_node_create 7 8 9"), Statement::CreateNode { instance: 7, ports: vec![8, 9] });
-        let depth = Statement::QueueDepth { packets: 5, port: Some(1), priority: None };
-        assert_eq!(one("set_queue_depth 5 1"), depth);
-        let rate = Statement::QueueRate { packets_per_s: 100, port: Some(1), priority: Some(7) };
-        assert_eq!(one("set_queue_rate 100 1 7"), rate);
         let check = Check { bytes: true, comparison: Comparison::GreaterOrEqual, value: 39 };
         let wanted = Statement::CheckCounter { counter: "cnt".into(), cell: "$A".into(), check };
         assert_eq!(one("check_counter cnt($A) bytes >= 39"), wanted);
@@ -665,9 +641,15 @@ mod tests {
             ("packet x 12", 1, "is no port"),
             ("wait\nadd t a:1", 2, "missing at its end"),
             ("mirroring_add 1 70000", 1, "no number that is possible"),
-            ("set_queue_rate fast", 1, "no number that is possible"),
-            ("set_queue_depth 5 512 0 9", 1, "behind the end of set_queue_depth"),
-            ("set_queue_depth 5 1 256", 1, "no number that is possible"),
+            (
+                "set_queue_rate 100 1",
+                1,
+                "set_queue_rate: a queue of p4switch is first in, first out and never full",
+            ),
+            ("wait\nset_queue_depth 5", 2, "set_queue_depth: a queue of p4switch is first in, first out"),
+            ("counter_read c fast", 1, "no number that is possible"),
+            ("mirroring_add 1 2 9", 1, "behind the end of mirroring_add"),
+            ("counter_read c 4294967296", 1, "no number that is possible"),
             ("set_crc16_parameters calc 0x1021 0xffff 0 false false", 1, "a custom CRC keeps the parameters"),
         ] {
             let error = parse(text).unwrap_err();

@@ -2,8 +2,7 @@
 //! A switch in user space, as BMv2's simple_switch is one: ports, the engine's ingress, a queue a port, its egress.
 //!
 //! There is no clock and no thread: `receive` takes a packet and the time, and returns when nothing is on its way any more.
-//! Queues are first in, first out and never full; their depths are exact. With BMv2's own queues (`queueing`) packets may
-//! stay there: `receive` and `finish` say what has left since.
+//! Queues are first in, first out and never full; their depths are exact.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,9 +13,6 @@ use qbed_p4engine::{Context, Engine};
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::queueing::{Output, Queues, Refused, Settings, WORKERS};
-
-const NS_PER_US: u64 = 1000;
 /// How often a packet, or a clone of it, may come back to ingress or be cloned again.
 const MOST_ROUNDS: u32 = 1000;
 /// How many packets one packet may become.
@@ -48,21 +44,12 @@ pub struct Switch {
     queues: BTreeMap<u16, VecDeque<Queued>>,
     /// Ports whose queue is not empty.
     waiting: Vec<u16>,
-    /// Instead of these.
-    bmv2: Option<Box<Bmv2>>,
     /// Used again and again, as contexts are.
     spare_ports: Vec<u16>,
     spare: Vec<Context>,
-    now_ns: u64,
+    now_us: u64,
     /// Of the packets that one packet may become.
     left: u32,
-}
-
-/// simple_switch's traffic manager.
-struct Bmv2 {
-    queues: Queues<Queued>,
-    output: Output<Sent>,
-    refused: BTreeMap<Refused, u64>,
 }
 
 /// On the way to ingress.
@@ -138,32 +125,9 @@ impl Switch {
             waiting: Vec::new(),
             spare_ports: Vec::new(),
             spare: Vec::new(),
-            bmv2: None,
-            now_ns: 0,
+            now_us: 0,
             left: 0,
         })
-    }
-
-    /// With simple_switch's queues, as it makes them.
-    pub fn with_bmv2_queues(mut self, settings: &Settings) -> Self {
-        let queues = Queues::new(settings.priorities);
-        let output = Output::new(settings.interface_bits_per_s);
-        self.bmv2 = Some(Box::new(Bmv2 { queues, output, refused: BTreeMap::new() }));
-        self
-    }
-
-    /// simple_switch's queues, to set their depths and rates; None: it has others.
-    pub fn bmv2_queues(&mut self) -> Option<&mut Queues<impl Sized>> {
-        Some(&mut self.bmv2.as_mut()?.queues)
-    }
-
-    /// Packets that did not get into simple_switch's queues.
-    pub fn refused(&self) -> impl Iterator<Item = (Refused, u64)> + '_ {
-        self.bmv2.iter().flat_map(|bmv2| &bmv2.refused).map(|(why, packets)| (*why, *packets))
-    }
-
-    pub fn now_us(&self) -> u64 {
-        self.now_ns / NS_PER_US
     }
 
     pub fn program(&self) -> &Program {
@@ -174,54 +138,18 @@ impl Switch {
         self.engine.control(request)
     }
 
-    /// What leaves because a packet came, in the order in which it leaves; before that, what had to wait until now.
+    /// Send a packet through the switch and return what leaves, in this order.
     pub fn receive(&mut self, port: u16, bytes: Vec<u8>, now_us: u64) -> Vec<Sent> {
         let mut sent = Vec::new();
-        self.left = MOST_PACKETS;
-        if self.bmv2.is_some() {
-            self.until(now_us * NS_PER_US, &mut sent);
-        }
-        self.now_ns = self.now_ns.max(now_us * NS_PER_US);
+        self.now_us = self.now_us.max(now_us);
         self.left = MOST_PACKETS;
         self.arrive(Arriving { port, bytes, instance: Instance::Normal, kept: None, rounds: 0 });
-        self.go_on(&mut sent);
-        sent
-    }
-
-    /// What leaves until nothing waits any more.
-    pub fn finish(&mut self) -> Vec<Sent> {
-        let mut sent = Vec::new();
-        self.left = MOST_PACKETS;
-        self.until(u64::MAX, &mut sent);
-        sent
-    }
-
-    /// From one instant to the next at which something leaves simple_switch's queues or its output buffer.
-    fn until(&mut self, end_ns: u64, sent: &mut Vec<Sent>) {
-        let next = |bmv2: &Bmv2| {
-            let workers = (0..WORKERS).filter(|worker| !bmv2.output.blocks(*worker));
-            workers.filter_map(|worker| bmv2.queues.next_ns(worker)).chain(bmv2.output.next_ns()).min()
-        };
-        while let Some(now_ns) = self.bmv2.as_deref().and_then(next).filter(|now_ns| *now_ns <= end_ns) {
-            self.now_ns = self.now_ns.max(now_ns);
-            self.go_on(sent);
-        }
-    }
-
-    /// Until there is nothing to do at this instant.
-    fn go_on(&mut self, sent: &mut Vec<Sent>) {
         loop {
             while let Some(arriving) = self.arrivals.pop_front() {
                 self.ingress(arriving);
             }
-            if self.bmv2.is_some() {
-                if !self.workers(sent) {
-                    return;
-                }
-                continue;
-            }
             if self.waiting.is_empty() {
-                return;
+                return sent;
             }
             // One from each queue in turn, by port.
             let mut ports = std::mem::take(&mut self.waiting);
@@ -232,28 +160,6 @@ impl Switch {
             }
             self.spare_ports = ports;
         }
-    }
-
-    /// A packet for each of simple_switch's workers, and what its interfaces take. False: nothing was there.
-    fn workers(&mut self, sent: &mut Vec<Sent>) -> bool {
-        let mut any = false;
-        for worker in 0..WORKERS {
-            let Some(bmv2) = self.bmv2.as_deref_mut().filter(|bmv2| !bmv2.output.blocks(worker)) else {
-                continue;
-            };
-            let Some((port, priority, packet)) = bmv2.queues.take(worker, self.now_ns) else { continue };
-            any = true;
-            let behind = bmv2.queues.length(port, priority) as u32;
-            let left = self.leave(port, packet, behind);
-            if let (Some(left), Some(bmv2)) = (left, self.bmv2.as_deref_mut()) {
-                bmv2.output.put(worker, port, left.bytes.len(), left);
-            }
-        }
-        while let Some(frame) = self.bmv2.as_deref_mut().and_then(|bmv2| bmv2.output.take(self.now_ns)) {
-            sent.push(frame);
-            any = true;
-        }
-        any
     }
 
     fn arrive(&mut self, arriving: Arriving) {
@@ -281,7 +187,7 @@ impl Switch {
         let arrival = Arrival {
             port: packet.port,
             length: packet.bytes.len() as u32,
-            now_us: self.now_us(),
+            now_us: self.now_us,
             instance: packet.instance,
             kept: packet.kept.as_ref(),
         };
@@ -323,7 +229,7 @@ impl Switch {
         let arrival = Arrival {
             port: packet.port,
             length: packet.bytes.len() as u32,
-            now_us: self.now_us(),
+            now_us: self.now_us,
             instance: Instance::IngressClone,
             kept: Some(original.clone_kept()),
         };
@@ -357,16 +263,7 @@ impl Switch {
     }
 
     fn enqueue(&mut self, port: u16, mut packet: Queued) {
-        packet.enqueued_us = self.now_us();
-        if let Some(bmv2) = self.bmv2.as_deref_mut() {
-            let priority = self.engine.priority(&packet.context);
-            packet.depth = bmv2.queues.length(port, priority) as u32;
-            if let Err((why, packet)) = bmv2.queues.put(port, priority, packet, self.now_ns) {
-                *bmv2.refused.entry(why).or_default() += 1;
-                self.spare.push(packet.context);
-            }
-            return;
-        }
+        packet.enqueued_us = self.now_us;
         let queue = self.queues.entry(port).or_default();
         packet.depth = queue.len() as u32;
         if queue.is_empty() {
@@ -377,22 +274,16 @@ impl Switch {
 
     fn egress(&mut self, port: u16) -> Option<Sent> {
         let queue = self.queues.get_mut(&port)?;
-        let packet = queue.pop_front()?;
+        let mut packet = queue.pop_front()?;
         if !queue.is_empty() {
             self.waiting.push(port);
         }
-        let behind = queue.len() as u32;
-        self.leave(port, packet, behind)
-    }
-
-    /// A packet has left its queue, in which there are so many behind it.
-    fn leave(&mut self, port: u16, mut packet: Queued, behind: u32) -> Option<Sent> {
         let departure = Departure {
             port,
-            now_us: self.now_us(),
+            now_us: self.now_us,
             enqueued_us: packet.enqueued_us,
             enqueued_depth: packet.depth,
-            dequeued_depth: behind,
+            dequeued_depth: queue.len() as u32,
         };
         let front = front(&self.engine, &packet.bytes);
         let emission = self.engine.egress(&mut packet.context, front, &departure, &mut self.notes);

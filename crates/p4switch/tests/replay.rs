@@ -8,8 +8,7 @@ use qbed_p4engine::control::{Answer, Entry, Request, Target};
 use qbed_p4engine::program::{ActionCall, Match, Program};
 use qbed_p4engine::Engine;
 use qbed_p4switch::load::{load, load_untidy};
-use qbed_p4switch::queueing;
-use qbed_p4switch::replay::{replay, replay_as, Report, Settings};
+use qbed_p4switch::replay::{replay, Report};
 use qbed_p4switch::stf;
 use qbed_p4switch::switch::Switch;
 use serde_json::{json, Value};
@@ -20,7 +19,6 @@ const ROUNDS: &str = include_str!("programs/rounds.json");
 const ROUNDS_STF: &str = include_str!("programs/rounds.stf");
 const COPIES: &str = include_str!("programs/copies.json");
 const COPIES_STF: &str = include_str!("programs/copies.stf");
-const QUEUES_STF: &str = include_str!("programs/queues.stf");
 
 fn program(json: &str) -> Program {
     load(json.as_bytes()).unwrap()
@@ -155,68 +153,6 @@ fn tables_that_share_a_selector_take_the_same_members() {
     for request in requests {
         assert_eq!(engine.control(&request), Answer::Done, "{request:?}");
     }
-}
-
-fn with_bmv2_queues(json: &str, text: &str, bmv2: queueing::Settings) -> Report {
-    let settings = Settings { bmv2: Some(bmv2), ..Settings::default() };
-    replay_as(program(json), &stf::parse(text).unwrap(), &settings).unwrap()
-}
-
-#[test]
-fn simple_switchs_queues_give_its_numbers() {
-    let report = with_bmv2_queues(ROUNDS, QUEUES_STF, queueing::Settings::default());
-    assert_eq!(report.failures, [""; 0]);
-    assert_eq!(report.refused, ["port 1: 13 packets came to a full queue of priority 0"]);
-}
-
-/// As simple_switch itself does with 200 packets from a file: 65 leave, and find 63 to 0 behind them. (Of its first four the
-/// depths depend on which of its threads runs.)
-#[test]
-fn of_a_burst_simple_switchs_queue_holds_64_and_one_is_gone() {
-    let mut switch =
-        Switch::new(program(ROUNDS), 1).unwrap().with_bmv2_queues(&queueing::Settings::default());
-    switch.bmv2_queues().unwrap().set_rate(100, Some(1), None, 0);
-    let mut sent = Vec::new();
-    for number in 0..200 {
-        sent.extend(switch.receive(0, vec![0, 0, 255, 255, 255, 255, number], 25_000));
-    }
-    sent.extend(switch.finish());
-    let depths: Vec<_> = sent.iter().map(|sent| (sent.bytes[6], sent.bytes[2], sent.bytes[3])).collect();
-    let waited = (1..=64).map(|number| (number, number - 1, 64 - number));
-    assert_eq!(depths, std::iter::once((0, 0, 0)).chain(waited).collect::<Vec<_>>());
-}
-
-/// Without rates, and where no packet waits, they change nothing.
-#[test]
-fn simple_switchs_queues_without_a_rate_are_as_ours() {
-    for (json, text) in [(ROUNDS, ROUNDS_STF), (MIX, MIX_STF)] {
-        let report = with_bmv2_queues(json, text, queueing::Settings { priorities: 8, ..Default::default() });
-        assert_eq!((report.failures, report.refused), (vec![], vec![]));
-    }
-}
-
-/// 7 bytes at 56 bits a second are a second each: 1 on the wire, 1 in the thread's hand, 128 in the buffer and 1 with its
-/// worker have left the queue, whose depth no packet among them has seen; of 69 more, 64 fit.
-#[test]
-fn simple_switchs_buffer_behind_egress_hides_131_packets() {
-    let packets = "packet 0 00 00 ff ff ff ff aa\n".repeat(200);
-    let settings = queueing::Settings { interface_bits_per_s: Some(56), ..Default::default() };
-    let hidden = "expect 1 00 00 00 00 00 00 aa $\n".repeat(131);
-    let waits = |wait: u32| format!("expect 1 00 00 {:02x} {:02x} 00 00 aa $\n", wait, 63 - wait);
-    let expected: String = (0..64).map(waits).collect();
-    let report = with_bmv2_queues(ROUNDS, &(packets + &hidden + &expected), settings);
-    assert_eq!(report.failures, [""; 0]);
-    assert_eq!(report.refused, ["port 1: 5 packets came to a full queue of priority 0"]);
-}
-
-#[test]
-fn commands_to_simple_switchs_queues_are_refused_where_there_are_none() {
-    let told = "line 1: with --bmv2-queues only: a queue here is first in, first out and never full";
-    for text in ["set_queue_rate 100 1", "set_queue_depth 5"] {
-        assert!(failures(ROUNDS, text)[0].starts_with(told), "{text}");
-    }
-    let failures = with_bmv2_queues(ROUNDS, "set_queue_depth 5 1 1", queueing::Settings::default()).failures;
-    assert_eq!(failures, ["line 1: no priority 1: a port has 1 (--priority-queues)"]);
 }
 
 /// The files beside the schemes' programs.
