@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::load::Refused;
+use crate::error::{LoadError, Result};
 
 /// The JSON's major version that this loader reads.
 const MAJOR: u32 = 2;
@@ -443,7 +443,7 @@ pub struct Operation {
 
 impl Document {
     /// Of the file's bytes; the error says where it breaks the form.
-    pub fn parse(text: &[u8]) -> Result<Self, Refused> {
+    pub fn parse(text: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Head {
             #[serde(default, rename = "__meta__")]
@@ -452,24 +452,24 @@ impl Document {
         let head: Head = from_slice(text)?;
         match head.meta {
             Some(Meta { version: (MAJOR, _), .. }) => from_slice(text),
-            Some(Meta { version: (major, minor), .. }) => Err(Refused::new(format!(
+            Some(Meta { version: (major, minor), .. }) => Err(LoadError::new(format!(
                 "BMv2 JSON of version {major}.{minor}: this loader reads major version {MAJOR}"
             ))
             .within("__meta__")),
-            None => Err(Refused::new(format!(
+            None => Err(LoadError::new(format!(
                 "no __meta__.version: not a BMv2 JSON of major version {MAJOR} (is it p4c-bm2-ss's output?)"
             ))),
         }
     }
 }
 
-fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
+fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     // `load` has looked at the depth, and has a stack for it.
     reader.disable_recursion_limit();
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let place = error.path().to_string();
-        let refused = Refused::new(error.into_inner().to_string());
+        let refused = LoadError::new(error.into_inner().to_string());
         if place == "." {
             refused
         } else {
@@ -479,6 +479,6 @@ fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
 }
 
 /// A part of the document that is read when its meaning is known.
-pub fn part<'a, T: Deserialize<'a>>(json: &'a Json) -> Result<T, Refused> {
-    T::deserialize(json).map_err(|error| Refused::new(error.to_string()))
+pub fn part<'a, T: Deserialize<'a>>(json: &'a Json) -> Result<T> {
+    T::deserialize(json).map_err(|error| LoadError::new(error.to_string()))
 }

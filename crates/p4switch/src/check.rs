@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use crate::load::live::follow;
+use crate::load::liveness::successors;
 use qbed_p4engine::program::{MatchKind, Op, Pc, Program, Table, TableId};
 
 /// A program in a few lines: sizes, controls, tables with their keys, actions with their steps.
@@ -125,12 +125,13 @@ fn longest(program: &Program, begin: Pc, known: &mut [Option<u32>]) -> u32 {
     let mut open = vec![(begin, false)];
     while let Some((pc, behind)) = open.pop() {
         if behind {
-            let most = follow(program, pc).iter().filter_map(|way| known[*way as usize]).max().unwrap_or(0);
+            let most =
+                successors(program, pc).iter().filter_map(|way| known[*way as usize]).max().unwrap_or(0);
             known[pc as usize] = Some(most + 1);
         } else if known[pc as usize].is_none() {
             known[pc as usize] = Some(0);
             open.push((pc, true));
-            open.extend(follow(program, pc).into_iter().map(|way| (way, false)));
+            open.extend(successors(program, pc).into_iter().map(|way| (way, false)));
         }
     }
     known[begin as usize].unwrap_or(0)

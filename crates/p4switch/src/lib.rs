@@ -8,6 +8,7 @@ pub mod bench;
 pub mod bmv2;
 pub mod check;
 pub mod device;
+pub mod error;
 pub mod load;
 pub mod replay;
 #[cfg(feature = "command")]

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use qbed_p4engine::program::{HashKind, MatchKind, Next, Op};
-use qbed_p4switch::load::{load, load_untidy};
+use qbed_p4switch::load::{load, load_unoptimized};
 use serde_json::{json, Value};
 
 const MIX: &str = include_str!("programs/mix.json");
@@ -42,8 +42,8 @@ fn a_program_has_what_its_source_says() {
     assert_eq!(program.field_lists.len(), 1);
     assert!(program.standard.egress_spec.is_some() && program.standard.mcast_grp.is_some());
     // The program looks at no queue, so nobody need tell it.
-    let untidy = load_untidy(MIX.as_bytes()).unwrap();
-    assert!(untidy.standard.deq_qdepth.is_some() && program.standard.deq_qdepth.is_none());
+    let unoptimized = load_unoptimized(MIX.as_bytes()).unwrap();
+    assert!(unoptimized.standard.deq_qdepth.is_some() && program.standard.deq_qdepth.is_none());
     // Three words of 64 bits hold 128 bits and a sign, shifted left by 8.
     assert_eq!(program.wide_limbs, 3);
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use qbed_p4engine::control::{Answer, Entry, Request, Target};
 use qbed_p4engine::program::{ActionCall, Match, Program};
 use qbed_p4engine::Engine;
-use qbed_p4switch::load::{load, load_untidy};
+use qbed_p4switch::load::{load, load_unoptimized};
 use qbed_p4switch::replay::{replay, Report};
 use qbed_p4switch::stf;
 use qbed_p4switch::switch::Switch;
@@ -168,7 +168,7 @@ fn the_schemes_do_what_their_files_say() {
         let stf = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "stf");
         for file in tests.map(|file| file.unwrap().path()).filter(stf) {
             let lines = stf::parse(&read(&file)).unwrap();
-            for program in [load(json.as_bytes()), load_untidy(json.as_bytes())] {
+            for program in [load(json.as_bytes()), load_unoptimized(json.as_bytes())] {
                 let report = replay(program.unwrap(), &lines).unwrap();
                 assert_eq!(report.failures, [""; 0], "{}", file.display());
             }
@@ -269,13 +269,13 @@ proptest! {
     fn fuzz_needless_steps_change_no_packet(packets in prop::collection::vec((0_u8..10, prop::collection::vec(any::<u8>(), 0..80)), 1..20)) {
         for json in [MIX, ROUNDS] {
             let mut tidy = Switch::new(load(json.as_bytes()).unwrap(), 1).unwrap();
-            let mut untidy = Switch::new(load_untidy(json.as_bytes()).unwrap(), 1).unwrap();
-            prop_assert!(tidy.program().code.len() < untidy.program().code.len());
+            let mut unoptimized = Switch::new(load_unoptimized(json.as_bytes()).unwrap(), 1).unwrap();
+            prop_assert!(tidy.program().code.len() < unoptimized.program().code.len());
             for (kind, rest) in &packets {
                 let bytes = [&[*kind], rest.as_slice()].concat();
                 let endless = json == ROUNDS && (4..=6).contains(kind);
                 if !endless {
-                    prop_assert_eq!(tidy.receive(0, bytes.clone(), 0), untidy.receive(0, bytes.clone(), 0));
+                    prop_assert_eq!(tidy.receive(0, bytes.clone(), 0), unoptimized.receive(0, bytes.clone(), 0));
                 }
             }
         }

@@ -8,8 +8,9 @@ use serde_json::Value as Json;
 use super::code::Place;
 use super::expression::{Expression, Object, Scope};
 use super::layout::same_form;
-use super::{narrow, refuse, At, Loader, Refused, Result};
+use super::{narrow, Loader};
 use crate::bmv2::{part, Call, Operand};
+use crate::error::{refuse, At, LoadError, Result};
 
 /// Primitives of P4_14 that write what a binary operation gives into their first operand.
 const ARITHMETIC: &[(&str, Binary)] = &[
@@ -221,14 +222,14 @@ impl Loader<'_> {
             "count" => {
                 let name = call.name(0, "counter_array")?;
                 let counter = self.counters.get(name.as_str()).copied();
-                let counter = counter.ok_or_else(|| Refused::new(format!("no counter {name}")))?;
+                let counter = counter.ok_or_else(|| LoadError::new(format!("no counter {name}")))?;
                 let index = self.number(&call.value(self, 1)?)?;
                 self.emit(Op::Count { counter, index });
             }
             "execute_meter" => {
                 let name = call.name(0, "meter_array")?;
                 let meter = self.meters.get(name.as_str()).copied();
-                let meter = meter.ok_or_else(|| Refused::new(format!("no meter {name}")))?;
+                let meter = meter.ok_or_else(|| LoadError::new(format!("no meter {name}")))?;
                 let index = self.number(&call.value(self, 1)?)?;
                 let place = call.place(self, 2)?;
                 self.step_into(&place, |to| Op::Execute { meter, index, to })?;
@@ -247,7 +248,7 @@ impl Loader<'_> {
     }
 
     pub(super) fn calculation_of(&self, name: &str) -> Result<u16> {
-        self.hashes.get(name).copied().ok_or_else(|| Refused::new(format!("no calculation {name}")))
+        self.hashes.get(name).copied().ok_or_else(|| LoadError::new(format!("no calculation {name}")))
     }
 
     /// Where the packet goes.
@@ -305,7 +306,7 @@ impl Loader<'_> {
             "generate_digest" => {
                 let id = call.constant(self, 1)?;
                 let digest = u32::try_from(id).ok().and_then(|id| self.digests.get(&id).copied());
-                self.send_digest(digest.ok_or_else(|| Refused::new(format!("no learn list of id {id}")))?)?;
+                self.send_digest(digest.ok_or_else(|| LoadError::new(format!("no learn list of id {id}")))?)?;
             }
             "assert" | "assume" => {
                 let condition = self.number(&call.value(self, 0)?)?;
@@ -347,7 +348,7 @@ impl Loader<'_> {
 impl Arguments<'_> {
     fn json(&self, index: usize) -> Result<&Json> {
         let count = self.call.parameters.len();
-        self.call.parameters.get(index).ok_or_else(|| Refused::new(format!("{count} arguments: too few")))
+        self.call.parameters.get(index).ok_or_else(|| LoadError::new(format!("{count} arguments: too few")))
     }
 
     fn at<T>(&self, index: usize, result: Result<T>) -> Result<T> {
@@ -376,7 +377,7 @@ impl Arguments<'_> {
     fn constant(&self, code: &Loader, index: usize) -> Result<usize> {
         let value = self.value(code, index)?;
         let number = value.constant().and_then(|value| value.to_usize());
-        self.at(index, number.ok_or_else(|| Refused::new("not a constant number")))
+        self.at(index, number.ok_or_else(|| LoadError::new("not a constant number")))
     }
 
     /// The name of an object of such a type.
@@ -405,7 +406,7 @@ impl Arguments<'_> {
             header.varbit.is_some_and(|varbit| varbit.field == field)
         };
         let header = code.program.headers.iter().position(of);
-        let header = header.ok_or_else(|| Refused::new("not a varbit field"));
+        let header = header.ok_or_else(|| LoadError::new("not a varbit field"));
         self.at(index, header.map(|header| header as HeaderId))
     }
 }

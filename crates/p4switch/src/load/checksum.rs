@@ -4,8 +4,9 @@
 use qbed_p4engine::program::{Op, Pc};
 
 use super::expression::{Expression, Scope};
-use super::{refuse, At, Loader, Result};
+use super::Loader;
 use crate::bmv2::Checksum;
+use crate::error::{refuse, At, Result};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Side {

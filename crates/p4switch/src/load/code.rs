@@ -7,7 +7,8 @@ use qbed_p4engine::program::{
 };
 
 use super::expression::{counts_bits, element, is_comparison, Expression, Object};
-use super::{narrow, number, refuse, Loader, Refused, Result};
+use super::{narrow, number, Loader};
+use crate::error::{refuse, LoadError, Result};
 
 /// Operands of at most so many bits go through the 128-bit registers.
 const NARROW_BITS: u32 = 64;
@@ -34,14 +35,14 @@ impl Registers {
 
     pub fn take(&mut self) -> Result<Reg> {
         let taken = self.next;
-        self.next = taken.checked_add(1).ok_or_else(|| Refused::new("too many registers"))?;
+        self.next = taken.checked_add(1).ok_or_else(|| LoadError::new("too many registers"))?;
         self.most = self.most.max(self.next);
         Ok(taken)
     }
 
     fn take_wide(&mut self) -> Result<WideReg> {
         let taken = self.wide_next;
-        self.wide_next = taken.checked_add(1).ok_or_else(|| Refused::new("too many wide registers"))?;
+        self.wide_next = taken.checked_add(1).ok_or_else(|| LoadError::new("too many wide registers"))?;
         self.wide_most = self.wide_most.max(self.wide_next);
         Ok(taken)
     }

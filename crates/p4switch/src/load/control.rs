@@ -13,8 +13,9 @@ use serde_json::Value as Json;
 
 use super::code::Place;
 use super::expression::Scope;
-use super::{narrow, number, refuse, At, Loader, Refused, Result};
+use super::{narrow, number, Loader};
 use crate::bmv2::{self, part, Conditional, EntryKey, Pipeline};
+use crate::error::{refuse, At, LoadError, Result};
 
 /// A node of a control's graph.
 #[derive(Clone, Copy)]
@@ -121,7 +122,7 @@ impl<'a> Loader<'a> {
         for (patch, next) in patches {
             let to = match next {
                 None => end,
-                Some(name) => *begins.get(name).ok_or_else(|| Refused::new(format!("no node {name}")))?,
+                Some(name) => *begins.get(name).ok_or_else(|| LoadError::new(format!("no node {name}")))?,
             };
             self.patch(&patch, to);
         }
@@ -275,9 +276,9 @@ impl<'a> Loader<'a> {
             other => return refuse(format!("a table of type {other}")),
         }
         let name = table.action_profile.as_ref().or(table.act_prof_name.as_ref());
-        let name = name.ok_or_else(|| Refused::new("an indirect table without an action profile"))?;
+        let name = name.ok_or_else(|| LoadError::new("an indirect table without an action profile"))?;
         let found = self.program.profiles.iter().position(|profile| profile.name == *name);
-        let index = found.ok_or_else(|| Refused::new(format!("no action profile {name}")))?;
+        let index = found.ok_or_else(|| LoadError::new(format!("no action profile {name}")))?;
         if table.kind == "indirect_ws" && self.program.profiles[index].selector.is_none() {
             return refuse(format!("the action profile {name} has no selector"));
         }
@@ -300,20 +301,20 @@ impl<'a> Loader<'a> {
     fn meter_of(&self, table: &bmv2::Table) -> Result<Option<u16>> {
         let Some(name) = &table.direct_meters else { return Ok(None) };
         let found = self.meters.get(name.as_str()).copied();
-        found.map(Some).ok_or_else(|| Refused::new(format!("no meter {name}")))
+        found.map(Some).ok_or_else(|| LoadError::new(format!("no meter {name}")))
     }
 
     fn table_actions(&self, table: &bmv2::Table) -> Result<Vec<ActionId>> {
         let by_id = |id: &u32| {
             let found = self.actions.get(id).copied();
-            found.ok_or_else(|| Refused::new(format!("no action of id {id}")))
+            found.ok_or_else(|| LoadError::new(format!("no action of id {id}")))
         };
         if let Some(ids) = &table.action_ids {
             return ids.iter().map(by_id).collect();
         }
         let by_name = |name: &String| {
             let found = self.program.actions.iter().position(|action| action.name == *name);
-            found.map(|index| index as ActionId).ok_or_else(|| Refused::new(format!("no action {name}")))
+            found.map(|index| index as ActionId).ok_or_else(|| LoadError::new(format!("no action {name}")))
         };
         table.actions.iter().map(by_name).collect()
     }
@@ -345,7 +346,7 @@ impl<'a> Loader<'a> {
             target @ Json::Object(_) => {
                 let expression = self.expression(target, Scope::default())?;
                 let width = expression.bits(&self.program).filter(|width| *width <= 1 << 15);
-                let width = width.ok_or_else(|| Refused::new("an expression whose width is unknown"))?;
+                let width = width.ok_or_else(|| LoadError::new("an expression whose width is unknown"))?;
                 let field = self.layout.scratch(&mut self.program, width)?;
                 self.computed_keys.entry(table).or_default().push((field, expression));
                 return Ok((field, self.program.fields[field as usize].name.clone()));
@@ -357,7 +358,7 @@ impl<'a> Loader<'a> {
 
     fn action_call(&self, actions: &[ActionId], id: u32, data: Option<&[String]>) -> Result<ActionCall> {
         let action = self.actions.get(&id).copied();
-        let action = action.ok_or_else(|| Refused::new(format!("no action of id {id}")))?;
+        let action = action.ok_or_else(|| LoadError::new(format!("no action of id {id}")))?;
         let of = &self.program.actions[action as usize];
         if !actions.contains(&action) {
             return refuse(format!("{} is not among the table's actions", of.name));
@@ -393,7 +394,7 @@ impl<'a> Loader<'a> {
         let width = self.program.fields[key.field as usize].width;
         let bytes = width.div_ceil(8) as usize;
         let read = |text: Option<&str>, what: &str| {
-            let text = text.ok_or_else(|| Refused::new(format!("no {what}")))?;
+            let text = text.ok_or_else(|| LoadError::new(format!("no {what}")))?;
             number::bytes(&number::hexstr(text)?, bytes)
         };
         let value = || match &of.key {
@@ -406,7 +407,7 @@ impl<'a> Loader<'a> {
             ("lpm", MatchKind::Lpm) => {
                 let length = of.prefix_length.filter(|length| *length <= width);
                 let length =
-                    length.ok_or_else(|| Refused::new(format!("prefix_length is none of 0 to {width}")))?;
+                    length.ok_or_else(|| LoadError::new(format!("prefix_length is none of 0 to {width}")))?;
                 Ok(Match::Lpm { value: value()?, length: length as u16 })
             }
             ("ternary", MatchKind::Ternary) => {
@@ -432,13 +433,13 @@ fn is_by_hit(table: &bmv2::Table) -> bool {
 
 fn document_action(document: &bmv2::Document, id: u32) -> Result<&bmv2::Action> {
     let found = document.actions.iter().find(|action| action.id == id);
-    found.ok_or_else(|| Refused::new(format!("no action of id {id}")))
+    found.ok_or_else(|| LoadError::new(format!("no action of id {id}")))
 }
 
 /// The nodes that are reached, each behind all that lead to it; a circle would keep a packet for ever.
 fn order<'a>(nodes: &HashMap<&'a str, Node<'a>>, first: Option<&'a str>) -> Result<Vec<&'a str>> {
     let Some(first) = first else { return Ok(Vec::new()) };
-    let node = |name: &str| nodes.get(name).copied().ok_or_else(|| Refused::new(format!("no node {name}")));
+    let node = |name: &str| nodes.get(name).copied().ok_or_else(|| LoadError::new(format!("no node {name}")));
     let mut arrivals: HashMap<&str, usize> = HashMap::from([(first, 0)]);
     let mut to_see = VecDeque::from([first]);
     while let Some(name) = to_see.pop_front() {

@@ -8,8 +8,9 @@ use qbed_p4engine::program::{
 };
 use serde_json::Value as Json;
 
-use super::{number, refuse, At, Loader, Refused, Result};
+use super::{number, Loader};
 use crate::bmv2::{part, Operand, Operation};
+use crate::error::{refuse, At, LoadError, Result};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
@@ -359,9 +360,10 @@ impl Loader<'_> {
 
     /// The number of a union's member in a stack of unions.
     pub(super) fn union_member(&self, stack: StackId, member: &str) -> Result<u16> {
-        let members = self.layout.members.get(&stack).ok_or_else(|| Refused::new("not a stack of unions"))?;
+        let members =
+            self.layout.members.get(&stack).ok_or_else(|| LoadError::new("not a stack of unions"))?;
         let found = members.iter().position(|name| name == member);
-        found.map(|index| index as u16).ok_or_else(|| Refused::new(format!("no member {member}")))
+        found.map(|index| index as u16).ok_or_else(|| LoadError::new(format!("no member {member}")))
     }
 
     fn is_empty_element(&self, stack: StackId, member: u16, field: &str) -> bool {
@@ -370,11 +372,11 @@ impl Loader<'_> {
     }
 
     fn field_of_element(&self, stack: StackId, member: u16, field: &str) -> Result<u16> {
-        let header = element(&self.program, stack, member).ok_or_else(|| Refused::new("no such member"))?;
+        let header = element(&self.program, stack, member).ok_or_else(|| LoadError::new("no such member"))?;
         let id = self.layout.field(&header.name, field)?;
         id.checked_sub(header.first_field)
             .filter(|index| *index < header.fields)
-            .ok_or_else(|| Refused::new(format!("no field {field} in the headers of the stack")))
+            .ok_or_else(|| LoadError::new(format!("no field {field} in the headers of the stack")))
     }
 
     fn operation(&self, json: &Json, scope: Scope) -> Result<Expression> {
@@ -464,7 +466,7 @@ impl Loader<'_> {
         let header = match object {
             Object::Header(header) => &self.program.headers[*header as usize],
             Object::HeaderAt { stack, member, .. } => {
-                element(&self.program, *stack, *member).ok_or_else(|| Refused::new("no such member"))?
+                element(&self.program, *stack, *member).ok_or_else(|| LoadError::new("no such member"))?
             }
             _ => return refuse("the field of something that is no header"),
         };
@@ -571,7 +573,7 @@ impl Loader<'_> {
             "header_union" => {
                 let name = name()?;
                 let found = self.layout.unions.get(&name).copied();
-                Ok(Object::Union(found.ok_or_else(|| Refused::new(format!("no header union {name}")))?))
+                Ok(Object::Union(found.ok_or_else(|| LoadError::new(format!("no header union {name}")))?))
             }
             "expression" if operand.value.get("op").is_some() => self.object_operation(&operand.value, scope),
             "expression" => self.object(&operand.value, scope),
@@ -597,7 +599,9 @@ impl Loader<'_> {
                     Object::Union(union) => {
                         let header =
                             self.program.unions[union as usize].headers.get(member as usize).copied();
-                        Ok(Object::Header(header.ok_or_else(|| Refused::new(format!("no member {member}")))?))
+                        Ok(Object::Header(
+                            header.ok_or_else(|| LoadError::new(format!("no member {member}")))?,
+                        ))
                     }
                     Object::UnionAt { stack, index } if element(&self.program, stack, member).is_some() => {
                         Ok(Object::HeaderAt { stack, member, index })
@@ -628,7 +632,7 @@ impl Loader<'_> {
     }
 
     pub(super) fn array(&self, name: &str) -> Result<ArrayId> {
-        self.arrays.get(name).copied().ok_or_else(|| Refused::new(format!("no register {name}")))
+        self.arrays.get(name).copied().ok_or_else(|| LoadError::new(format!("no register {name}")))
     }
 }
 

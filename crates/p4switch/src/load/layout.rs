@@ -8,8 +8,9 @@ use qbed_p4engine::program::{
 };
 use serde_json::Value as Json;
 
-use super::{narrow, refuse, At, Refused, Result};
+use super::narrow;
 use crate::bmv2::{Document, HeaderType};
+use crate::error::{refuse, At, LoadError, Result};
 
 /// The widest field that a program may have.
 const MOST_BITS: u32 = 1 << 15;
@@ -69,12 +70,12 @@ impl Layout {
     }
 
     pub fn field(&self, header: &str, field: &str) -> Result<FieldId> {
-        let id = *self.headers.get(header).ok_or_else(|| Refused::new(format!("no header {header}")))?;
+        let id = *self.headers.get(header).ok_or_else(|| LoadError::new(format!("no header {header}")))?;
         if self.is_empty(header, field) {
             return refuse(format!("{header}.{field} has 0 bits"));
         }
         let found = self.fields.get(&(id, field.to_owned()));
-        found.copied().ok_or_else(|| Refused::new(format!("no field {header}.{field}")))
+        found.copied().ok_or_else(|| LoadError::new(format!("no field {header}.{field}")))
     }
 
     fn empty_of(&self, header: &str) -> &[(String, u16)] {
@@ -198,7 +199,7 @@ impl Layout {
 
     fn by_ids(&self, ids: &[u32]) -> Result<Vec<HeaderId>> {
         let find = |id: &u32| {
-            self.header_ids.get(id).copied().ok_or_else(|| Refused::new(format!("no header of id {id}")))
+            self.header_ids.get(id).copied().ok_or_else(|| LoadError::new(format!("no header of id {id}")))
         };
         ids.iter().map(find).collect()
     }
@@ -247,7 +248,7 @@ impl Layout {
             let place = || format!("header_union_stacks[{index}] {}", stack.name);
             let find = |id: &u32| {
                 let found = self.union_ids.get(id).copied();
-                found.ok_or_else(|| Refused::new(format!("no header union of id {id}")))
+                found.ok_or_else(|| LoadError::new(format!("no header union of id {id}")))
             };
             let unions = stack.header_union_ids.iter().map(find).collect::<Result<Vec<u16>>>().at(place)?;
             let Some(first) = unions.first().map(|first| program.unions[*first as usize].headers.len())
@@ -337,8 +338,10 @@ fn header_type(of: &HeaderType) -> Result<Type<'_>> {
         0 => 0,
         1 => {
             let most = of.max_length.filter(|most| *most <= MOST_BITS / 8);
-            let most = most.ok_or_else(|| Refused::new("a varbit field asks for a max_length in bytes"))? * 8;
-            most.checked_sub(fixed).ok_or_else(|| Refused::new("max_length is less than its fields take"))?
+            let most =
+                most.ok_or_else(|| LoadError::new("a varbit field asks for a max_length in bytes"))? * 8;
+            most.checked_sub(fixed)
+                .ok_or_else(|| LoadError::new("max_length is less than its fields take"))?
         }
         _ => return refuse("more than one varbit field"),
     };

@@ -10,18 +10,18 @@ mod code;
 mod control;
 mod expression;
 mod layout;
-pub(crate) mod live;
+pub(crate) mod liveness;
 mod number;
 mod objects;
+mod optimize;
 mod parse;
-mod tidy;
 
 use std::collections::HashMap;
-use std::fmt;
 
 use qbed_p4engine::program::{ActionId, ArrayId, FieldId, HeaderId, ListId, Pc, Program, StackId, TableId};
 
 use crate::bmv2::Document;
+use crate::error::{refuse, At, LoadError, Result};
 use layout::Layout;
 
 /// An area of bytes is copied with every packet: what is larger is a mistake.
@@ -32,70 +32,22 @@ const STACK_BYTES: usize = 64 << 20;
 /// Of all registers of a program together.
 const MOST_ARRAY_BYTES: u64 = 1 << 28;
 
-/// Why a program cannot be loaded, and the place in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// From the outermost on.
-    place: Vec<String>,
-    why: String,
-}
-
-pub type Result<T> = std::result::Result<T, Refused>;
-
-impl Refused {
-    pub fn new(why: impl Into<String>) -> Self {
-        Self { place: Vec::new(), why: why.into() }
-    }
-
-    #[must_use]
-    pub fn within(mut self, place: impl Into<String>) -> Self {
-        self.place.insert(0, place.into());
-        self
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for place in &self.place {
-            write!(to, "{place}: ")?;
-        }
-        write!(to, "{}", self.why)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// Says where a refusal happened.
-trait At<T> {
-    fn at(self, place: impl FnOnce() -> String) -> Result<T>;
-}
-
-impl<T> At<T> for Result<T> {
-    fn at(self, place: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|refused| refused.within(place()))
-    }
-}
-
-fn refuse<T>(why: impl Into<String>) -> Result<T> {
-    Err(Refused::new(why))
-}
-
 /// A number of things that the program's form can count, or a refusal that names them.
 fn narrow<T: TryFrom<usize>>(count: usize, what: &str) -> Result<T> {
-    T::try_from(count).map_err(|_| Refused::new(format!("too many {what}: {count}")))
+    T::try_from(count).map_err(|_| LoadError::new(format!("too many {what}: {count}")))
 }
 
 /// Loads a program from the file's bytes.
 ///
 /// In a thread with a stack for expressions that nest as deep as they may: long concatenations nest some hundred levels.
 pub fn load(text: &[u8]) -> Result<Program> {
-    let mut program = load_untidy(text)?;
-    tidy::tidy(&mut program);
+    let mut program = load_unoptimized(text)?;
+    optimize::optimize(&mut program);
     Ok(program)
 }
 
 /// With the steps that nothing needs: what `load` is compared with.
-pub fn load_untidy(text: &[u8]) -> Result<Program> {
+pub fn load_unoptimized(text: &[u8]) -> Result<Program> {
     let depth = depth(text);
     if depth > MOST_DEPTH {
         return refuse(format!("nested {depth} levels deep: at most {MOST_DEPTH} are possible"));
@@ -103,7 +55,7 @@ pub fn load_untidy(text: &[u8]) -> Result<Program> {
     let run = || Document::parse(text).and_then(|document| Loader::new(&document)?.run());
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
-        let thread = thread.map_err(|error| Refused::new(format!("no thread to load it in: {error}")))?;
+        let thread = thread.map_err(|error| LoadError::new(format!("no thread to load it in: {error}")))?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -208,10 +160,10 @@ impl<'a> Loader<'a> {
     }
 
     fn header(&self, name: &str) -> Result<HeaderId> {
-        self.layout.headers.get(name).copied().ok_or_else(|| Refused::new(format!("no header {name}")))
+        self.layout.headers.get(name).copied().ok_or_else(|| LoadError::new(format!("no header {name}")))
     }
 
     fn stack(&self, name: &str) -> Result<StackId> {
-        self.layout.stacks.get(name).copied().ok_or_else(|| Refused::new(format!("no header stack {name}")))
+        self.layout.stacks.get(name).copied().ok_or_else(|| LoadError::new(format!("no header stack {name}")))
     }
 }

@@ -4,7 +4,7 @@
 use num_bigint::{BigInt, Sign};
 use num_traits::{One, Zero};
 
-use super::{refuse, Result};
+use crate::error::{refuse, Result};
 
 /// Longer ones than any field are a mistake.
 const MOST_DIGITS: usize = 1 << 14;

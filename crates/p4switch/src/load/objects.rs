@@ -6,8 +6,9 @@ use qbed_p4engine::program::{
 };
 
 use super::expression::{Expression, Scope};
-use super::{narrow, number, refuse, At, Loader, Refused, Result};
+use super::{narrow, number, Loader};
 use crate::bmv2::{Calculation, FieldList, MeterArray, Operand};
+use crate::error::{refuse, At, LoadError, Result};
 
 impl<'a> Loader<'a> {
     pub(super) fn objects(&mut self) -> Result<()> {
@@ -173,7 +174,7 @@ impl<'a> Loader<'a> {
             (expression, _) => {
                 let width = expression.bits(&self.program).filter(|width| *width <= 64);
                 let width = width
-                    .ok_or_else(|| Refused::new("an expression whose width is unknown or above 64 bits"))?;
+                    .ok_or_else(|| LoadError::new("an expression whose width is unknown or above 64 bits"))?;
                 // Taken for good: the calculation reads it wherever it is used.
                 let register = self.registers.take()?;
                 before.push((register, expression));
@@ -218,7 +219,7 @@ impl<'a> Loader<'a> {
                         operand.bitwidth.or_else(|| other.bits(&self.program)).map(|bits| bits.max(1));
                     let width = width.filter(|width| *width <= 1 << 15);
                     let width =
-                        width.ok_or_else(|| Refused::new("an expression of unknown width")).at(place)?;
+                        width.ok_or_else(|| LoadError::new("an expression of unknown width")).at(place)?;
                     let scratch = self.layout.scratch(&mut self.program, width)?;
                     before.push((scratch, other));
                     scratch

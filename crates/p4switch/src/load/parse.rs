@@ -7,8 +7,9 @@ use qbed_p4engine::program::{Binary, Op, Pc, Select, SelectCase, SelectKey, Sele
 use qbed_p4engine::select_width;
 
 use super::expression::{Expression, Object, Scope};
-use super::{narrow, number, refuse, At, Loader, Refused, Result};
+use super::{narrow, number, Loader};
 use crate::bmv2::{part, Call, Operand, ParseState, ParserOp, Transition};
+use crate::error::{refuse, At, LoadError, Result};
 
 /// Where a state goes on: patched when all states have their place.
 enum Patch {
@@ -44,7 +45,7 @@ impl Loader<'_> {
             None => Ok(accept),
             Some(name) => {
                 let found = begins.get(name).copied();
-                found.ok_or_else(|| Refused::new(format!("no state {name}"))).at(place)
+                found.ok_or_else(|| LoadError::new(format!("no state {name}"))).at(place)
             }
         };
         for (patch, next) in patches {
@@ -118,12 +119,12 @@ impl Loader<'_> {
             Some(mask) => Some(number::bytes(&number::hexstr(mask)?, bytes).at(|| "mask".into())?),
             None => None,
         };
-        let value = transition.value.as_deref().ok_or_else(|| Refused::new("no value"))?;
+        let value = transition.value.as_deref().ok_or_else(|| LoadError::new("no value"))?;
         match transition.kind.as_deref().unwrap_or("hexstr") {
             "hexstr" => Ok(SelectOn::Value { value: number::bytes(&number::hexstr(value)?, bytes)?, mask }),
             "parse_vset" => {
                 let set = self.value_sets.get(value).copied();
-                let set = set.ok_or_else(|| Refused::new(format!("no value set {value}")))?;
+                let set = set.ok_or_else(|| LoadError::new(format!("no value set {value}")))?;
                 // Its own width says nothing about the padding of several keys.
                 self.program.value_sets[set as usize].bytes = narrow(bytes, "bytes in a value set")?;
                 Ok(SelectOn::Set { set, mask })
@@ -135,7 +136,7 @@ impl Loader<'_> {
     fn parser_op(&mut self, op: &ParserOp) -> Result<()> {
         let parameter = |index: usize| {
             let found = op.parameters.get(index);
-            found.ok_or_else(|| Refused::new(format!("{} parameters: too few", op.parameters.len())))
+            found.ok_or_else(|| LoadError::new(format!("{} parameters: too few", op.parameters.len())))
         };
         match op.op.as_str() {
             "extract" => {

@@ -11,7 +11,7 @@ pub fn register(register: Reg) -> Registers {
 }
 
 /// Where a packet goes on after a step.
-pub fn follow(program: &Program, pc: Pc) -> Vec<Pc> {
+pub fn successors(program: &Program, pc: Pc) -> Vec<Pc> {
     match &program.code[pc as usize] {
         Op::End | Op::Exit | Op::Reject { .. } => Vec::new(),
         Op::Jump { to } => vec![*to],
@@ -159,7 +159,7 @@ fn none_of(op: &Op) -> Registers {
 }
 
 /// The registers that are still to be read behind each step.
-pub fn live_behind(program: &Program) -> Vec<Registers> {
+pub fn live_after(program: &Program) -> Vec<Registers> {
     let count = program.code.len();
     let (mut before, mut behind): (Vec<Registers>, Vec<Registers>) = (vec![0; count], vec![0; count]);
     // Backward until nothing changes: once, and once more for each loop within another.
@@ -167,7 +167,7 @@ pub fn live_behind(program: &Program) -> Vec<Registers> {
         let mut changed = false;
         for pc in (0..count).rev() {
             let op = &program.code[pc];
-            let next = follow(program, pc as Pc).into_iter().filter_map(|next| before.get(next as usize));
+            let next = successors(program, pc as Pc).into_iter().filter_map(|next| before.get(next as usize));
             behind[pc] = next.fold(0, |all, next| all | next);
             let now = read(program, op) | (behind[pc] & !written(op));
             changed |= now != before[pc];

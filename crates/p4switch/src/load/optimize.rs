@@ -10,13 +10,13 @@ use qbed_p4engine::program::{
 };
 
 use super::expression::is_comparison;
-use super::live::{follow, live_behind, register, result};
+use super::liveness::{live_after, register, result, successors};
 use super::number;
 
 /// Each round finds what the one before made needless.
 const ROUNDS: usize = 6;
 
-pub fn tidy(program: &mut Program) {
+pub fn optimize(program: &mut Program) {
     idle_actions(program);
     for _ in 0..ROUNDS {
         thread_jumps(program);
@@ -106,7 +106,7 @@ fn reachable(program: &Program) -> Vec<bool> {
         if std::mem::replace(&mut reached[pc], true) {
             continue;
         }
-        open.extend(follow(program, pc as Pc));
+        open.extend(successors(program, pc as Pc));
     }
     reached
 }
@@ -360,7 +360,7 @@ fn drop_dead_numbers(program: &mut Program, needed: &mut [bool]) {
     for (op, _) in program.code.iter_mut().zip(needed.iter()).filter(|(_, needed)| !**needed) {
         *op = Op::None;
     }
-    let live = live_behind(program);
+    let live = live_after(program);
     for ((op, needed), live) in program.code.iter().zip(needed).zip(live) {
         // Registers beyond those that `live` knows stay.
         if let Some(to) = result(op).map(register).filter(|to| *to != 0) {
