@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch in user space, as BMv2's simple_switch is one: ports, the engine's ingress, a queue a port, its egress.
+//! A P4 switch in user space, like BMv2's simple_switch: ports, the engine's ingress, a queue per port, its egress.
 //!
-//! There is no clock and no thread: `receive` takes a packet and the time, and returns when nothing is on its way any more.
-//! Queues are first in, first out and never full; their depths are exact.
+//! It has no clock and no threads: `receive` takes a packet and the time and returns when the packet and all its copies
+//! have left. Queues are first in, first out and never full; their depths are exact.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,22 +13,21 @@ use qbed_p4engine::{Context, Engine};
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// How often a packet, or a clone of it, may come back to ingress or be cloned again.
-const MOST_ROUNDS: u32 = 1000;
-/// How many packets one packet may become.
-const MOST_PACKETS: u32 = 100_000;
+/// Limit on resubmissions, recirculations and clones in a packet's history.
+pub const MAX_PASSES: u32 = 1000;
+/// Limit on replication from one packet.
+pub const MAX_PACKETS: u32 = 100_000;
 
-/// What the program said while packets went through it.
+/// Digests and messages of the program.
 #[derive(Debug)]
-pub struct Notes {
+pub struct ProgramLog {
     pub digests: Vec<(u32, Vec<u8>)>,
     pub messages: Vec<String>,
-    /// Asserts that did not hold.
-    pub failed: Vec<String>,
+    pub failed_asserts: Vec<String>,
     random: ChaCha8Rng,
 }
 
-/// A packet that left by a port.
+/// A packet that the switch sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     pub port: u16,
@@ -37,54 +36,52 @@ pub struct Sent {
 
 pub struct Switch {
     engine: Engine,
-    pub notes: Notes,
-    /// Packets that were given up since they went round for ever.
-    pub endless: u64,
+    pub log: ProgramLog,
+    /// Packets dropped at MAX_PASSES or MAX_PACKETS.
+    pub over_limit: u64,
     arrivals: VecDeque<Arriving>,
     queues: BTreeMap<u16, VecDeque<Queued>>,
-    /// Ports whose queue is not empty.
-    waiting: Vec<u16>,
-    /// Used again and again, as contexts are.
+    /// Ports with packets in their queue.
+    busy_ports: Vec<u16>,
+    /// Allocations for reuse.
     spare_ports: Vec<u16>,
-    spare: Vec<Context>,
+    free_contexts: Vec<Context>,
     now_us: u64,
-    /// Of the packets that one packet may become.
-    left: u32,
+    /// How many packets the current packet may still become.
+    packets_left: u32,
 }
 
-/// On the way to ingress.
+/// A packet before ingress.
 struct Arriving {
     port: u16,
     bytes: Vec<u8>,
     instance: Instance,
     kept: Option<Kept>,
-    rounds: u32,
+    passes: u32,
 }
 
-/// On the way to egress.
+/// A packet between ingress and egress.
 struct Queued {
-    /// Where the original came in.
-    came: u16,
+    ingress_port: u16,
     context: Context,
-    /// As it came in; the context knows how much of it was parsed.
+    /// The packet as it arrived, with the headers that the context has parsed.
     bytes: Vec<u8>,
     enqueued_us: u64,
     depth: u32,
-    /// Of a clone session: at most so many bytes leave.
-    most_bytes: Option<u32>,
-    rounds: u32,
+    /// The length at which its clone session truncates it.
+    max_bytes: Option<u32>,
+    passes: u32,
 }
 
-impl Notes {
-    /// Forgets what was said so far.
+impl ProgramLog {
     pub fn clear(&mut self) {
         self.digests.clear();
         self.messages.clear();
-        self.failed.clear();
+        self.failed_asserts.clear();
     }
 }
 
-impl Shell for Notes {
+impl Shell for ProgramLog {
     fn random(&mut self) -> u64 {
         self.random.next_u64()
     }
@@ -97,36 +94,37 @@ impl Shell for Notes {
         let mut text = String::new();
         let mut values = values.iter();
         let mut rest = message;
-        while let Some((before, behind)) = rest.split_once("{}") {
+        while let Some((before, after)) = rest.split_once("{}") {
             text.push_str(before);
             text.push_str(&values.next().map_or_else(|| "{}".into(), ToString::to_string));
-            rest = behind;
+            rest = after;
         }
         text.push_str(rest);
         self.messages.push(text);
     }
 
     fn failed(&mut self, message: &str) {
-        self.failed.push(message.into());
+        self.failed_asserts.push(message.into());
     }
 }
 
 impl Switch {
-    /// Its random numbers are those of the seed.
+    /// `seed` determines the program's random numbers.
     pub fn new(program: Program, seed: u64) -> Result<Self, Unfit> {
         let random = ChaCha8Rng::seed_from_u64(seed);
-        let notes = Notes { digests: Vec::new(), messages: Vec::new(), failed: Vec::new(), random };
+        let log =
+            ProgramLog { digests: Vec::new(), messages: Vec::new(), failed_asserts: Vec::new(), random };
         Ok(Self {
             engine: Engine::load(program)?,
-            notes,
-            endless: 0,
+            log,
+            over_limit: 0,
             arrivals: VecDeque::new(),
             queues: BTreeMap::new(),
-            waiting: Vec::new(),
+            busy_ports: Vec::new(),
             spare_ports: Vec::new(),
-            spare: Vec::new(),
+            free_contexts: Vec::new(),
             now_us: 0,
-            left: 0,
+            packets_left: 0,
         })
     }
 
@@ -142,18 +140,18 @@ impl Switch {
     pub fn receive(&mut self, port: u16, bytes: Vec<u8>, now_us: u64) -> Vec<Sent> {
         let mut sent = Vec::new();
         self.now_us = self.now_us.max(now_us);
-        self.left = MOST_PACKETS;
-        self.arrive(Arriving { port, bytes, instance: Instance::Normal, kept: None, rounds: 0 });
+        self.packets_left = MAX_PACKETS;
+        self.enqueue_ingress(Arriving { port, bytes, instance: Instance::Normal, kept: None, passes: 0 });
         loop {
             while let Some(arriving) = self.arrivals.pop_front() {
                 self.ingress(arriving);
             }
-            if self.waiting.is_empty() {
+            if self.busy_ports.is_empty() {
                 return sent;
             }
             // One from each queue in turn, by port.
-            let mut ports = std::mem::take(&mut self.waiting);
-            std::mem::swap(&mut self.waiting, &mut self.spare_ports);
+            let mut ports = std::mem::take(&mut self.busy_ports);
+            std::mem::swap(&mut self.busy_ports, &mut self.spare_ports);
             ports.sort_unstable();
             for port in ports.drain(..) {
                 sent.extend(self.egress(port));
@@ -162,24 +160,25 @@ impl Switch {
         }
     }
 
-    fn arrive(&mut self, arriving: Arriving) {
-        if self.may_go_on(arriving.rounds) {
+    fn enqueue_ingress(&mut self, arriving: Arriving) {
+        if self.admit(arriving.passes) {
             self.arrivals.push_back(arriving);
         }
     }
 
-    fn may_go_on(&mut self, rounds: u32) -> bool {
-        let may = rounds <= MOST_ROUNDS && self.left > 0;
-        if may {
-            self.left -= 1;
+    /// Count a packet against the limits. False: it is dropped.
+    fn admit(&mut self, passes: u32) -> bool {
+        let admitted = passes <= MAX_PASSES && self.packets_left > 0;
+        if admitted {
+            self.packets_left -= 1;
         } else {
-            self.endless += 1;
+            self.over_limit += 1;
         }
-        may
+        admitted
     }
 
     fn context(&mut self) -> Context {
-        self.spare.pop().unwrap_or_else(|| self.engine.context())
+        self.free_contexts.pop().unwrap_or_else(|| self.engine.context())
     }
 
     fn ingress(&mut self, packet: Arriving) {
@@ -192,33 +191,39 @@ impl Switch {
             kept: packet.kept.as_ref(),
         };
         let front = front(&self.engine, &packet.bytes);
-        let decision = self.engine.ingress(&mut context, front, &arrival, &mut self.notes);
+        let decision = self.engine.ingress(&mut context, front, &arrival, &mut self.log);
         if let Some(session) = decision.clone {
             self.clone_ingress(session, &context, &packet);
         }
         if decision.resubmit {
             let kept = Some(context.again_kept().clone());
-            let Arriving { port, bytes, rounds, .. } = packet;
-            self.arrive(Arriving { port, bytes, instance: Instance::Resubmitted, kept, rounds: rounds + 1 });
-            self.spare.push(context);
+            let Arriving { port, bytes, passes, .. } = packet;
+            self.enqueue_ingress(Arriving {
+                port,
+                bytes,
+                instance: Instance::Resubmitted,
+                kept,
+                passes: passes + 1,
+            });
+            self.free_contexts.push(context);
             return;
         }
         let queued = Queued {
-            came: packet.port,
+            ingress_port: packet.port,
             context,
             bytes: packet.bytes,
             enqueued_us: 0,
             depth: 0,
-            most_bytes: None,
-            rounds: packet.rounds,
+            max_bytes: None,
+            passes: packet.passes,
         };
         match decision.forward {
-            Forward::Drop => self.spare.push(queued.context),
+            Forward::Drop => self.free_contexts.push(queued.context),
             Forward::Unicast { port, .. } => self.enqueue(port, queued),
             Forward::Multicast { group } => {
                 let replicas = self.engine.group(group).map(<[Replica]>::to_vec).unwrap_or_default();
                 self.replicate(&queued, &replicas, Instance::Replicated);
-                self.spare.push(queued.context);
+                self.free_contexts.push(queued.context);
             }
         }
     }
@@ -234,29 +239,29 @@ impl Switch {
             kept: Some(original.clone_kept()),
         };
         let front = front(&self.engine, &packet.bytes);
-        self.engine.parse_clone(&mut context, front, &arrival, &mut self.notes);
-        let most_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
+        self.engine.parse_clone(&mut context, front, &arrival, &mut self.log);
+        let max_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
         let queued = Queued {
-            came: packet.port,
+            ingress_port: packet.port,
             context,
             bytes: packet.bytes.clone(),
             enqueued_us: 0,
             depth: 0,
-            most_bytes,
-            rounds: packet.rounds + 1,
+            max_bytes,
+            passes: packet.passes + 1,
         };
         self.replicate(&queued, &session.replicas, Instance::IngressClone);
-        self.spare.push(queued.context);
+        self.free_contexts.push(queued.context);
     }
 
     fn replicate(&mut self, original: &Queued, replicas: &[Replica], instance: Instance) {
         for replica in replicas {
             let mut context = self.context();
             self.engine.copy(&original.context, &mut context, instance, replica.instance);
-            let Queued { came, most_bytes, rounds, .. } = *original;
+            let Queued { ingress_port, max_bytes, passes, .. } = *original;
             let bytes = original.bytes.clone();
-            let copy = Queued { came, context, bytes, enqueued_us: 0, depth: 0, most_bytes, rounds };
-            if self.may_go_on(rounds) {
+            let copy = Queued { ingress_port, context, bytes, enqueued_us: 0, depth: 0, max_bytes, passes };
+            if self.admit(passes) {
                 self.enqueue(replica.port, copy);
             }
         }
@@ -267,7 +272,7 @@ impl Switch {
         let queue = self.queues.entry(port).or_default();
         packet.depth = queue.len() as u32;
         if queue.is_empty() {
-            self.waiting.push(port);
+            self.busy_ports.push(port);
         }
         queue.push_back(packet);
     }
@@ -276,7 +281,7 @@ impl Switch {
         let queue = self.queues.get_mut(&port)?;
         let mut packet = queue.pop_front()?;
         if !queue.is_empty() {
-            self.waiting.push(port);
+            self.busy_ports.push(port);
         }
         let departure = Departure {
             port,
@@ -286,14 +291,14 @@ impl Switch {
             dequeued_depth: queue.len() as u32,
         };
         let front = front(&self.engine, &packet.bytes);
-        let emission = self.engine.egress(&mut packet.context, front, &departure, &mut self.notes);
+        let emission = self.engine.egress(&mut packet.context, front, &departure, &mut self.log);
         if let Some(session) = emission.clone.and_then(|session| self.engine.session(session).cloned()) {
-            let most_bytes = packet.most_bytes;
-            packet.most_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
-            packet.rounds += 1;
+            let max_bytes = packet.max_bytes;
+            packet.max_bytes = (session.truncate_bytes > 0).then_some(session.truncate_bytes);
+            packet.passes += 1;
             self.replicate(&packet, &session.replicas, Instance::EgressClone);
-            packet.rounds -= 1;
-            packet.most_bytes = most_bytes;
+            packet.passes -= 1;
+            packet.max_bytes = max_bytes;
         }
         let sent = (!emission.drop).then(|| {
             let (mut bytes, headers) = (packet.bytes, packet.context.headers());
@@ -302,21 +307,21 @@ impl Switch {
                 Some(front) if headers.len() == replaced => front.copy_from_slice(headers),
                 _ => drop(bytes.splice(..replaced, headers.iter().copied())),
             }
-            let most = [emission.truncate_bytes, packet.most_bytes].into_iter().flatten().min();
-            bytes.truncate(most.map_or(usize::MAX, |most| most as usize));
+            let limit = [emission.truncate_bytes, packet.max_bytes].into_iter().flatten().min();
+            bytes.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
             bytes
         });
         let kept = emission.recirculate.then(|| packet.context.again_kept().clone());
-        self.spare.push(packet.context);
+        self.free_contexts.push(packet.context);
         match (sent, emission.recirculate) {
             (Some(bytes), true) => {
-                let rounds = packet.rounds + 1;
-                self.arrive(Arriving {
-                    port: packet.came,
+                let passes = packet.passes + 1;
+                self.enqueue_ingress(Arriving {
+                    port: packet.ingress_port,
                     bytes,
                     instance: Instance::Recirculated,
                     kept,
-                    rounds,
+                    passes,
                 });
                 None
             }
@@ -325,7 +330,7 @@ impl Switch {
     }
 }
 
-/// What the engine is shown of a packet: no more than it asks for, as in the kernel.
+/// The front of a packet that the engine can read, as in the kernel.
 fn front<'a>(engine: &Engine, bytes: &'a [u8]) -> &'a [u8] {
     let reach = engine.reach().map_or(usize::MAX, |reach| reach as usize);
     bytes.get(..reach).unwrap_or(bytes)
