@@ -7,19 +7,19 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, Notify};
 use tonic::{Code, Status};
 
+use crate::error::{denied, exhausted, invalid, not_found, precondition, RequestError, Result};
 use crate::proto::google::rpc;
 use crate::proto::p4::v1::stream_message_response::Update;
 use crate::proto::p4::v1::{MasterArbitrationUpdate, Role, StreamMessageResponse, Uint128};
-use crate::refused::{denied, exhausted, invalid, not_found, precondition, Refused, Result};
 use crate::roles::RoleConfig;
 
 /// Open streams, whatever their role.
-pub const MOST_STREAMS: usize = 64;
+pub const MAX_STREAMS: usize = 64;
 /// The highest election id of each role is remembered for ever.
-const MOST_ROLES: usize = 64;
-const MOST_ROLE_BYTES: usize = 256;
+const MAX_ROLES: usize = 64;
+const MAX_ROLE_BYTES: usize = 256;
 /// Messages for a controller that does not read; arbitration has the last few to itself.
-pub const MOST_QUEUED: usize = 1024;
+pub const MAX_QUEUED: usize = 1024;
 const FOR_ARBITRATION: usize = 64;
 
 pub type StreamId = u64;
@@ -73,8 +73,8 @@ impl Clients {
     }
 
     pub fn connect(&mut self, outgoing: Outgoing, lost: Arc<Notify>) -> Result<StreamId> {
-        if self.streams.len() >= MOST_STREAMS {
-            return Err(exhausted(format!("more than {MOST_STREAMS} streams")));
+        if self.streams.len() >= MAX_STREAMS {
+            return Err(exhausted(format!("more than {MAX_STREAMS} streams")));
         }
         self.last += 1;
         self.streams.insert(self.last, Stream { outgoing, lost, client: None });
@@ -158,7 +158,7 @@ impl Clients {
     ) -> Result<Client> {
         let role = update.role.clone().unwrap_or_default();
         let client = Client { role: role.name, election: number(update.election_id.as_ref()) };
-        let changed = |refused: Refused| match before {
+        let changed = |refused: RequestError| match before {
             Some(_) => precondition(refused.message),
             None => refused,
         };
@@ -178,9 +178,9 @@ impl Clients {
             )));
         }
         let new_role = !self.roles.contains_key(&client.role);
-        if client.role.len() > MOST_ROLE_BYTES || new_role && self.roles.len() >= MOST_ROLES {
+        if client.role.len() > MAX_ROLE_BYTES || new_role && self.roles.len() >= MAX_ROLES {
             return Err(exhausted(format!(
-                "more than {MOST_ROLES} roles, or a name of more than {MOST_ROLE_BYTES} bytes"
+                "more than {MAX_ROLES} roles, or a name of more than {MAX_ROLE_BYTES} bytes"
             )));
         }
         Ok(client)
@@ -270,7 +270,7 @@ mod tests {
         }
 
         fn connect(&mut self) -> StreamId {
-            let (outgoing, inbox) = mpsc::channel(MOST_QUEUED);
+            let (outgoing, inbox) = mpsc::channel(MAX_QUEUED);
             let id = self.clients.connect(outgoing, Arc::default()).unwrap();
             self.inboxes.insert(id, inbox);
             id

@@ -2,7 +2,7 @@
 //! P4Runtime's numbers (the shortest string of bytes that holds the value, section "Bytestrings") and the engine's (all bytes
 //! of the field, big endian).
 
-use crate::refused::{out_of_range, Result};
+use crate::error::{out_of_range, Result};
 
 /// Widths of one value in bits. They differ where P4Info translates the type to a number (`@p4runtime_translation`):
 /// the number stays the same, and must fit in both.

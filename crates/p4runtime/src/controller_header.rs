@@ -10,7 +10,8 @@ use crate::bytestring::Widths;
 use crate::proto::p4::config::v1::controller_packet_metadata::Metadata as InfoField;
 use crate::proto::p4::config::v1::ControllerPacketMetadata;
 
-type Fit<T> = Result<T, String>;
+/// A part of a pipeline, or why P4Info does not fit the program.
+pub type LinkResult<T> = Result<T, String>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControllerHeader {
@@ -35,10 +36,10 @@ impl ControllerHeader {
     pub fn of(
         info: &ControllerPacketMetadata,
         program: &Program,
-        widths: impl Fn(&InfoField, Option<u32>) -> Fit<Widths>,
-    ) -> Fit<ControllerHeader> {
+        widths: impl Fn(&InfoField, Option<u32>) -> LinkResult<Widths>,
+    ) -> LinkResult<ControllerHeader> {
         let headers = program.headers.iter().filter(|header| has_these_fields(info, program, header));
-        let layouts: Vec<(&str, Fit<ControllerHeader>)> = headers
+        let layouts: Vec<(&str, LinkResult<ControllerHeader>)> = headers
             .map(|header| (header.name.as_str(), ControllerHeader::like(info, program, header, &widths)))
             .collect();
         let mut fitting = layouts.iter().filter_map(|(name, layout)| Some((name, layout.as_ref().ok()?)));
@@ -58,8 +59,8 @@ impl ControllerHeader {
         info: &ControllerPacketMetadata,
         program: &Program,
         header: &Header,
-        widths: &impl Fn(&InfoField, Option<u32>) -> Fit<Widths>,
-    ) -> Fit<ControllerHeader> {
+        widths: &impl Fn(&InfoField, Option<u32>) -> LinkResult<Widths>,
+    ) -> LinkResult<ControllerHeader> {
         let mut fields = fields(program, header).map(|(_, field)| field);
         let metadata = info.metadata.iter().map(|one| {
             let field = if has_bits(one) { fields.next() } else { None };
@@ -67,14 +68,14 @@ impl ControllerHeader {
             let widths = widths(one, Some(width))?;
             Ok(Metadata { id: one.id, name: one.name.clone(), widths, at: at as usize })
         });
-        Ok(ControllerHeader { fields: metadata.collect::<Fit<_>>()?, bytes: header.bytes as usize })
+        Ok(ControllerHeader { fields: metadata.collect::<LinkResult<_>>()?, bytes: header.bytes as usize })
     }
 
     /// The layout by P4Info alone.
     fn alone(
         info: &ControllerPacketMetadata,
-        widths: &impl Fn(&InfoField, Option<u32>) -> Fit<Widths>,
-    ) -> Fit<ControllerHeader> {
+        widths: &impl Fn(&InfoField, Option<u32>) -> LinkResult<Widths>,
+    ) -> LinkResult<ControllerHeader> {
         let mut bits = 0;
         let mut fields = vec![];
         for one in &info.metadata {

@@ -2,6 +2,7 @@
 //! `P4Data`, the messages for values of P4's types: of registers and digests.
 
 use crate::bytestring::{bytes_of, decode, decode_signed, encode, encode_signed, Widths};
+use crate::error::{invalid, Result};
 use crate::proto::p4::config::v1::p4_bitstring_like_type_spec::TypeSpec as Bits;
 use crate::proto::p4::config::v1::p4_data_type_spec::TypeSpec;
 use crate::proto::p4::config::v1::p4_new_type_spec::Representation;
@@ -9,10 +10,9 @@ use crate::proto::p4::config::v1::p4_new_type_translation::SdnType;
 use crate::proto::p4::config::v1::{P4BitstringLikeTypeSpec, P4DataTypeSpec, P4TypeInfo};
 use crate::proto::p4::v1::p4_data::Data;
 use crate::proto::p4::v1::{P4Data, P4Header, P4StructLike};
-use crate::refused::{invalid, Result};
 
 /// Types nest as deep as their author likes; a message of types that name each other would have no end.
-const MOST_DEPTH: u32 = 16;
+const MAX_DEPTH: u32 = 16;
 
 /// A type of which the engine has the leaves only, one behind the other, each in whole bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl Type {
         depth: u32,
     ) -> std::result::Result<Type, String> {
         let spec = spec.and_then(|spec| spec.type_spec.as_ref()).ok_or("no type")?;
-        if depth > MOST_DEPTH {
-            return Err(format!("types more than {MOST_DEPTH} deep"));
+        if depth > MAX_DEPTH {
+            return Err(format!("types more than {MAX_DEPTH} deep"));
         }
         let below = |spec: Option<&P4DataTypeSpec>| Type::nested(spec, types, depth + 1);
         let unknown = |name: &str| format!("an unknown type {name}");

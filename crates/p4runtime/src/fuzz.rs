@@ -44,7 +44,7 @@ fn service() -> (Service, u64, tokio::sync::mpsc::Receiver<Event>) {
         config: Some(everything()),
         ..Default::default()
     };
-    service.handle_set(set).unwrap();
+    service.handle_set_pipeline(set).unwrap();
     (service, id, events)
 }
 
@@ -239,8 +239,8 @@ proptest! {
         let all = Entity { entity: Some(Kind::TableEntry(TableEntry::default())) };
         let (found, status) = service.handle_read(&ReadRequest { device_id: 1, entities: vec![all], ..Default::default() }).unwrap();
         prop_assert!(status.is_none() && found.into_entities().len() <= 64 + 1024 + 32 + 2 + 1024 + 1024);
-        service.tell_idle();
-        service.tell_digests(Instant::now());
+        service.send_idle_timeouts();
+        service.send_due_digests(Instant::now());
     }
 
     #[test]
@@ -285,7 +285,7 @@ proptest! {
             config: Some(config),
             ..Default::default()
         };
-        let _ = service.handle_set(set);
+        let _ = service.handle_set_pipeline(set);
         let all = Entity { entity: Some(Kind::TableEntry(TableEntry::default())) };
         let read = service.handle_read(&ReadRequest { device_id: 1, entities: vec![all], ..Default::default() });
         prop_assert!(read.is_ok_and(|(_, status)| status.is_none()), "there is a pipeline, old or new");

@@ -11,10 +11,12 @@
 
 mod arbitration;
 mod bytestring;
+mod clock;
 mod control;
 mod controller_header;
 mod data;
 mod device;
+mod error;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
@@ -23,7 +25,6 @@ mod loopback;
 mod matches;
 mod packets;
 mod pipeline;
-mod refused;
 mod roles;
 mod service;
 #[cfg(test)]
@@ -66,7 +67,7 @@ pub mod proto {
 }
 
 /// Of a request: a device configuration is some megabytes.
-const MOST_REQUEST_BYTES: usize = 64 << 20;
+const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// A controller that is gone without a word is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -99,11 +100,11 @@ pub fn serve(
     runtime.block_on(async {
         let incoming =
             TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
-        let calls = P4RuntimeServer::new(service.clone()).max_decoding_message_size(MOST_REQUEST_BYTES);
+        let calls = P4RuntimeServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST_BYTES);
         Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .add_service(calls)
-            .serve_with_incoming_shutdown(incoming, service.bring(events))
+            .serve_with_incoming_shutdown(incoming, service.forward_events(events))
             .await
             .map_err(io::Error::other)
     })

@@ -4,9 +4,9 @@
 use qbed_p4engine::program::{Match, MatchKind};
 
 use crate::bytestring::{bytes_of, encode, ones, Widths};
+use crate::error::{invalid, Result};
 use crate::proto::p4::v1::field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary};
 use crate::proto::p4::v1::FieldMatch;
-use crate::refused::{invalid, Result};
 
 /// A field of a table's key (or of a value set).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 
 use crate::bytestring::{bytes_of, encode};
 use crate::controller_header::ControllerHeader;
+use crate::error::{invalid, Result};
 use crate::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
-use crate::refused::{invalid, Result};
 
 /// Copies bits, most significant first.
 fn copy_bits(from: &[u8], from_bit: usize, to: &mut [u8], to_bit: usize, count: usize) {

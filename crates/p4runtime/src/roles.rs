@@ -8,10 +8,10 @@ use prost::Message;
 use prost_types::Any;
 
 use crate::bytestring::encode;
+use crate::error::{denied, invalid, Result};
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::stream_message_response::Update as Told;
 use crate::proto::p4::v1::{Entity, PacketIn};
-use crate::refused::{denied, invalid, Result};
 
 const TYPE: &str = "stratum.P4RoleConfig";
 

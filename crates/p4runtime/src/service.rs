@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use tokio::sync::{mpsc, Notify};
@@ -11,9 +11,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::arbitration::{Clients, StreamId, MOST_QUEUED};
+use crate::arbitration::{Clients, StreamId, MAX_QUEUED};
+use crate::clock::since_epoch_ns;
 use crate::control::{Control, Event};
-use crate::device::{Device, Found};
+use crate::device::{Device, Entities};
+use crate::error::{batch_status, denied, invalid, unimplemented, RequestError, Result};
 use crate::packets;
 use crate::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use crate::proto::p4::v1::p4_runtime_server::P4Runtime;
@@ -28,7 +30,6 @@ use crate::proto::p4::v1::{
     SetForwardingPipelineConfigResponse, StreamError, StreamMessageRequest, StreamMessageResponse,
     StreamOtherError, Update, WriteRequest, WriteResponse,
 };
-use crate::refused::{batch_status, denied, invalid, unimplemented, Refused, Result};
 use crate::roles::{id_of, RoleConfig};
 
 /// Of the specification (p4lang/p4runtime) that this server follows.
@@ -37,12 +38,7 @@ pub const API_VERSION: &str = "1.5.0";
 const READ_BYTES: usize = 1 << 20;
 const IDLE_SCAN: Duration = Duration::from_millis(100);
 /// In one notification.
-const MOST_IDLE: u32 = 1024;
-
-pub fn since_epoch_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
+const MAX_IDLE: u32 = 1024;
 
 /// One for all calls: requests are carried out one after the other, each whole.
 #[derive(Clone)]
@@ -91,12 +87,12 @@ impl Service {
     }
 
     /// What was found, and the status at the end.
-    pub fn handle_read(&self, request: &ReadRequest) -> Result<(Found, Option<Status>)> {
+    pub fn handle_read(&self, request: &ReadRequest) -> Result<(Entities, Option<Status>)> {
         let Shared { device, clients } = &mut *self.shared();
         clients.device(request.device_id)?;
         device.ready()?;
         let config = clients.config(&request.role)?;
-        let mut found = Found::default();
+        let mut found = Entities::default();
         let read = |entity: &Entity| {
             config.map_or(Ok(()), |config| config.allow(Some(entity)))?;
             device.read(entity, &mut found)
@@ -108,7 +104,7 @@ impl Service {
         Ok((found, batch_status("entities", &results)))
     }
 
-    pub fn handle_set(&self, request: SetForwardingPipelineConfigRequest) -> Result<()> {
+    pub fn handle_set_pipeline(&self, request: SetForwardingPipelineConfigRequest) -> Result<()> {
         let Shared { device, clients } = &mut *self.shared();
         clients.check(request.device_id, &request.role, request.election_id.as_ref())?;
         clients.config(&request.role)?.map_or(Ok(()), RoleConfig::allow_pipeline)?;
@@ -169,7 +165,7 @@ impl Service {
                 (Err(invalid("a message without contents")), details)
             }
         };
-        if let Err(Refused { code, message }) = done {
+        if let Err(RequestError { code, message }) = done {
             let error = StreamError {
                 canonical_code: code as i32,
                 message,
@@ -203,7 +199,7 @@ impl Service {
         }
     }
 
-    pub fn tell_digests(&self, now: Instant) {
+    pub fn send_due_digests(&self, now: Instant) {
         let Shared { device, clients } = &mut *self.shared();
         if let Some((pipeline, digests)) = device.digests() {
             for list in digests.due(pipeline, now) {
@@ -213,10 +209,10 @@ impl Service {
     }
 
     /// All that are idle now. A pipeline that waits for its COMMIT tells of nothing.
-    pub fn tell_idle(&self) {
+    pub fn send_idle_timeouts(&self) {
         let Shared { device, clients } = &mut *self.shared();
         let now_us = device.now_us();
-        while let Ok(table_entry) = device.idle(now_us, MOST_IDLE) {
+        while let Ok(table_entry) = device.idle(now_us, MAX_IDLE) {
             if table_entry.is_empty() {
                 return;
             }
@@ -234,7 +230,7 @@ impl Service {
     }
 
     /// Brings what the switch tells to the controllers, until the switch is gone.
-    pub async fn bring(self, mut events: mpsc::Receiver<Event>) {
+    pub async fn forward_events(self, mut events: mpsc::Receiver<Event>) {
         let mut scan = tokio::time::interval(IDLE_SCAN);
         scan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -245,8 +241,8 @@ impl Service {
                     Some(event) => self.handle_event(event, Instant::now()),
                     None => return,
                 },
-                () = wait, if due.is_some() => self.tell_digests(Instant::now()),
-                _ = scan.tick(), if self.has_idle_timeouts() => self.tell_idle(),
+                () = wait, if due.is_some() => self.send_due_digests(Instant::now()),
+                _ = scan.tick(), if self.has_idle_timeouts() => self.send_idle_timeouts(),
                 () = self.changed.notified() => {}
             }
         }
@@ -262,7 +258,7 @@ impl Service {
 }
 
 /// In messages that any client takes.
-fn messages(found: Found) -> Vec<ReadResponse> {
+fn messages(found: Entities) -> Vec<ReadResponse> {
     let mut messages = vec![];
     let (mut entities, mut bytes) = (vec![], 0);
     for entity in found.into_entities() {
@@ -309,7 +305,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<SetForwardingPipelineConfigRequest>,
     ) -> std::result::Result<Response<SetForwardingPipelineConfigResponse>, Status> {
-        self.handle_set(request.into_inner())?;
+        self.handle_set_pipeline(request.into_inner())?;
         Ok(Response::new(SetForwardingPipelineConfigResponse {}))
     }
 
@@ -325,7 +321,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<tonic::Streaming<StreamMessageRequest>>,
     ) -> std::result::Result<Response<Self::StreamChannelStream>, Status> {
-        let (outgoing, told) = mpsc::channel(MOST_QUEUED);
+        let (outgoing, told) = mpsc::channel(MAX_QUEUED);
         let lost = Arc::new(Notify::new());
         let id = self.connect(outgoing.clone(), lost.clone())?;
         let mut received = request.into_inner();

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 
 use qbed_p4engine::control::{Answer, Count, Rates, Request};
 
-use super::{Found, Session, PAGE};
+use super::{Entities, Session, PAGE};
+use crate::error::{accepted, internal, invalid, not_found, out_of_range, unexpected, unimplemented, Result};
 use crate::pipeline::{Indexed, MeterKind, Register};
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{CounterData, CounterEntry, Index, MeterConfig, MeterEntry, RegisterEntry};
-use crate::refused::{
-    accepted, internal, invalid, not_found, out_of_range, unexpected, unimplemented, Result,
-};
 
 pub fn count_of(data: &CounterData) -> Result<Count> {
     match (data.packet_count.try_into(), data.byte_count.try_into()) {
@@ -69,12 +67,12 @@ fn range(index: Option<&Index>, size: u32, name: &str) -> Result<(u32, u32)> {
 /// Those that a read names: the one of that id, or all.
 fn wanted<'a, T>(all: &'a BTreeMap<u32, T>, id: u32, kind: &str) -> Result<Vec<(u32, &'a T)>> {
     if id != 0 {
-        return Ok(vec![(id, known(all, id, kind)?)]);
+        return Ok(vec![(id, lookup(all, id, kind)?)]);
     }
     Ok(all.iter().map(|(id, one)| (*id, one)).collect())
 }
 
-pub fn known<'a, T>(all: &'a BTreeMap<u32, T>, id: u32, kind: &str) -> Result<&'a T> {
+pub fn lookup<'a, T>(all: &'a BTreeMap<u32, T>, id: u32, kind: &str) -> Result<&'a T> {
     all.get(&id).ok_or_else(|| match id {
         0 => invalid(format!("no {kind} is given")),
         id => not_found(format!("there is no {kind} {id:#x}")),
@@ -107,15 +105,15 @@ fn pages(from: u32, count: u32, mut page: impl FnMut(u32, u32) -> Result<usize>)
 
 pub fn write_counter(session: &mut Session, kind: Type, entry: &CounterEntry) -> Result<()> {
     modify_only(kind, "counters")?;
-    let Indexed { name, number, size, .. } = known(&session.pipeline.counters, entry.counter_id, "counter")?;
+    let Indexed { name, number, size, .. } = lookup(&session.pipeline.counters, entry.counter_id, "counter")?;
     let (from, count) = range(entry.index.as_ref(), *size, name)?;
     let Some(data) = &entry.data else { return Ok(()) };
     let value = count_of(data)?;
     (from..from + count)
-        .try_for_each(|index| session.done(Request::WriteCounter { counter: *number, index, value }))
+        .try_for_each(|index| session.execute(Request::WriteCounter { counter: *number, index, value }))
 }
 
-pub fn read_counters(session: &mut Session, entry: &CounterEntry, found: &mut Found) -> Result<()> {
+pub fn read_counters(session: &mut Session, entry: &CounterEntry, found: &mut Entities) -> Result<()> {
     for (id, counter) in wanted(&session.pipeline.counters, entry.counter_id, "counter")? {
         let (from, count) = range(entry.index.as_ref(), counter.size, &counter.name)?;
         pages(from, count, |from, count| {
@@ -136,17 +134,17 @@ pub fn read_counters(session: &mut Session, entry: &CounterEntry, found: &mut Fo
 
 pub fn write_meter(session: &mut Session, kind: Type, entry: &MeterEntry) -> Result<()> {
     modify_only(kind, "meters")?;
-    let meter = known(&session.pipeline.meters, entry.meter_id, "meter")?;
+    let meter = lookup(&session.pipeline.meters, entry.meter_id, "meter")?;
     if entry.counter_data.is_some() {
         return Err(unimplemented("meters do not count by colour"));
     }
     let (from, count) = range(entry.index.as_ref(), meter.size, &meter.name)?;
     let rates = entry.config.as_ref().map(|config| rates_of(meter.kind, config)).transpose()?;
-    let set = |index| session.done(Request::SetMeter { meter: meter.number, index, rates });
+    let set = |index| session.execute(Request::SetMeter { meter: meter.number, index, rates });
     (from..from + count).try_for_each(set)
 }
 
-pub fn read_meters(session: &mut Session, entry: &MeterEntry, found: &mut Found) -> Result<()> {
+pub fn read_meters(session: &mut Session, entry: &MeterEntry, found: &mut Entities) -> Result<()> {
     if entry.counter_data.is_some() {
         return Err(unimplemented("meters do not count by colour"));
     }
@@ -173,16 +171,16 @@ pub fn read_meters(session: &mut Session, entry: &MeterEntry, found: &mut Found)
 pub fn write_register(session: &mut Session, kind: Type, entry: &RegisterEntry) -> Result<()> {
     modify_only(kind, "registers")?;
     let Register { name, number, size, of } =
-        known(&session.pipeline.registers, entry.register_id, "register")?;
+        lookup(&session.pipeline.registers, entry.register_id, "register")?;
     let (from, count) = range(entry.index.as_ref(), *size, name)?;
     let data = entry.data.as_ref().ok_or_else(|| invalid(format!("{name}: no value is given")))?;
     let value = of.decode(data, name)?;
     (from..from + count).try_for_each(|index| {
-        session.done(Request::WriteRegister { array: *number, index, value: value.clone() })
+        session.execute(Request::WriteRegister { array: *number, index, value: value.clone() })
     })
 }
 
-pub fn read_registers(session: &mut Session, entry: &RegisterEntry, found: &mut Found) -> Result<()> {
+pub fn read_registers(session: &mut Session, entry: &RegisterEntry, found: &mut Entities) -> Result<()> {
     for (id, register) in wanted(&session.pipeline.registers, entry.register_id, "register")? {
         let (from, count) = range(entry.index.as_ref(), register.size, &register.name)?;
         pages(from, count, |from, count| {

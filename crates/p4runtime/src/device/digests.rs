@@ -5,19 +5,20 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::arrays::known;
-use super::{Found, Session};
+use super::arrays::lookup;
+use super::{Entities, Session};
+use crate::clock::since_epoch_ns;
+use crate::error::{already_exists, invalid, not_found, Result};
 use crate::pipeline::{Digest, Pipeline};
 use crate::proto::p4::v1::digest_entry::Config;
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{DigestEntry, DigestList, DigestListAck};
-use crate::refused::{already_exists, invalid, not_found, Result};
 
 /// Of a list, where the controller does not limit it.
-const MOST_IN_LIST: usize = 1024;
+const MAX_LIST_SIZE: usize = 1024;
 /// Of messages that were told and not acknowledged; of more, the oldest lists are forgotten.
-const MOST_UNACKNOWLEDGED: usize = 1 << 16;
+const MAX_UNACKNOWLEDGED: usize = 1 << 16;
 
 #[derive(Default)]
 pub struct Digests {
@@ -53,8 +54,8 @@ impl Wanted {
 
     fn is_full(&self) -> bool {
         let most = match usize::try_from(self.config.max_list_size) {
-            Ok(most @ 1..=MOST_IN_LIST) => most,
-            _ => MOST_IN_LIST,
+            Ok(most @ 1..=MAX_LIST_SIZE) => most,
+            _ => MAX_LIST_SIZE,
         };
         self.buffer.len() >= most
     }
@@ -81,14 +82,14 @@ impl Wanted {
         let data = messages.iter().filter_map(|message| digest.of.encode(&mut message.as_slice())).collect();
         if self.config.ack_timeout_ns > 0 {
             self.told.push_back(Told { list, at: now, messages });
-            while self.seen.len() > MOST_UNACKNOWLEDGED {
+            while self.seen.len() > MAX_UNACKNOWLEDGED {
                 let Some(oldest) = self.told.front().map(|told| told.list) else { break };
                 self.forget(|told| told.list == oldest);
             }
         } else {
             messages.iter().for_each(|message| drop(self.seen.take(message)));
         }
-        DigestList { digest_id: id, list_id: list, data, timestamp: super::super::service::since_epoch_ns() }
+        DigestList { digest_id: id, list_id: list, data, timestamp: since_epoch_ns() }
     }
 }
 
@@ -149,7 +150,7 @@ impl Digests {
 
 pub fn write(session: &mut Session, kind: Type, given: &DigestEntry) -> Result<()> {
     let id = given.digest_id;
-    let name = &known(&session.pipeline.digests, id, "digest")?.name;
+    let name = &lookup(&session.pipeline.digests, id, "digest")?.name;
     let wanted = &mut session.state.digests.wanted;
     let config = given.config.unwrap_or_default();
     if config.max_timeout_ns < 0 || config.max_list_size < 0 || config.ack_timeout_ns < 0 {
@@ -160,14 +161,14 @@ pub fn write(session: &mut Session, kind: Type, given: &DigestEntry) -> Result<(
         (Type::Insert, None) => drop(wanted.insert(id, Wanted::new(config))),
         (_, None) => return Err(not_found(format!("{name} is not wanted"))),
         (Type::Delete, Some(_)) => drop(wanted.remove(&id)),
-        (_, Some(known)) => known.config = config,
+        (_, Some(subscription)) => subscription.config = config,
     }
     Ok(())
 }
 
-pub fn read(session: &mut Session, filter: &DigestEntry, found: &mut Found) -> Result<()> {
+pub fn read(session: &mut Session, filter: &DigestEntry, found: &mut Entities) -> Result<()> {
     if filter.digest_id != 0 {
-        known(&session.pipeline.digests, filter.digest_id, "digest")?;
+        lookup(&session.pipeline.digests, filter.digest_id, "digest")?;
     }
     for (id, wanted) in &session.state.digests.wanted {
         if filter.digest_id == 0 || filter.digest_id == *id {

@@ -3,6 +3,7 @@
 //!
 //! The engine holds what packets need; `State` holds what P4Runtime gives back besides.
 
+mod actions;
 mod arrays;
 mod digests;
 mod profiles;
@@ -20,18 +21,18 @@ use qbed_p4engine::program::{ActionCall, Match, Program, TableId};
 pub use digests::Digests;
 
 use crate::control::Control;
+use crate::error::{
+    accepted, exhausted, invalid, not_found, precondition, unexpected, unimplemented, RequestError, Result,
+};
 use crate::pipeline::Pipeline;
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::packet_replication_engine_entry::Type as Replication;
 use crate::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{self, Entity, ForwardingPipelineConfig, TableEntry, Update};
-use crate::refused::{
-    accepted, exhausted, invalid, not_found, precondition, unexpected, unimplemented, Refused, Result,
-};
 
 /// So much one request may read, lest the answer fill the memory.
-const MOST_READ: usize = 1 << 20;
+const MAX_READ: usize = 1 << 20;
 /// Of a page of entries or elements from the engine.
 const PAGE: u32 = 4096;
 
@@ -51,8 +52,8 @@ struct Running {
 #[derive(Default)]
 struct State {
     /// Of entries that have any.
-    notes: BTreeMap<(TableId, Vec<Match>, u32), tables::Notes>,
-    defaults: HashMap<TableId, (ActionCall, tables::Notes)>,
+    annotations: BTreeMap<(TableId, Vec<Match>, u32), tables::Annotations>,
+    defaults: HashMap<TableId, (ActionCall, tables::Annotations)>,
     profiles: BTreeMap<u32, profiles::Members>,
     multicast: BTreeMap<u32, v1::MulticastGroupEntry>,
     clones: BTreeMap<u32, v1::CloneSessionEntry>,
@@ -69,13 +70,15 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// For requests without an answer of their own; a refusal names what was to be written.
-    fn done(&mut self, request: Request) -> Result<()> {
+    fn execute(&mut self, request: Request) -> Result<()> {
         let name = written(&self.pipeline.program, &request).unwrap_or_default();
         match accepted(self.control.request(request)) {
             Ok(Answer::Done) => Ok(()),
             Ok(other) => Err(unexpected(&other)),
             Err(refused) if name.is_empty() => Err(refused),
-            Err(Refused { code, message }) => Err(Refused { code, message: format!("{name}: {message}") }),
+            Err(RequestError { code, message }) => {
+                Err(RequestError { code, message: format!("{name}: {message}") })
+            }
         }
     }
 }
@@ -106,12 +109,12 @@ fn written<'a>(program: &'a Program, request: &Request) -> Option<&'a str> {
 
 /// What a read has found.
 #[derive(Default)]
-pub struct Found(Vec<Entity>);
+pub struct Entities(Vec<Entity>);
 
-impl Found {
+impl Entities {
     fn push(&mut self, kind: Kind) -> Result<()> {
-        if self.0.len() >= MOST_READ {
-            return Err(exhausted(format!("more than {MOST_READ} entities: read fewer at once")));
+        if self.0.len() >= MAX_READ {
+            return Err(exhausted(format!("more than {MAX_READ} entities: read fewer at once")));
         }
         self.0.push(Entity { entity: Some(kind) });
         Ok(())
@@ -192,7 +195,7 @@ impl Device {
         }
     }
 
-    pub fn read(&mut self, entity: &Entity, found: &mut Found) -> Result<()> {
+    pub fn read(&mut self, entity: &Entity, found: &mut Entities) -> Result<()> {
         let mut session = self.session()?;
         let session = &mut session;
         match entity.entity.as_ref().ok_or_else(|| invalid("a read without an entity"))? {
@@ -294,7 +297,7 @@ impl Device {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
-        self.commit(old).and_then(|()| self.replay(&kept)).map_err(|worse| Refused {
+        self.commit(old).and_then(|()| self.replay(&kept)).map_err(|worse| RequestError {
             message: format!(
                 "{}; and the old pipeline did not take it again: {}",
                 refused.message, worse.message
@@ -325,7 +328,7 @@ impl Device {
         ];
         let mut updates = vec![];
         for (kind, wildcard) in everything {
-            let mut found = Found::default();
+            let mut found = Entities::default();
             self.read(&Entity { entity: Some(wildcard) }, &mut found)?;
             updates.extend(found.0.into_iter().filter_map(|entity| worth_keeping(kind, entity)));
         }

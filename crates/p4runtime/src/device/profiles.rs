@@ -8,21 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use qbed_p4engine::control::{Answer, Request};
 
-use super::arrays::known;
-use super::tables::{decode_action, encode_action};
-use super::{Found, Session};
+use super::actions::{decode_action, encode_action};
+use super::arrays::lookup;
+use super::{Entities, Session};
+use crate::error::{
+    accepted, already_exists, exhausted, invalid, not_found, precondition, unexpected, unimplemented, Result,
+};
 use crate::pipeline::{Action, Pipeline, Profile, Table};
 use crate::proto::p4::v1::action_profile_action_set::{ActionSelectionMode, SizeSemantics};
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{action_profile_action, action_profile_group};
 use crate::proto::p4::v1::{ActionProfileActionSet, ActionProfileGroup, ActionProfileMember};
-use crate::refused::{
-    accepted, already_exists, exhausted, invalid, not_found, precondition, unexpected, unimplemented, Result,
-};
 
 /// Of a group whose size nothing else limits: its members as often as they weigh.
-const MOST_IN_GROUP: u32 = 1 << 16;
+const MAX_GROUP_SIZE: u32 = 1 << 16;
 
 /// Of one profile.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub struct OneShot {
 }
 
 fn profile<'a>(session: &Session<'a>, id: u32) -> Result<&'a Profile> {
-    known(&session.pipeline.profiles, id, "action profile")
+    lookup(&session.pipeline.profiles, id, "action profile")
 }
 
 /// The actions of the first table of a profile that has the one in question: those of its other tables may be others.
@@ -75,7 +75,7 @@ pub fn write_member(session: &mut Session, kind: Type, given: &ActionProfileMemb
     no_one_shots(session, id, profile)?;
     let number = profile.number;
     if kind == Type::Delete {
-        session.done(Request::DeleteMember { profile: number, member })?;
+        session.execute(Request::DeleteMember { profile: number, member })?;
         session.state.profiles.entry(id).or_default().members.remove(&member);
         return Ok(());
     }
@@ -83,14 +83,14 @@ pub fn write_member(session: &mut Session, kind: Type, given: &ActionProfileMemb
     let actions = actions_with(session.pipeline, id, profile, |one| one.id == action.action_id);
     let (call, _) = decode_action(actions, &profile.name, action)?;
     if kind == Type::Modify {
-        return session.done(Request::ModifyMember { profile: number, member, call });
+        return session.execute(Request::ModifyMember { profile: number, member, call });
     }
-    session.done(Request::InsertMember { profile: number, member, call })?;
+    session.execute(Request::InsertMember { profile: number, member, call })?;
     session.state.profiles.entry(id).or_default().members.insert(member);
     Ok(())
 }
 
-pub fn read_members(session: &mut Session, filter: &ActionProfileMember, found: &mut Found) -> Result<()> {
+pub fn read_members(session: &mut Session, filter: &ActionProfileMember, found: &mut Entities) -> Result<()> {
     if filter.action_profile_id != 0 {
         profile(session, filter.action_profile_id)?;
     } else if filter.member_id != 0 {
@@ -135,7 +135,7 @@ fn weight(profile: &Profile, given: i32, watched: bool) -> Result<u32> {
 fn fits(profile: &Profile, weights: &[u32], most: u32) -> Result<()> {
     let sum: u64 = weights.iter().copied().map(u64::from).sum();
     let size = if profile.by_weight { sum } else { weights.len() as u64 };
-    if sum > u64::from(MOST_IN_GROUP) || most != 0 && size > u64::from(most) {
+    if sum > u64::from(MAX_GROUP_SIZE) || most != 0 && size > u64::from(most) {
         return Err(exhausted(format!("{}: a group of size {size}", profile.name)));
     }
     Ok(())
@@ -151,24 +151,24 @@ pub fn write_group(session: &mut Session, kind: Type, given: &ActionProfileGroup
         return Err(invalid("a group's id is not 0"));
     }
     no_one_shots(session, id, profile)?;
-    let known = session.state.profiles.entry(id).or_default().groups.get(&group);
-    match (kind, known) {
+    let old = session.state.profiles.entry(id).or_default().groups.get(&group);
+    match (kind, old) {
         (Type::Insert, Some(_)) => return Err(already_exists(format!("{}: group {group}", profile.name))),
         (Type::Modify | Type::Delete, None) => {
             return Err(not_found(format!("{}: group {group}", profile.name)))
         }
-        (Type::Modify, Some(known)) if known.max_size != given.max_size => {
+        (Type::Modify, Some(old)) if old.max_size != given.max_size => {
             return Err(invalid("the max_size of a group does not change"));
         }
         _ => {}
     }
     if kind == Type::Delete {
-        session.done(Request::DeleteGroup { profile: profile.number, group })?;
+        session.execute(Request::DeleteGroup { profile: profile.number, group })?;
         session.state.profiles.entry(id).or_default().groups.remove(&group);
         return Ok(());
     }
     let members = members_of(profile, given)?;
-    session.done(Request::SetGroup { profile: profile.number, group, members })?;
+    session.execute(Request::SetGroup { profile: profile.number, group, members })?;
     session.state.profiles.entry(id).or_default().groups.insert(group, given.clone());
     Ok(())
 }
@@ -176,8 +176,8 @@ pub fn write_group(session: &mut Session, kind: Type, given: &ActionProfileGroup
 /// As often as they weigh.
 fn members_of(profile: &Profile, given: &ActionProfileGroup) -> Result<Vec<u32>> {
     let most = u32::try_from(given.max_size).map_err(|_| invalid("a max_size below 0"))?;
-    if profile.most_in_group != 0 && !(1..=profile.most_in_group).contains(&most) {
-        return Err(invalid(format!("max_size is {most}: expected 1 to {}", profile.most_in_group)));
+    if profile.max_group_size != 0 && !(1..=profile.max_group_size).contains(&most) {
+        return Err(invalid(format!("max_size is {most}: expected 1 to {}", profile.max_group_size)));
     }
     let mut seen = BTreeSet::new();
     if let Some(twice) = given.members.iter().find(|member| !seen.insert(member.member_id)) {
@@ -198,7 +198,7 @@ fn members_of(profile: &Profile, given: &ActionProfileGroup) -> Result<Vec<u32>>
     Ok(repeated.flat_map(|(member, weight)| std::iter::repeat_n(member.member_id, weight as usize)).collect())
 }
 
-pub fn read_groups(session: &mut Session, filter: &ActionProfileGroup, found: &mut Found) -> Result<()> {
+pub fn read_groups(session: &mut Session, filter: &ActionProfileGroup, found: &mut Entities) -> Result<()> {
     if filter.action_profile_id != 0 {
         profile(session, filter.action_profile_id)?;
     } else if filter.group_id != 0 {
@@ -251,15 +251,15 @@ pub fn add_one_shot(
         one.action = encode_action(&table.actions, &call); // with values of the shortest form
         calls.push(call);
     }
-    fits(&Profile { by_weight, ..profile.clone() }, &weights, profile.most_in_group)?;
-    let first = written.last.checked_add(1).filter(|first| u32::MAX - first > MOST_IN_GROUP);
+    fits(&Profile { by_weight, ..profile.clone() }, &weights, profile.max_group_size)?;
+    let first = written.last.checked_add(1).filter(|first| u32::MAX - first > MAX_GROUP_SIZE);
     let first = first.ok_or_else(|| exhausted(format!("{}: too many sets of actions", profile.name)))?;
     let members: Vec<u32> = (first..).take(calls.len()).collect();
     written.last = first + members.len() as u32;
     let mut one_shot = OneShot { profile: id, group: first, members: vec![], set };
     let mut added = Ok(());
     for (&member, call) in members.iter().zip(calls) {
-        added = session.done(Request::InsertMember { profile: profile.number, member, call });
+        added = session.execute(Request::InsertMember { profile: profile.number, member, call });
         if added.is_err() {
             break;
         }
@@ -270,7 +270,7 @@ pub fn add_one_shot(
         .zip(weights)
         .flat_map(|(member, weight)| std::iter::repeat_n(*member, weight as usize));
     let group = Request::SetGroup { profile: profile.number, group: first, members: repeated.collect() };
-    if let Err(refused) = added.and_then(|()| session.done(group)) {
+    if let Err(refused) = added.and_then(|()| session.execute(group)) {
         delete_members(session, profile, &one_shot)?;
         return Err(refused);
     }
@@ -280,14 +280,14 @@ pub fn add_one_shot(
 
 fn delete_members(session: &mut Session, profile: &Profile, one_shot: &OneShot) -> Result<()> {
     let delete =
-        |member: &u32| session.done(Request::DeleteMember { profile: profile.number, member: *member });
+        |member: &u32| session.execute(Request::DeleteMember { profile: profile.number, member: *member });
     one_shot.members.iter().try_for_each(delete)
 }
 
 /// When no entry names it any longer.
 pub fn drop_one_shot(session: &mut Session, one_shot: OneShot) -> Result<()> {
     let profile = profile(session, one_shot.profile)?;
-    session.done(Request::DeleteGroup { profile: profile.number, group: one_shot.group })?;
+    session.execute(Request::DeleteGroup { profile: profile.number, group: one_shot.group })?;
     delete_members(session, profile, &one_shot)?;
     let written = session.state.profiles.entry(one_shot.profile).or_default();
     written.one_shots =

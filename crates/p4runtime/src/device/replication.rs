@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, HashSet};
 
 use qbed_p4engine::control::{CloneSession, Replica, Request};
 
-use super::{Found, Session};
+use super::{Entities, Session};
 use crate::bytestring::{decode, encode};
+use crate::error::{already_exists, exhausted, invalid, not_found, unimplemented, Result};
 use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::packet_replication_engine_entry::Type as Replication;
 use crate::proto::p4::v1::replica::PortKind;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{self, CloneSessionEntry, MulticastGroupEntry, PacketReplicationEngineEntry};
-use crate::refused::{already_exists, exhausted, invalid, not_found, unimplemented, Result};
 
 /// v1model's ports have nine bits, the last of which says that a packet is dropped.
 const PORT_BITS: u32 = 9;
 const DROP_PORT: u16 = 511;
-const MOST_METADATA: usize = 4096;
+const MAX_METADATA: usize = 4096;
 /// Of one group or session.
-const MOST_REPLICAS: usize = 4096;
+const MAX_REPLICAS: usize = 4096;
 
 fn replica(given: &v1::Replica) -> Result<Replica> {
     if !given.backup_replicas.is_empty() {
@@ -40,8 +40,8 @@ fn replica(given: &v1::Replica) -> Result<Replica> {
 }
 
 fn replicas(given: &[v1::Replica]) -> Result<Vec<Replica>> {
-    if given.len() > MOST_REPLICAS {
-        return Err(exhausted(format!("{} replicas: {MOST_REPLICAS} at most", given.len())));
+    if given.len() > MAX_REPLICAS {
+        return Err(exhausted(format!("{} replicas: {MAX_REPLICAS} at most", given.len())));
     }
     let replicas = given.iter().map(replica).collect::<Result<Vec<_>>>()?;
     let mut seen = HashSet::new();
@@ -80,16 +80,16 @@ pub fn write_group(session: &mut Session, kind: Type, given: &MulticastGroupEntr
     let id = given.multicast_group_id;
     let group = number(kind, id, &session.state.multicast, "multicast group")?;
     if kind == Type::Delete {
-        session.done(Request::SetMulticastGroup { group, replicas: None })?;
+        session.execute(Request::SetMulticastGroup { group, replicas: None })?;
         session.state.multicast.remove(&id);
         return Ok(());
     }
-    if given.metadata.len() > MOST_METADATA {
-        return Err(exhausted(format!("more than {MOST_METADATA} bytes of metadata")));
+    if given.metadata.len() > MAX_METADATA {
+        return Err(exhausted(format!("more than {MAX_METADATA} bytes of metadata")));
     }
     let engine = replicas(&given.replicas)?;
     let read = MulticastGroupEntry { replicas: canonical(&given.replicas, &engine), ..given.clone() };
-    session.done(Request::SetMulticastGroup { group, replicas: Some(engine) })?;
+    session.execute(Request::SetMulticastGroup { group, replicas: Some(engine) })?;
     session.state.multicast.insert(id, read);
     Ok(())
 }
@@ -98,7 +98,7 @@ pub fn write_clone(session: &mut Session, kind: Type, given: &CloneSessionEntry)
     let id = given.session_id;
     let number = number(kind, id, &session.state.clones, "clone session")?;
     if kind == Type::Delete {
-        session.done(Request::SetCloneSession { session: number, clone: None })?;
+        session.execute(Request::SetCloneSession { session: number, clone: None })?;
         session.state.clones.remove(&id);
         return Ok(());
     }
@@ -110,7 +110,7 @@ pub fn write_clone(session: &mut Session, kind: Type, given: &CloneSessionEntry)
     let replicas = replicas(&given.replicas)?;
     let read = CloneSessionEntry { replicas: canonical(&given.replicas, &replicas), ..*given };
     let clone = Some(CloneSession { replicas, truncate_bytes });
-    session.done(Request::SetCloneSession { session: number, clone })?;
+    session.execute(Request::SetCloneSession { session: number, clone })?;
     session.state.clones.insert(id, read);
     Ok(())
 }
@@ -126,14 +126,14 @@ fn wanted<T>(all: &BTreeMap<u32, T>, id: u32, what: &str) -> Result<()> {
     }
 }
 
-pub fn read_groups(session: &mut Session, filter: &MulticastGroupEntry, found: &mut Found) -> Result<()> {
+pub fn read_groups(session: &mut Session, filter: &MulticastGroupEntry, found: &mut Entities) -> Result<()> {
     let (all, wanted_id) = (&session.state.multicast, filter.multicast_group_id);
     wanted(all, wanted_id, "multicast group")?;
     let mut groups = all.iter().filter(|(id, _)| wanted_id == 0 || wanted_id == **id);
     groups.try_for_each(|(_, group)| found.push(entity(Replication::MulticastGroupEntry(group.clone()))))
 }
 
-pub fn read_clones(session: &mut Session, filter: &CloneSessionEntry, found: &mut Found) -> Result<()> {
+pub fn read_clones(session: &mut Session, filter: &CloneSessionEntry, found: &mut Entities) -> Result<()> {
     let (all, wanted_id) = (&session.state.clones, filter.session_id);
     wanted(all, wanted_id, "clone session")?;
     let mut clones = all.iter().filter(|(id, _)| wanted_id == 0 || wanted_id == **id);

@@ -43,7 +43,7 @@ impl Bench {
     }
 
     fn read(&mut self, text: &str) -> Vec<Entity> {
-        let mut found = Found::default();
+        let mut found = Entities::default();
         let read = self.device.read(&Bench::entity(text), &mut found);
         read.unwrap_or_else(|refused| panic!("{refused:?}: {text}"));
         found.into_entities()
@@ -66,7 +66,7 @@ impl Bench {
     }
 
     fn refuses_read(&mut self, text: &str, code: Code, why: &str) {
-        let refused = self.device.read(&Bench::entity(text), &mut Found::default());
+        let refused = self.device.read(&Bench::entity(text), &mut Entities::default());
         let refused = refused.err().unwrap_or_else(|| panic!("accepted: {text}"));
         assert!(refused.code == code && refused.message.contains(why), "{text}: {refused:?}");
     }

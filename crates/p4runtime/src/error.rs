@@ -9,17 +9,17 @@ use crate::proto::google::rpc;
 use crate::proto::p4::v1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RequestError {
     pub code: Code,
     pub message: String,
 }
 
-pub type Result<T> = std::result::Result<T, Refused>;
+pub type Result<T> = std::result::Result<T, RequestError>;
 
 macro_rules! refusals {
     ($($name:ident = $code:ident),* $(,)?) => { $(
-        pub fn $name(message: impl Into<String>) -> Refused {
-            Refused { code: Code::$code, message: message.into() }
+        pub fn $name(message: impl Into<String>) -> RequestError {
+            RequestError { code: Code::$code, message: message.into() }
         }
     )* };
 }
@@ -36,8 +36,8 @@ refusals! {
     internal = Internal,
 }
 
-impl From<Refused> for Status {
-    fn from(refused: Refused) -> Status {
+impl From<RequestError> for Status {
+    fn from(refused: RequestError) -> Status {
         Status::new(refused.code, refused.message)
     }
 }
@@ -55,11 +55,11 @@ pub fn accepted(answer: Answer) -> Result<Answer> {
         Refusal::OutOfRange => Code::OutOfRange,
         Refusal::Unimplemented => Code::Unimplemented,
     };
-    Err(Refused { code, message })
+    Err(RequestError { code, message })
 }
 
 /// An answer of another kind than the request's: the engine's fault, and no reason to end the server.
-pub fn unexpected(answer: &Answer) -> Refused {
+pub fn unexpected(answer: &Answer) -> RequestError {
     internal(format!("the engine answered {answer:?}"))
 }
 
