@@ -54,8 +54,8 @@ pub fn resize_all(switch: &mut Switch, packets: &[Arrived], size: usize) -> Vec<
     resized
 }
 
-/// Truncate or pad a UDP datagram over IPv4 or IPv6 and update its lengths and IPv4's checksum. UDP's checksum becomes 0
-/// (none).
+/// Truncate or pad a UDP datagram over IPv4 or IPv6 and update its lengths and IPv4's checksum. UDP's checksum becomes
+/// 0 (none).
 fn resize(frame: &[u8], size: usize) -> Option<Vec<u8>> {
     let (version, words) = (frame.get(ETHERNET)? >> 4, frame.get(ETHERNET)? & 15);
     let (network, protocol) = match (frame.get(12..ETHERNET)?, version, words) {

@@ -44,8 +44,8 @@ fn rounds_passes_its_file() {
     assert_eq!(failures(ROUNDS, ROUNDS_STF), [""; 0]);
 }
 
-/// For a function with an `inout standard_metadata_t`, p4c copies the metadata, runs the function on the copy and copies
-/// it back. `mark_to_drop` marks the copy.
+/// For a function with an `inout standard_metadata_t`, p4c copies the metadata, runs the function on the copy and
+/// copies it back. `mark_to_drop` marks the copy.
 #[test]
 fn a_packet_is_dropped_when_a_copy_of_its_metadata_is_marked() {
     let mut document: Value = serde_json::from_str(ROUNDS).unwrap();

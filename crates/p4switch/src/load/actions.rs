@@ -286,8 +286,8 @@ impl Loader<'_> {
         Ok(true)
     }
 
-    /// `mark_to_drop` on the standard metadata or on a copy: p4c copies it for a function with an `inout` parameter, and
-    /// copies it back after the call.
+    /// `mark_to_drop` on the standard metadata or on a copy: p4c copies it for a function with an `inout` parameter,
+    /// and copies it back after the call.
     fn mark_to_drop(&mut self, call: &Arguments) -> Result<usize> {
         let Object::Header(header) = call.object(self, 0)? else {
             return call.at(0, refuse("not a header"));

@@ -183,8 +183,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The action, arguments and next node of a table that can be inlined: p4c wraps each statement of a control in a table
-    /// without keys. Tables with a dropping action are kept, because drops are counted by table.
+    /// The action, arguments and next node of a table that can be inlined: p4c wraps each statement of a control in a
+    /// table without keys. Tables with a dropping action are kept, because drops are counted by table.
     fn inlined(&self, table: &'a bmv2::Table) -> Option<(&'a bmv2::Action, Vec<BigInt>, Option<&'a str>)> {
         let entry = table.default_entry.as_ref()?;
         let fixed = entry.action_const && entry.action_entry_const && table.entries.is_none();

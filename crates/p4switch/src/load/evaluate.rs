@@ -202,8 +202,8 @@ impl Loader<'_> {
         self.scoped(|code| code.branch(condition, false))
     }
 
-    /// Emit jumps that are taken if the condition is `when`, for `patch_jumps`. The right side of `and` and `or` is only
-    /// evaluated if the left side does not decide: expressions have no side effects.
+    /// Emit jumps that are taken if the condition is `when`, for `patch_jumps`. The right side of `and` and `or` is
+    /// only evaluated if the left side does not decide: expressions have no side effects.
     fn branch(&mut self, condition: &Expression, when: bool) -> Result<Vec<usize>> {
         let is_truth = |of: &Expression, code: &Self| of.bits(&code.program).is_some_and(|bits| bits <= 1);
         match condition {

@@ -168,8 +168,9 @@ impl<'a> Loader<'a> {
             }
             (expression, _) => {
                 let width = expression.bits(&self.program).filter(|width| *width <= 64);
-                let width = width
-                    .ok_or_else(|| LoadError::new("an expression of unknown width or of more than 64 bits"))?;
+                let width = width.ok_or_else(|| {
+                    LoadError::new("an expression of unknown width or of more than 64 bits")
+                })?;
                 // Allocated permanently: every use of the calculation reads it.
                 let register = self.registers.allocate()?;
                 before.push((register, expression));

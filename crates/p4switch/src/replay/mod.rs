@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs an STF file against a program: `p4switch test`.
 //!
-//! The comparison follows p4c's runner for BMv2: at each port in the file, the packets sent are compared with the packets
-//! expected, in order. Tables, actions and keys may be named by a suffix of their name.
+//! The comparison follows p4c's runner for BMv2: at each port in the file, the packets sent are compared with the
+//! packets expected, in order. Tables, actions and keys may be named by a suffix of their name.
 
 mod values;
 

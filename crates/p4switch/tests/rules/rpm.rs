@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reverse path congestion marking: Algorithm 1 with the additions of schemes/rpm/README.md, with few registers for many
-//! flows.
+//! Reverse path congestion marking: Algorithm 1 with the additions of schemes/rpm/README.md, with few registers for
+//! many flows.
 
 use std::collections::BTreeMap;
 
