@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a request was not carried out, in gRPC's codes.
+//! Errors of requests, with gRPC's codes.
 
 use prost::Message;
 use qbed_p4engine::control::{Answer, Refusal};
@@ -42,7 +42,7 @@ impl From<RequestError> for Status {
     }
 }
 
-/// The engine's answer, unless it is a refusal.
+/// Convert a refusal of the engine to an error.
 pub fn accepted(answer: Answer) -> Result<Answer> {
     let Answer::Refused(refusal, message) = answer else { return Ok(answer) };
     let code = match refusal {
@@ -58,18 +58,18 @@ pub fn accepted(answer: Answer) -> Result<Answer> {
     Err(RequestError { code, message })
 }
 
-/// An answer of another kind than the request's: the engine's fault, and no reason to end the server.
+/// The error for an answer that does not belong to the request.
 pub fn unexpected(answer: &Answer) -> RequestError {
     internal(format!("the engine answered {answer:?}"))
 }
 
-/// The status of a batch: none, if all of it was done; else a `p4.v1.Error` for each, in order.
-pub fn batch_status(what: &str, results: &[Result<()>]) -> Option<Status> {
+/// The status of a batch, with a `p4.v1.Error` for each update. None if all succeeded.
+pub fn batch_status(kind: &str, results: &[Result<()>]) -> Option<Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     if failed == 0 {
         return None;
     }
-    let message = format!("{failed} of {} {what} failed", results.len());
+    let message = format!("{failed} of {} {kind} failed", results.len());
     let details = results.iter().map(|result| {
         let error = match result {
             Ok(()) => v1::Error::default(),

@@ -9,9 +9,10 @@ use crate::pipeline::Action;
 use crate::proto::p4::v1::action::Param;
 use crate::proto::p4::v1::{self};
 
-pub fn decode_action(actions: &[Action], of: &str, given: &v1::Action) -> Result<(ActionCall, Action)> {
+/// Convert an action to the engine's form. `owner` is the table or profile in error messages.
+pub fn decode_action(actions: &[Action], owner: &str, given: &v1::Action) -> Result<(ActionCall, Action)> {
     let action = actions.iter().find(|action| action.id == given.action_id);
-    let action = action.ok_or_else(|| invalid(format!("{of} has no action {:#x}", given.action_id)))?;
+    let action = action.ok_or_else(|| invalid(format!("{owner} has no action {:#x}", given.action_id)))?;
     if let Some(other) = given
         .params
         .iter()
@@ -32,7 +33,7 @@ pub fn decode_action(actions: &[Action], of: &str, given: &v1::Action) -> Result
     Ok((ActionCall { action: action.number, arguments: arguments.collect::<Result<_>>()? }, action.clone()))
 }
 
-/// None: an action that P4Info does not tell of.
+/// Convert an action to P4Runtime. None if P4Info does not have it.
 pub fn encode_action(actions: &[Action], call: &ActionCall) -> Option<v1::Action> {
     let action = actions.iter().find(|action| action.number == call.action)?;
     let params = action.parameters.iter().zip(&call.arguments);

@@ -14,7 +14,7 @@ use crate::proto::p4::v1::entity::Entity as Kind;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{ValueSetEntry, ValueSetMember};
 
-/// Values and masks of its fields, one behind the other.
+/// A member in the engine's form: the concatenated values and masks of its fields.
 fn engine_member(key: &[Match]) -> SetMember {
     let (mut value, mut mask, mut masked) = (vec![], vec![], false);
     for field in key {
@@ -29,7 +29,7 @@ fn engine_member(key: &[Match]) -> SetMember {
                 mask.resize(value.len(), 0xff);
             }
             Match::Lpm { .. } | Match::Range { .. } | Match::Optional(_) => {
-                unreachable!("the pipeline has none")
+                unreachable!("the linker refuses these kinds")
             }
         }
     }
@@ -38,12 +38,12 @@ fn engine_member(key: &[Match]) -> SetMember {
 
 pub fn write(session: &mut Session, kind: Type, given: &ValueSetEntry) -> Result<()> {
     if kind != Type::Modify {
-        return Err(invalid("value sets can be modified only"));
+        return Err(invalid("value sets can only be modified"));
     }
     let id = given.value_set_id;
     let set = lookup(&session.pipeline.value_sets, id, "value set")?;
     if given.members.len() > set.size as usize {
-        return Err(exhausted(format!("{} has room for {}", set.name, set.size)));
+        return Err(exhausted(format!("{}: at most {} members", set.name, set.size)));
     }
     let keys = given.members.iter().map(|member| decode_key(&set.keys, &member.r#match, &set.name));
     let keys = keys.collect::<Result<Vec<_>>>()?;

@@ -19,6 +19,7 @@ use crate::proto::p4::config::v1::{self as config, MatchField, P4Info, P4TypeInf
 /// Widest value that P4Info may have where the program does not limit it.
 const MAX_BITS: u32 = 0xffff;
 
+/// Links the objects of P4Info with those of the program.
 pub struct Linker<'a> {
     info: &'a P4Info,
     program: &'a Program,
@@ -36,9 +37,7 @@ fn id_and_name(preamble: Option<&Preamble>) -> LinkResult<(u32, String)> {
 /// The index of a name in a list of the program's objects.
 fn index_of<T>(list: &[T], name_of: impl Fn(&T) -> &str, kind: &str, name: &str) -> LinkResult<u16> {
     let found = list.iter().position(|one| name_of(one) == name);
-    found
-        .and_then(|index_of| index_of.try_into().ok())
-        .ok_or_else(|| format!("the program has no {kind} {name}"))
+    found.and_then(|index| index.try_into().ok()).ok_or_else(|| format!("the program has no {kind} {name}"))
 }
 
 fn same_size(kind: &str, name: &str, info: i64, program: u32) -> LinkResult<u32> {
@@ -56,7 +55,7 @@ impl<'a> Linker<'a> {
     pub fn unique_ids(&self) -> LinkResult<()> {
         let info = self.info;
         if let Some(other) = info.externs.first() {
-            return Err(format!("externs of type {} are unknown here", other.extern_type_name));
+            return Err(format!("unknown extern type {}", other.extern_type_name));
         }
         let mut seen = HashMap::new();
         let preambles = (info.tables.iter().map(|one| &one.preamble))
@@ -162,7 +161,7 @@ impl<'a> Linker<'a> {
         Ok(KeyField { id: info.id, name, kind, widths, optional_as_ternary })
     }
 
-    /// Widths of a value with a program's field; they differ for translated types (`@p4runtime_translation`) only.
+    /// Widths of a value. They differ for translated types (`@p4runtime_translation`) only.
     fn widths(
         &self,
         name: &str,
@@ -173,7 +172,7 @@ impl<'a> Linker<'a> {
         match (u32::try_from(bitwidth), self.is_translated(of)) {
             (Ok(0), true) => Err(format!("{name} is translated to a string, which is not supported")),
             (Ok(controller @ 1..=MAX_BITS), true) => Ok(Widths { program, controller }),
-            // P4Info has no width of an `error`.
+            // P4Info has no width for an `error`.
             (Ok(bits), false) if bits == 0 || bits == program => Ok(Widths::same(program)),
             _ => Err(format!("{name} has {bitwidth} bits in P4Info, {program} in the program")),
         }
@@ -185,7 +184,7 @@ impl<'a> Linker<'a> {
         found.is_some_and(|of| matches!(of.representation, Some(TranslatedType(_))))
     }
 
-    /// An action may be in the program once for each table that has it.
+    /// The action of a table: the program can have a copy of an action for each table.
     fn action_of(
         &self,
         reference: &config::ActionRef,
@@ -194,8 +193,7 @@ impl<'a> Linker<'a> {
     ) -> LinkResult<Action> {
         let is_it = |one: &&config::Action| one.preamble.as_ref().is_some_and(|one| one.id == reference.id);
         let info = self.info.actions.iter().find(is_it);
-        let info =
-            info.ok_or_else(|| format!("table {table} names action {:#x}, which is none", reference.id))?;
+        let info = info.ok_or_else(|| format!("table {table}: there is no action {:#x}", reference.id))?;
         let (id, name) = id_and_name(info.preamble.as_ref())?;
         let found = numbers.iter().find_map(|number| {
             let action = self.program.actions.get(usize::from(*number))?;
@@ -242,7 +240,7 @@ impl<'a> Linker<'a> {
         Ok(info.map(|one| meter_kind(one.spec.as_ref())))
     }
 
-    /// The actions of a profile are those of its tables.
+    /// Action profiles, with the actions of their tables.
     pub fn profiles(&self, tables: &BTreeMap<u32, Table>) -> LinkResult<BTreeMap<u32, Profile>> {
         let profile = |info: &config::ActionProfile| {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
@@ -307,17 +305,17 @@ impl<'a> Linker<'a> {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
             let number = index_of(&self.program.arrays, |one| &one.name, "register", &name)?;
             let array = &self.program.arrays[usize::from(number)];
-            let mut of = Type::of(info.type_spec.as_ref(), &self.types)
+            let mut data_type = Type::new(info.type_spec.as_ref(), &self.types)
                 .map_err(|why| format!("register {name}: {why}"))?;
-            if !of.fit(&[array.width]) {
-                let widths = of.widths();
+            if !data_type.match_widths(&[array.width]) {
+                let widths = data_type.widths();
                 return Err(format!(
                     "register {name} has {widths:?} bits in P4Info, {} in the program",
                     array.width
                 ));
             }
             let size = same_size("register", &name, info.size.into(), array.size)?;
-            Ok((id, Register { name, number, size, of }))
+            Ok((id, Register { name, number, size, data_type }))
         };
         self.info.registers.iter().map(register).collect()
     }
@@ -368,23 +366,23 @@ impl<'a> Linker<'a> {
             let (id, name) = id_and_name(info.preamble.as_ref())?;
             let number = index_of(&self.program.digests, |one| &one.name, "digest", &name)?;
             let digest = &self.program.digests[usize::from(number)];
-            let mut of = Type::of(info.type_spec.as_ref(), &self.types)
+            let mut data_type = Type::new(info.type_spec.as_ref(), &self.types)
                 .map_err(|why| format!("digest {name}: {why}"))?;
             let width =
                 |field: &u16| self.program.fields.get(usize::from(*field)).map_or(0, |field| field.width);
             let widths: Vec<u32> = digest.fields.iter().map(width).collect();
-            if !of.fit(&widths) {
-                let info = of.widths();
+            if !data_type.match_widths(&widths) {
+                let info_widths = data_type.widths();
                 return Err(format!(
-                    "digest {name} has fields of {info:?} bits in P4Info, {widths:?} in the program"
+                    "digest {name} has fields of {info_widths:?} bits in P4Info, {widths:?} in the program"
                 ));
             }
-            Ok((id, Digest { engine_id: digest.id, of, name }))
+            Ok((id, Digest { engine_id: digest.id, data_type, name }))
         };
         self.info.digests.iter().map(digest).collect()
     }
 
-    /// Widths of the fields that a transition compares with a value set; None: no transition does.
+    /// Widths of the select key that is compared with a value set. None if the value set is not used.
     fn select_widths(&self, set: u16) -> Option<Vec<u32>> {
         let uses = |case: &SelectCase| matches!(case.on, SelectOn::Set { set: used, .. } if used == set);
         let select = self.program.selects.iter().find(|select| select.cases.iter().any(uses))?;
@@ -411,7 +409,7 @@ impl<'a> Linker<'a> {
             }
             self.widths(&field.name, field.bitwidth, of, program.unwrap_or(bits))
         };
-        ControllerHeader::of(info, self.program, widths).map_err(|why| format!("{name}: {why}"))
+        ControllerHeader::new(info, self.program, widths).map_err(|why| format!("{name}: {why}"))
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A P4Info and a program that belong together: P4Runtime's ids on one side, the engine's numbers on the other.
+//! A P4Info with its program: P4Runtime's ids and the engine's numbers of each object.
 
 mod linker;
 #[cfg(test)]
@@ -38,10 +38,10 @@ pub struct Table {
     pub number: TableId,
     pub keys: Vec<KeyField>,
     pub actions: Vec<Action>,
-    /// The id of its action profile.
+    /// Id of the action profile.
     pub profile: Option<u32>,
     pub has_counter: bool,
-    /// Its direct meter's kind.
+    /// Kind of the direct meter.
     pub meter: Option<MeterKind>,
     pub idle_timeout: bool,
     pub constant: bool,
@@ -49,13 +49,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Where entries can overlap, priorities say which wins.
+    /// Whether entries can overlap, so that they need priorities.
     pub fn has_priorities(&self) -> bool {
         self.keys.iter().any(|key| !matches!(key.kind, MatchKind::Exact | MatchKind::Lpm))
     }
 }
 
-/// One that a table may call.
+/// An action of a table.
 #[derive(Debug, Clone)]
 pub struct Action {
     pub id: u32,
@@ -79,8 +79,9 @@ pub struct Profile {
     pub number: u16,
     pub selector: bool,
     pub max_group_size: u32,
-    /// Weights say how large a member is, for the largest size of a group; else each member is 1.
+    /// The size of a group is the sum of weights, else the number of members.
     pub by_weight: bool,
+    /// Whether members may have weights.
     pub weights: bool,
     pub actions: Vec<Action>,
 }
@@ -96,7 +97,7 @@ pub struct Indexed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeterKind {
-    /// Not a meter.
+    /// A counter.
     None,
     TwoRates,
     OneRate,
@@ -107,7 +108,7 @@ pub struct Register {
     pub name: String,
     pub number: u16,
     pub size: u32,
-    pub of: Type,
+    pub data_type: Type,
 }
 
 #[derive(Debug, Clone)]
@@ -121,13 +122,13 @@ pub struct ValueSet {
 #[derive(Debug, Clone)]
 pub struct Digest {
     pub name: String,
-    /// By which the engine tells of it.
+    /// Id in the engine's digests.
     pub engine_id: u32,
-    pub of: Type,
+    pub data_type: Type,
 }
 
 impl Pipeline {
-    /// Or by name what does not fit.
+    /// Link P4Info with the program. The error names the object that does not fit.
     pub fn new(config: ForwardingPipelineConfig, mut program: Program) -> LinkResult<Pipeline> {
         let info = config.p4info.as_ref().ok_or("no P4Info")?;
         open_initial_entries(&mut program, info);
@@ -155,8 +156,8 @@ impl Pipeline {
     }
 }
 
-/// Lets controllers change entries that are initial only. BMv2's JSON has the same for them and for constant ones, and
-/// gives their number as the size of the table: P4Info tells them apart, and has the size.
+/// Make entries that are only initial in P4Info mutable. BMv2's JSON does not distinguish them from constant entries
+/// and has their number as the table's size; P4Info has the size.
 fn open_initial_entries(program: &mut Program, info: &P4Info) {
     for open in info.tables.iter().filter(|table| !table.is_const_table) {
         let name = open.preamble.as_ref().map_or("", |preamble| preamble.name.as_str());

@@ -13,7 +13,7 @@ fn link(config: ForwardingPipelineConfig) -> LinkResult<Pipeline> {
 }
 
 #[test]
-fn everything_fits() {
+fn everything_is_linked() {
     let pipeline = link(testing::everything()).unwrap();
     let table = |name: &str| pipeline.tables.values().find(|table| table.name == name).unwrap();
     let hosts = table("ProbeIngress.hosts");
@@ -34,11 +34,11 @@ fn everything_fits() {
     );
     assert!(table("ProbeIngress.fixed").constant && table("ProbeIngress.rules").constant_default);
     assert_eq!(
-        pipeline.registers.values().find(|one| one.name == "ProbeIngress.balance").unwrap().of,
+        pipeline.registers.values().find(|one| one.name == "ProbeIngress.balance").unwrap().data_type,
         Type::Signed(12)
     );
     assert_eq!(
-        pipeline.digests.values().next().unwrap().of,
+        pipeline.digests.values().next().unwrap().data_type,
         Type::Struct(vec![Type::Bits(32), Type::Bits(9)])
     );
     assert_eq!(
@@ -48,22 +48,22 @@ fn everything_fits() {
 }
 
 #[test]
-fn the_schemes_fit() {
+fn the_schemes_are_linked() {
     let schemes = Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../schemes");
-    let mut fitting = 0;
+    let mut linked = 0;
     for scheme in std::fs::read_dir(schemes).unwrap() {
         let folder = scheme.unwrap().path();
         let name = folder.file_name().unwrap().to_str().unwrap();
         if folder.join("p4").is_dir() {
             link(testing::config(&folder.join("p4"), name)).unwrap_or_else(|why| panic!("{name}: {why}"));
-            fitting += 1;
+            linked += 1;
         }
     }
-    assert!(fitting >= 7, "{fitting}");
+    assert!(linked >= 7, "{linked}");
 }
 
-/// What is wrong with P4Info after a change of its text.
-fn misfit(from: &str, to: &str) -> String {
+/// The error after a change of P4Info's text.
+fn link_error(from: &str, to: &str) -> String {
     let mut config = testing::everything();
     let text = testing::read(
         &Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap())
@@ -75,7 +75,7 @@ fn misfit(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn errors_name_the_object() {
     for (from, to, why) in [
         ("name: \"ProbeIngress.routes\"", "name: \"Other.routes\"", "the program has no table Other.routes"),
         (
@@ -111,14 +111,14 @@ fn what_does_not_fit_is_named() {
             "  size: 5\n",
             "value set ProbeParser.probes has 5 elements in P4Info, 4 in the program",
         ),
-        ("id: 31721190\n", "id: 5\n", "table ProbeIngress.hosts names action 0x5, which is none"),
+        ("id: 31721190\n", "id: 5\n", "table ProbeIngress.hosts: there is no action 0x5"),
         (
             "name: \"ProbeIngress.learn\"",
             "name: \"learn\"",
             "table ProbeIngress.hosts has no action learn in the program",
         ),
     ] {
-        let found = misfit(from, to);
+        let found = link_error(from, to);
         assert!(found.contains(why), "{from} -> {to}: {found}");
     }
 }

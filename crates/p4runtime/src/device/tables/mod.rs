@@ -16,27 +16,27 @@ use crate::proto::p4::v1::TableEntry;
 pub use read::{idle_entries, read, read_counters, read_meters};
 pub use write::{clear, write, write_counter, write_meter};
 
-/// Of the bytes that a controller adds to an entry for itself.
+/// Limit on an entry's metadata.
 const MAX_METADATA: usize = 4096;
 
-/// What P4Runtime gives back of an entry and the engine need not know.
+/// Properties of an entry that the engine does not have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotations {
     metadata: Vec<u8>,
     controller_metadata: u64,
-    /// As it was written; the engine counts in microseconds.
+    /// As written by the controller. The engine has it in microseconds.
     idle_timeout_ns: i64,
     pub one_shot: Option<profiles::OneShot>,
 }
 
 pub fn table<'a>(session: &Session<'a>, id: u32) -> Result<&'a Table> {
     session.pipeline.tables.get(&id).ok_or_else(|| match id {
-        0 => invalid("no table is given"),
+        0 => invalid("expected the id of a table"),
         id => not_found(format!("there is no table {id:#x}")),
     })
 }
 
-/// An entry by its key.
+/// Key of an entry.
 struct Key {
     matches: Vec<Match>,
     priority: u32,
@@ -46,7 +46,7 @@ fn key_of(table: &Table, entry: &TableEntry) -> Result<Key> {
     let matches = decode_key(&table.keys, &entry.r#match, &table.name)?;
     match (table.has_priorities(), u32::try_from(entry.priority)) {
         (true, Ok(priority @ 1..)) | (false, Ok(priority @ 0)) => Ok(Key { matches, priority }),
-        (true, _) => Err(invalid(format!("{}: an entry needs a priority of 1 or more", table.name))),
+        (true, _) => Err(invalid(format!("{}: expected a priority of 1 or more", table.name))),
         (false, _) => Err(invalid(format!("{}: entries have no priority", table.name))),
     }
 }

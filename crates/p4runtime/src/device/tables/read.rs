@@ -16,7 +16,7 @@ use crate::proto::p4::v1::table_action::Type as ActionType;
 use crate::proto::p4::v1::table_entry::IdleTimeout;
 use crate::proto::p4::v1::{DirectCounterEntry, DirectMeterEntry, TableAction, TableEntry};
 
-/// Tables and entries that a read names: all of them, one table's, or one entry.
+/// Visit the entries of all tables, of one table, or one entry. Returns their number.
 fn select(
     session: &mut Session,
     filter: &TableEntry,
@@ -67,7 +67,7 @@ pub fn read(session: &mut Session, filter: &TableEntry, found: &mut Entities) ->
         return Err(invalid("a read of all tables takes no other filter"));
     }
     if filter.meter_counter_data.is_some() {
-        return Err(unimplemented("meters do not count by colour"));
+        return Err(unimplemented("meters have no counters by colour"));
     }
     if filter.is_default_action {
         return read_defaults(session, filter, found);
@@ -76,12 +76,12 @@ pub fn read(session: &mut Session, filter: &TableEntry, found: &mut Entities) ->
         && filter.time_since_last_hit.is_some()
         && !table(session, filter.table_id)?.idle_timeout
     {
-        return Err(invalid("the table has no idle time-out"));
+        return Err(invalid("the table has no idle timeout"));
     }
     let action = match filter.action.as_ref().map(|action| &action.r#type) {
         None => None,
         Some(Some(ActionType::Action(action))) => Some(action.action_id),
-        Some(_) => return Err(invalid("entries can be read by their action's id only")),
+        Some(_) => return Err(invalid("entries can only be filtered by the id of an action")),
     };
     let now_us = session.control.now_us();
     select(session, filter, |session, id, table, state| {
@@ -104,7 +104,7 @@ fn annotations_match(filter: &TableEntry, entry: &TableEntry) -> bool {
         && (filter.controller_metadata == 0 || filter.controller_metadata == entry.controller_metadata)
 }
 
-/// What is asked for by being set.
+/// Add the resources that are set in the filter.
 fn with_resources(
     mut entry: TableEntry,
     filter: &TableEntry,
@@ -188,7 +188,7 @@ fn read_defaults(session: &mut Session, filter: &TableEntry, found: &mut Entitie
     Ok(())
 }
 
-/// Of all entries, of a table's, or of one: which must be there.
+/// Visit the entries with a direct counter or meter. One entry must exist.
 fn read_direct(
     session: &mut Session,
     filter: Option<&TableEntry>,
@@ -197,13 +197,13 @@ fn read_direct(
 ) -> Result<()> {
     let filter = filter.cloned().unwrap_or_default();
     if filter.is_default_action {
-        return Err(unimplemented("default entries have no counter and no meter"));
+        return Err(unimplemented("default entries have no counter or meter"));
     }
     if filter.table_id == 0 && !filter.r#match.is_empty() {
         return Err(invalid("a read of all tables takes no other filter"));
     }
     if filter.table_id != 0 && !has(table(session, filter.table_id)?) {
-        return Err(invalid(format!("{} has none", table(session, filter.table_id)?.name)));
+        return Err(invalid(format!("{} has no such resource", table(session, filter.table_id)?.name)));
     }
     let count = select(session, &filter, |_, id, table, state| {
         if !has(table) {
@@ -233,7 +233,7 @@ pub fn read_counters(session: &mut Session, entry: &DirectCounterEntry, found: &
 
 pub fn read_meters(session: &mut Session, entry: &DirectMeterEntry, found: &mut Entities) -> Result<()> {
     if entry.counter_data.is_some() {
-        return Err(unimplemented("meters do not count by colour"));
+        return Err(unimplemented("meters have no counters by colour"));
     }
     read_direct(
         session,
@@ -250,7 +250,7 @@ pub fn read_meters(session: &mut Session, entry: &DirectMeterEntry, found: &mut 
     )
 }
 
-/// Of a notification.
+/// The entries of an idle timeout notification.
 pub fn idle_entries(session: &mut Session, keys: Vec<(TableId, Vec<Match>, u32)>) -> Vec<TableEntry> {
     let message = |(number, matches, priority): (TableId, Vec<Match>, u32)| {
         let (id, table) = session.pipeline.table_of(number)?;

@@ -13,7 +13,7 @@ use crate::proto::p4::v1::table_action::Type as ActionType;
 use crate::proto::p4::v1::update::Type;
 use crate::proto::p4::v1::{DirectCounterEntry, DirectMeterEntry, TableAction, TableEntry};
 
-/// What a write says about an entry besides its key and action; all of it is looked at before anything is done.
+/// Properties of a written entry besides key and action. They are checked before the write begins.
 struct Options {
     annotations: Annotations,
     count: Option<Count>,
@@ -22,16 +22,16 @@ struct Options {
 
 fn options_of(table: &Table, entry: &TableEntry) -> Result<Options> {
     if entry.time_since_last_hit.is_some() {
-        return Err(invalid("time_since_last_hit is read only"));
+        return Err(invalid("time_since_last_hit is read-only"));
     }
     if entry.idle_timeout_ns < 0 || entry.idle_timeout_ns > 0 && !table.idle_timeout {
-        return Err(invalid(format!("{}: an idle time-out of {} ns", table.name, entry.idle_timeout_ns)));
+        return Err(invalid(format!("{}: invalid idle timeout of {} ns", table.name, entry.idle_timeout_ns)));
     }
     if entry.metadata.len() > MAX_METADATA {
         return Err(exhausted(format!("more than {MAX_METADATA} bytes of metadata")));
     }
     if entry.meter_counter_data.is_some() {
-        return Err(unimplemented("meters do not count by colour"));
+        return Err(unimplemented("meters have no counters by colour"));
     }
     let count = match &entry.counter_data {
         Some(_) if !table.has_counter => {
@@ -58,13 +58,13 @@ fn options_of(table: &Table, entry: &TableEntry) -> Result<Options> {
 pub fn write(session: &mut Session, kind: Type, entry: &TableEntry) -> Result<()> {
     let table = table(session, entry.table_id)?;
     if entry.is_const {
-        return Err(invalid("is_const is the program's to say"));
+        return Err(invalid("is_const is set by the program only"));
     }
     if entry.is_default_action {
         return write_default(session, kind, table, entry);
     }
     if table.keys.is_empty() {
-        return Err(invalid(format!("{} has no key: it has a default entry only", table.name)));
+        return Err(invalid(format!("{} has no key and thus only a default entry", table.name)));
     }
     if kind == Type::Delete {
         let key = key_of(table, entry)?;
@@ -146,7 +146,7 @@ fn modify(
             return Err(refused);
         }
     }
-    // What is not set goes back to no limit; a count stays.
+    // Without a meter_config the meter has no limit. Without counter_data the counter keeps its value.
     let reset = table.meter.is_some() && options.rates.is_none() && present.rates.is_some();
     if reset {
         set_rates(session, table, &key, None)?;
@@ -206,13 +206,13 @@ fn target_of(
     table: &Table,
     given: &TableAction,
 ) -> Result<(Target, Option<profiles::OneShot>)> {
-    let wrong = |expected: &str| invalid(format!("{}: expected {expected}", table.name));
+    let expected = |expected: &str| invalid(format!("{}: expected {expected}", table.name));
     let profile = table.profile.and_then(|id| Some((id, session.pipeline.profiles.get(&id)?)));
     let Some((id, profile)) = profile else {
-        let Some(ActionType::Action(action)) = &given.r#type else { return Err(wrong("an action")) };
+        let Some(ActionType::Action(action)) = &given.r#type else { return Err(expected("an action")) };
         let (call, action) = decode_action(&table.actions, &table.name, action)?;
         if !action.in_entries {
-            return Err(denied(format!("{} is for the default entry of {} only", action.name, table.name)));
+            return Err(denied(format!("{} is only for the default entry of {}", action.name, table.name)));
         }
         return Ok((Target::Call(call), None));
     };
@@ -225,24 +225,24 @@ fn target_of(
             let one_shot = profiles::add_one_shot(session, id, profile, table, set)?;
             Ok((Target::Group(one_shot.group), Some(one_shot)))
         }
-        _ if profile.selector => Err(wrong("a member, a group or a set of actions")),
-        _ => Err(wrong("a member")),
+        _ if profile.selector => Err(expected("a member, a group or a set of actions")),
+        _ => Err(expected("a member")),
     }
 }
 
 fn write_default(session: &mut Session, kind: Type, table: &Table, entry: &TableEntry) -> Result<()> {
     if kind != Type::Modify {
-        return Err(invalid(format!("the default entry of {} can be modified only", table.name)));
+        return Err(invalid(format!("the default entry of {} can only be modified", table.name)));
     }
     if !entry.r#match.is_empty() || entry.priority != 0 {
         return Err(invalid(format!("the default entry of {} has no match and no priority", table.name)));
     }
     let options = options_of(table, entry)?;
     if entry.idle_timeout_ns != 0 {
-        return Err(invalid("a default entry has no idle time-out"));
+        return Err(invalid("a default entry has no idle timeout"));
     }
     if options.count.is_some() || options.rates.is_some() {
-        return Err(unimplemented("default entries have no counter and no meter"));
+        return Err(unimplemented("default entries have no counter or meter"));
     }
     if table.constant_default || table.profile.is_some() {
         return Err(denied(format!("the default entry of {} is constant", table.name)));
@@ -264,19 +264,19 @@ fn write_default(session: &mut Session, kind: Type, table: &Table, entry: &Table
     Ok(())
 }
 
-/// Writes to a table's counters and meters name an entry that is there.
+/// The existing entry of a write to a direct counter or meter.
 fn entry_of<'a>(
     session: &mut Session<'a>,
     kind: Type,
     entry: Option<&TableEntry>,
 ) -> Result<(&'a Table, Key)> {
     if kind != Type::Modify {
-        return Err(invalid("what belongs to an entry can be modified only"));
+        return Err(invalid("direct counters and meters can only be modified"));
     }
-    let entry = entry.ok_or_else(|| invalid("no table entry is given"))?;
+    let entry = entry.ok_or_else(|| invalid("expected a table entry"))?;
     let table = table(session, entry.table_id)?;
     if entry.is_default_action {
-        return Err(unimplemented("default entries have no counter and no meter"));
+        return Err(unimplemented("default entries have no counter or meter"));
     }
     let key = key_of(table, entry)?;
     match find(session, table, &key)? {
@@ -298,13 +298,13 @@ pub fn write_meter(session: &mut Session, kind: Type, entry: &DirectMeterEntry) 
     let (table, key) = entry_of(session, kind, entry.table_entry.as_ref())?;
     let kind = table.meter.ok_or_else(|| invalid(format!("{} has no direct meter", table.name)))?;
     if entry.counter_data.is_some() {
-        return Err(unimplemented("meters do not count by colour"));
+        return Err(unimplemented("meters have no counters by colour"));
     }
     let rates = entry.config.as_ref().map(|config| rates_of(kind, config)).transpose()?;
     set_rates(session, table, &key, rates)
 }
 
-/// Without the entries that a program brings for tables that are not constant.
+/// Delete all entries except those of constant tables.
 pub fn clear(session: &mut Session) -> Result<()> {
     for table in session.pipeline.tables.values().filter(|table| !table.constant) {
         let mut keys = vec![];
