@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which registers steps read and write, and which of them are still to be read: what `tidy` asks before it takes a step out.
+//! Liveness analysis: the registers that instructions read and write, and those that are live after each.
 
 use qbed_p4engine::program::{HashInput, Next, Op, Pc, Program, Reg};
 
-/// The first registers, a bit each. Programs hardly need more than ten; those beyond are taken as needed always.
+/// A set of registers. Registers beyond 127, which programs hardly use, are not tracked.
 pub type Registers = u128;
 
 pub fn register(register: Reg) -> Registers {
     1_u128.checked_shl(register.into()).unwrap_or(0)
 }
 
-/// Where a packet goes on after a step.
-pub fn follow(program: &Program, pc: Pc) -> Vec<Pc> {
+/// Instructions that can follow an instruction.
+pub fn successors(program: &Program, pc: Pc) -> Vec<Pc> {
     match &program.code[pc as usize] {
         Op::End | Op::Exit | Op::Reject { .. } => Vec::new(),
         Op::Jump { to } => vec![*to],
@@ -28,7 +28,7 @@ pub fn follow(program: &Program, pc: Pc) -> Vec<Pc> {
     }
 }
 
-/// The register that a step writes, of those steps that do nothing else.
+/// The register that an instruction writes, if that is its only effect.
 pub fn result(op: &Op) -> Option<Reg> {
     match op {
         Op::Set { to, .. }
@@ -47,7 +47,7 @@ pub fn result(op: &Op) -> Option<Reg> {
     }
 }
 
-/// What a step writes besides.
+/// The registers that an instruction writes.
 fn written(op: &Op) -> Registers {
     match op {
         Op::Lookahead { to, .. } | Op::Checksum { to, .. } => register(*to),
@@ -56,7 +56,7 @@ fn written(op: &Op) -> Registers {
     }
 }
 
-/// Every step is named here: a new one has to say what it reads.
+/// The registers that an instruction reads. Each instruction is listed, so that a new one cannot be forgotten.
 pub fn read(program: &Program, op: &Op) -> Registers {
     let hash = |hash: u16| {
         let inputs = program.hashes[hash as usize].input.iter();
@@ -94,11 +94,11 @@ pub fn read(program: &Program, op: &Op) -> Registers {
         Op::Log { first, arguments, .. } => {
             (*first..first.saturating_add(*arguments)).fold(0, |all, one| all | register(one))
         }
-        other => none_of(other),
+        other => reads_none(other),
     }
 }
 
-fn none_of(op: &Op) -> Registers {
+fn reads_none(op: &Op) -> Registers {
     use Op::{
         AddHeader, Advance, Apply, Argument, Assert, Binary, BinaryWith, Checksum, CloneEgress, CloneIngress,
     };
@@ -142,7 +142,7 @@ fn none_of(op: &Op) -> Registers {
         Reject { .. } | Extract { .. } | ExtractNext { .. } | Lookahead { .. } | WideLookahead { .. } => 0,
         Emit { .. } | EmitStack { .. } | EmitUnion { .. } | ExecuteDirect { .. } | Digest { .. } => 0,
         Resubmit { .. } | Recirculate { .. } | MarkToDrop | MarkCopyToDrop { .. } | Op::None => 0,
-        // Said above.
+        // Listed in `read`.
         Store { .. } | Unary { .. } | Move { .. } | Cut { .. } | Widen { .. } | BinaryWith { .. } => {
             Registers::MAX
         }
@@ -158,23 +158,23 @@ fn none_of(op: &Op) -> Registers {
     }
 }
 
-/// The registers that are still to be read behind each step.
-pub fn live_behind(program: &Program) -> Vec<Registers> {
+/// The registers that are live after each instruction.
+pub fn live_after(program: &Program) -> Vec<Registers> {
     let count = program.code.len();
-    let (mut before, mut behind): (Vec<Registers>, Vec<Registers>) = (vec![0; count], vec![0; count]);
-    // Backward until nothing changes: once, and once more for each loop within another.
+    let (mut before, mut after): (Vec<Registers>, Vec<Registers>) = (vec![0; count], vec![0; count]);
+    // Iterate backwards to the fixed point: one pass, and one for each level of nested loops.
     loop {
         let mut changed = false;
         for pc in (0..count).rev() {
             let op = &program.code[pc];
-            let next = follow(program, pc as Pc).into_iter().filter_map(|next| before.get(next as usize));
-            behind[pc] = next.fold(0, |all, next| all | next);
-            let now = read(program, op) | (behind[pc] & !written(op));
-            changed |= now != before[pc];
-            before[pc] = now;
+            let next = successors(program, pc as Pc).into_iter().filter_map(|next| before.get(next as usize));
+            after[pc] = next.fold(0, |all, next| all | next);
+            let live = read(program, op) | (after[pc] & !written(op));
+            changed |= live != before[pc];
+            before[pc] = live;
         }
         if !changed {
-            return behind;
+            return after;
         }
     }
 }

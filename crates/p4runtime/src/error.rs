@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a request was not carried out, in gRPC's codes.
+//! Errors of requests, with gRPC's codes.
 
 use prost::Message;
 use qbed_p4engine::control::{Answer, Refusal};
@@ -9,17 +9,17 @@ use crate::proto::google::rpc;
 use crate::proto::p4::v1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RequestError {
     pub code: Code,
     pub message: String,
 }
 
-pub type Result<T> = std::result::Result<T, Refused>;
+pub type Result<T> = std::result::Result<T, RequestError>;
 
 macro_rules! refusals {
     ($($name:ident = $code:ident),* $(,)?) => { $(
-        pub fn $name(message: impl Into<String>) -> Refused {
-            Refused { code: Code::$code, message: message.into() }
+        pub fn $name(message: impl Into<String>) -> RequestError {
+            RequestError { code: Code::$code, message: message.into() }
         }
     )* };
 }
@@ -36,13 +36,13 @@ refusals! {
     internal = Internal,
 }
 
-impl From<Refused> for Status {
-    fn from(refused: Refused) -> Status {
+impl From<RequestError> for Status {
+    fn from(refused: RequestError) -> Status {
         Status::new(refused.code, refused.message)
     }
 }
 
-/// The engine's answer, unless it is a refusal.
+/// Convert a refusal of the engine to an error.
 pub fn accepted(answer: Answer) -> Result<Answer> {
     let Answer::Refused(refusal, message) = answer else { return Ok(answer) };
     let code = match refusal {
@@ -55,21 +55,21 @@ pub fn accepted(answer: Answer) -> Result<Answer> {
         Refusal::OutOfRange => Code::OutOfRange,
         Refusal::Unimplemented => Code::Unimplemented,
     };
-    Err(Refused { code, message })
+    Err(RequestError { code, message })
 }
 
-/// An answer of another kind than the request's: the engine's fault, and no reason to end the server.
-pub fn unexpected(answer: &Answer) -> Refused {
+/// The error for an answer that does not belong to the request.
+pub fn unexpected(answer: &Answer) -> RequestError {
     internal(format!("the engine answered {answer:?}"))
 }
 
-/// The status of a batch: none, if all of it was done; else a `p4.v1.Error` for each, in order.
-pub fn batch_status(what: &str, results: &[Result<()>]) -> Option<Status> {
+/// The status of a batch, with a `p4.v1.Error` for each update. None if all succeeded.
+pub fn batch_status(kind: &str, results: &[Result<()>]) -> Option<Status> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     if failed == 0 {
         return None;
     }
-    let message = format!("{failed} of {} {what} failed", results.len());
+    let message = format!("{failed} of {} {kind} failed", results.len());
     let details = results.iter().map(|result| {
         let error = match result {
             Ok(()) => v1::Error::default(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps that nothing needs, taken out when all stand: p4c puts much into temporary variables that are read once or never.
+//! Optimizations of compiled code. p4c stores much in temporary variables that are read once or never.
 
 use std::collections::HashMap;
 
@@ -10,33 +10,33 @@ use qbed_p4engine::program::{
 };
 
 use super::expression::is_comparison;
-use super::live::{follow, live_behind, register, result};
+use super::liveness::{live_after, register, result, successors};
 use super::number;
 
-/// Each round finds what the one before made needless.
-const ROUNDS: usize = 6;
+/// Limit on passes over the code: each finds instructions that the previous pass made unnecessary.
+const MAX_PASSES: usize = 6;
 
-pub fn tidy(program: &mut Program) {
-    idle_actions(program);
-    for _ in 0..ROUNDS {
+pub fn optimize(program: &mut Program) {
+    clear_unused_actions(program);
+    for _ in 0..MAX_PASSES {
         thread_jumps(program);
         let targets = targets(program);
         let mut needed = reachable(program);
         forward_loads(program, &targets, &mut needed);
         use_constants(program, &targets, &needed);
         drop_dead_stores(program, &mut needed);
-        drop_dead_numbers(program, &mut needed);
-        drop_short_jumps(program, &mut needed);
+        drop_dead_values(program, &mut needed);
+        drop_jumps_to_next(program, &mut needed);
         if needed.iter().all(|needed| *needed) {
             break;
         }
-        close_up(program, &needed);
+        compact(program, &needed);
     }
-    forget_unread(program);
+    drop_unread_standard_fields(program);
 }
 
-/// Actions of tables that no control applies have nothing to do: their steps stand in the control itself.
-fn idle_actions(program: &mut Program) {
+/// Empty the actions of tables that no control applies: the control has their code inline.
+fn clear_unused_actions(program: &mut Program) {
     let mut runs = vec![false; program.actions.len()];
     for op in &program.code {
         if let Op::Apply { table } = op {
@@ -51,7 +51,7 @@ fn idle_actions(program: &mut Program) {
     }
 }
 
-/// All places where a step is named.
+/// Visit all references to an instruction.
 fn each_target(program: &mut Program, mut change: impl FnMut(&mut Pc)) {
     for op in &mut program.code {
         if let Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } = op {
@@ -74,11 +74,11 @@ fn each_target(program: &mut Program, mut change: impl FnMut(&mut Pc)) {
     parts.into_iter().chain([&mut entry.update, &mut entry.deparser]).for_each(change);
 }
 
-/// A jump to a jump goes where that one goes.
+/// Replace jumps to jumps by jumps to the final target.
 fn thread_jumps(program: &mut Program) {
     let code = program.code.clone();
     each_target(program, |target| {
-        // No more than so often: jumps may go round.
+        // Bounded, because jumps can form a loop.
         for _ in 0..8 {
             match code.get(*target as usize) {
                 Some(Op::Jump { to }) => *target = *to,
@@ -94,7 +94,7 @@ fn targets(program: &mut Program) -> Vec<bool> {
     targets
 }
 
-/// Whether a packet can come there.
+/// Whether each instruction can be reached.
 fn reachable(program: &Program) -> Vec<bool> {
     let entry = program.entry;
     let mut open =
@@ -106,12 +106,12 @@ fn reachable(program: &Program) -> Vec<bool> {
         if std::mem::replace(&mut reached[pc], true) {
             continue;
         }
-        open.extend(follow(program, pc as Pc));
+        open.extend(successors(program, pc as Pc));
     }
     reached
 }
 
-/// A field that was stored by the step before is in its register still, where it was not cut.
+/// Replace a load directly after a store to the same field by the register, unless the store truncated the value.
 fn forward_loads(program: &mut Program, targets: &[bool], needed: &mut [bool]) {
     let mut bits: HashMap<Reg, u32> = HashMap::new();
     let mut stored: Option<(FieldId, Reg)> = None;
@@ -127,8 +127,8 @@ fn forward_loads(program: &mut Program, targets: &[bool], needed: &mut [bool]) {
         match program.code[pc] {
             Op::Store { field, from } => {
                 let target = &program.fields[field as usize];
-                let whole = bits.get(&from).is_some_and(|bits| *bits <= target.width);
-                stored = (whole && !target.signed).then_some((field, from));
+                let fits = bits.get(&from).is_some_and(|bits| *bits <= target.width);
+                stored = (fits && !target.signed).then_some((field, from));
             }
             Op::Load { to, field } if before.is_some_and(|(same, _)| same == field) => {
                 let from = before.map_or(to, |(_, from)| from);
@@ -138,28 +138,28 @@ fn forward_loads(program: &mut Program, targets: &[bool], needed: &mut [bool]) {
                     program.code[pc] = Op::Move { to, from };
                 }
                 let known = bits.get(&from).copied();
-                learn(&mut bits, to, known);
+                set_known_bits(&mut bits, to, known);
             }
             op => match result(&op) {
                 Some(to) => {
                     let known = bits_of(program, &op, &bits);
-                    learn(&mut bits, to, known);
+                    set_known_bits(&mut bits, to, known);
                 }
-                None if is_plain(&op) => {}
+                None if writes_no_register(&op) => {}
                 None => bits.clear(),
             },
         }
     }
 }
 
-fn learn(bits: &mut HashMap<Reg, u32>, register: Reg, known: Option<u32>) {
+fn set_known_bits(bits: &mut HashMap<Reg, u32>, register: Reg, known: Option<u32>) {
     match known {
         Some(known) => bits.insert(register, known),
         None => bits.remove(&register),
     };
 }
 
-/// How many bits hold what the step computes, where that is known and never negative.
+/// The number of bits of an instruction's result, if it is known and never negative.
 fn bits_of(program: &Program, op: &Op, bits: &HashMap<Reg, u32>) -> Option<u32> {
     let of = |register: &Reg| bits.get(register).copied();
     match op {
@@ -193,7 +193,7 @@ fn bits_of(program: &Program, op: &Op, bits: &HashMap<Reg, u32>) -> Option<u32> 
     }
 }
 
-/// A step whose right operand is known needs no register for it.
+/// Use immediate operands where the right operand is a constant.
 fn use_constants(program: &mut Program, targets: &[bool], needed: &[bool]) {
     let mut known: HashMap<Reg, BigInt> = HashMap::new();
     for pc in 0..program.code.len() {
@@ -218,7 +218,7 @@ fn use_constants(program: &mut Program, targets: &[bool], needed: &[bool]) {
             (Some(to), None) => {
                 known.remove(&to);
             }
-            (None, _) if is_plain(&program.code[pc]) => {}
+            (None, _) if writes_no_register(&program.code[pc]) => {}
             (None, _) => known.clear(),
         }
     }
@@ -229,10 +229,11 @@ fn with_constants(op: Op, known: &HashMap<Reg, BigInt>) -> Op {
     match op {
         Op::Store { field, from } => small(from).map_or(op, |value| Op::StoreConstant { field, value }),
         Op::Binary { op: of, to, left, right } => {
-            let turns = matches!(of, Binary::Add | Binary::Multiply | Binary::And | Binary::Or | Binary::Xor);
-            let turns = turns || matches!(of, Binary::Equal | Binary::NotEqual);
+            let commutes =
+                matches!(of, Binary::Add | Binary::Multiply | Binary::And | Binary::Or | Binary::Xor);
+            let commutes = commutes || matches!(of, Binary::Equal | Binary::NotEqual);
             let (left, right) =
-                if turns && known.contains_key(&left) { (right, left) } else { (left, right) };
+                if commutes && known.contains_key(&left) { (right, left) } else { (left, right) };
             let mask = known.get(&right).filter(|_| of == Binary::And).map(|mask| (mask, mask.bits() as u32));
             if let Some((_, bits)) =
                 mask.filter(|(mask, bits)| (1..=127).contains(bits) && **mask == number::mask(*bits))
@@ -245,8 +246,8 @@ fn with_constants(op: Op, known: &HashMap<Reg, BigInt>) -> Op {
     }
 }
 
-/// Whether it writes no register.
-fn is_plain(op: &Op) -> bool {
+/// Whether an instruction writes no register. Other instructions may also return false.
+fn writes_no_register(op: &Op) -> bool {
     matches!(
         op,
         Op::Store { .. }
@@ -258,7 +259,7 @@ fn is_plain(op: &Op) -> bool {
     )
 }
 
-/// What is stored into fields of metadata that nothing reads.
+/// Remove stores to metadata fields that nothing reads.
 fn drop_dead_stores(program: &Program, needed: &mut [bool]) {
     let read = read_fields(program, needed);
     for (op, needed) in program.code.iter().zip(needed) {
@@ -272,8 +273,8 @@ fn drop_dead_stores(program: &Program, needed: &mut [bool]) {
     }
 }
 
-/// What the switch writes for the program alone, which reads none of it.
-fn forget_unread(program: &mut Program) {
+/// Remove the standard metadata that only the program could read, if it does not.
+fn drop_unread_standard_fields(program: &mut Program) {
     let all = vec![true; program.code.len()];
     let standard = std::mem::take(&mut program.standard);
     let read = read_fields(program, &all);
@@ -292,14 +293,14 @@ fn forget_unread(program: &mut Program) {
         egress_rid: of(standard.egress_rid),
         qid: of(standard.qid),
         parser_error: of(standard.parser_error),
-        // The rest the switch reads itself.
+        // The switch reads the other fields.
         ..standard
     };
 }
 
 fn read_fields(program: &Program, needed: &[bool]) -> Vec<bool> {
     let mut read = vec![false; program.fields.len()];
-    let own = |id: HeaderId| {
+    let fields_of = |id: HeaderId| {
         let header = &program.headers[id as usize];
         header.first_field..header.first_field + header.fields
     };
@@ -309,7 +310,7 @@ fn read_fields(program: &Program, needed: &[bool]) -> Vec<bool> {
     fields.extend(program.headers.iter().flat_map(hidden).flatten());
     fields.extend(program.stacks.iter().map(|stack| stack.next));
     fields.extend(
-        (0..).zip(&program.headers).filter(|(_, header)| !header.metadata).flat_map(|(id, _)| own(id)),
+        (0..).zip(&program.headers).filter(|(_, header)| !header.metadata).flat_map(|(id, _)| fields_of(id)),
     );
     fields.extend(program.tables.iter().flat_map(|table| table.keys.iter().map(|key| key.field)));
     fields.extend(
@@ -323,7 +324,7 @@ fn read_fields(program: &Program, needed: &[bool]) -> Vec<bool> {
     for input in program.hashes.iter().flat_map(|hash| &hash.input) {
         match input {
             HashInput::Field(field) => fields.push(*field),
-            HashInput::Header(header) => fields.extend(own(*header)),
+            HashInput::Header(header) => fields.extend(fields_of(*header)),
             _ => {}
         }
     }
@@ -333,7 +334,7 @@ fn read_fields(program: &Program, needed: &[bool]) -> Vec<bool> {
                 fields.push(*field)
             }
             Op::CopyHeader { to, from } | Op::CopyVarbit { to, from } => {
-                fields.extend(own(*to).chain(own(*from)))
+                fields.extend(fields_of(*to).chain(fields_of(*from)))
             }
             _ => {}
         }
@@ -343,7 +344,7 @@ fn read_fields(program: &Program, needed: &[bool]) -> Vec<bool> {
     read
 }
 
-/// What the switch looks at.
+/// Fields that the switch reads or writes.
 fn standard_fields(of: &Standard) -> impl Iterator<Item = FieldId> {
     let at_ingress =
         [of.egress_spec, of.mcast_grp, of.priority, of.instance_type, of.ingress_port, of.packet_length];
@@ -354,23 +355,23 @@ fn standard_fields(of: &Standard) -> impl Iterator<Item = FieldId> {
     at_ingress.into_iter().chain(at_egress).chain(others).flatten()
 }
 
-/// Numbers that nothing reads.
-fn drop_dead_numbers(program: &mut Program, needed: &mut [bool]) {
-    // What is out already neither reads nor writes.
+/// Remove computations of values that nothing reads.
+fn drop_dead_values(program: &mut Program, needed: &mut [bool]) {
+    // Removed instructions neither read nor write.
     for (op, _) in program.code.iter_mut().zip(needed.iter()).filter(|(_, needed)| !**needed) {
         *op = Op::None;
     }
-    let live = live_behind(program);
+    let live = live_after(program);
     for ((op, needed), live) in program.code.iter().zip(needed).zip(live) {
-        // Registers beyond those that `live` knows stay.
+        // Registers that liveness does not track stay.
         if let Some(to) = result(op).map(register).filter(|to| *to != 0) {
             *needed &= live & to != 0;
         }
     }
 }
 
-/// Jumps to what follows anyway.
-fn drop_short_jumps(program: &Program, needed: &mut [bool]) {
+/// Remove jumps to the next instruction.
+fn drop_jumps_to_next(program: &Program, needed: &mut [bool]) {
     for (pc, op) in program.code.iter().enumerate() {
         if let Op::Jump { to } | Op::JumpIf { to, .. } | Op::JumpUnless { to, .. } = op {
             let to = *to as usize;
@@ -381,16 +382,16 @@ fn drop_short_jumps(program: &Program, needed: &mut [bool]) {
     }
 }
 
-fn close_up(program: &mut Program, needed: &[bool]) {
-    let mut places = Vec::with_capacity(needed.len());
-    let mut place = 0;
+fn compact(program: &mut Program, needed: &[bool]) {
+    let mut positions = Vec::with_capacity(needed.len());
+    let mut position = 0;
     for needed in needed {
-        places.push(place);
-        place += Pc::from(*needed);
+        positions.push(position);
+        position += Pc::from(*needed);
     }
-    // A state that nothing reaches may name places that are gone.
-    let last = place.saturating_sub(1);
-    each_target(program, |target| *target = places[*target as usize].min(last));
+    // An unreachable parser state may refer to removed instructions.
+    let last = position.saturating_sub(1);
+    each_target(program, |target| *target = positions[*target as usize].min(last));
     let mut needed = needed.iter();
     program.code.retain(|_| needed.next().is_some_and(|needed| *needed));
 }
