@@ -35,35 +35,26 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod bits;
-mod check;
-mod code;
-mod context;
+mod arith;
 pub mod control;
-mod controls;
 mod engine;
-mod externs;
-mod flow;
-mod hash;
-mod headers;
-mod key;
-mod meter;
-#[cfg(test)]
-mod model;
-mod number;
-pub mod packet;
-mod profiles;
-pub mod program;
-mod reach;
-mod run;
-mod state;
-mod steps;
-mod table;
-mod trie;
-mod tuples;
-mod wide;
-mod wordmap;
+mod exec;
+mod ir;
+mod lower;
+mod tables;
+mod verify;
 
-pub use code::select_width;
-pub use context::Context;
+/// Packets at the boundary between the engine and its shell.
+pub mod packet {
+    pub use crate::exec::packet::*;
+    pub use crate::verify::Unfit;
+}
+
+/// Programs as the engine loads them.
+pub mod program {
+    pub use crate::ir::*;
+}
+
 pub use engine::Engine;
+pub use exec::context::Context;
+pub use ir::select_width;

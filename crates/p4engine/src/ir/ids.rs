@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//! Indices into the lists of a program.
+
+/// An index into `Program::fields`, `headers`, `code`, and so on: what it indexes is its name.
+pub type FieldId = u16;
+pub type HeaderId = u16;
+pub type StackId = u16;
+pub type TableId = u16;
+pub type ActionId = u16;
+pub type ArrayId = u16;
+pub type ListId = u16;
+pub type Pc = u32;
+/// A register of 128 bits.
+pub type Reg = u16;
+/// A wide register, of `Program::wide_limbs` words of 64 bits, two's complement.
+pub type WideReg = u16;
