@@ -268,7 +268,7 @@ fn a_loop_without_end_drops_its_packet_and_says_so() {
     let Answer::Totals(totals) = engine.control(&Request::Totals) else { panic!() };
     assert_eq!(totals.parser_errors, 1);
     build.program.entry.egress = here;
-    assert!(Engine::load(build.program).unwrap_err().0.contains("egress: step"));
+    assert!(Engine::load(build.program).unwrap_err().0.contains("egress: instruction"));
 }
 
 #[test]

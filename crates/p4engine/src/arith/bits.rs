@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Numbers of up to 64 bits in a row of bytes, big endian, at any bit.
 //!
-//! Rows that are read by `Place` have `PADDING` bytes more than they need, so that a window of 16 bytes always lies within.
+//! A row that `Place` accesses ends with `PADDING` extra bytes, so that a window of 16 bytes is always inside it.
 
 pub(crate) const PADDING: usize = 16;
 
-/// Where the bits lie, and in which window they are read and written: the smallest, for the processor's sake.
+/// A number's position in a row, and the smallest window of bytes that contains it. One load reads the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The window's first byte: an area has at most 2^16 (`check`).
+    /// The window's first byte. A PHV has at most 2^16 bytes.
     pub at: u16,
     pub window: Window,
-    /// Bits of the window before and behind the number.
-    pub before: u8,
-    pub behind: u8,
+    /// Bits of the window leading the number.
+    pub leading: u8,
+    /// Bits of the window after the number.
+    pub trailing: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub(crate) enum Window {
     Byte,
     Short,
     Word,
-    /// Six whole bytes, as of an Ethernet address: a window of eight would take the neighbours' bytes with it.
-    Six,
+    /// Exactly six bytes, such as an Ethernet address. A window of eight bytes would include adjacent fields.
+    SixBytes,
     Long,
     Double,
 }
@@ -32,13 +33,13 @@ impl Window {
         (Window::Byte, 8),
         (Window::Short, 16),
         (Window::Word, 32),
-        (Window::Six, 48),
+        (Window::SixBytes, 48),
         (Window::Long, 64),
         (Window::Double, 128),
     ];
 }
 
-/// Bytes as an array; zeroes where there are none, which `Program::check` rules out.
+/// `N` bytes from `at` on as an array. An out-of-range `at`, which `Program::check` rejects, gives zeroes.
 #[inline(always)]
 fn window<const N: usize>(row: &[u8], at: u16) -> [u8; N] {
     row.get(at as usize..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
@@ -49,7 +50,7 @@ fn window_mut<const N: usize>(row: &mut [u8], at: u16) -> Option<&mut [u8; N]> {
     row.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<N>())
 }
 
-/// `width` ones.
+/// A mask of the lowest `width` bits.
 #[inline(always)]
 pub(crate) fn ones(width: u32) -> u64 {
     match width {
@@ -75,7 +76,7 @@ pub(crate) fn word(row: &[u8], at: u16) -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn six(row: &[u8], at: u16) -> u64 {
+pub(crate) fn six_bytes(row: &[u8], at: u16) -> u64 {
     match row.get(usize::from(at)..).and_then(|rest| rest.first_chunk()) {
         Some([a, b, c, d, e, f]) => {
             u64::from(u32::from_be_bytes([*a, *b, *c, *d])) << 16 | u64::from(u16::from_be_bytes([*e, *f]))
@@ -85,7 +86,7 @@ pub(crate) fn six(row: &[u8], at: u16) -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn put_six(row: &mut [u8], at: u16, value: u64) {
+pub(crate) fn put_six_bytes(row: &mut [u8], at: u16, value: u64) {
     put_word(row, at, value >> 16);
     put_short(row, at.saturating_add(4), value);
 }
@@ -123,7 +124,7 @@ pub(crate) fn put_long(row: &mut [u8], at: u16, value: u64) {
     }
 }
 
-/// Its first and its last `N` bytes, which is all of it up to twice as many.
+/// Copies the first and the last `N` bytes: all of a slice of `N` to `2 * N` bytes.
 #[inline(always)]
 fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return };
@@ -131,7 +132,7 @@ fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     to.last_chunk_mut::<N>().into_iter().for_each(|to| *to = *last);
 }
 
-/// As `copy_from_slice`, of which headers would make a call for a few bytes each.
+/// Copies a slice like `copy_from_slice`, but without a call of memcpy for the sizes of most headers.
 #[inline(always)]
 pub(crate) fn copy_few(to: &mut [u8], from: &[u8]) {
     match from.len() {
@@ -144,30 +145,30 @@ pub(crate) fn copy_few(to: &mut [u8], from: &[u8]) {
 }
 
 impl Place {
-    /// Of `width` bits (1 to 64) from bit `at` on.
-    pub fn of(at: u32, width: u32) -> Place {
-        let before = at % 8;
+    /// The place of `width` bits (1 to 64) from bit `at` on.
+    pub fn new(at: u32, width: u32) -> Place {
+        let leading = at % 8;
         let (window, bits) = Window::ALL
             .into_iter()
             .find(|(window, bits)| match window {
-                Window::Six => before == 0 && width == 48,
-                _ => before + width <= u32::from(*bits),
+                Window::SixBytes => leading == 0 && width == 48,
+                _ => leading + width <= u32::from(*bits),
             })
             .unwrap_or((Window::Double, 128));
-        let behind = u32::from(bits).saturating_sub(before + width);
+        let trailing = u32::from(bits).saturating_sub(leading + width);
         let at = u16::try_from(at / 8).unwrap_or(u16::MAX);
-        Place { at, window, before: before as u8, behind: behind as u8 }
+        Place { at, window, leading: leading as u8, trailing: trailing as u8 }
     }
 
     pub fn width(self) -> u32 {
         let bits =
             Window::ALL.into_iter().find(|(window, _)| *window == self.window).map_or(0, |(_, bits)| bits);
-        u32::from(bits.saturating_sub(self.before).saturating_sub(self.behind))
+        u32::from(bits.saturating_sub(self.leading).saturating_sub(self.trailing))
     }
 
-    /// It fills its window.
-    pub fn whole(self) -> bool {
-        self.before == 0 && self.behind == 0
+    /// Whether the number has all bits of its window.
+    pub fn fills_window(self) -> bool {
+        self.leading == 0 && self.trailing == 0
     }
 
     #[inline(always)]
@@ -176,103 +177,104 @@ impl Place {
         let wide = match self.window {
             Window::Double => {
                 let value = u128::from_be_bytes(window(row, at));
-                return (value << (self.before & 127) >> ((self.before + self.behind) & 127)) as u64;
+                return (value << (self.leading & 127) >> ((self.leading + self.trailing) & 127)) as u64;
             }
             Window::Byte => byte(row, at) << 56,
             Window::Short => short(row, at) << 48,
             Window::Word => word(row, at) << 32,
-            Window::Six => six(row, at) << 16,
+            Window::SixBytes => six_bytes(row, at) << 16,
             Window::Long => long(row, at),
         };
-        self.cut(wide)
+        self.extract(wide)
     }
 
-    /// Of a window that stands at the upper end of `wide`.
+    /// The number from a window that was shifted to the upper end of `wide`.
     #[inline(always)]
-    fn cut(self, wide: u64) -> u64 {
-        wide << (self.before & 63) >> (64u32.wrapping_sub(self.width_fast()) & 63)
+    fn extract(self, wide: u64) -> u64 {
+        wide << (self.leading & 63) >> (64u32.wrapping_sub(self.inline_width()) & 63)
     }
 
     #[inline(always)]
-    fn width_fast(self) -> u32 {
+    fn inline_width(self) -> u32 {
         let bits: u32 = match self.window {
             Window::Byte => 8,
             Window::Short => 16,
             Window::Word => 32,
-            Window::Six => 48,
+            Window::SixBytes => 48,
             Window::Long => 64,
             Window::Double => 128,
         };
-        bits.wrapping_sub(u32::from(self.before)).wrapping_sub(u32::from(self.behind))
+        bits.wrapping_sub(u32::from(self.leading)).wrapping_sub(u32::from(self.trailing))
     }
 
-    /// All of a window.
+    /// A number that has all bits of a window.
     #[inline(always)]
-    pub fn of_window(window: Window, at: u16) -> Place {
-        Place { at, window, before: 0, behind: 0 }
+    pub fn full_window(window: Window, at: u16) -> Place {
+        Place { at, window, leading: 0, trailing: 0 }
     }
 
-    /// The value's low bits; what lies beside them stays.
+    /// Stores the value's low bits and leaves the other bits of the window unchanged.
     #[inline(always)]
     pub fn store(self, row: &mut [u8], value: u64) {
-        let mask = ones(self.width_fast());
-        let (value, behind) = (value & mask, u32::from(self.behind) & 63);
-        let (ones, bits, at) = (mask << behind, value << behind, self.at);
+        let mask = ones(self.inline_width());
+        let (value, trailing) = (value & mask, u32::from(self.trailing) & 63);
+        let (ones, bits, at) = (mask << trailing, value << trailing, self.at);
         match self.window {
             Window::Byte => put_byte(row, at, byte(row, at) & !ones | bits),
             Window::Short => put_short(row, at, short(row, at) & !ones | bits),
             Window::Word => put_word(row, at, word(row, at) & !ones | bits),
-            Window::Six => put_six(row, at, value),
+            Window::SixBytes => put_six_bytes(row, at, value),
             Window::Long => put_long(row, at, long(row, at) & !ones | bits),
             Window::Double => {
-                let behind = u32::from(self.behind) & 127;
+                let trailing = u32::from(self.trailing) & 127;
                 if let Some(bytes) = window_mut::<16>(row, at) {
-                    let rest = u128::from_be_bytes(*bytes) & !(u128::from(mask) << behind);
-                    *bytes = (rest | u128::from(value) << behind).to_be_bytes();
+                    let rest = u128::from_be_bytes(*bytes) & !(u128::from(mask) << trailing);
+                    *bytes = (rest | u128::from(value) << trailing).to_be_bytes();
                 }
             }
         }
     }
 }
 
-/// As a signed number of `width` bits.
+/// Sign-extends a number of `width` bits.
 #[inline(always)]
 pub(crate) fn signed(value: u64, width: u32) -> i64 {
     let unused = 64u32.saturating_sub(width) & 63;
     ((value << unused) as i64) >> unused
 }
 
-/// Up to 64 bits of a row without padding, from any bit on; zeroes behind its end.
+/// Up to 64 bits of a row without padding, from any bit on. Bits after the row's end are zero.
 pub(crate) fn peek(row: &[u8], at: u64, width: u32) -> u64 {
-    let (first, before) = ((at / 8) as usize, (at % 8) as u32);
+    let (first, leading) = ((at / 8) as usize, (at % 8) as u32);
     let mut value: u128 = 0;
     for index in 0..9 {
         value = value << 8 | u128::from(row.get(first.saturating_add(index)).copied().unwrap_or(0));
     }
-    ((value >> 72u32.saturating_sub(before + width)) as u64) & ones(width)
+    ((value >> 72u32.saturating_sub(leading + width)) as u64) & ones(width)
 }
 
-/// Bits of a row into limbs (the lowest first), from a field of any width at any bit.
+/// Loads a number of any width at any bit into limbs, the lowest first.
 pub(crate) fn load_limbs(row: &[u8], at: u32, width: u32, limbs: &mut [u64]) {
     let mut left = width;
     for limb in limbs {
         let bits = left.min(64);
         left -= bits;
-        *limb = if bits == 0 { 0 } else { Place::of(at.saturating_add(left), bits).load(row) };
+        *limb = if bits == 0 { 0 } else { Place::new(at.saturating_add(left), bits).load(row) };
     }
 }
 
+/// Stores limbs, the lowest first, as a number of any width at any bit.
 pub(crate) fn store_limbs(row: &mut [u8], at: u32, width: u32, limbs: &[u64]) {
     let mut left = width;
     let mut limbs = limbs.iter();
     while left > 0 {
         let bits = left.min(64);
         left -= bits;
-        Place::of(at.saturating_add(left), bits).store(row, limbs.next().copied().unwrap_or(0));
+        Place::new(at.saturating_add(left), bits).store(row, limbs.next().copied().unwrap_or(0));
     }
 }
 
-/// A field's bits elsewhere.
+/// Copies bits within a row.
 pub(crate) fn copy_bits(row: &mut [u8], to: u32, from: u32, width: u32) {
     if to % 8 == 0 && from % 8 == 0 && width % 8 == 0 {
         let (to, from, bytes) = (to as usize / 8, from as usize / 8, width as usize / 8);
@@ -284,8 +286,8 @@ pub(crate) fn copy_bits(row: &mut [u8], to: u32, from: u32, width: u32) {
     let mut done = 0;
     while done < width {
         let bits = (width - done).min(64);
-        let value = Place::of(from + done, bits).load(row);
-        Place::of(to + done, bits).store(row, value);
+        let value = Place::new(from + done, bits).load(row);
+        Place::new(to + done, bits).store(row, value);
         done += bits;
     }
 }
@@ -311,26 +313,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_load_is_the_bits_and_a_store_changes_no_others(row in row(), at in 0..150u32, width in 1..65u32, value: u64) {
-            let (place, before) = (Place::of(at, width), string(&row));
+        fn a_load_returns_the_bits_and_a_store_changes_no_others(row in row(), at in 0..150u32, width in 1..65u32, value: u64) {
+            let (place, leading) = (Place::new(at, width), string(&row));
             let (first, end) = (at as usize, (at + width) as usize);
             prop_assert_eq!(place.width(), width);
-            prop_assert_eq!(place.load(&row), number(&before[first..end]));
-            prop_assert_eq!(peek(&row, at.into(), width), number(&before[first..end]));
+            prop_assert_eq!(place.load(&row), number(&leading[first..end]));
+            prop_assert_eq!(peek(&row, at.into(), width), number(&leading[first..end]));
             let mut changed = row;
             place.store(&mut changed, value);
             let after = string(&changed);
             prop_assert_eq!(number(&after[first..end]), value & ones(width));
-            prop_assert_eq!((&after[..first], &after[end..]), (&before[..first], &before[end..]));
+            prop_assert_eq!((&after[..first], &after[end..]), (&leading[..first], &leading[end..]));
         }
 
         #[test]
-        fn limbs_are_the_bits_from_the_end(row in row(), at in 0..100u32, width in 1..150u32, values: [u64; 3]) {
-            let before = string(&row);
+        fn limbs_contain_the_bits_from_the_end(row in row(), at in 0..100u32, width in 1..150u32, values: [u64; 3]) {
+            let leading = string(&row);
             let (first, end) = (at as usize, (at + width) as usize);
             let mut limbs = [7; 3];
             load_limbs(&row, at, width, &mut limbs);
-            let expected: Vec<u64> = before[first..end].rchunks(64).map(number).collect();
+            let expected: Vec<u64> = leading[first..end].rchunks(64).map(number).collect();
             prop_assert_eq!(&limbs[..expected.len()], expected.as_slice());
             prop_assert!(limbs[expected.len()..].iter().all(|limb| *limb == 0));
             let mut changed = row;
@@ -338,17 +340,17 @@ mod tests {
             load_limbs(&changed, at, width, &mut limbs);
             prop_assert_eq!(limbs[0], values[0] & ones(width));
             let after = string(&changed);
-            prop_assert_eq!((&after[..first], &after[end..]), (&before[..first], &before[end..]));
+            prop_assert_eq!((&after[..first], &after[end..]), (&leading[..first], &leading[end..]));
         }
 
         #[test]
-        fn a_copy_is_of_all_bits(row in row(), to in 0..8u32, from in 130..170u32, width in 1..120u32) {
-            let before = string(&row);
+        fn a_copy_has_all_bits(row in row(), to in 0..8u32, from in 130..170u32, width in 1..120u32) {
+            let leading = string(&row);
             let mut changed = row;
             copy_bits(&mut changed, to, from, width);
             let (to, from, width) = (to as usize, from as usize, width as usize);
-            let mut expected = before.clone();
-            expected[to..to + width].copy_from_slice(&before[from..from + width]);
+            let mut expected = leading.clone();
+            expected[to..to + width].copy_from_slice(&leading[from..from + width]);
             prop_assert_eq!(string(&changed), expected);
         }
     }
@@ -364,10 +366,10 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_end_there_are_zeroes_and_nothing_is_written() {
+    fn loads_after_the_end_are_zero_and_stores_are_ignored() {
         let mut row = vec![0xff; 4];
-        assert_eq!(Place::of(40, 16).load(&row), 0);
-        Place::of(40, 16).store(&mut row, 1);
+        assert_eq!(Place::new(40, 16).load(&row), 0);
+        Place::new(40, 16).store(&mut row, 1);
         assert_eq!(peek(&row, 24, 16), 0xff00);
         assert_eq!(signed(0x1ff, 9), -1);
         assert_eq!(signed(0xff, 9), 255);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Hashes and checksums as BMv2 has them, over bytes that come in parts.
+//! BMv2's hashes and checksums, over bytes in two parts.
 
 use crate::ir::HashKind;
 
-/// CRC-32 (IEEE 802.3) and CRC-16/ARC: polynomials reflected, as their bytes come in.
+/// Tables of CRC-32 (IEEE 802.3) and CRC-16/ARC, with reflected polynomials.
 const CRC32: [u32; 256] = table32(0xedb8_8320);
 const CRC16: [u32; 256] = table32(0xa001);
 
@@ -31,7 +31,7 @@ fn crc(table: &[u32; 256], start: u32, parts: [&[u8]; 2]) -> u32 {
     value
 }
 
-/// Words of 16 bits, the last one filled with zeroes, folded together.
+/// Calls `fold` for each word of 16 bits. The last word is padded with zeroes.
 fn words(parts: [&[u8]; 2], mut fold: impl FnMut(u16)) {
     let [first, second] = parts;
     let mut rest = second;
@@ -39,9 +39,9 @@ fn words(parts: [&[u8]; 2], mut fold: impl FnMut(u16)) {
     let odd = pairs.remainder();
     pairs.for_each(|pair| fold(word(pair)));
     if let Some(high) = odd.first() {
-        let (low, behind) = second.split_first().unwrap_or((&0, &[]));
+        let (low, after) = second.split_first().unwrap_or((&0, &[]));
         fold(word(&[*high, *low]));
-        rest = behind;
+        rest = after;
     }
     rest.chunks(2).for_each(|pair| fold(word(pair)));
 }
@@ -54,19 +54,19 @@ fn word(bytes: &[u8]) -> u16 {
     }
 }
 
-/// RFC 1071.
+/// The Internet checksum (RFC 1071).
 fn internet_checksum(parts: [&[u8]; 2]) -> u16 {
     if parts[0].len() % 2 == 0 {
-        return checksum_of(parts.into_iter());
+        return word_checksum(parts.into_iter());
     }
     let mut sum = 0u64;
     words(parts, |word| sum = sum.wrapping_add(u64::from(word)));
     folded(sum)
 }
 
-/// Of parts of whole words of 16 bits; the last one may end within a word.
+/// The Internet checksum of parts that are multiples of 16 bits. The last part may end within a word.
 #[inline]
-pub(crate) fn checksum_of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u16 {
+pub(crate) fn word_checksum<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u16 {
     let mut sum = 0u64;
     for part in parts {
         // Two words at once: 2^16 is 1 modulo 0xffff.
@@ -97,8 +97,9 @@ fn identity(parts: [&[u8]; 2]) -> u64 {
     parts.into_iter().flatten().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// The custom ones have BMv2's parameters from its start, which are those of the plain ones.
-pub(crate) fn hash(kind: HashKind, parts: [&[u8]; 2], turn: &mut u64) -> u64 {
+/// Computes a hash. The custom CRCs have BMv2's initial parameters, which equal the standard ones. `calls` counts the
+/// calls of a round robin.
+pub(crate) fn hash(kind: HashKind, parts: [&[u8]; 2], calls: &mut u64) -> u64 {
     match kind {
         HashKind::Crc32 | HashKind::Crc32Custom => u64::from(!crc(&CRC32, !0, parts)),
         HashKind::Crc16 | HashKind::Crc16Custom => u64::from(crc(&CRC16, 0, parts)),
@@ -106,9 +107,9 @@ pub(crate) fn hash(kind: HashKind, parts: [&[u8]; 2], turn: &mut u64) -> u64 {
         HashKind::Xor16 => u64::from(xor16(parts)),
         HashKind::Identity => identity(parts),
         HashKind::RoundRobin => {
-            let now = *turn;
-            *turn = turn.wrapping_add(1);
-            now
+            let value = *calls;
+            *calls = calls.wrapping_add(1);
+            value
         }
     }
 }
@@ -120,45 +121,45 @@ mod tests {
 
     const CHECK: &[u8] = b"123456789";
 
-    fn of(kind: HashKind, bytes: &[u8]) -> u64 {
+    fn hash_one(kind: HashKind, bytes: &[u8]) -> u64 {
         hash(kind, [bytes, &[]], &mut 0)
     }
 
     /// The check values of the catalogue of parametrised CRC algorithms: CRC-32/ISO-HDLC, CRC-16/ARC.
     #[test]
     fn crcs_have_their_check_values() {
-        assert_eq!(of(HashKind::Crc32, CHECK), 0xcbf4_3926);
-        assert_eq!(of(HashKind::Crc16, CHECK), 0xbb3d);
-        assert_eq!(of(HashKind::Crc32, &[]), 0);
+        assert_eq!(hash_one(HashKind::Crc32, CHECK), 0xcbf4_3926);
+        assert_eq!(hash_one(HashKind::Crc16, CHECK), 0xbb3d);
+        assert_eq!(hash_one(HashKind::Crc32, &[]), 0);
     }
 
     /// RFC 1071, section 3: the sum of its example is ddf2.
     #[test]
-    fn the_checksum_is_that_of_the_internet() {
-        assert_eq!(of(HashKind::Csum16, &[0, 1, 0xf2, 3, 0xf4, 0xf5, 0xf6, 0xf7]), 0xffff - 0xddf2);
-        assert_eq!(of(HashKind::Csum16, &[0x12]), 0xffff - 0x1200);
+    fn csum16_is_the_internet_checksum() {
+        assert_eq!(hash_one(HashKind::Csum16, &[0, 1, 0xf2, 3, 0xf4, 0xf5, 0xf6, 0xf7]), 0xffff - 0xddf2);
+        assert_eq!(hash_one(HashKind::Csum16, &[0x12]), 0xffff - 0x1200);
     }
 
     #[test]
-    fn xor_and_identity_are_by_words_and_by_the_first_bytes() {
-        assert_eq!(of(HashKind::Xor16, &[1, 2, 3, 4, 5]), 0x0102 ^ 0x0304 ^ 0x0500);
-        assert_eq!(of(HashKind::Identity, &[1, 2, 3]), 0x010203);
-        assert_eq!(of(HashKind::Identity, CHECK), u64::from_be_bytes(*b"12345678"));
+    fn xor_combines_words_and_identity_returns_the_first_bytes() {
+        assert_eq!(hash_one(HashKind::Xor16, &[1, 2, 3, 4, 5]), 0x0102 ^ 0x0304 ^ 0x0500);
+        assert_eq!(hash_one(HashKind::Identity, &[1, 2, 3]), 0x010203);
+        assert_eq!(hash_one(HashKind::Identity, CHECK), u64::from_be_bytes(*b"12345678"));
     }
 
     #[test]
-    fn round_robin_takes_turns() {
-        let mut turn = 0;
-        let turns = [0; 3].map(|_| hash(HashKind::RoundRobin, [CHECK, &[]], &mut turn));
-        assert_eq!(turns, [0, 1, 2]);
+    fn round_robin_counts_its_calls() {
+        let mut calls = 0;
+        let values = [0; 3].map(|_| hash(HashKind::RoundRobin, [CHECK, &[]], &mut calls));
+        assert_eq!(values, [0, 1, 2]);
     }
 
     proptest! {
         #[test]
-        fn parts_are_one_behind_the_other(bytes in prop::collection::vec(any::<u8>(), 0..70), at in 0..70usize) {
+        fn two_parts_hash_like_their_concatenation(bytes in prop::collection::vec(any::<u8>(), 0..70), at in 0..70usize) {
             let (first, second) = bytes.split_at(at.min(bytes.len()));
             for kind in [HashKind::Crc32, HashKind::Crc16, HashKind::Csum16, HashKind::Xor16, HashKind::Identity] {
-                prop_assert_eq!(hash(kind, [first, second], &mut 0), of(kind, &bytes));
+                prop_assert_eq!(hash(kind, [first, second], &mut 0), hash_one(kind, &bytes));
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! For tests: the operations as BMv2 does them, over unlimited integers.
+//! A model for tests: BMv2's operations on unlimited integers.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ pub(crate) const BINARY: [Binary; 19] = [
     Binary::SaturateUnsigned,
 ];
 
-/// Numbers near the ends of what some bits hold, small ones, and any.
+/// Numbers near powers of two, small numbers, and arbitrary ones.
 pub(crate) fn limbs(count: usize) -> impl Strategy<Value = Vec<u64>> {
     let any_limbs = prop::collection::vec(any::<u64>(), count);
     let power = (0..count * 64, -2i8..3, any::<bool>()).prop_map(move |(bit, more, negative)| {
@@ -53,13 +53,13 @@ pub(crate) fn from_limbs(limbs: &[u64]) -> BigInt {
     BigInt::from_signed_bytes_le(&bytes)
 }
 
-/// From 0 to 2^bits.
+/// The value modulo 2^bits, from 0 on.
 fn modulo(value: &BigInt, bits: usize) -> BigInt {
     let size = BigInt::from(1) << bits;
     ((value % &size) + &size) % &size
 }
 
-/// `bits`: of the numbers; shifts and widths beyond count as all of them.
+/// The result of an operation on numbers of `bits` bits. Larger shifts and widths count as `bits`.
 pub(crate) fn binary(op: Binary, left: &BigInt, right: &BigInt, bits: usize) -> BigInt {
     let one = BigInt::from(1);
     let zero = BigInt::from(0);
@@ -96,8 +96,8 @@ pub(crate) fn binary(op: Binary, left: &BigInt, right: &BigInt, bits: usize) -> 
             }
         }
         Binary::SaturateSigned => {
-            let most: BigInt = (&one << (amount - 1)) - 1;
-            left.clone().clamp(-&most - 1, most)
+            let max: BigInt = (&one << (amount - 1)) - 1;
+            left.clone().clamp(-&max - 1, max)
         }
         Binary::SaturateUnsigned => left.clone().clamp(zero, (one << amount) - 1),
     }

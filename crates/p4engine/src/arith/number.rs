@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Operations on numbers of 128 bits, signed: what BMv2 does with unlimited integers, modulo 2^128.
+//! Operations on signed numbers of 128 bits: BMv2's operations on unlimited integers, modulo 2^128.
 //!
-//! Division by hand: that of i128 would be a call of compiler-builtins, which the guest's kernel does not have.
+//! Division is implemented here: i128's would call compiler-builtins, which the guest's kernel does not have.
 
 use crate::ir::{Binary, Unary};
 
@@ -67,8 +67,8 @@ fn signed(left: i128, width: i128) -> i128 {
 fn saturate_signed(left: i128, width: i128) -> i128 {
     match width {
         1..=127 => {
-            let most = (1i128 << ((width as u32 - 1) & 127)) - 1;
-            left.clamp(-most - 1, most)
+            let max = (1i128 << ((width as u32 - 1) & 127)) - 1;
+            left.clamp(-max - 1, max)
         }
         128.. => left,
         _ => 0,
@@ -83,7 +83,8 @@ fn saturate_unsigned(left: i128, width: i128) -> i128 {
     }
 }
 
-/// Quotient (towards 0) and remainder (with the dividend's sign). By 0, which BMv2 does not survive: 0 and 0.
+/// Quotient (rounded towards 0) and remainder (with the dividend's sign). A division by 0, which crashes BMv2, gives
+/// 0 and 0.
 #[inline(never)]
 pub(crate) fn divide(left: i128, right: i128) -> (i128, i128) {
     if right == 0 {
@@ -124,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_unlimited_integers_modulo_2_to_the_128(left in limbs(2), right in limbs(2)) {
+        fn results_equal_unlimited_integers_modulo_2_to_the_128(left in limbs(2), right in limbs(2)) {
             for op in BINARY {
                 let value = binary(op, number(&left), number(&right));
                 let expected = model::binary(op, &from_limbs(&left), &from_limbs(&right), 128);

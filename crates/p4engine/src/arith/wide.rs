@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Numbers of more than 128 bits: limbs of 64 bits, the lowest first, two's complement, all of one length.
+//! Numbers of more than 128 bits in two's complement: limbs of 64 bits, the lowest first. All have the same length.
 
 use core::cmp::Ordering;
 
 use crate::arith::bits::ones;
 use crate::ir::{Binary, Unary};
 
-/// The most limbs of a wide register: temporaries lie on the (kernel's) stack.
+/// Limit on the limbs of a wide register. Temporaries are on the stack, which is small in the kernel.
 pub(crate) const LIMBS: usize = 40;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ impl Wide {
         Wide { limbs: [0; LIMBS], count: count.clamp(1, LIMBS) }
     }
 
-    pub fn of(limbs: &[u64]) -> Wide {
+    pub fn from_limbs(limbs: &[u64]) -> Wide {
         let mut wide = Wide::zero(limbs.len());
         for (to, from) in wide.limbs.iter_mut().zip(limbs) {
             *to = *from;
@@ -39,7 +39,7 @@ impl Wide {
         wide
     }
 
-    /// Of bytes, big endian, unsigned.
+    /// The number of big-endian bytes, unsigned.
     pub fn from_bytes(bytes: &[u8], count: usize) -> Wide {
         let mut wide = Wide::zero(count);
         for (index, byte) in bytes.iter().rev().enumerate() {
@@ -50,7 +50,7 @@ impl Wide {
         wide
     }
 
-    /// Its lowest 128 bits.
+    /// The lowest 128 bits.
     pub fn number(&self) -> i128 {
         let high = self.limb(1).unwrap_or(self.sign());
         (u128::from(high) << 64 | u128::from(self.limb(0).unwrap_or(0))) as i128
@@ -72,7 +72,7 @@ impl Wide {
         self.as_ref().last().is_some_and(|limb| limb >> 63 == 1)
     }
 
-    /// What stands before its first limb.
+    /// The limb that extends the number's sign.
     fn sign(&self) -> u64 {
         if self.negative() {
             u64::MAX
@@ -85,7 +85,7 @@ impl Wide {
         self.count * 64
     }
 
-    /// As a number of bits or of places to shift by; None: more than there are.
+    /// The value as a count of bits. None: at least as many as the number has.
     fn amount(&self) -> Option<usize> {
         let small = self.as_ref().iter().skip(1).all(|limb| *limb == 0);
         self.limb(0).filter(|limb| small && *limb < self.bits() as u64).map(|limb| limb as usize)
@@ -161,7 +161,7 @@ impl Wide {
         result
     }
 
-    /// Bit by bit, the magnitudes; by 0: 0 and 0.
+    /// Quotient and remainder, by long division of the magnitudes. A division by 0 gives 0 and 0.
     fn divide(&self, other: &Wide) -> (Wide, Wide) {
         let (left, right) = (self.magnitude(), other.magnitude());
         let (mut quotient, mut rest) = (Wide::zero(self.count), Wide::zero(self.count));
@@ -196,7 +196,7 @@ impl Wide {
         }
     }
 
-    /// Its lowest `width` bits, unsigned.
+    /// The lowest `width` bits, unsigned.
     pub fn cut(&self, width: usize) -> Wide {
         let mut result = *self;
         for (index, limb) in result.as_mut().iter_mut().enumerate() {
@@ -205,7 +205,7 @@ impl Wide {
         result
     }
 
-    /// Its lowest `width` bits, signed.
+    /// The lowest `width` bits, signed.
     pub fn signed(&self, width: usize) -> Wide {
         let unused = self.bits().saturating_sub(width);
         if width == 0 {
@@ -219,12 +219,12 @@ impl Wide {
         let one = Wide::from_number(1, self.count);
         let minus_one = Wide::from_number(-1, self.count);
         let power = one.shift_left(if signed { width.saturating_sub(1) } else { width });
-        let most = power.add(&minus_one);
-        let least = if signed { power.negate() } else { Wide::zero(self.count) };
+        let max = power.add(&minus_one);
+        let min = if signed { power.negate() } else { Wide::zero(self.count) };
         match width {
             0 => Wide::zero(self.count),
-            _ if self.compare(&most) == Ordering::Greater => most,
-            _ if self.compare(&least) == Ordering::Less => least,
+            _ if self.compare(&max) == Ordering::Greater => max,
+            _ if self.compare(&min) == Ordering::Less => min,
             _ => *self,
         }
     }
@@ -242,8 +242,8 @@ pub(crate) fn unary(op: Unary, value: &Wide) -> Wide {
 
 pub(crate) fn binary(op: Binary, left: &Wide, right: &Wide) -> Wide {
     let amount = right.amount();
-    let out = Wide::of(&[left.sign(); LIMBS][..left.count]);
-    // As many bits as there are, or more: all of them.
+    let out = Wide::from_limbs(&[left.sign(); LIMBS][..left.count]);
+    // The count is at least the number of bits.
     let all = !right.negative() && amount.is_none();
     match op {
         Binary::Add => left.add(right),
@@ -299,9 +299,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_unlimited_integers_modulo_their_size((left, right) in (1..6usize).prop_flat_map(|n| (limbs(n), limbs(n)))) {
+        fn results_equal_unlimited_integers_modulo_their_size((left, right) in (1..6usize).prop_flat_map(|n| (limbs(n), limbs(n)))) {
             let (count, bits) = (left.len(), left.len() * 64);
-            let (wide_left, wide_right) = (Wide::of(&left), Wide::of(&right));
+            let (wide_left, wide_right) = (Wide::from_limbs(&left), Wide::from_limbs(&right));
             let (big_left, big_right) = (from_limbs(&left), from_limbs(&right));
             for op in BINARY {
                 let value = binary(op, &wide_left, &wide_right);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Requests, answers and what they contain.
+//! Requests and answers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ pub enum Request {
         table: TableId,
         entry: Entry,
     },
-    /// Found by its matches and priority.
+    /// Modifies the entry with these matches and this priority.
     Modify {
         table: TableId,
         entry: Entry,
@@ -27,11 +27,11 @@ pub enum Request {
         table: TableId,
         target: Target,
     },
-    /// Back to what the program says.
+    /// Restores the program's default action.
     ResetDefault {
         table: TableId,
     },
-    /// At most `most` entries from the `from`th on, in the order in which they were inserted.
+    /// Reads up to `most` entries from index `from` on, in the order of insertion.
     Entries {
         table: TableId,
         from: u32,
@@ -57,7 +57,7 @@ pub enum Request {
         profile: u16,
         member: u32,
     },
-    /// Inserts or replaces; members by number, as often as they weigh.
+    /// Inserts or replaces a group. Each member is repeated by its weight.
     SetGroup {
         profile: u16,
         group: u32,
@@ -71,7 +71,7 @@ pub enum Request {
         profile: u16,
     },
 
-    /// Values big endian, in the register's bytes.
+    /// Reads values in the register's size in bytes, big endian.
     ReadRegister {
         array: u16,
         from: u32,
@@ -101,7 +101,7 @@ pub enum Request {
         meter: u16,
         index: u32,
     },
-    /// Of an entry of its table.
+    /// Sets the direct meter of an entry.
     SetDirectMeter {
         table: TableId,
         matches: Vec<Match>,
@@ -122,7 +122,7 @@ pub enum Request {
     ValueSet {
         set: u16,
     },
-    /// None: deletes.
+    /// Sets a group's replicas. None: deletes the group.
     SetMulticastGroup {
         group: u16,
         replicas: Option<Vec<Replica>>,
@@ -134,12 +134,13 @@ pub enum Request {
     },
     CloneSessions,
 
-    /// Entries whose time-out has passed since they matched or were told last; if there are more, they are told next.
+    /// Reads up to `most` entries whose time-out has passed since their last hit or report. The next request continues with
+    /// the others.
     Idle {
         now_us: u64,
         most: u32,
     },
-    /// How many packets went which way.
+    /// Reads the counters of packets.
     Totals,
 }
 
@@ -159,15 +160,15 @@ pub enum Answer {
     Refused(Refusal, String),
 }
 
-/// By the codes of gRPC that P4Runtime asks for.
+/// The gRPC status codes of P4Runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     InvalidArgument,
     NotFound,
     AlreadyExists,
-    /// The table, profile or set is full.
+    /// A table, profile or set is full.
     ResourceExhausted,
-    /// Constant entries or default action.
+    /// The entries or the default action are constant.
     PermissionDenied,
     FailedPrecondition,
     OutOfRange,
@@ -177,10 +178,10 @@ pub enum Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub matches: Vec<Match>,
-    /// Of ternary, range and optional keys: the highest wins, as in P4Runtime; 0 elsewhere.
+    /// Precedence in tables with ternary, range or optional keys, the highest first as in P4Runtime. 0 in other tables.
     pub priority: u32,
     pub target: Target,
-    /// 0: never.
+    /// Idle time-out. 0: none.
     pub idle_us: u64,
 }
 
@@ -205,7 +206,7 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// Two rates, three colours (RFC 2698): units a second and units.
+/// Parameters of a two rate three color marker (RFC 2698): rates in units per second, bursts in units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rates {
     pub committed: u64,
@@ -229,11 +230,11 @@ pub struct Replica {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloneSession {
     pub replicas: Vec<Replica>,
-    /// 0: whole.
+    /// Length to which clones are truncated. 0: no truncation.
     pub truncate_bytes: u32,
 }
 
-/// Of packets since the program was loaded; drops by reason.
+/// Counters of packets since the program was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     pub ingress: u64,
@@ -247,6 +248,6 @@ pub struct Totals {
     pub checksum_errors: u64,
     pub digests: u64,
     pub asserts_failed: u64,
-    /// Which and how many: marked in a table or an action (by name), no such port, too many rounds, ...
+    /// Dropped packets by reason, such as the table and the action that marked them.
     pub drops: Vec<(String, u64)>,
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! What the control plane asks of a running program, and what it is told: one request, one answer.
+//! Requests of the control plane to a running program. Each has one answer.
 //!
-//! The same in user space (a call) and of the engine in the guest's kernel (bytes, postcard). Objects go by their number in the
-//! program: the front end knows names. A request is carried out whole or not at all.
+//! User space passes them by a call, and the engine in the guest's kernel gets them as bytes (postcard). They refer to
+//! objects by their index in the program. A request is executed completely or not at all.
 
 mod messages;
 pub(crate) mod refusal;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! The engine: a program with its state, and the way of a packet through it as `simple_switch` has it.
+//! The engine: a program with its state, and the path of a packet through it as in `simple_switch`.
 
 mod arrays;
 mod entries;
@@ -9,43 +9,51 @@ mod requests;
 use alloc::vec::Vec;
 
 use crate::control::{CloneSession, Replica};
-use crate::exec::context::{self, Asked, Context};
+use crate::exec::context::{self, Context, Pending};
 use crate::exec::externs::DROP_PORT;
-use crate::exec::interpreter::Run;
+use crate::exec::interpreter::Interpreter;
 use crate::exec::packet::{Arrival, Decision, Departure, Emission, Forward, Instance, Shell};
 use crate::exec::state::{self, State};
 use crate::ir::Program;
 use crate::lower::Code;
-use crate::verify::Unfit;
+use crate::verify::InvalidProgram;
 
-/// A program that runs.
+/// A loaded program with its state.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) program: Program,
     pub(crate) code: Code,
     pub(crate) state: State,
-    /// The most bytes that a deparser emits, and that a list of fields keeps.
-    emitted: usize,
-    kept: usize,
-    reach: Option<u32>,
+    /// Limit on the bytes that the deparser emits.
+    max_emitted_bytes: usize,
+    /// Limit on the bytes of a field list.
+    max_kept_bytes: usize,
+    lookahead_bytes: Option<u32>,
 }
 
 impl Engine {
-    /// With the program's own entries; what cannot run is refused, with the reason.
-    pub fn load(program: Program) -> Result<Engine, Unfit> {
-        let sizes = program.checked()?;
+    /// Checks and loads a program with its constant entries.
+    pub fn load(program: Program) -> Result<Engine, InvalidProgram> {
+        let sizes = program.check_with_sizes()?;
         let code = Code::new(&program);
         let state = State::new(&program, &code, sizes.buffer)?;
-        let reach = program.reach();
-        let mut engine = Engine { program, code, state, emitted: sizes.emitted, kept: sizes.kept, reach };
-        engine.insert_own_entries()?;
+        let lookahead_bytes = program.lookahead_bytes();
+        let mut engine = Engine {
+            program,
+            code,
+            state,
+            max_emitted_bytes: sizes.emitted,
+            max_kept_bytes: sizes.kept,
+            lookahead_bytes,
+        };
+        engine.insert_constant_entries()?;
         Ok(engine)
     }
 
-    /// Of a program as bytes (postcard).
-    pub fn from_bytes(image: &[u8]) -> Result<Engine, Unfit> {
+    /// Loads a program from bytes (postcard).
+    pub fn from_bytes(image: &[u8]) -> Result<Engine, InvalidProgram> {
         let program = postcard::from_bytes(image)
-            .map_err(|_| Unfit("its bytes are no program of this version".into()))?;
+            .map_err(|_| InvalidProgram("the image is not a program of this version".into()))?;
         Engine::load(program)
     }
 
@@ -53,14 +61,14 @@ impl Engine {
         &self.program
     }
 
-    /// How many bytes of a packet's front must be shown; none: all of it, since no fewer are known to do.
+    /// Upper bound on the first bytes of a packet that the engine accesses. None: the engine needs the whole packet.
     pub fn reach(&self) -> Option<u32> {
-        self.reach
+        self.lookahead_bytes
     }
 
-    /// Allocates; the shell pools them.
+    /// Allocates a context. A shell reuses contexts.
     pub fn context(&self) -> Context {
-        Context::new(&self.code, self.emitted, self.kept)
+        Context::new(&self.code, self.max_emitted_bytes, self.max_kept_bytes)
     }
 
     pub fn group(&self, group: u16) -> Option<&[Replica]> {
@@ -71,7 +79,7 @@ impl Engine {
         self.state.sessions.get(&session)
     }
 
-    /// The parser, the verification of checksums, ingress.
+    /// Runs the parser, the verification of checksums and ingress.
     pub fn ingress<S: Shell>(
         &mut self,
         context: &mut Context,
@@ -82,12 +90,12 @@ impl Engine {
         self.parse(context, packet, arrival, shell);
         let totals = &mut self.state.totals;
         totals.ingress = totals.ingress.wrapping_add(1);
-        let mut run = Run::new(&self.code, &mut self.state, context, packet, shell);
-        run.run(self.code.entry.ingress, state::INGRESS);
+        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
+        interpreter.run(self.code.entry.ingress, state::INGRESS);
         self.decide(context, shell)
     }
 
-    /// For a clone: the packet is parsed anew, egress follows.
+    /// Parses the packet of a clone, which then enters egress.
     pub fn parse_clone<S: Shell>(
         &mut self,
         context: &mut Context,
@@ -107,7 +115,7 @@ impl Engine {
         let standard = self.code.standard;
         self.state.now_us = self.state.now_us.max(arrival.now_us);
         context.begin(arrival.length);
-        // What a clone keeps comes behind its parser.
+        // A clone's preserved fields are restored after its parser.
         if let Some(kept) = arrival.kept.filter(|_| arrival.instance != Instance::IngressClone) {
             context.restore(&self.code, kept);
         }
@@ -118,14 +126,14 @@ impl Engine {
                 context.put(standard.ingress_port, arrival.port.into());
                 context.put(standard.ingress_global_timestamp, arrival.now_us);
             }
-            // The parser of a clone sees the port; egress sees it if it was kept.
+            // The parser of a clone can read the port. Egress can read it only if it is preserved.
             Instance::IngressClone => context.put(standard.ingress_port, arrival.port.into()),
             _ => {}
         }
-        let mut run = Run::new(&self.code, &mut self.state, context, packet, shell);
-        let error = run.parse();
-        run.context.put(standard.checksum_error, 0);
-        run.run(self.code.entry.verify, state::INGRESS);
+        let mut interpreter = Interpreter::new(&self.code, &mut self.state, context, packet, shell);
+        let error = interpreter.parse();
+        interpreter.context.put(standard.checksum_error, 0);
+        interpreter.run(self.code.entry.verify, state::INGRESS);
         let totals = &mut self.state.totals;
         if let Some(error) = error {
             totals.parser_errors = totals.parser_errors.wrapping_add(1);
@@ -133,37 +141,37 @@ impl Engine {
         } else {
             context.put(standard.parser_error, self.code.errors.none.into());
         }
-        let wrong = u64::from(context.get(standard.checksum_error) != 0);
-        totals.checksum_errors = totals.checksum_errors.wrapping_add(wrong);
+        let failed = u64::from(context.get(standard.checksum_error) != 0);
+        totals.checksum_errors = totals.checksum_errors.wrapping_add(failed);
     }
 
     fn decide<S: Shell>(&mut self, context: &mut Context, shell: &mut S) -> Decision {
         let code = &self.code;
-        let asked = core::mem::take(&mut context.asked);
-        // Of what ingress asked for, egress finds the recirculation only.
-        context.asked = Asked { recirculate: asked.recirculate, ..Asked::default() };
-        let clone = asked.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
+        let pending = core::mem::take(&mut context.pending);
+        // A recirculation takes effect after egress.
+        context.pending = Pending { recirculate: pending.recirculate, ..Pending::default() };
+        let clone = pending.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
         if let Some((_, list)) = clone {
-            context::keep(code, &context.area, list, &mut context.clone_kept);
+            context::keep(code, &context.phv, list, &mut context.clone_kept);
             self.state.totals.cloned = self.state.totals.cloned.wrapping_add(1);
         }
-        if let Some((id, fields)) = asked.digest.and_then(|digest| code.digests.get(usize::from(digest))) {
+        if let Some((id, fields)) = pending.digest.and_then(|digest| code.digests.get(usize::from(digest))) {
             self.state.buffer.clear();
             for field in fields {
                 let field = code.field(*field);
-                context::push_bytes(&context.area, field.at, field.width, &mut self.state.buffer);
+                context::push_bytes(&context.phv, field.at, field.width, &mut self.state.buffer);
             }
             self.state.totals.digests = self.state.totals.digests.wrapping_add(1);
             shell.digest(*id, &self.state.buffer);
         }
-        if let Some(list) = asked.resubmit {
-            context::keep(code, &context.area, list, &mut context.again_kept);
+        if let Some(list) = pending.resubmit {
+            context::keep(code, &context.phv, list, &mut context.again_kept);
             self.state.totals.resubmitted = self.state.totals.resubmitted.wrapping_add(1);
         }
         let clone = clone.map(|(session, _)| session);
-        let resubmit = asked.resubmit.is_some();
+        let resubmit = pending.resubmit.is_some();
         let forward = if resubmit { Forward::Drop } else { self.forward(context) };
-        context.dropper = None;
+        context.drop_reason = None;
         Decision { clone, resubmit, forward, truncate_bytes: context.truncate }
     }
 
@@ -181,26 +189,26 @@ impl Engine {
         }
         let port = context.get(standard.egress_spec);
         if port == DROP_PORT {
-            self.state.count_drop(context.dropper.unwrap_or(state::INGRESS));
+            self.state.count_drop(context.drop_reason.unwrap_or(state::INGRESS));
             return Forward::Drop;
         }
         context.put(standard.instance_type, Instance::Normal as u64);
         Forward::Unicast { port: port as u16, priority: self.priority(context) }
     }
 
-    /// Of the queues of its port, the one that a packet wants, a copy too: v1model's `priority`.
+    /// The queue of the port for a packet or a copy: v1model's `priority`.
     pub fn priority(&self, context: &Context) -> u8 {
         context.get(self.code.standard.priority) as u8
     }
 
-    /// A packet for another port: replicas of a group, the clones of a session. `to` was this engine's context too.
+    /// Copies a packet for another port: a replica of a group or a clone of a session. `to` is a context of this engine.
     pub fn copy(&self, from: &Context, to: &mut Context, instance: Instance, rid: u16) {
         let standard = self.code.standard;
-        let area = if instance == Instance::EgressClone { &from.saved } else { &from.area };
-        to.area.clone_from(area);
+        let phv = if instance == Instance::EgressClone { &from.saved } else { &from.phv };
+        to.phv.clone_from(phv);
         to.headers.clear();
         (to.parsed, to.arrived, to.length) = (from.parsed, from.arrived, from.length);
-        (to.truncate, to.asked, to.dropper) = (from.truncate, Asked::default(), None);
+        (to.truncate, to.pending, to.drop_reason) = (from.truncate, Pending::default(), None);
         if instance == Instance::EgressClone {
             to.truncate = None;
             to.reset_metadata(&self.code);
@@ -210,7 +218,7 @@ impl Engine {
         to.put(standard.egress_rid, rid.into());
     }
 
-    /// Egress, the update of checksums, the deparser.
+    /// Runs egress, the update of checksums and the deparser.
     pub fn egress<S: Shell>(
         &mut self,
         context: &mut Context,
@@ -218,17 +226,17 @@ impl Engine {
         departure: &Departure,
         shell: &mut S,
     ) -> Emission {
-        self.depart(context, departure);
+        self.begin_egress(context, departure);
         let code = &self.code;
-        let mut run = Run::new(code, &mut self.state, context, packet, shell);
-        run.run(code.entry.egress, state::EGRESS);
-        let asked = core::mem::take(&mut context.asked);
+        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
+        interpreter.run(code.entry.egress, state::EGRESS);
+        let pending = core::mem::take(&mut context.pending);
         let totals = &mut self.state.totals;
         totals.egress = totals.egress.wrapping_add(1);
-        let clone = asked.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
+        let clone = pending.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
         if let Some((_, list)) = clone {
-            context::keep(code, &context.area, list, &mut context.clone_kept);
-            context.saved.clone_from(&context.area);
+            context::keep(code, &context.phv, list, &mut context.clone_kept);
+            context.saved.clone_from(&context.phv);
             totals.cloned = totals.cloned.wrapping_add(1);
         }
         let mut emission = Emission {
@@ -239,32 +247,32 @@ impl Engine {
             truncate_bytes: context.truncate,
         };
         if context.get(code.standard.egress_spec) == DROP_PORT {
-            self.state.count_drop(context.dropper.unwrap_or(state::EGRESS));
+            self.state.count_drop(context.drop_reason.unwrap_or(state::EGRESS));
             return emission;
         }
-        let mut run = Run::new(code, &mut self.state, context, packet, shell);
-        run.run(code.entry.update, state::EGRESS);
-        run.run(code.entry.deparser, state::EGRESS);
+        let mut interpreter = Interpreter::new(code, &mut self.state, context, packet, shell);
+        interpreter.run(code.entry.update, state::EGRESS);
+        interpreter.run(code.entry.deparser, state::EGRESS);
         let totals = &mut self.state.totals;
-        match asked.recirculate {
+        match pending.recirculate {
             Some(list) => {
-                context::keep(code, &context.area, list, &mut context.again_kept);
+                context::keep(code, &context.phv, list, &mut context.again_kept);
                 totals.recirculated = totals.recirculated.wrapping_add(1);
             }
             None => totals.sent = totals.sent.wrapping_add(1),
         }
         emission.drop = false;
-        emission.recirculate = asked.recirculate.is_some();
+        emission.recirculate = pending.recirculate.is_some();
         emission.truncate_bytes = context.truncate;
         emission
     }
 
-    /// What egress finds in its metadata.
-    fn depart(&mut self, context: &mut Context, departure: &Departure) {
+    /// Sets the metadata of egress.
+    fn begin_egress(&mut self, context: &mut Context, departure: &Departure) {
         let standard = self.code.standard;
         self.state.now_us = self.state.now_us.max(departure.now_us);
         context.headers.clear();
-        context.dropper = None;
+        context.drop_reason = None;
         context.put(standard.egress_global_timestamp, departure.now_us);
         context.put(standard.enq_timestamp, departure.enqueued_us);
         context.put(standard.enq_qdepth, departure.enqueued_depth.into());
@@ -272,7 +280,7 @@ impl Engine {
         context.put(standard.deq_qdepth, departure.dequeued_depth.into());
         context.put(standard.qid, context.get(standard.priority));
         context.put(standard.egress_port, departure.port.into());
-        // BMv2: anything but the port of dropped packets.
+        // As in BMv2, any value other than the drop port.
         context.put(standard.egress_spec, DROP_PORT + 1);
         context.put(standard.packet_length, context.length.into());
     }

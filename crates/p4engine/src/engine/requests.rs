@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Carries out the control plane's requests.
+//! Executes the control plane's requests.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::control::refusal::{missing, refuse, Done};
+use crate::control::refusal::{not_found, refuse, RequestResult};
 use crate::control::{Answer, Refusal, Replica, Request, SetMember};
-use crate::engine::arrays::{fit, out_of_range, range, AT_MOST};
+use crate::engine::arrays::{new_meter, out_of_range, range, MAX_VALUES};
 use crate::engine::Engine;
 use crate::ir::TableId;
 
 impl Engine {
-    /// A request is carried out whole or not at all.
+    /// Executes a request completely or not at all.
     pub fn control(&mut self, request: &Request) -> Answer {
-        self.carry_out(request).unwrap_or_else(|(refusal, text)| Answer::Refused(refusal, text))
+        self.execute_request(request).unwrap_or_else(|(refusal, text)| Answer::Refused(refusal, text))
     }
 
-    fn carry_out(&mut self, request: &Request) -> Done {
+    fn execute_request(&mut self, request: &Request) -> RequestResult {
         match request {
             Request::Insert { table, entry } => self.insert(*table, entry),
             Request::Modify { table, entry } => self.modify(*table, entry),
@@ -26,7 +26,7 @@ impl Engine {
             Request::Entries { table, from, most } => {
                 let entries = self.table(*table)?.entries();
                 Ok(Answer::Entries(
-                    entries.skip(*from as usize).take((*most as usize).min(AT_MOST)).collect(),
+                    entries.skip(*from as usize).take((*most as usize).min(MAX_VALUES)).collect(),
                 ))
             }
             Request::Entry { table, matches, priority } => {
@@ -48,12 +48,12 @@ impl Engine {
                 Ok(Answer::Counts(counts.get(range).unwrap_or(&[]).to_vec()))
             }
             Request::WriteCounter { counter, index, value } => {
-                let place = self.counter(*counter)?.get_mut(*index as usize);
-                place.map(|place| *place = *value).ok_or_else(out_of_range).map(|()| Answer::Done)
+                let count = self.counter(*counter)?.get_mut(*index as usize);
+                count.map(|count| *count = *value).ok_or_else(out_of_range).map(|()| Answer::Done)
             }
             Request::SetMeter { meter, index, rates } => {
-                let meter_ = fit(*rates)?;
-                *self.meter(*meter, *index)? = meter_;
+                let new = new_meter(*rates)?;
+                *self.meter(*meter, *index)? = new;
                 Ok(Answer::Done)
             }
             Request::ReadMeter { meter, index } => {
@@ -65,16 +65,16 @@ impl Engine {
             Request::WriteDirectCounter { table, matches, priority, value } => {
                 self.write_direct_counter(*table, matches, *priority, *value)
             }
-            other => self.carry_out_rest(other),
+            other => self.execute_other_request(other),
         }
     }
 
-    fn carry_out_rest(&mut self, request: &Request) -> Done {
+    fn execute_other_request(&mut self, request: &Request) -> RequestResult {
         match request {
             Request::SetValueSet { set, members } => self.set_value_set(*set, members),
             Request::ValueSet { set } => match self.state.sets.get(usize::from(*set)) {
                 Some(members) => Ok(Answer::ValueSet(members.clone())),
-                None => missing("value set", set),
+                None => not_found("value set", set),
             },
             Request::SetMulticastGroup { group, replicas } => {
                 self.set_multicast_group(*group, replicas.as_deref())
@@ -90,7 +90,7 @@ impl Engine {
                 match clone {
                     Some(clone) => drop(self.state.sessions.insert(*session, clone.clone())),
                     None if self.state.sessions.remove(session).is_none() => {
-                        return missing("clone session", session)
+                        return not_found("clone session", session)
                     }
                     None => {}
                 }
@@ -104,7 +104,7 @@ impl Engine {
                 self.state.now_us = self.state.now_us.max(*now_us);
                 let mut found = Vec::new();
                 for (number, table) in self.state.tables.iter_mut().enumerate() {
-                    table.idle(*now_us, number as TableId, (*most as usize).min(AT_MOST), &mut found);
+                    table.idle(*now_us, number as TableId, (*most as usize).min(MAX_VALUES), &mut found);
                 }
                 Ok(Answer::Idle(found))
             }
@@ -113,9 +113,9 @@ impl Engine {
         }
     }
 
-    fn set_value_set(&mut self, set: u16, members: &[SetMember]) -> Done {
+    fn set_value_set(&mut self, set: u16, members: &[SetMember]) -> RequestResult {
         let Some(declared) = self.program.value_sets.get(usize::from(set)) else {
-            return missing("value set", set);
+            return not_found("value set", set);
         };
         let bytes = usize::from(declared.bytes);
         if members.len() > declared.max_size as usize {
@@ -124,10 +124,10 @@ impl Engine {
                 format!("the value set is full: {}", declared.max_size),
             ));
         }
-        let wrong = |member: &SetMember| {
+        let has_other_size = |member: &SetMember| {
             member.value.len() != bytes || member.mask.as_ref().is_some_and(|mask| mask.len() != bytes)
         };
-        if members.iter().any(wrong) {
+        if members.iter().any(has_other_size) {
             return Err((
                 Refusal::InvalidArgument,
                 format!("a member of {} has {bytes} bytes", declared.name),
@@ -137,11 +137,11 @@ impl Engine {
         Ok(Answer::Done)
     }
 
-    fn set_multicast_group(&mut self, group: u16, replicas: Option<&[Replica]>) -> Done {
+    fn set_multicast_group(&mut self, group: u16, replicas: Option<&[Replica]>) -> RequestResult {
         match replicas {
             _ if group == 0 => return refuse(Refusal::InvalidArgument, "multicast group 0 is none"),
             Some(replicas) => drop(self.state.groups.insert(group, replicas.to_vec())),
-            None if self.state.groups.remove(&group).is_none() => return missing("multicast group", group),
+            None if self.state.groups.remove(&group).is_none() => return not_found("multicast group", group),
             None => {}
         }
         Ok(Answer::Done)

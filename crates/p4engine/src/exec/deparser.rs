@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Emits headers.
+//! Emission of headers.
 
-use crate::exec::interpreter::Run;
+use crate::exec::interpreter::Interpreter;
 use crate::exec::packet::Shell;
 use crate::ir::HeaderId;
 
-impl<'a, S: Shell> Run<'a, S> {
+impl<'a, S: Shell> Interpreter<'a, S> {
     #[inline]
     pub fn emit(&mut self, header: HeaderId) {
         let Some(header) = self.header(header).filter(|header| self.is_valid(header)) else { return };
         let (at, bytes) = (header.at as usize, header.bytes as usize);
         match header.varbit {
-            None => self.put_out(at, bytes),
+            None => self.emit_bytes(at, bytes),
             Some(varbit) => {
-                let (end, behind) = (varbit.at + self.varbit_bytes(header), varbit.at + varbit.bytes);
-                self.put_out(at, end as usize);
-                self.put_out(at + behind as usize, bytes.saturating_sub(behind as usize));
+                let (end, after) = (varbit.at + self.varbit_bytes(header), varbit.at + varbit.bytes);
+                self.emit_bytes(at, end as usize);
+                self.emit_bytes(at + after as usize, bytes.saturating_sub(after as usize));
             }
         }
     }
 
-    /// Of the area, to what stands before the rest of the packet.
+    /// Appends bytes of the PHV to the emitted headers.
     #[inline(always)]
-    pub(super) fn put_out(&mut self, at: usize, bytes: usize) {
+    pub(super) fn emit_bytes(&mut self, at: usize, bytes: usize) {
         let context = &mut *self.context;
-        if let Some(source) = context.area.get(at..at + bytes) {
+        if let Some(source) = context.phv.get(at..at + bytes) {
             context.headers.push(source);
         }
     }

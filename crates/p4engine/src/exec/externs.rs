@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! What a program asks of v1model: registers, counters, meters, hashes, random numbers, clones and the like.
+//! Externs of v1model: registers, counters, meters, hashes, random numbers, clones.
 
 use crate::arith::bits::{self, ones, Place};
 use crate::arith::wide::Wide;
 use crate::exec::hash_input::{hash, Input};
-use crate::exec::interpreter::Run;
+use crate::exec::interpreter::Interpreter;
 use crate::exec::packet::Shell;
 use crate::ir::{ArrayId, FieldId, Op, Reg, MAX_REGISTERS};
 
 pub(crate) const DROP_PORT: u64 = 511;
 
-/// BMv2's mirror sessions have 15 bits.
-const SESSION: u16 = 0x7fff;
+/// Bits of a clone session's number, as in BMv2.
+const SESSION_MASK: u16 = 0x7fff;
 
-impl<S: Shell> Run<'_, S> {
+impl<S: Shell> Interpreter<'_, S> {
     #[inline]
     pub fn register_read(&mut self, to: FieldId, array: ArrayId, index: Reg) {
         let Some(array) = self.state.arrays.get(usize::from(array)) else { return };
@@ -24,14 +24,14 @@ impl<S: Shell> Run<'_, S> {
         match value {
             [value] if field.width <= 64 => {
                 let value = if array.signed { bits::signed(*value, array.width) as u64 } else { *value };
-                Place::of(field.at, field.width).store(&mut self.context.area, value);
+                Place::new(field.at, field.width).store(&mut self.context.phv, value);
             }
             _ => {
                 let limbs = self.code.limbs.max(array.limbs).max(field.width.div_ceil(64) as usize);
                 let mut wide = Wide::zero(limbs);
                 wide.as_mut().iter_mut().zip(value).for_each(|(limb, value)| *limb = *value);
                 let wide = if array.signed { wide.signed(array.width as usize) } else { wide };
-                bits::store_limbs(&mut self.context.area, field.at, field.width, wide.as_ref());
+                bits::store_limbs(&mut self.context.phv, field.at, field.width, wide.as_ref());
             }
         }
     }
@@ -61,24 +61,24 @@ impl<S: Shell> Run<'_, S> {
         }
     }
 
-    pub fn extern_op(&mut self, op: Op) {
+    pub fn run_extern_op(&mut self, op: Op) {
         match op {
             Op::WideRegisterWrite { array, index, from } => self.wide_register_write(array, index, from),
             Op::Execute { meter, index, to } => self.execute(meter, index, to),
             Op::ExecuteDirect { meter, to } => self.execute_direct(meter, to),
             Op::HashTo { field, hash, base, size } => {
                 let (value, size) = (self.hash(hash), self.number(size) as u64);
-                // BMv2 takes a size of 0 for 1.
+                // As in BMv2, a size of 0 counts as 1.
                 let value = value.checked_rem(size).unwrap_or(0).wrapping_add(self.number(base) as u64);
                 self.store(field, value);
             }
             Op::Random { field, least, most } => self.random(field, least, most),
-            Op::Digest { digest } => self.context.asked.digest = Some(digest),
+            Op::Digest { digest } => self.context.pending.digest = Some(digest),
             Op::CloneIngress { session, list } | Op::CloneEgress { session, list } => {
-                self.context.asked.clone = Some((self.number(session) as u16 & SESSION, list));
+                self.context.pending.clone = Some((self.number(session) as u16 & SESSION_MASK, list));
             }
-            Op::Resubmit { list } => self.context.asked.resubmit = Some(list),
-            Op::Recirculate { list } => self.context.asked.recirculate = Some(list),
+            Op::Resubmit { list } => self.context.pending.resubmit = Some(list),
+            Op::Recirculate { list } => self.context.pending.recirculate = Some(list),
             Op::Truncate { bytes } => {
                 let bytes = u32::try_from(self.number(bytes)).unwrap_or(u32::MAX);
                 self.context.truncate = Some(self.context.truncate.map_or(bytes, |before| before.min(bytes)));
@@ -89,7 +89,7 @@ impl<S: Shell> Run<'_, S> {
                 if let Some(mcast_grp) = mcast_grp {
                     self.store(mcast_grp, 0);
                 }
-                self.context.dropper = Some(self.reason);
+                self.context.drop_reason = Some(self.reason);
             }
             Op::Assert { condition, message } if self.number(condition) == 0 => {
                 self.state.totals.asserts_failed = self.state.totals.asserts_failed.wrapping_add(1);
@@ -107,12 +107,12 @@ impl<S: Shell> Run<'_, S> {
     pub fn mark_to_drop(&mut self, reason: u32) {
         self.context.put(self.code.standard.egress_spec, DROP_PORT);
         self.context.put(self.code.standard.mcast_grp, 0);
-        self.context.dropper = Some(reason);
+        self.context.drop_reason = Some(reason);
     }
 
     fn store(&mut self, field: FieldId, value: u64) {
         let field = self.code.field(field);
-        bits::store_limbs(&mut self.context.area, field.at, field.width, &[value]);
+        bits::store_limbs(&mut self.context.phv, field.at, field.width, &[value]);
     }
 
     #[inline]
@@ -149,7 +149,7 @@ impl<S: Shell> Run<'_, S> {
 
     fn random(&mut self, field: FieldId, least: Reg, most: Reg) {
         let (least, most) = (self.number(least) as u64, self.number(most) as u64);
-        // As BMv2: the field stays.
+        // As in BMv2, an empty range leaves the field unchanged.
         let Some(span) = most.checked_sub(least) else { return };
         let value = match span.checked_add(1) {
             Some(count) if count <= 1 << 32 => least + ((u64::from(self.shell.random_u32()) * count) >> 32),
@@ -163,7 +163,7 @@ impl<S: Shell> Run<'_, S> {
 
     pub fn hash(&mut self, number: u16) -> u64 {
         let rest = self.packet.get(self.context.parsed as usize..).unwrap_or(&[]);
-        let input = Input { area: &self.context.area, rest, registers: &self.state.registers };
-        hash(self.code, number, &input, &mut self.state.buffer, &mut self.state.turns)
+        let input = Input { phv: &self.context.phv, rest, registers: &self.state.registers };
+        hash(self.code, number, &input, &mut self.state.buffer, &mut self.state.round_robin)
     }
 }

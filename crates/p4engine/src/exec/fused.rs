@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Fused instructions.
+//! Execution of fused instructions.
 
 use crate::arith::bits::{self, Place};
-use crate::exec::interpreter::Run;
+use crate::exec::interpreter::Interpreter;
 use crate::exec::packet::Shell;
 use crate::ir::{Pc, Reg};
-use crate::lower::instructions::{Piece, Test};
+use crate::lower::instructions::{ByteField, Comparison};
 
-impl<'a, S: Shell> Run<'a, S> {
+impl<'a, S: Shell> Interpreter<'a, S> {
     #[inline(always)]
     pub(super) fn add_store(&mut self, pc: Pc, to: Reg, (left, right): (Reg, Reg), into: Place) -> Pc {
-        self.of_two(to, left, right, i128::wrapping_add);
+        self.binary(to, left, right, i128::wrapping_add);
         self.store_into(into, to);
         pc + 1
     }
 
     #[inline(always)]
     pub(super) fn invert_store(&mut self, pc: Pc, to: Reg, from: Reg, into: Place) -> Pc {
-        self.of_one(to, from, |from| !from);
+        self.unary(to, from, |from| !from);
         self.store_into(into, to);
         pc + 1
     }
 
     #[inline(always)]
     pub(super) fn transfer(&mut self, pc: Pc, to: Reg, from: Place, into: Place) -> Pc {
-        let value = from.load(&self.context.area);
+        let value = from.load(&self.context.phv);
         self.load(to, value);
-        into.store(&mut self.context.area, value);
+        into.store(&mut self.context.phv, value);
         pc + 1
     }
 
     #[inline(always)]
     pub(super) fn add_byte(&mut self, pc: Pc, to: Reg, at: u16, value: i64) -> Pc {
-        let sum = i128::from(bits::byte(&self.context.area, at)).wrapping_add(value.into());
+        let sum = i128::from(bits::byte(&self.context.phv, at)).wrapping_add(value.into());
         self.set(to, sum);
-        bits::put_byte(&mut self.context.area, at, sum as u64);
+        bits::put_byte(&mut self.context.phv, at, sum as u64);
         pc + 2
     }
 
@@ -46,45 +46,54 @@ impl<'a, S: Shell> Run<'a, S> {
     }
 
     #[inline(always)]
-    pub(super) fn jump_byte(&mut self, pc: Pc, when: bool, (to, piece): (Reg, Piece), jump: Pc) -> Pc {
-        let value = piece.load(&self.context.area);
+    pub(super) fn jump_byte(&mut self, pc: Pc, when: bool, (to, field): (Reg, ByteField), jump: Pc) -> Pc {
+        let value = field.load(&self.context.phv);
         self.load(to, value);
         self.jump_when((value != 0) == when, pc + 1, jump)
     }
 
     #[inline(always)]
-    pub(super) fn test_byte(
+    pub(super) fn jump_compare_byte(
         &mut self,
         pc: Pc,
-        (test, to): (Test, Reg),
-        piece: Piece,
+        (comparison, to): (Comparison, Reg),
+        field: ByteField,
         value: u8,
         jump: Pc,
     ) -> Pc {
-        let holds = test.holds(piece.load(&self.context.area), value.into());
-        self.branch(test, to, holds, pc + 2, jump)
+        let result = comparison.is_true(field.load(&self.context.phv), value.into());
+        self.branch(comparison, to, result, pc + 2, jump)
     }
 
     #[inline(always)]
-    pub(super) fn test(&mut self, pc: Pc, (test, to): (Test, Reg), left: Reg, right: i128, jump: Pc) -> Pc {
-        let holds = test.holds(self.number(left), right);
-        self.branch(test, to, holds, pc + 1, jump)
+    pub(super) fn jump_compare(
+        &mut self,
+        pc: Pc,
+        (comparison, to): (Comparison, Reg),
+        left: Reg,
+        right: i128,
+        jump: Pc,
+    ) -> Pc {
+        let result = comparison.is_true(self.number(left), right);
+        self.branch(comparison, to, result, pc + 1, jump)
     }
 
-    /// Behind a comparison: on to `next`, or the jump that it decides.
+    /// Stores the result of a comparison, and jumps or continues at `next`.
     #[inline(always)]
-    fn branch(&mut self, test: Test, to: Reg, holds: bool, next: Pc, jump: Pc) -> Pc {
-        self.load(to, holds.into());
-        self.jump_when(test.taken(holds), next, jump)
+    fn branch(&mut self, comparison: Comparison, to: Reg, result: bool, next: Pc, jump: Pc) -> Pc {
+        self.load(to, result.into());
+        self.jump_when(comparison.jump_taken(result), next, jump)
     }
 
     #[inline(always)]
     pub(super) fn store_arguments(&mut self, pc: Pc, to: Reg, first: u32, count: u16) -> Pc {
         let (code, first) = (self.code, first as usize);
         let mut last = 0;
-        for (argument, place) in code.runs.arguments.get(first..first + usize::from(count)).unwrap_or(&[]) {
+        for (argument, place) in
+            code.sequences.arguments.get(first..first + usize::from(count)).unwrap_or(&[])
+        {
             last = self.argument(*argument);
-            place.store(&mut self.context.area, last);
+            place.store(&mut self.context.phv, last);
         }
         self.load(to, last);
         pc + 2 * Pc::from(count) - 1
@@ -93,23 +102,22 @@ impl<'a, S: Shell> Run<'a, S> {
     #[inline(always)]
     pub(super) fn store_constants(&mut self, pc: Pc, first: u32, count: u16) -> Pc {
         let (code, first) = (self.code, first as usize);
-        for (value, place) in code.runs.constants.get(first..first + usize::from(count)).unwrap_or(&[]) {
-            place.store(&mut self.context.area, *value);
+        for (value, place) in code.sequences.constants.get(first..first + usize::from(count)).unwrap_or(&[]) {
+            place.store(&mut self.context.phv, *value);
         }
         pc + Pc::from(count) - 1
     }
 
-    /// Most headers that a deparser names are not there.
+    /// Emits headers. Checks the validity bit first, since most headers of a deparser are invalid.
     #[inline(always)]
     pub fn emit_each(&mut self, pc: Pc, first: u32, count: u16) -> Pc {
         let (code, first) = (self.code, first as usize);
-        for one in code.runs.emitted.get(first..first + usize::from(count)).unwrap_or(&[]) {
-            if self.context.area.get(usize::from(one.valid_at)).is_some_and(|byte| byte & one.valid_bit != 0)
-            {
+        for one in code.sequences.emitted.get(first..first + usize::from(count)).unwrap_or(&[]) {
+            if self.context.phv.get(usize::from(one.valid_at)).is_some_and(|byte| byte & one.valid_bit != 0) {
                 if one.varbit {
                     self.emit(one.header);
                 } else {
-                    self.put_out(one.at.into(), one.bytes.into());
+                    self.emit_bytes(one.at.into(), one.bytes.into());
                 }
             }
         }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Collects the input of a hash and computes it.
+//! Computation of hashes over fields, constants and the payload.
 
 use alloc::vec::Vec;
 
 use crate::arith::bits::{ones, peek, Place};
-use crate::arith::hash::{checksum_of, hash as hash_of};
+use crate::arith::hash::{hash as hash_of, word_checksum};
 use crate::ir::{HashKind, MAX_REGISTERS};
 use crate::lower::operands::HashPart;
 use crate::lower::Code;
 
-/// Where a hash takes its input from.
+/// Sources of a hash's input.
 pub(crate) struct Input<'a> {
-    pub area: &'a [u8],
-    /// The packet behind what was parsed.
+    pub phv: &'a [u8],
+    /// The packet after the parsed headers.
     pub rest: &'a [u8],
     pub registers: &'a [i128; MAX_REGISTERS],
 }
 
-/// Bits one behind the other, whole bytes in the end.
+/// Appends bits without gaps and pads the end to a whole byte.
 struct Bits<'a> {
     bytes: &'a mut Vec<u8>,
     pending: u64,
@@ -40,16 +40,16 @@ impl Bits<'_> {
         }
     }
 
-    fn area(&mut self, area: &[u8], at: u32, width: u32) {
+    fn phv(&mut self, phv: &[u8], at: u32, width: u32) {
         if self.count == 0 && (at | width) % 8 == 0 {
             let first = at as usize / 8;
-            self.bytes.extend_from_slice(area.get(first..first + width as usize / 8).unwrap_or(&[]));
+            self.bytes.extend_from_slice(phv.get(first..first + width as usize / 8).unwrap_or(&[]));
             return;
         }
         let mut done = 0;
         while done < width {
             let bits = (width - done).min(64);
-            self.push(Place::of(at + done, bits).load(area), bits);
+            self.push(Place::new(at + done, bits).load(phv), bits);
             done += bits;
         }
     }
@@ -61,39 +61,45 @@ impl Bits<'_> {
     }
 }
 
-/// A part in whole bytes, if its header is there.
+/// The bytes of a part that is aligned to bytes. None: its header is invalid.
 #[inline]
-fn words_of<'a>(part: &HashPart, area: &'a [u8]) -> Option<&'a [u8]> {
-    let HashPart::Area { at, width, valid } = part else { return None };
-    if valid.is_some_and(|valid| !valid.holds(area)) {
+fn aligned_part<'a>(part: &HashPart, phv: &'a [u8]) -> Option<&'a [u8]> {
+    let HashPart::Phv { at, width, valid } = part else { return None };
+    if valid.is_some_and(|valid| !valid.is_valid(phv)) {
         return None;
     }
     let first = *at as usize / 8;
-    area.get(first..first + *width as usize / 8)
+    phv.get(first..first + *width as usize / 8)
 }
 
-pub(crate) fn hash(code: &Code, number: u16, input: &Input, buffer: &mut Vec<u8>, turns: &mut [u64]) -> u64 {
+pub(crate) fn hash(
+    code: &Code,
+    number: u16,
+    input: &Input,
+    buffer: &mut Vec<u8>,
+    round_robin: &mut [u64],
+) -> u64 {
     let Some(hash) = code.hashes.get(usize::from(number)) else { return 0 };
-    let Some(turn) = turns.get_mut(usize::from(number)) else { return 0 };
+    let Some(calls) = round_robin.get_mut(usize::from(number)) else { return 0 };
     if hash.kind == HashKind::RoundRobin {
-        return hash_of(hash.kind, [&[], &[]], turn);
+        return hash_of(hash.kind, [&[], &[]], calls);
     }
     if hash.words && hash.kind == HashKind::Csum16 {
-        let parts = hash.parts.iter().filter_map(|part| words_of(part, input.area));
-        return checksum_of(parts).into();
+        let parts = hash.parts.iter().filter_map(|part| aligned_part(part, input.phv));
+        return word_checksum(parts).into();
     }
     buffer.clear();
     let mut bits = Bits { bytes: buffer, pending: 0, count: 0 };
     for part in &hash.parts {
         match part {
-            HashPart::Area { at, width, valid } => {
-                if valid.is_none_or(|valid| valid.holds(input.area)) {
-                    bits.area(input.area, *at, *width);
+            HashPart::Phv { at, width, valid } => {
+                if valid.is_none_or(|valid| valid.is_valid(input.phv)) {
+                    bits.phv(input.phv, *at, *width);
                 }
             }
-            HashPart::Varbit { at, width, most, valid } => {
-                if valid.holds(input.area) {
-                    bits.area(input.area, *at, (width.load(input.area) as u32).min(*most));
+            HashPart::Varbit { at, width, max_width, valid } => {
+                if valid.is_valid(input.phv) {
+                    bits.phv(input.phv, *at, (width.load(input.phv) as u32).min(*max_width));
                 }
             }
             HashPart::Constant { value, width } => {
@@ -114,5 +120,5 @@ pub(crate) fn hash(code: &Code, number: u16, input: &Input, buffer: &mut Vec<u8>
     }
     bits.finish();
     let rest = if hash.payload { input.rest } else { &[] };
-    hash_of(hash.kind, [buffer, rest], turn)
+    hash_of(hash.kind, [buffer, rest], calls)
 }

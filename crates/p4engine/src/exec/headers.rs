@@ -1,33 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Headers, stacks and unions.
+//! Operations on headers, stacks and unions.
 
 use crate::arith::bits::{self, Place};
-use crate::exec::interpreter::Run;
+use crate::exec::interpreter::Interpreter;
 use crate::exec::packet::Shell;
 use crate::ir::{HeaderId, Op, StackId};
 use crate::lower::operands::{Header, Stack};
 
-impl<'a, S: Shell> Run<'a, S> {
+impl<'a, S: Shell> Interpreter<'a, S> {
     pub(super) fn header(&self, header: HeaderId) -> Option<&'a Header> {
         self.code.headers.get(usize::from(header))
     }
 
     pub(super) fn is_valid(&self, header: &Header) -> bool {
         header.metadata
-            || self
-                .context
-                .area
-                .get(header.valid_at as usize)
-                .is_some_and(|byte| byte & header.valid_bit != 0)
+            || self.context.phv.get(header.valid_at as usize).is_some_and(|byte| byte & header.valid_bit != 0)
     }
 
-    fn mark(&mut self, header: &Header, valid: bool) {
-        if let Some(byte) = self.context.area.get_mut(header.valid_at as usize) {
+    fn write_validity(&mut self, header: &Header, valid: bool) {
+        if let Some(byte) = self.context.phv.get_mut(header.valid_at as usize) {
             *byte = if valid { *byte | header.valid_bit } else { *byte & !header.valid_bit };
         }
     }
 
-    /// Validity; the others of its union lose theirs.
+    /// Sets a header's validity. Making it valid makes the other headers of its union invalid.
     pub(super) fn set_valid(&mut self, header: &Header, valid: bool) {
         let code = self.code;
         if let Some(union) =
@@ -35,38 +31,38 @@ impl<'a, S: Shell> Run<'a, S> {
         {
             for other in union {
                 if let Some(other) = self.header(*other) {
-                    self.mark(other, false);
+                    self.write_validity(other, false);
                 }
             }
         }
-        self.mark(header, valid);
+        self.write_validity(header, valid);
     }
 
-    /// The varbit field's bytes.
+    /// Current size of the varbit field.
     pub(super) fn varbit_bytes(&self, header: &Header) -> u32 {
-        header.varbit.map_or(0, |varbit| (varbit.width.load(&self.context.area) as u32 / 8).min(varbit.bytes))
+        header.varbit.map_or(0, |varbit| (varbit.width.load(&self.context.phv) as u32 / 8).min(varbit.bytes))
     }
 
     pub(super) fn set_varbit_bytes(&mut self, header: &Header, bytes: u32) {
         if let Some(varbit) = header.varbit {
-            varbit.width.store(&mut self.context.area, u64::from(bytes) * 8);
+            varbit.width.store(&mut self.context.phv, u64::from(bytes) * 8);
         }
     }
 
-    /// As on the wire.
+    /// Length on the wire.
     fn length(&self, header: &Header) -> u32 {
         header.bytes - header.varbit.map_or(0, |varbit| varbit.bytes) + self.varbit_bytes(header)
     }
 
-    pub(super) fn next(&self, stack: &Stack) -> usize {
-        (stack.next.load(&self.context.area) as usize).min(stack.size())
+    pub(super) fn next_index(&self, stack: &Stack) -> usize {
+        (stack.next.load(&self.context.phv) as usize).min(stack.size())
     }
 
-    pub(super) fn set_next(&mut self, stack: &Stack, next: usize) {
-        stack.next.store(&mut self.context.area, next as u64);
+    pub(super) fn set_next_index(&mut self, stack: &Stack, next: usize) {
+        stack.next.store(&mut self.context.phv, next as u64);
     }
 
-    /// A stack's element: of a stack of unions one of its members.
+    /// A stack's element. If the elements are unions, it is their header with index `member`.
     pub(super) fn element(&self, stack: &Stack, index: usize, member: u16) -> Option<HeaderId> {
         match stack.unions.get(index) {
             Some(union) => self.code.unions.get(usize::from(*union))?.get(usize::from(member)).copied(),
@@ -74,20 +70,20 @@ impl<'a, S: Shell> Run<'a, S> {
         }
     }
 
-    fn field_of(&self, header: HeaderId, field: u16) -> Option<i128> {
+    fn load_header_field(&self, header: HeaderId, field: u16) -> Option<i128> {
         let header = self.header(header).filter(|header| field < header.fields)?;
         let field = self.code.field(header.first_field.saturating_add(field));
-        let value = Place::of(field.at, field.width.min(64)).load(&self.context.area);
+        let value = Place::new(field.at, field.width.min(64)).load(&self.context.phv);
         Some(if field.signed { i128::from(bits::signed(value, field.width)) } else { i128::from(value) })
     }
 
-    pub(super) fn last(&self, stack: StackId, member: u16, field: u16) -> Option<i128> {
+    pub(super) fn last_element_field(&self, stack: StackId, member: u16, field: u16) -> Option<i128> {
         let stack = self.code.stacks.get(usize::from(stack))?;
-        let header = self.element(stack, self.next(stack).checked_sub(1)?, member)?;
-        self.field_of(header, field)
+        let header = self.element(stack, self.next_index(stack).checked_sub(1)?, member)?;
+        self.load_header_field(header, field)
     }
 
-    pub fn header_op(&mut self, op: Op) {
+    pub fn run_header_op(&mut self, op: Op) {
         let code = self.code;
         match op {
             Op::AddHeader { header } => self.add_header(header),
@@ -99,8 +95,9 @@ impl<'a, S: Shell> Run<'a, S> {
             Op::Push { stack, count } => self.shift(stack, usize::from(count), true),
             Op::Pop { stack, count } => self.shift(stack, usize::from(count), false),
             Op::LoadIndexed { to, stack, member, index, field } => {
-                let value =
-                    self.indexed(stack, member, index).and_then(|header| self.field_of(header, field));
+                let value = self
+                    .indexed(stack, member, index)
+                    .and_then(|header| self.load_header_field(header, field));
                 self.set(to, value.unwrap_or(0));
             }
             Op::ValidIndexed { to, stack, member, index } => {
@@ -108,7 +105,7 @@ impl<'a, S: Shell> Run<'a, S> {
                 self.set(to, i128::from(header.is_some_and(|header| self.is_valid(header))));
             }
             Op::StackLastIndex { to, stack } => {
-                let next = code.stacks.get(usize::from(stack)).map_or(0, |stack| self.next(stack));
+                let next = code.stacks.get(usize::from(stack)).map_or(0, |stack| self.next_index(stack));
                 self.set(to, i128::from((next as u32).wrapping_sub(1)));
             }
             Op::EmitStack { stack } => {
@@ -129,9 +126,8 @@ impl<'a, S: Shell> Run<'a, S> {
 
     fn add_header(&mut self, header: HeaderId) {
         let Some(header) = self.header(header).filter(|header| !self.is_valid(header)) else { return };
-        if let Some(area) = self.context.area.get_mut(header.at as usize..(header.at + header.bytes) as usize)
-        {
-            area.fill(0);
+        if let Some(phv) = self.context.phv.get_mut(header.at as usize..(header.at + header.bytes) as usize) {
+            phv.fill(0);
         }
         self.set_varbit_bytes(header, 0);
         self.set_valid(header, true);
@@ -178,10 +174,10 @@ impl<'a, S: Shell> Run<'a, S> {
         else {
             return;
         };
-        // The valid one last: the others' copies would take its validity.
-        for turn in [false, true] {
+        // Copy the valid header last, since copies of the others would invalidate it.
+        for valid in [false, true] {
             for (to, from) in to.iter().zip(from) {
-                if self.header(*from).is_some_and(|from| self.is_valid(from) == turn) {
+                if self.header(*from).is_some_and(|from| self.is_valid(from) == valid) {
                     self.copy_header(*to, *from);
                 }
             }
@@ -194,27 +190,27 @@ impl<'a, S: Shell> Run<'a, S> {
         else {
             return;
         };
-        self.set_next(to, self.next(from));
+        self.set_next_index(to, self.next_index(from));
         to.headers.iter().zip(&from.headers).for_each(|(to, from)| self.copy_header(*to, *from));
         to.unions.iter().zip(&from.unions).for_each(|(to, from)| self.copy_union(*to, *from));
     }
 
-    /// P4_16 8.18: elements move, those that come or go are invalid.
+    /// Moves the elements of a stack (P4_16 section 8.18). Elements without a source become invalid.
     fn shift(&mut self, stack: StackId, count: usize, push: bool) {
         let code = self.code;
         let Some(stack) = code.stacks.get(usize::from(stack)) else { return };
-        let (size, next) = (stack.size(), self.next(stack));
+        let (size, next) = (stack.size(), self.next_index(stack));
         let count = count.min(size);
-        self.set_next(stack, if push { (next + count).min(size) } else { next.saturating_sub(count) });
-        for step in 0..size {
-            let to = if push { size - 1 - step } else { step };
+        self.set_next_index(stack, if push { (next + count).min(size) } else { next.saturating_sub(count) });
+        for index in 0..size {
+            let to = if push { size - 1 - index } else { index };
             let from =
                 if push { to.checked_sub(count) } else { Some(to + count).filter(|from| *from < size) };
             self.move_element(stack, to, from);
         }
     }
 
-    /// From elsewhere in the stack; None: it becomes invalid.
+    /// Copies an element from index `from`. None: the element becomes invalid.
     fn move_element(&mut self, stack: &Stack, to: usize, from: Option<usize>) {
         let members = stack
             .unions
@@ -230,9 +226,9 @@ impl<'a, S: Shell> Run<'a, S> {
             match source {
                 Some(source) => {
                     self.copy_contents(target, source);
-                    self.mark(target, self.is_valid(source));
+                    self.write_validity(target, self.is_valid(source));
                 }
-                None => self.mark(target, false),
+                None => self.write_validity(target, false),
             }
         }
     }

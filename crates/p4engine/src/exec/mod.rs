@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Execution: the interpreter with its state.
+//! Execution: the interpreter with the state of a program and of a packet.
 
 mod apply;
 pub(crate) mod context;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! What a shell gives the engine with a packet, and what it is told to do with it.
+//! The interface between a shell and the engine for one packet.
 
 use alloc::vec::Vec;
 
 use crate::ir::ListId;
 
-/// Where a packet comes from: v1model's `instance_type`.
+/// The origin of a packet: v1model's `instance_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instance {
     Normal = 0,
@@ -16,88 +16,91 @@ pub enum Instance {
     Resubmitted = 6,
 }
 
-/// A packet at ingress. Resubmitted, recirculated and cloned ones bring what their field list kept.
+/// Metadata of a packet at ingress.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
     pub port: u16,
-    /// Of the whole packet, of which the engine may be shown the front only.
+    /// Length of the whole packet. The engine may get only the first bytes.
     pub length: u32,
     pub now_us: u64,
     pub instance: Instance,
+    /// Preserved fields of a resubmitted, recirculated or cloned packet.
     pub kept: Option<&'a Kept>,
 }
 
-/// The values of a field list's fields, in its order, each in whole bytes, big endian.
+/// The preserved values of a field list, in its order, each in whole bytes, big endian.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kept {
     pub list: ListId,
     pub values: Vec<u8>,
 }
 
-/// What ingress wants, in the order in which the shell does it: clone, resubmit (and then nothing else), forward.
+/// The result of ingress. The shell first clones, then either resubmits or forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The packet as it came in, to this clone session's ports, at egress; its egress parses it anew, with
-    /// `Context::clone_kept`. Only sessions that there are.
+    /// The clone session, which exists. The clone is the packet as it arrived; it is parsed again with
+    /// `Context::clone_kept` and enters egress.
     pub clone: Option<u16>,
-    /// To ingress again, as it came in, with `Context::again_kept`.
+    /// Whether the packet as it arrived enters ingress again, with `Context::again_kept`.
     pub resubmit: bool,
     pub forward: Forward,
-    /// At egress and on the wire the packet has at most so many bytes (`truncate`).
+    /// Limit on the packet's length at egress and on the wire (`truncate`).
     pub truncate_bytes: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forward {
-    /// Counted by the engine already, with where.
+    /// The packet is dropped. The engine has counted it with the reason.
     Drop,
     Unicast {
         port: u16,
         priority: u8,
     },
-    /// A copy to each replica of the group, in the group's order.
+    /// A copy goes to each replica of the group, in the group's order.
     Multicast {
         group: u16,
     },
 }
 
-/// A packet that leaves its queue.
+/// Metadata of a packet that leaves its queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
     pub port: u16,
     pub now_us: u64,
     pub enqueued_us: u64,
-    /// Packets in the queue when it came (without it) and when it left (without it).
+    /// Other packets in the queue when the packet was enqueued.
     pub enqueued_depth: u32,
+    /// Other packets in the queue when the packet was dequeued.
     pub dequeued_depth: u32,
 }
 
-/// What egress wants: clone first, then drop, recirculate, or send.
+/// The result of egress. The shell first clones, then drops, recirculates or sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Emission {
-    /// A copy to this clone session's ports, at their egress (`Engine::copy` with `EgressClone`).
+    /// The clone session. The clone (`Engine::copy` with `EgressClone`) enters egress.
     pub clone: Option<u16>,
-    /// What would be sent goes to ingress again, with `Context::again_kept`.
+    /// Whether the deparsed packet enters ingress again, with `Context::again_kept`.
     pub recirculate: bool,
-    /// Counted by the engine already, with where.
+    /// Whether the packet is dropped. The engine has counted it with the reason.
     pub drop: bool,
-    /// The first `replaced` bytes of the packet give way to `Context::headers()`.
+    /// `Context::headers()` replace the first `replaced` bytes of the packet.
     pub replaced: u32,
-    /// What is sent has at most so many bytes: headers first.
+    /// Limit on the length of headers and payload.
     pub truncate_bytes: Option<u32>,
 }
 
-/// What a program needs of its surroundings.
+/// The functions of the environment that a program uses.
 pub trait Shell {
-    /// Of 64 bits, evenly.
+    /// A uniformly distributed number of 64 bits.
     fn random(&mut self) -> u64;
-    /// Of 32 bits: what is enough for most programs.
+    /// A uniformly distributed number of 32 bits.
     fn random_u32(&mut self) -> u32 {
         (self.random() >> 32) as u32
     }
-    /// The fields' values, each in whole bytes, big endian.
+    /// Sends a digest: the values of its fields, each in whole bytes, big endian.
     fn digest(&mut self, id: u32, values: &[u8]);
+    /// Logs a message.
     fn log(&mut self, message: &str, values: &[i128]);
-    /// An assert (or an assume) did not hold.
+    /// Reports a failed assert or assume.
     fn failed(&mut self, message: &str);
 }

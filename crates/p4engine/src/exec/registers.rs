@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Registers, fields in the PHV, and arithmetic on both.
+//! Access to registers and fields, and wide numbers.
 
 use alloc::vec::Vec;
 
 use crate::arith::bits::{self, Place};
 use crate::arith::wide::{self, Wide};
-use crate::exec::interpreter::Run;
+use crate::exec::interpreter::Interpreter;
 use crate::exec::packet::Shell;
 use crate::ir::{Op, Reg, WideReg, MAX_REGISTERS};
 
-impl<'a, S: Shell> Run<'a, S> {
+impl<'a, S: Shell> Interpreter<'a, S> {
     #[inline(always)]
     pub fn number(&self, register: Reg) -> i128 {
         self.state.registers[usize::from(register) % MAX_REGISTERS]
@@ -27,7 +27,7 @@ impl<'a, S: Shell> Run<'a, S> {
 
     pub fn wide(&self, register: WideReg) -> Wide {
         let (first, limbs) = (usize::from(register) * self.code.limbs, self.code.limbs);
-        self.state.wide.get(first..first + limbs).map_or(Wide::zero(limbs), Wide::of)
+        self.state.wide.get(first..first + limbs).map_or(Wide::zero(limbs), Wide::from_limbs)
     }
 
     pub fn set_wide(&mut self, register: WideReg, value: &Wide) {
@@ -38,24 +38,24 @@ impl<'a, S: Shell> Run<'a, S> {
     }
 
     #[inline(always)]
-    pub(super) fn of_one(&mut self, to: Reg, from: Reg, apply: impl FnOnce(i128) -> i128) {
+    pub(super) fn unary(&mut self, to: Reg, from: Reg, apply: impl FnOnce(i128) -> i128) {
         self.set(to, apply(self.number(from)));
     }
 
     #[inline(always)]
-    pub(super) fn of_two(&mut self, to: Reg, left: Reg, right: Reg, apply: impl FnOnce(i128, i128) -> i128) {
+    pub(super) fn binary(&mut self, to: Reg, left: Reg, right: Reg, apply: impl FnOnce(i128, i128) -> i128) {
         self.set(to, apply(self.number(left), self.number(right)));
     }
 
     #[inline(always)]
     pub(super) fn fetch(&mut self, to: Reg, at: u16, get: impl FnOnce(&[u8], u16) -> u64) {
-        self.load(to, get(&self.context.area, at));
+        self.load(to, get(&self.context.phv, at));
     }
 
     #[inline(always)]
     pub(super) fn put(&mut self, at: u16, from: Reg, put: impl FnOnce(&mut [u8], u16, u64)) {
         let value = self.number(from) as u64;
-        put(&mut self.context.area, at, value);
+        put(&mut self.context.phv, at, value);
     }
 
     #[inline(always)]
@@ -66,19 +66,19 @@ impl<'a, S: Shell> Run<'a, S> {
         get: impl FnOnce(&[u8], u16) -> u64,
         put: impl FnOnce(&mut [u8], u16, u64),
     ) {
-        let value = get(&self.context.area, from);
-        put(&mut self.context.area, to, value);
+        let value = get(&self.context.phv, from);
+        put(&mut self.context.phv, to, value);
     }
 
     #[inline(always)]
     pub(super) fn store_into(&mut self, place: Place, from: Reg) {
         let value = self.number(from) as u64;
-        place.store(&mut self.context.area, value);
+        place.store(&mut self.context.phv, value);
     }
 
     #[inline(always)]
     pub(super) fn signed(&self, place: Place) -> i128 {
-        i128::from(bits::signed(place.load(&self.context.area), place.width()))
+        i128::from(bits::signed(place.load(&self.context.phv), place.width()))
     }
 
     #[inline(always)]
@@ -98,12 +98,12 @@ impl<'a, S: Shell> Run<'a, S> {
     #[inline(always)]
     pub(super) fn copy_bytes(&mut self, to: u32, from: u32, bytes: u16) {
         let (to, from, bytes) = (to as usize, from as usize, usize::from(bytes));
-        if to.max(from) + bytes <= self.context.area.len() {
-            self.context.area.copy_within(from..from + bytes, to);
+        if to.max(from) + bytes <= self.context.phv.len() {
+            self.context.phv.copy_within(from..from + bytes, to);
         }
     }
 
-    pub fn wide_op(&mut self, op: Op) {
+    pub fn run_wide_op(&mut self, op: Op) {
         let (code, limbs) = (self.code, self.code.limbs);
         let constant =
             |constant: u16| code.constants.get(usize::from(constant)).map_or(&[][..], Vec::as_slice);
@@ -113,7 +113,7 @@ impl<'a, S: Shell> Run<'a, S> {
                 self.set(to, value);
             }
             Op::StoreConstant { field, value } => {
-                code.place(field).store(&mut self.context.area, value as u64);
+                code.place(field).store(&mut self.context.phv, value as u64);
             }
             Op::WideSet { to, constant: bytes } => {
                 self.set_wide(to, &Wide::from_bytes(constant(bytes), limbs))
@@ -121,12 +121,12 @@ impl<'a, S: Shell> Run<'a, S> {
             Op::WideLoad { to, field } => {
                 let field = code.field(field);
                 let mut value = Wide::zero(limbs);
-                bits::load_limbs(&self.context.area, field.at, field.width, value.as_mut());
+                bits::load_limbs(&self.context.phv, field.at, field.width, value.as_mut());
                 self.set_wide(to, &if field.signed { value.signed(field.width as usize) } else { value });
             }
             Op::WideStore { field, from } => {
                 let (field, value) = (code.field(field), self.wide(from));
-                bits::store_limbs(&mut self.context.area, field.at, field.width, value.as_ref());
+                bits::store_limbs(&mut self.context.phv, field.at, field.width, value.as_ref());
             }
             Op::WideArgument { to, argument, .. } => self.set_wide(to, &self.wide_argument(argument)),
             Op::WideUnary { op, to, from } => self.set_wide(to, &wide::unary(op, &self.wide(from))),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! What a program keeps from packet to packet, and what it computes with.
+//! The state of a program across packets, and its registers.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,18 +15,18 @@ use crate::tables::call::{Call, FEW};
 use crate::tables::key::KEY_WORDS;
 use crate::tables::meter::Meter;
 use crate::tables::Table;
-use crate::verify::Unfit;
+use crate::verify::InvalidProgram;
 
 pub(crate) type Registers = Box<[i128; MAX_REGISTERS]>;
 
-/// What all arrays, counters and meters of a program may take together.
+/// Limit on the memory of all arrays, counters and meters of a program.
 const STATE_BYTES: u64 = 1 << 28;
 
-/// Reasons to drop that are not an action's.
+/// Drop reasons outside of actions, as indices into `State::drops`.
 pub(crate) const INGRESS: u32 = 0;
 pub(crate) const EGRESS: u32 = 1;
 pub(crate) const NO_GROUP: u32 = 2;
-pub(crate) const ENDLESS: u32 = 3;
+pub(crate) const LOOP_LIMIT: u32 = 3;
 pub(crate) const FIRST_ACTION: u32 = 4;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Array {
     pub width: u32,
     pub signed: bool,
     pub size: u32,
-    /// Words of a value.
+    /// Limbs of one value.
     pub limbs: usize,
     pub values: Vec<u64>,
 }
@@ -75,31 +75,31 @@ impl Meters {
 pub(crate) struct Profile {
     pub selector: Option<u16>,
     pub members: BTreeMap<u32, Member>,
-    /// Members in ascending order, each as often as it weighs.
+    /// Members of each group in ascending order, each repeated by its weight.
     pub groups: BTreeMap<u32, Vec<u32>>,
 }
 
 /// A member of an action profile.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// The call as the control plane gave it.
-    pub asked: ActionCall,
-    /// The call of each table of the profile (`Table::place`). None: the table does not have the action.
+    /// The call that the control plane set.
+    pub call: ActionCall,
+    /// The call for each table of the profile, by `Table::profile_index`. None: the table does not have the action.
     pub calls: Vec<Option<Call>>,
 }
 
 impl Profile {
-    /// A member's call in the table of this place.
+    /// A member's call in the table with this index.
     #[inline]
-    pub fn call(&self, member: u32, place: u16) -> Option<&Call> {
-        self.members.get(&member)?.calls.get(usize::from(place))?.as_ref()
+    pub fn call(&self, member: u32, profile_index: u16) -> Option<&Call> {
+        self.members.get(&member)?.calls.get(usize::from(profile_index))?.as_ref()
     }
 
-    /// The call of a group's member, by a hash.
-    pub fn choose(&self, group: u32, hash: u64, place: u16) -> Option<&Call> {
+    /// The call of the member that a hash selects from a group.
+    pub fn choose(&self, group: u32, hash: u64, profile_index: u16) -> Option<&Call> {
         let members = self.groups.get(&group)?;
         let index = hash.checked_rem(members.len() as u64)?;
-        self.call(*members.get(index as usize)?, place)
+        self.call(*members.get(index as usize)?, profile_index)
     }
 }
 
@@ -114,35 +114,36 @@ pub(crate) struct State {
     pub groups: BTreeMap<u16, Vec<Replica>>,
     pub sessions: BTreeMap<u16, CloneSession>,
     pub totals: Totals,
-    /// By reason.
+    /// Dropped packets by reason.
     pub drops: Vec<u64>,
-    /// Of round robin, by hash.
-    pub turns: Vec<u64>,
-    /// The latest that a packet or the control plane said.
+    /// Calls of each round robin hash.
+    pub round_robin: Vec<u64>,
+    /// The latest time of a packet or of a request.
     pub now_us: u64,
 
     pub registers: Registers,
     pub wide: Vec<u64>,
-    /// Of the action that runs.
+    /// Arguments of the running action.
     pub arguments: Vec<u64>,
-    /// A key, and what a mask leaves of it.
+    /// Buffers for a key and a masked key.
     pub keys: Vec<u64>,
     pub buffer: Vec<u8>,
 }
 
-/// Zeroes, or that there is no memory for them.
-fn zeroes<T: Clone>(zero: T, count: u64, left: &mut u64) -> Result<Vec<T>, Unfit> {
-    let unfit = || Unfit("its registers, counters and meters take more memory than there is".into());
+/// Allocates zeroes. Fails if they exceed the memory that is left.
+fn zeroes<T: Clone>(zero: T, count: u64, left: &mut u64) -> Result<Vec<T>, InvalidProgram> {
+    let invalid =
+        || InvalidProgram("registers, counters and meters need more memory than is available".into());
     let bytes = count.saturating_mul(size_of::<T>() as u64);
-    *left = left.checked_sub(bytes).ok_or_else(unfit)?;
+    *left = left.checked_sub(bytes).ok_or_else(invalid)?;
     let mut values = Vec::new();
-    values.try_reserve_exact(count as usize).map_err(|_| unfit())?;
+    values.try_reserve_exact(count as usize).map_err(|_| invalid())?;
     values.resize(count as usize, zero);
     Ok(values)
 }
 
 impl State {
-    pub fn new(program: &Program, code: &Code, buffer: usize) -> Result<State, Unfit> {
+    pub fn new(program: &Program, code: &Code, buffer: usize) -> Result<State, InvalidProgram> {
         let mut left = STATE_BYTES;
         let mut arrays = Vec::new();
         for array in &program.arrays {
@@ -167,8 +168,9 @@ impl State {
         let mut tables = Vec::new();
         for table in &program.tables {
             let profile = table.profile.unwrap_or(u16::MAX);
-            let place = tables.iter().filter(|other: &&Table| other.profile == profile).count() as u16;
-            tables.push(Table::new(program, table, drops, place));
+            let profile_index =
+                tables.iter().filter(|other: &&Table| other.profile == profile).count() as u16;
+            tables.push(Table::new(program, table, drops, profile_index));
             drops += table.actions.len() as u32;
         }
         let arguments = program.actions.iter().map(|action| {
@@ -190,7 +192,7 @@ impl State {
             sessions: BTreeMap::new(),
             totals: Totals::default(),
             drops: alloc::vec![0; drops as usize],
-            turns: alloc::vec![0; program.hashes.len()],
+            round_robin: alloc::vec![0; program.hashes.len()],
             now_us: 0,
             registers: registers(),
             wide: alloc::vec![0; usize::from(program.wide_registers) * usize::from(program.wide_limbs)],
@@ -206,7 +208,7 @@ impl State {
         }
     }
 
-    /// With the drops by name.
+    /// The counters with the drop reasons by name.
     pub fn totals(&self, program: &Program) -> Totals {
         let mut totals = self.totals.clone();
         let mut names = alloc::vec![

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ir::ids::{FieldId, HeaderId, Reg, TableId};
 
-/// A register of the program.
+/// A register of the program: an array of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Array {
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Array {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
     pub name: String,
-    /// One for each entry of this table.
+    /// The table of a direct counter, which has one count per entry.
     pub table: Option<TableId>,
     pub size: u32,
 }
@@ -29,8 +29,9 @@ pub struct Meter {
     pub name: String,
     pub table: Option<TableId>,
     pub size: u32,
-    /// Of bytes; else of packets.
+    /// Whether the meter counts bytes instead of packets.
     pub bytes: bool,
+    /// The field that gets the color of a direct meter.
     pub result: Option<FieldId>,
 }
 
@@ -57,17 +58,17 @@ pub struct Hash {
 pub enum HashInput {
     Field(FieldId),
     Header(HeaderId),
-    /// Big endian, of `width` bits.
+    /// A number of `width` bits, big endian.
     Constant {
         value: Vec<u8>,
         width: u32,
     },
-    /// An expression that was computed before.
+    /// An expression that was evaluated into a register.
     Register {
         register: Reg,
         width: u32,
     },
-    /// All that follows the last header named, and the packet's payload.
+    /// The packet after the last parsed header.
     Payload,
 }
 

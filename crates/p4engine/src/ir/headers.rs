@@ -10,31 +10,32 @@ use crate::ir::ids::{FieldId, HeaderId};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     pub name: String,
-    /// In the area.
+    /// Offset in the PHV.
     pub at: u32,
-    /// With a varbit field at its full width.
+    /// Size with a varbit field at its maximum width.
     pub bytes: u32,
     pub metadata: bool,
-    /// Of one bit: whether it is valid (metadata always is).
+    /// A field of one bit: whether the header is valid. Metadata is always valid.
     pub valid: FieldId,
     pub first_field: FieldId,
     pub fields: u16,
-    /// Its varbit field: where its current width in bits is kept (a field of 32 bits in the area).
     pub varbit: Option<Varbit>,
+    /// The union that the header is a member of.
     pub union_of: Option<u16>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Varbit {
     pub field: FieldId,
+    /// A field of 32 bits: the current width in bits.
     pub width: FieldId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
-    /// As the control plane and messages say it: `ipv4.ttl`.
+    /// The name in the control plane and in messages: `ipv4.ttl`.
     pub name: String,
-    /// In bits from the area's start, most significant bit first.
+    /// Offset in bits from the start of the PHV, most significant bit first.
     pub at: u32,
     pub width: u32,
     pub signed: bool,
@@ -44,20 +45,20 @@ pub struct Field {
 pub struct Stack {
     pub name: String,
     pub headers: Vec<HeaderId>,
-    /// A field of 32 bits in the area: how many elements are in use (`next`).
+    /// A field of 32 bits: how many elements are in use (`next`).
     pub next: FieldId,
-    /// Elements that are unions: their number in `unions`, element by element; `headers` is empty then.
+    /// Indices of the elements in `Program::unions` if they are unions. Then `headers` is empty.
     pub unions: Vec<u16>,
 }
 
-/// At most one of them is valid.
+/// A header union. At most one of its headers is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Union {
     pub name: String,
     pub headers: Vec<HeaderId>,
 }
 
-/// v1model's metadata that the switch reads or writes; absent where the program has no such field.
+/// The fields of v1model's standard metadata. None: the program does not have the field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standard {
     pub ingress_port: Option<FieldId>,

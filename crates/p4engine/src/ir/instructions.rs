@@ -7,7 +7,7 @@ use crate::ir::ids::{ArrayId, FieldId, HeaderId, ListId, Pc, Reg, StackId, Table
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unary {
-    /// Of every bit: -x - 1.
+    /// Inverts every bit: -x - 1.
     Invert,
     Negate,
     Not,
@@ -20,7 +20,7 @@ pub enum Binary {
     Multiply,
     Divide,
     Remainder,
-    /// A shift by more than there is gives 0 (or -1).
+    /// A shift by the width or more gives 0, or -1 for a right shift of a negative number.
     ShiftLeft,
     ShiftRight,
     And,
@@ -32,14 +32,15 @@ pub enum Binary {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// The left cut to `right` bits, as a signed number (`two_comp_mod`).
+    /// The low `right` bits of the left operand as a signed number (`two_comp_mod`).
     Signed,
-    /// The left within what `right` bits hold, signed and unsigned (`sat_cast`, `usat_cast`).
+    /// The left operand saturated to a signed number of `right` bits (`sat_cast`).
     SaturateSigned,
+    /// The left operand saturated to an unsigned number of `right` bits (`usat_cast`).
     SaturateUnsigned,
 }
 
-/// One step. Steps of the parser stop the parser when the packet is too short.
+/// One instruction. If the packet is too short, an instruction of the parser stops the parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     // Numbers.
@@ -47,7 +48,7 @@ pub enum Op {
         to: Reg,
         value: i64,
     },
-    /// `constants[constant]`, unsigned, big endian.
+    /// Sets a register to `constants[constant]`, unsigned, big endian.
     SetLong {
         to: Reg,
         constant: u16,
@@ -56,12 +57,13 @@ pub enum Op {
         to: Reg,
         field: FieldId,
     },
-    /// Cut to the field's width. Of an invalid header too, as in BMv2: it becomes 0 when the header becomes valid.
+    /// Stores a register truncated to the field's width. As in BMv2, the field may be of an invalid header; it becomes 0
+    /// when the header becomes valid.
     Store {
         field: FieldId,
         from: Reg,
     },
-    /// Of the action that runs.
+    /// Loads an argument of the running action.
     Argument {
         to: Reg,
         argument: u16,
@@ -81,18 +83,19 @@ pub enum Op {
         to: Reg,
         from: Reg,
     },
-    /// `Binary` and `Store` with a number that is known: a step instead of two.
+    /// `Binary` with a constant as the right operand.
     BinaryWith {
         op: Binary,
         to: Reg,
         left: Reg,
         value: i64,
     },
+    /// `Store` of a constant.
     StoreConstant {
         field: FieldId,
         value: i64,
     },
-    /// The lowest 1 to 127 bits, unsigned.
+    /// Keeps the lowest 1 to 127 bits, unsigned.
     Cut {
         to: Reg,
         from: Reg,
@@ -121,14 +124,13 @@ pub enum Op {
         to: WideReg,
         from: WideReg,
     },
-    /// Of `right`'s shifts and widths the value counts.
     WideBinary {
         op: Binary,
         to: WideReg,
         left: WideReg,
         right: WideReg,
     },
-    /// Comparisons end in a register: 0 or 1.
+    /// Compares, with the result 0 or 1 in a register.
     WideCompare {
         op: Binary,
         to: Reg,
@@ -143,7 +145,7 @@ pub enum Op {
         to: Reg,
         from: WideReg,
     },
-    /// Fields of one width, any width.
+    /// Copies a field to another of the same width.
     Copy {
         to: FieldId,
         from: FieldId,
@@ -156,7 +158,7 @@ pub enum Op {
     RemoveHeader {
         header: HeaderId,
     },
-    /// Contents and validity.
+    /// Copies contents and validity.
     CopyHeader {
         to: HeaderId,
         from: HeaderId,
@@ -181,7 +183,8 @@ pub enum Op {
         stack: StackId,
         count: u16,
     },
-    /// Of the element of a stack (of unions: its member) that a register names: its field, counted from the header's first.
+    /// Loads a field of the stack element at `index`. `field` counts from the header's first field; `member` selects the
+    /// header if the elements are unions.
     LoadIndexed {
         to: Reg,
         stack: StackId,
@@ -189,14 +192,14 @@ pub enum Op {
         index: Reg,
         field: u16,
     },
-    /// Its validity.
+    /// Loads the validity of the stack element at `index`.
     ValidIndexed {
         to: Reg,
         stack: StackId,
         member: u16,
         index: Reg,
     },
-    /// The last valid element's field (`stack_field`).
+    /// Loads a field of the last valid element (`stack_field`).
     LoadLast {
         to: Reg,
         stack: StackId,
@@ -208,7 +211,7 @@ pub enum Op {
         stack: StackId,
     },
 
-    // Flow.
+    // Control flow.
     Jump {
         to: Pc,
     },
@@ -220,23 +223,23 @@ pub enum Op {
         condition: Reg,
         to: Pc,
     },
-    /// By `selects`: the parser's transitions; no case: the parser ends, error NoMatch.
+    /// Jumps by `selects[select]`. If no case matches, the parser ends with error NoMatch.
     Select {
         select: u16,
     },
-    /// Looks up, runs the action, goes on by `Table::next`.
+    /// Looks up a table, runs the action, and continues at `Table::next`.
     Apply {
         table: TableId,
     },
     /// Ends an action, the parser (accept), a control, the deparser.
     End,
-    /// Ends the control, from within an action too.
+    /// Ends the control, also from an action.
     Exit,
     /// Ends the parser with an error.
     Reject {
         error: u32,
     },
-    /// `verify`: ends the parser with the error that `error` holds, unless.
+    /// Ends the parser with the error in `error` unless the condition is true (`verify`).
     Verify {
         condition: Reg,
         error: Reg,
@@ -246,12 +249,12 @@ pub enum Op {
     Extract {
         header: HeaderId,
     },
-    /// Into the stack's next element; too many: error StackOutOfBounds.
+    /// Extracts into the stack's next element. If the stack is full, the error is StackOutOfBounds.
     ExtractNext {
         stack: StackId,
         member: u16,
     },
-    /// `width` has the varbit field's bits.
+    /// Extracts a header whose varbit field has `width` bits.
     ExtractVarbit {
         header: HeaderId,
         width: Reg,
@@ -261,7 +264,7 @@ pub enum Op {
         member: u16,
         width: Reg,
     },
-    /// Bits from where the parser stands.
+    /// Loads bits of the packet relative to the parser's position.
     Lookahead {
         to: Reg,
         at: u32,
@@ -272,7 +275,7 @@ pub enum Op {
         at: u32,
         width: u32,
     },
-    /// By the bits of a register.
+    /// Skips as many bits as the register contains.
     Advance {
         bits: Reg,
     },
@@ -287,7 +290,7 @@ pub enum Op {
     EmitUnion {
         of: u16,
     },
-    /// Of `hashes[hash]` into a register.
+    /// Computes `hashes[hash]` into a register.
     Checksum {
         to: Reg,
         hash: u16,
@@ -313,25 +316,25 @@ pub enum Op {
         counter: u16,
         index: Reg,
     },
-    /// Its colour (0 green, 1 yellow, 2 red) into a field.
+    /// Executes a meter and stores the color (0 green, 1 yellow, 2 red).
     Execute {
         meter: u16,
         index: Reg,
         to: FieldId,
     },
-    /// A direct meter, of the entry that matched last in its table.
+    /// Executes the direct meter of the entry that its table matched last.
     ExecuteDirect {
         meter: u16,
         to: FieldId,
     },
-    /// base + hash mod size (a size of 0 counts as 1, as in BMv2).
+    /// Stores base + hash mod size. As in BMv2, a size of 0 counts as 1.
     HashTo {
         field: FieldId,
         hash: u16,
         base: Reg,
         size: Reg,
     },
-    /// Between both, both included.
+    /// Stores a random number from `least` to `most`, both included.
     Random {
         field: FieldId,
         least: Reg,
@@ -357,10 +360,9 @@ pub enum Op {
     Truncate {
         bytes: Reg,
     },
-    /// egress_spec becomes 511, mcast_grp 0.
+    /// Sets egress_spec to 511 and mcast_grp to 0.
     MarkToDrop,
-    /// `MarkToDrop` of a copy of the standard metadata, given by these fields: the packet is dropped if the program copies
-    /// them back.
+    /// `MarkToDrop` on a copy of the standard metadata. The packet is dropped if the program copies the fields back.
     MarkCopyToDrop {
         egress_spec: FieldId,
         mcast_grp: Option<FieldId>,
@@ -369,7 +371,7 @@ pub enum Op {
         condition: Reg,
         message: u16,
     },
-    /// The values are `arguments` registers from `first` on.
+    /// Logs a message with `arguments` registers from `first` on.
     Log {
         message: u16,
         first: Reg,

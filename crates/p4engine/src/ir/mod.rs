@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! A program as the engine runs it: no names to look up, every place and every jump resolved.
+//! The intermediate representation of a program: names are resolved to indices, and jumps to instructions.
 //!
-//! The loader (`crates/p4switch`) makes it of BMv2's JSON; it travels to the guest's kernel as bytes (postcard). Whatever made
-//! it, `check` looks at every index and every bound before it runs, so that what follows need not be trusted.
+//! The loader (`crates/p4switch`) creates it from BMv2's JSON, and it is sent to the guest's kernel as bytes (postcard).
+//! `Program::check` checks every index and bound before the program runs, so the source need not be trusted.
 //!
-//! All headers and metadata of a packet lie in one *area* of bytes: a header as on the wire (a varbit field at its full width,
-//! what follows it behind that), metadata with each field in bytes of its own. Fields are bits of the area, big endian.
-//! Numbers on the way are registers of 128 bits, signed: wide enough that no operation on fields of up to 64 bits overflows
-//! before it is cut (BMv2 computes with unlimited integers). Fields of more than 64 bits go through *wide* registers.
+//! All headers and metadata of a packet are in one array of bytes, the *PHV* (packet header vector). A header has its
+//! layout on the wire, with a varbit field at its maximum width. A metadata field has its own bytes. Fields are bits of
+//! the PHV, big endian. Registers are signed numbers of 128 bits: no operation on fields of up to 64 bits overflows
+//! before its result is truncated (BMv2 computes with unlimited integers). Wider fields use *wide* registers.
 
 mod externs;
 mod headers;

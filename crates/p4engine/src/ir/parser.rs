@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ir::ids::{FieldId, Pc, StackId};
 
-/// The parser's transitions of one state: the first case that fits.
+/// The transitions of one parser state. The first matching case is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Select {
-    /// Their values, concatenated as bytes (each padded to whole bytes), are compared.
+    /// Parts of the key. Each is padded to whole bytes.
     pub keys: Vec<SelectKey>,
     pub bytes: u16,
     pub cases: Vec<SelectCase>,
-    /// None: the parser ends with error NoMatch.
+    /// The transition if no case matches. None: the parser ends with error NoMatch.
     pub default: Option<Pc>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! A whole program: lists of headers, instructions, tables and externs, and where each block of code begins.
+//! The root of a program: lists of headers, instructions, tables and externs, and where each block of code begins.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,11 +15,12 @@ use crate::ir::tables::{Action, Profile, Table};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub name: String,
+    /// Size of the PHV.
     pub area_bytes: u32,
-    /// At most 1024.
+    /// Number of registers, at most 1024.
     pub registers: u16,
     pub wide_registers: u16,
-    /// At most 40.
+    /// Limbs of a wide register, at most 40.
     pub wide_limbs: u16,
     pub headers: Vec<Header>,
     pub fields: Vec<Field>,
@@ -38,15 +39,15 @@ pub struct Program {
     pub meters: Vec<Meter>,
     pub hashes: Vec<Hash>,
     pub digests: Vec<Digest>,
-    /// What resubmit, recirculate and clone keep: the fields of list N.
+    /// The field lists that resubmit, recirculate and clone preserve.
     pub field_lists: Vec<Vec<FieldId>>,
     pub errors: Vec<(String, u32)>,
     pub standard: Standard,
-    /// Of asserts and log_msg, named by `Op::Assert` and `Op::Log`.
+    /// Texts of `Op::Assert` and `Op::Log`.
     pub messages: Vec<String>,
 }
 
-/// Where each part begins; it ends with `Op::End`. Only the parser and actions may loop.
+/// The first instruction of each block, which ends with `Op::End`. Only the parser and actions may loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub parser: Pc,
@@ -57,7 +58,7 @@ pub struct Entry {
     pub deparser: Pc,
 }
 
-/// How wide a part of a select's key is; of a stack, its first element's field.
+/// Width in bits of a part of a select's key.
 pub fn select_width(program: &Program, key: &SelectKey) -> u32 {
     let field = match *key {
         SelectKey::Lookahead { width, .. } => return width,

@@ -21,7 +21,7 @@ pub struct Key {
     pub name: String,
     pub field: FieldId,
     pub kind: MatchKind,
-    /// Of the program, over the field's bytes.
+    /// A mask that the program applies to the field's bytes.
     pub mask: Option<Vec<u8>>,
 }
 
@@ -30,26 +30,27 @@ pub struct Table {
     pub name: String,
     pub keys: Vec<Key>,
     pub max_size: u32,
-    /// By number in `actions`; entries may name these only.
+    /// The actions that entries may call.
     pub actions: Vec<ActionId>,
-    /// Entries name members or groups of it.
+    /// The action profile whose members and groups the entries refer to.
     pub profile: Option<u16>,
     pub default: Option<ActionCall>,
     pub constant_default: bool,
-    /// The control plane may not change `entries`.
+    /// Whether the control plane may not change the entries.
     pub constant_entries: bool,
     pub entries: Vec<ConstEntry>,
     pub next: Next,
-    /// In `counters` and `meters`, of this table's entries.
+    /// The direct counter and the direct meter.
     pub counter: Option<u16>,
     pub meter: Option<u16>,
     pub idle_timeout: bool,
 }
 
-/// Where a control goes on after a table: by action (those of `Table::actions`, in that order), or by hit and miss.
+/// The instruction at which a control continues after a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Next {
-    /// `none`: where no action ran (a miss in a table without a default action, as those with profiles are).
+    /// One target per action of `Table::actions`, in that order. `none` is the target if no action ran: after a miss in a
+    /// table without a default action, such as a table with a profile.
     ByAction {
         to: Vec<Pc>,
         none: Pc,
@@ -63,7 +64,7 @@ pub enum Next {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConstEntry {
     pub matches: Vec<Match>,
-    /// The lowest wins, as in BMv2's JSON.
+    /// The lowest number has precedence, as in BMv2's JSON.
     pub priority: u32,
     pub call: ActionCall,
 }
@@ -71,11 +72,11 @@ pub struct ConstEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionCall {
     pub action: ActionId,
-    /// Each in the parameter's bytes, big endian.
+    /// One value per parameter, in whole bytes, big endian.
     pub arguments: Vec<Vec<u8>>,
 }
 
-/// One field of an entry's key; values have the field's bytes, big endian.
+/// The match of one key field. Values have the field's size in bytes, big endian.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Match {
     Exact(Vec<u8>),
@@ -87,12 +88,12 @@ pub enum Match {
         value: Vec<u8>,
         mask: Vec<u8>,
     },
-    /// Both included.
+    /// Both bounds are included.
     Range {
         low: Vec<u8>,
         high: Vec<u8>,
     },
-    /// None fits all.
+    /// None matches every value.
     Optional(Option<Vec<u8>>),
 }
 
@@ -113,6 +114,6 @@ pub struct Parameter {
 pub struct Profile {
     pub name: String,
     pub max_size: u32,
-    /// In `hashes`: what chooses a member of a group.
+    /// The hash that selects a member of a group.
     pub selector: Option<u16>,
 }

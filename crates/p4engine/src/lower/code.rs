@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! x
+//! A program in the form that the interpreter runs.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::arith::bits::Place;
 use crate::ir::{Entry, FieldId, HeaderId, Op};
-use crate::lower::fused::Runs;
-use crate::lower::instructions::Step;
+use crate::lower::fused::Sequences;
+use crate::lower::instructions::Instruction;
 use crate::lower::operands::{Errors, Field, Hash, Header, Select, Stack, Standard};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Code {
-    pub steps: Vec<Step>,
-    pub runs: Runs,
+    pub instructions: Vec<Instruction>,
+    pub sequences: Sequences,
+    /// Operands of `Instruction::Rare`.
     pub rare: Vec<Op>,
     pub entry: Entry,
-    pub area_bytes: usize,
+    pub phv_bytes: usize,
     pub headers: Vec<Header>,
     pub fields: Vec<Field>,
     pub stacks: Vec<Stack>,
@@ -30,7 +31,7 @@ pub(crate) struct Code {
     pub errors: Errors,
     pub standard: Standard,
     pub limbs: usize,
-    /// The metadata, which a clone loses: byte, length.
+    /// Offset and size of each metadata header. A clone's metadata is reset.
     pub metadata: Vec<(u32, u32)>,
 }
 
@@ -41,6 +42,6 @@ impl Code {
 
     pub fn place(&self, field: FieldId) -> Place {
         let field = self.field(field);
-        Place::of(field.at, field.width.clamp(1, 64))
+        Place::new(field.at, field.width.clamp(1, 64))
     }
 }

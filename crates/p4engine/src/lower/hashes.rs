@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Inputs of hashes: consecutive fields are one part.
+//! Translates inputs of hashes. Consecutive fields become one part.
 
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ impl Code {
         }
         let words = !payload
             && parts.iter().all(|part| match part {
-                HashPart::Area { at, width, .. } => at % 8 == 0 && width % 16 == 0,
+                HashPart::Phv { at, width, .. } => at % 8 == 0 && width % 16 == 0,
                 _ => false,
             });
         Hash { kind: hash.kind, parts, payload, words }
@@ -37,18 +37,18 @@ impl Code {
         let valid = owner.and_then(Header::validity);
         if let (Some(header), Some(valid)) = (owner, valid) {
             if let Some(varbit) = header.varbit.filter(|varbit| (header.at + varbit.at) * 8 == field.at) {
-                let (at, most) = (field.at, field.width);
-                parts.push(HashPart::Varbit { at, width: varbit.width, most, valid });
+                let (at, max_width) = (field.at, field.width);
+                parts.push(HashPart::Varbit { at, width: varbit.width, max_width, valid });
                 return;
             }
         }
         match parts.last_mut() {
-            Some(HashPart::Area { at, width, valid: other })
+            Some(HashPart::Phv { at, width, valid: other })
                 if *at + *width == field.at && *other == valid =>
             {
                 *width += field.width;
             }
-            _ => parts.push(HashPart::Area { at: field.at, width: field.width, valid }),
+            _ => parts.push(HashPart::Phv { at: field.at, width: field.width, valid }),
         }
     }
 
@@ -58,12 +58,21 @@ impl Code {
         let (at, width) = (header.at * 8, header.bytes * 8);
         match (header.varbit, valid) {
             (Some(varbit), Some(validity)) => {
-                let (first, most) = (varbit.at * 8, varbit.bytes * 8);
-                parts.push(HashPart::Area { at, width: first, valid });
-                parts.push(HashPart::Varbit { at: at + first, width: varbit.width, most, valid: validity });
-                parts.push(HashPart::Area { at: at + first + most, width: width - first - most, valid });
+                let (first, max_width) = (varbit.at * 8, varbit.bytes * 8);
+                parts.push(HashPart::Phv { at, width: first, valid });
+                parts.push(HashPart::Varbit {
+                    at: at + first,
+                    width: varbit.width,
+                    max_width,
+                    valid: validity,
+                });
+                parts.push(HashPart::Phv {
+                    at: at + first + max_width,
+                    width: width - first - max_width,
+                    valid,
+                });
             }
-            _ => parts.push(HashPart::Area { at, width, valid }),
+            _ => parts.push(HashPart::Phv { at, width, valid }),
         }
     }
 }

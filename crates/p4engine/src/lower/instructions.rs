@@ -4,9 +4,9 @@
 use crate::arith::bits::{byte, Place};
 use crate::ir::{ArrayId, Binary, FieldId, HeaderId, Pc, Reg, TableId, Unary};
 
-/// The rest are as the program has them.
+/// An instruction. The operations of the program that have no variant here are run as `Rare`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
+pub(crate) enum Instruction {
     LoadByte {
         to: Reg,
         at: u16,
@@ -89,7 +89,7 @@ pub(crate) enum Step {
         right: Reg,
     },
     Compare {
-        test: Test,
+        comparison: Comparison,
         to: Reg,
         left: Reg,
         right: Reg,
@@ -120,12 +120,12 @@ pub(crate) enum Step {
         value: i64,
     },
     CompareWith {
-        test: Test,
+        comparison: Comparison,
         to: Reg,
         left: Reg,
         value: i64,
     },
-    /// By fewer than 128.
+    /// Shifts by fewer than 128 bits.
     ShiftLeftWith {
         to: Reg,
         left: Reg,
@@ -151,7 +151,7 @@ pub(crate) enum Step {
         from: Reg,
         bits: u16,
     },
-    /// Between fields of whole bytes.
+    /// Copies between fields that are aligned to bytes.
     CopyByte {
         to: u16,
         from: u16,
@@ -224,24 +224,24 @@ pub(crate) enum Step {
         from: Reg,
     },
     End,
-    /// Of `Code::rare`: so that a step stays within 16 bytes.
+    /// Runs an operation of `Code::rare`. So an instruction has at most 16 bytes.
     Rare {
         op: u32,
     },
 
-    // Joined: `to` and the others get what the steps one by one would leave in them.
-    /// `Load` of a field within a byte, jump if it is 0 (`when` false) or is not.
+    // Fused instructions. `to` and other registers get the values that the separate instructions would give them.
+    /// `Load` of a field inside a byte, and a jump if the field is 0 (`when` is false) or is not 0.
     JumpByte {
         when: bool,
         to: Reg,
-        piece: Piece,
+        field: ByteField,
         jump: Pc,
     },
-    /// `Load` of a field within a byte, comparison, jump.
-    TestByte {
-        test: Test,
+    /// `Load` of a field inside a byte, comparison, jump.
+    JumpCompareByte {
+        comparison: Comparison,
         to: Reg,
-        piece: Piece,
+        field: ByteField,
         value: u8,
         jump: Pc,
     },
@@ -252,15 +252,15 @@ pub(crate) enum Step {
         value: i64,
     },
     /// Comparison, jump.
-    TestWith {
-        test: Test,
+    JumpCompareWith {
+        comparison: Comparison,
         to: Reg,
         left: Reg,
         value: i32,
         jump: Pc,
     },
-    Test {
-        test: Test,
+    JumpCompare {
+        comparison: Comparison,
         to: Reg,
         left: Reg,
         right: Reg,
@@ -271,18 +271,18 @@ pub(crate) enum Step {
         first: (Reg, u16),
         second: (Reg, u16),
     },
-    /// `Argument` and `Store`, some times: those of `Runs::arguments` from `first` on.
+    /// `count` pairs of `Argument` and `Store`: `Sequences::arguments` from `first` on.
     StoreArguments {
         count: u16,
         to: Reg,
         first: u32,
     },
-    /// `StoreConstant`, more than once: those of `Runs::constants` from `first` on.
+    /// `count` times `StoreConstant`: `Sequences::constants` from `first` on.
     StoreConstants {
         count: u16,
         first: u32,
     },
-    /// `Emit`, more than once: those of `Runs::emitted` from `first` on.
+    /// `count` times `Emit`: `Sequences::emitted` from `first` on.
     EmitEach {
         count: u16,
         first: u32,
@@ -293,13 +293,14 @@ pub(crate) enum Step {
         from: Place,
         into: Place,
     },
-    /// An operation whose result is stored.
+    /// `Add` and `Store` of the result.
     AddStore {
         to: Reg,
         left: Reg,
         right: Reg,
         into: Place,
     },
+    /// `Invert` and `Store` of the result.
     InvertStore {
         to: Reg,
         from: Reg,
@@ -307,32 +308,33 @@ pub(crate) enum Step {
     },
 }
 
-const _: () = assert!(size_of::<Step>() == 16);
+const _: () = assert!(size_of::<Instruction>() == 16);
 
-/// Bits of a byte.
+/// A field inside one byte.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct ByteField {
     pub at: u16,
-    pub behind: u8,
+    pub trailing: u8,
     pub mask: u8,
 }
 
-impl Piece {
+impl ByteField {
     #[inline(always)]
-    pub fn load(self, area: &[u8]) -> u64 {
-        byte(area, self.at) >> (self.behind & 7) & u64::from(self.mask)
+    pub fn load(self, phv: &[u8]) -> u64 {
+        byte(phv, self.at) >> (self.trailing & 7) & u64::from(self.mask)
     }
 }
 
-/// A comparison, without a jump for which: a bit each for less, equal and greater; and whether a jump is made where it holds.
+/// A comparison as a bit mask: bits 0 to 2 are set if less, equal and greater satisfy it. Bit 3 is set if a fused jump is
+/// taken when the comparison is true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Test(u8);
+pub(crate) struct Comparison(u8);
 
-const WHEN: u8 = 8;
+const JUMP_IF_TRUE: u8 = 8;
 
-impl Test {
-    pub fn of(op: Binary) -> Option<Test> {
-        Some(Test(match op {
+impl Comparison {
+    pub fn from_binary(op: Binary) -> Option<Comparison> {
+        Some(Comparison(match op {
             Binary::Less => 0b001,
             Binary::Equal => 0b010,
             Binary::LessOrEqual => 0b011,
@@ -343,19 +345,19 @@ impl Test {
         }))
     }
 
-    pub(super) fn jumps(self, when: bool) -> Test {
-        Test(self.0 | if when { WHEN } else { 0 })
+    pub(super) fn with_jump(self, when: bool) -> Comparison {
+        Comparison(self.0 | if when { JUMP_IF_TRUE } else { 0 })
     }
 
     #[inline(always)]
-    pub fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
+    pub fn is_true<T: PartialOrd>(self, left: T, right: T) -> bool {
         let order = u8::from(left > right) + u8::from(left >= right);
         self.0 >> (order & 3) & 1 != 0
     }
 
-    /// Whether to jump, where it holds or not.
+    /// Whether the fused jump is taken.
     #[inline(always)]
-    pub fn taken(self, holds: bool) -> bool {
-        holds == (self.0 & WHEN != 0)
+    pub fn jump_taken(self, result: bool) -> bool {
+        result == (self.0 & JUMP_IF_TRUE != 0)
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Headers, fields and metadata as instructions access them: by their places in the PHV.
+//! Headers, fields, selects and hashes with their places in the PHV.
 
 use alloc::vec::Vec;
 
 use crate::arith::bits::Place;
 use crate::ir::{self, FieldId, HashKind, HeaderId, Pc, Program, Reg, SelectKey, SelectOn};
 
-/// The byte and the bit of the area that say whether a header is valid.
+/// The place of a header's validity bit in the PHV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     at: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// The validity of a field's header. None: metadata, or a field that the program does not name, which are always valid.
+    /// The validity of a field's header. None: the field is metadata or in no header, and always valid.
     pub fn of_field(program: &Program, field: FieldId) -> Option<Validity> {
         let header = program.headers.get(owner(program, field)?).filter(|header| !header.metadata)?;
         let at = program.fields.get(usize::from(header.valid))?.at;
@@ -22,8 +22,8 @@ impl Validity {
     }
 
     #[inline(always)]
-    pub fn holds(self, area: &[u8]) -> bool {
-        area.get(self.at as usize).is_some_and(|byte| byte & self.bit != 0)
+    pub fn is_valid(self, phv: &[u8]) -> bool {
+        phv.get(self.at as usize).is_some_and(|byte| byte & self.bit != 0)
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Header {
     pub at: u32,
     pub bytes: u32,
     pub metadata: bool,
-    /// Its validity's byte and bit.
+    /// Byte and bit of the validity.
     pub valid_at: u32,
     pub valid_bit: u8,
     pub union_of: Option<u16>,
@@ -54,7 +54,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// None: it is always valid.
+    /// The header's validity. None: metadata, which is always valid.
     pub(super) fn validity(&self) -> Option<Validity> {
         (!self.metadata).then_some(Validity { at: self.valid_at, bit: self.valid_bit })
     }
@@ -62,10 +62,11 @@ impl Header {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Varbit {
-    /// Of the header: its first byte, and how many there can be.
+    /// Offset in the header.
     pub at: u32,
+    /// Maximum size.
     pub bytes: u32,
-    /// Where its width in bits is kept.
+    /// The field with the current width in bits.
     pub width: Place,
 }
 
@@ -100,10 +101,10 @@ pub(crate) struct Errors {
     pub parser_invalid_argument: u32,
 }
 
-/// By their names in core.p4; where a program does not say, by their usual numbers.
+/// Numbers of the errors of core.p4. Errors that a program does not declare have p4c's numbers.
 pub(super) fn errors(program: &Program) -> Errors {
-    let number = |name: &str, usual: u32| {
-        program.errors.iter().find(|(known, _)| known == name).map_or(usual, |(_, number)| *number)
+    let number = |name: &str, default: u32| {
+        program.errors.iter().find(|(known, _)| known == name).map_or(default, |(_, number)| *number)
     };
     Errors {
         none: number("NoError", 0),
@@ -116,7 +117,7 @@ pub(super) fn errors(program: &Program) -> Errors {
     }
 }
 
-/// v1model's metadata: a place each.
+/// The places of v1model's standard metadata.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Standard {
     pub ingress_port: Option<Place>,
@@ -140,19 +141,19 @@ pub(crate) struct Standard {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
-    pub keys: Vec<Part>,
+    pub keys: Vec<KeyPart>,
     pub cases: Vec<Case>,
     pub default: Option<Pc>,
-    /// Its key fits a number, and each case is a value and a mask.
+    /// Value, mask and target of each case, if the key has at most 64 bits and no case is a value set.
     pub short: Option<Vec<(u64, u64, Pc)>>,
 }
 
-/// A part of a select's key, in so many bytes.
+/// A part of a select's key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct KeyPart {
     pub key: SelectKey,
     pub width: u32,
-    /// Of a field of up to 64 bits.
+    /// The place of a field of up to 64 bits.
     pub place: Option<Place>,
 }
 
@@ -167,14 +168,14 @@ pub(crate) struct Hash {
     pub kind: HashKind,
     pub parts: Vec<HashPart>,
     pub payload: bool,
-    /// Each part is words of 16 bits of the area.
+    /// Whether each part consists of aligned words of 16 bits of the PHV.
     pub words: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum HashPart {
-    /// Fields of a header that stand together, if it is valid.
-    Area {
+    /// Consecutive fields of a header. They are skipped if the header is invalid.
+    Phv {
         at: u32,
         width: u32,
         valid: Option<Validity>,
@@ -182,7 +183,7 @@ pub(crate) enum HashPart {
     Varbit {
         at: u32,
         width: Place,
-        most: u32,
+        max_width: u32,
         valid: Validity,
     },
     Constant {

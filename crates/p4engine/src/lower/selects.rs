@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Transitions of the parser: keys of up to 64 bits are compared as numbers.
+//! Translates transitions of the parser. Keys of up to 64 bits are compared as numbers.
 
 use crate::arith::bits::peek;
 use crate::ir::{self, select_width, Program, SelectKey, SelectOn};
 use crate::lower::code::Code;
-use crate::lower::operands::{Case, Part, Select};
+use crate::lower::operands::{Case, KeyPart, Select};
 
 impl Code {
     pub(super) fn select(&self, program: &Program, select: &ir::Select) -> Select {
@@ -14,7 +14,7 @@ impl Code {
                 SelectKey::Field(field) if width <= 64 => Some(self.place(*field)),
                 _ => None,
             };
-            Part { key: *key, width, place }
+            KeyPart { key: *key, width, place }
         };
         let keys = select.keys.iter().map(part).collect();
         let cases = select.cases.iter().map(|case| Case { on: case.on.clone(), next: case.next }).collect();

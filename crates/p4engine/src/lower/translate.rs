@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Translates a verified program into the code that runs.
+//! Translates a verified program into `Code`.
 
 use alloc::vec::Vec;
 
 use crate::arith::bits::Window;
 use crate::ir::{self, Binary, FieldId, Op, Program, Reg, Unary};
 use crate::lower::code::Code;
-use crate::lower::fused::{join, Runs};
-use crate::lower::instructions::{Step, Test};
+use crate::lower::fused::{fuse, Sequences};
+use crate::lower::instructions::{Comparison, Instruction};
 use crate::lower::operands::{errors, valid_bit, Field, Header, Stack, Standard, Varbit};
 
 impl Code {
@@ -18,11 +18,11 @@ impl Code {
             signed: field.signed,
         });
         let mut code = Code {
-            steps: Vec::new(),
-            runs: Runs::default(),
+            instructions: Vec::new(),
+            sequences: Sequences::default(),
             rare: Vec::new(),
             entry: program.entry,
-            area_bytes: program.area_bytes as usize,
+            phv_bytes: program.area_bytes as usize,
             headers: Vec::new(),
             fields: fields.collect(),
             stacks: Vec::new(),
@@ -50,13 +50,13 @@ impl Code {
         code.stacks = program.stacks.iter().map(stack).collect();
         code.selects = program.selects.iter().map(|select| code.select(program, select)).collect();
         for op in &program.code {
-            let step = code.step(op).unwrap_or_else(|| {
+            let instruction = code.translate(op).unwrap_or_else(|| {
                 code.rare.push(*op);
-                Step::Rare { op: code.rare.len() as u32 - 1 }
+                Instruction::Rare { op: code.rare.len() as u32 - 1 }
             });
-            code.steps.push(step);
+            code.instructions.push(instruction);
         }
-        code.runs = join(&mut code.steps, &code.headers);
+        code.sequences = fuse(&mut code.instructions, &code.headers);
         code.standard = code.standard(&program.standard);
         code
     }
@@ -81,91 +81,93 @@ impl Code {
         }
     }
 
-    /// None: a rare one.
-    fn step(&self, op: &Op) -> Option<Step> {
+    /// The specialised instruction. None: there is none, and the operation becomes `Instruction::Rare`.
+    fn translate(&self, op: &Op) -> Option<Instruction> {
         Some(match *op {
             Op::Load { to, field } => self.load(to, field),
             Op::Store { field, from } => self.store(field, from),
-            Op::Set { to, value } => Step::Set { to, value },
-            Op::Move { to, from } => Step::Move { to, from },
-            Op::Argument { to, argument } => Step::Argument { to, argument },
-            Op::Binary { op: Binary::Add, to, left, right } => Step::Add { to, left, right },
-            Op::Binary { op: Binary::Subtract, to, left, right } => Step::Subtract { to, left, right },
-            Op::Binary { op: Binary::And, to, left, right } => Step::And { to, left, right },
-            Op::Binary { op: Binary::Or, to, left, right } => Step::Or { to, left, right },
-            Op::Binary { op: Binary::Multiply, to, left, right } => Step::Multiply { to, left, right },
-            Op::Binary { op, to, left, right } => match Test::of(op) {
-                Some(test) => Step::Compare { test, to, left, right },
-                None => Step::Binary { op, to, left, right },
+            Op::Set { to, value } => Instruction::Set { to, value },
+            Op::Move { to, from } => Instruction::Move { to, from },
+            Op::Argument { to, argument } => Instruction::Argument { to, argument },
+            Op::Binary { op: Binary::Add, to, left, right } => Instruction::Add { to, left, right },
+            Op::Binary { op: Binary::Subtract, to, left, right } => Instruction::Subtract { to, left, right },
+            Op::Binary { op: Binary::And, to, left, right } => Instruction::And { to, left, right },
+            Op::Binary { op: Binary::Or, to, left, right } => Instruction::Or { to, left, right },
+            Op::Binary { op: Binary::Multiply, to, left, right } => Instruction::Multiply { to, left, right },
+            Op::Binary { op, to, left, right } => match Comparison::from_binary(op) {
+                Some(comparison) => Instruction::Compare { comparison, to, left, right },
+                None => Instruction::Binary { op, to, left, right },
             },
-            Op::Unary { op: Unary::Invert, to, from } => Step::Invert { to, from },
-            Op::Unary { op, to, from } => Step::Unary { op, to, from },
+            Op::Unary { op: Unary::Invert, to, from } => Instruction::Invert { to, from },
+            Op::Unary { op, to, from } => Instruction::Unary { op, to, from },
             Op::Copy { to, from } => return self.copy(to, from),
-            Op::BinaryWith { op: Binary::Add, to, left, value } => Step::AddWith { to, left, value },
-            Op::BinaryWith { op: Binary::And, to, left, value } => Step::AndWith { to, left, value },
-            Op::BinaryWith { op, to, left, value } => match (op, Test::of(op), value) {
-                (_, Some(test), _) => Step::CompareWith { test, to, left, value },
-                (Binary::ShiftLeft, _, 0..128) => Step::ShiftLeftWith { to, left, bits: value as u8 },
-                (Binary::ShiftRight, _, 0..128) => Step::ShiftRightWith { to, left, bits: value as u8 },
-                _ => Step::BinaryWith { op, to, left, value },
+            Op::BinaryWith { op: Binary::Add, to, left, value } => Instruction::AddWith { to, left, value },
+            Op::BinaryWith { op: Binary::And, to, left, value } => Instruction::AndWith { to, left, value },
+            Op::BinaryWith { op, to, left, value } => match (op, Comparison::from_binary(op), value) {
+                (_, Some(comparison), _) => Instruction::CompareWith { comparison, to, left, value },
+                (Binary::ShiftLeft, _, 0..128) => Instruction::ShiftLeftWith { to, left, bits: value as u8 },
+                (Binary::ShiftRight, _, 0..128) => {
+                    Instruction::ShiftRightWith { to, left, bits: value as u8 }
+                }
+                _ => Instruction::BinaryWith { op, to, left, value },
             },
             Op::StoreConstant { field, value } if self.field(field).width <= 64 => {
-                Step::StoreConstant { place: self.place(field), value: value as u64 }
+                Instruction::StoreConstant { place: self.place(field), value: value as u64 }
             }
-            Op::Lookahead { to, at, width } => Step::Lookahead { to, at, width },
-            Op::Cut { to, from, bits } => Step::Cut { to, from, bits },
-            Op::Jump { to } => Step::Jump { to },
-            Op::JumpIf { condition, to } => Step::JumpIf { condition, to },
-            Op::JumpUnless { condition, to } => Step::JumpUnless { condition, to },
-            Op::Select { select } => Step::Select { select },
-            Op::Apply { table } => Step::Apply { table },
-            Op::Extract { header } => Step::Extract { header },
-            Op::Verify { condition, error } => Step::Verify { condition, error },
-            Op::Emit { header } => Step::Emit { header },
-            Op::Checksum { to, hash } => Step::Checksum { to, hash },
-            Op::Count { counter, index } => Step::Count { counter, index },
-            Op::RegisterRead { to, array, index } => Step::RegisterRead { to, array, index },
-            Op::RegisterWrite { array, index, from } => Step::RegisterWrite { array, index, from },
-            Op::End => Step::End,
+            Op::Lookahead { to, at, width } => Instruction::Lookahead { to, at, width },
+            Op::Cut { to, from, bits } => Instruction::Cut { to, from, bits },
+            Op::Jump { to } => Instruction::Jump { to },
+            Op::JumpIf { condition, to } => Instruction::JumpIf { condition, to },
+            Op::JumpUnless { condition, to } => Instruction::JumpUnless { condition, to },
+            Op::Select { select } => Instruction::Select { select },
+            Op::Apply { table } => Instruction::Apply { table },
+            Op::Extract { header } => Instruction::Extract { header },
+            Op::Verify { condition, error } => Instruction::Verify { condition, error },
+            Op::Emit { header } => Instruction::Emit { header },
+            Op::Checksum { to, hash } => Instruction::Checksum { to, hash },
+            Op::Count { counter, index } => Instruction::Count { counter, index },
+            Op::RegisterRead { to, array, index } => Instruction::RegisterRead { to, array, index },
+            Op::RegisterWrite { array, index, from } => Instruction::RegisterWrite { array, index, from },
+            Op::End => Instruction::End,
             _ => return None,
         })
     }
 
-    fn load(&self, to: Reg, field: FieldId) -> Step {
+    fn load(&self, to: Reg, field: FieldId) -> Instruction {
         let place = self.place(field);
         match place.window {
-            _ if self.field(field).signed => Step::LoadSigned { to, place },
-            Window::Byte if place.whole() => Step::LoadByte { to, at: place.at },
-            Window::Short if place.whole() => Step::LoadShort { to, at: place.at },
-            Window::Word if place.whole() => Step::LoadWord { to, at: place.at },
-            Window::Long if place.whole() => Step::LoadLong { to, at: place.at },
-            _ => Step::LoadBits { to, place },
+            _ if self.field(field).signed => Instruction::LoadSigned { to, place },
+            Window::Byte if place.fills_window() => Instruction::LoadByte { to, at: place.at },
+            Window::Short if place.fills_window() => Instruction::LoadShort { to, at: place.at },
+            Window::Word if place.fills_window() => Instruction::LoadWord { to, at: place.at },
+            Window::Long if place.fills_window() => Instruction::LoadLong { to, at: place.at },
+            _ => Instruction::LoadBits { to, place },
         }
     }
 
-    fn store(&self, field: FieldId, from: Reg) -> Step {
+    fn store(&self, field: FieldId, from: Reg) -> Instruction {
         let place = self.place(field);
         match place.window {
-            Window::Byte if place.whole() => Step::StoreByte { at: place.at, from },
-            Window::Short if place.whole() => Step::StoreShort { at: place.at, from },
-            Window::Word if place.whole() => Step::StoreWord { at: place.at, from },
-            Window::Long if place.whole() => Step::StoreLong { at: place.at, from },
-            _ => Step::StoreBits { place, from },
+            Window::Byte if place.fills_window() => Instruction::StoreByte { at: place.at, from },
+            Window::Short if place.fills_window() => Instruction::StoreShort { at: place.at, from },
+            Window::Word if place.fills_window() => Instruction::StoreWord { at: place.at, from },
+            Window::Long if place.fills_window() => Instruction::StoreLong { at: place.at, from },
+            _ => Instruction::StoreBits { place, from },
         }
     }
 
-    fn copy(&self, to: FieldId, from: FieldId) -> Option<Step> {
+    fn copy(&self, to: FieldId, from: FieldId) -> Option<Instruction> {
         let (target, source) = (self.field(to), self.field(from));
         if (target.at | source.at | target.width) % 8 != 0 {
             return None;
         }
         let (to, from) = (u16::try_from(target.at / 8).ok()?, u16::try_from(source.at / 8).ok()?);
         Some(match u16::try_from(target.width / 8).ok()? {
-            1 => Step::CopyByte { to, from },
-            2 => Step::CopyShort { to, from },
-            4 => Step::CopyWord { to, from },
-            8 => Step::CopyLong { to, from },
-            bytes => Step::CopyBytes { to: to.into(), from: from.into(), bytes },
+            1 => Instruction::CopyByte { to, from },
+            2 => Instruction::CopyShort { to, from },
+            4 => Instruction::CopyWord { to, from },
+            8 => Instruction::CopyLong { to, from },
+            bytes => Instruction::CopyBytes { to: to.into(), from: from.into(), bytes },
         })
     }
 

@@ -9,7 +9,7 @@ use crate::control::refusal::Refused;
 use crate::control::Refusal;
 use crate::ir::{ActionCall, ActionId, Pc, Program};
 
-/// An action with its arguments, ready to run.
+/// An action with its arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub action: ActionId,
@@ -17,7 +17,8 @@ pub(crate) struct Call {
     pub arguments: Arguments,
 }
 
-/// One number a parameter; of a wide one the place of its limbs, which follow. Few lie where the call does.
+/// One number per parameter, then the limbs of wide arguments. A wide parameter's number is the index of its limbs.
+/// Up to `FEW` numbers are stored in place.
 #[derive(Debug, Clone)]
 pub(crate) enum Arguments {
     Few([u64; FEW]),
@@ -27,7 +28,7 @@ pub(crate) enum Arguments {
 pub(crate) const FEW: usize = 2;
 
 impl Arguments {
-    /// Into where the action finds them, which has room for all that any action has, and for `FEW`.
+    /// Copies the arguments to the running action's. `to` has space for those of any action, and for `FEW`.
     #[inline(always)]
     pub fn pass(&self, to: &mut [u64]) {
         match self {
@@ -48,7 +49,7 @@ impl From<Vec<u64>> for Arguments {
     }
 }
 
-/// An action's call with its arguments as numbers; what the control plane may not call so is refused.
+/// Checks and translates a call of the control plane.
 pub(crate) fn call(program: &Program, call: &ActionCall) -> Result<Call, Refused> {
     let invalid = |text| Err((Refusal::InvalidArgument, text));
     let Some(action) = program.actions.get(usize::from(call.action)) else {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! A hash map from keys of a fixed number of words to numbers: open addressing, linear probing, no gaps after a removal.
+//! A hash map from keys of a fixed number of words to numbers, with open addressing, linear probing and removal by
+//! backward shift.
 
 use alloc::vec::Vec;
 
 const EMPTY: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
-pub(crate) struct WordMap {
+pub(crate) struct HashMap {
     /// Words of a key.
     width: usize,
-    /// Of a power of two: the number of an item, or `EMPTY`.
+    /// Indices of items, or `EMPTY`. The size is a power of two.
     cells: Vec<u32>,
-    /// A key and its value each.
+    /// Keys, each followed by its value.
     items: Vec<u64>,
     unused: Vec<u32>,
     len: usize,
@@ -28,9 +29,9 @@ fn hash(key: &[u64]) -> u64 {
     key.iter().fold(0x243f_6a88_85a3_08d3, |hash, word| mix(hash, *word))
 }
 
-impl WordMap {
-    pub fn new(width: usize) -> WordMap {
-        WordMap { width, cells: Vec::new(), items: Vec::new(), unused: Vec::new(), len: 0 }
+impl HashMap {
+    pub fn new(width: usize) -> HashMap {
+        HashMap { width, cells: Vec::new(), items: Vec::new(), unused: Vec::new(), len: 0 }
     }
 
     fn mask(&self) -> usize {
@@ -48,13 +49,13 @@ impl WordMap {
 
     fn put(&mut self, item: u32, key: &[u64], value: u32) {
         let first = item as usize * (self.width + 1);
-        if let Some([place @ .., old]) = self.items.get_mut(first..first + self.width + 1) {
-            place.copy_from_slice(key);
+        if let Some([stored @ .., old]) = self.items.get_mut(first..first + self.width + 1) {
+            stored.copy_from_slice(key);
             *old = u64::from(value);
         }
     }
 
-    /// The cell that has the key, its item and its value.
+    /// The cell that contains the key, its item and its value.
     #[inline(always)]
     fn find(&self, key: &[u64]) -> Option<(usize, u32, u32)> {
         let mut cell = hash(key) as usize & self.mask();
@@ -63,9 +64,9 @@ impl WordMap {
             if item == EMPTY {
                 return None;
             }
-            // Of a few words: no call of memcmp.
-            let (own, value) = self.item(item);
-            if own.iter().zip(key).all(|(own, word)| own == word) {
+            // A loop over a few words is faster than memcmp.
+            let (stored, value) = self.item(item);
+            if stored.iter().zip(key).all(|(stored, word)| stored == word) {
                 return Some((cell, item, value));
             }
             cell = (cell + 1) & self.mask();
@@ -77,7 +78,7 @@ impl WordMap {
         self.find(key).map(|(.., value)| value)
     }
 
-    /// Inserts, or replaces.
+    /// Inserts or replaces a value.
     pub fn insert(&mut self, key: &[u64], value: u32) {
         if let Some((_, item, _)) = self.find(key) {
             self.put(item, key, value);
@@ -91,7 +92,7 @@ impl WordMap {
             (self.items.len() / (self.width + 1)) as u32 - 1
         });
         self.put(item, key, value);
-        self.place(item);
+        self.link(item);
         self.len += 1;
     }
 
@@ -103,7 +104,7 @@ impl WordMap {
         Some(value)
     }
 
-    /// What stands behind a cell that falls empty and could not stand before it moves up.
+    /// Empties a cell. Later items of the same probe sequence move up.
     fn close(&mut self, mut hole: usize) {
         let mut cell = hole;
         loop {
@@ -129,7 +130,7 @@ impl WordMap {
         }
     }
 
-    fn place(&mut self, item: u32) {
+    fn link(&mut self, item: u32) {
         let mut cell = hash(self.item(item).0) as usize & self.mask();
         while self.cells.get(cell).is_some_and(|other| *other != EMPTY) {
             cell = (cell + 1) & self.mask();
@@ -142,7 +143,7 @@ impl WordMap {
         let cells = (self.cells.len() * 2).max(8);
         self.cells.clear();
         self.cells.resize(cells, EMPTY);
-        items.into_iter().for_each(|item| self.place(item));
+        items.into_iter().for_each(|item| self.link(item));
     }
 }
 
@@ -153,10 +154,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Few keys and many removals: long runs, with holes in them.
+        /// Few keys and many removals give long probe sequences with gaps.
         #[test]
-        fn as_a_map_does(steps in prop::collection::vec((any::<bool>(), 0..40u64, any::<u16>()), 0..400)) {
-            let (mut map, mut model) = (WordMap::new(2), BTreeMap::new());
+        fn results_equal_a_btree_map(steps in prop::collection::vec((any::<bool>(), 0..40u64, any::<u16>()), 0..400)) {
+            let (mut map, mut model) = (HashMap::new(2), BTreeMap::new());
             for (insert, key, value) in steps {
                 let words = [key % 7, key];
                 if insert {

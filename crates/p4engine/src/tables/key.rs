@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! A table's key as words of 64 bits: how it is read from a packet's area, and how an entry's matches are written alike.
+//! A table's key as words of 64 bits, from a packet's PHV or from an entry's matches.
 //!
-//! Each field stands in whole bytes. The field of a longest prefix match and those of ranges begin a word: the trie walks
-//! from there, and ranges are compared word by word.
+//! Each field has whole bytes. The fields of a longest prefix match and of ranges begin at a word, since the trie starts
+//! there and ranges are compared word by word.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,12 +15,12 @@ use crate::control::Refusal;
 use crate::ir::{Key, Match, MatchKind, Program, Table};
 use crate::lower::operands::Validity;
 
-/// The longest key.
+/// Limit on the words of a key.
 pub(crate) const KEY_WORDS: usize = 128;
 
-/// Bits of the area that go into one word of the key.
+/// Bits of the PHV that belong to one word of the key.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct Fragment {
     place: Place,
     mask: u64,
     word: u16,
@@ -29,22 +29,22 @@ struct Piece {
     valid: Option<Validity>,
 }
 
-impl Piece {
+impl Fragment {
     #[inline(always)]
-    fn load(&self, area: &[u8]) -> u64 {
-        if self.valid.is_some_and(|valid| !valid.holds(area)) {
+    fn load(&self, phv: &[u8]) -> u64 {
+        if self.valid.is_some_and(|valid| !valid.is_valid(phv)) {
             return 0;
         }
-        (self.place.load(area) & self.mask) << (self.shift & 63)
+        (self.place.load(phv) & self.mask) << (self.shift & 63)
     }
 }
 
 #[derive(Debug, Clone)]
-struct Part {
+struct KeyField {
     name: String,
     kind: MatchKind,
     width: usize,
-    /// In bytes of the key.
+    /// Offset in bytes of the key.
     at: usize,
     bytes: usize,
     mask: Option<Vec<u8>>,
@@ -52,25 +52,25 @@ struct Part {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    parts: Vec<Part>,
-    pieces: Vec<Piece>,
+    parts: Vec<KeyField>,
+    fragments: Vec<Fragment>,
     pub words: usize,
-    /// Where the field of the longest prefix match begins.
+    /// The word at which the field of the longest prefix match begins.
     pub prefix_word: usize,
     /// First and last word of each range, in the order of the keys.
     pub ranges: Vec<(usize, usize)>,
 }
 
-/// An entry's matches as its table needs them.
+/// An entry's matches in the layout of its table's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
     pub key: Vec<u64>,
     pub mask: Vec<u64>,
-    /// Bits from `prefix_word` on.
+    /// Length of the prefix, from `prefix_word` on.
     pub prefix: usize,
-    /// Of each range its least, then its most words.
+    /// Lower and upper bound of each range.
     pub ranges: Vec<u64>,
-    /// What the control plane reads: bits that do not count are 0.
+    /// The matches as the control plane reads them: ignored bits are 0.
     pub matches: Vec<Match>,
 }
 
@@ -81,18 +81,18 @@ fn words(bytes: usize) -> usize {
 impl Layout {
     pub fn new(program: &Program, table: &Table) -> Layout {
         let prefixes = table.keys.iter().filter(|key| key.kind == MatchKind::Lpm).count();
-        let alone = |kind: MatchKind| match kind {
+        let pass_of = |kind: MatchKind| match kind {
             MatchKind::Lpm => 1 + usize::from(prefixes > 1),
             MatchKind::Range => 2,
             _ => 0,
         };
         let mut layout =
-            Layout { parts: Vec::new(), pieces: Vec::new(), words: 0, prefix_word: 0, ranges: Vec::new() };
+            Layout { parts: Vec::new(), fragments: Vec::new(), words: 0, prefix_word: 0, ranges: Vec::new() };
         let mut at = vec![0; table.keys.len()];
         let mut end = 0usize;
-        for turn in 0..3 {
-            for (index, key) in table.keys.iter().enumerate().filter(|(_, key)| alone(key.kind) == turn) {
-                if turn > 0 {
+        for pass in 0..3 {
+            for (index, key) in table.keys.iter().enumerate().filter(|(_, key)| pass_of(key.kind) == pass) {
+                if pass > 0 {
                     end = words(end) * 8;
                 }
                 if key.kind == MatchKind::Lpm {
@@ -126,12 +126,12 @@ impl Layout {
             let ones = ones(stop - bit);
             let mask =
                 key.mask.as_ref().map_or(ones, |mask| peek(mask, u64::from(bit) - at as u64 * 8, stop - bit));
-            let place = Place::of(field.at + bit - first, stop - bit);
+            let place = Place::new(field.at + bit - first, stop - bit);
             let shift = (63 - (stop - 1) % 64) as u8;
-            self.pieces.push(Piece { place, mask, word: (bit / 64) as u16, shift, valid });
+            self.fragments.push(Fragment { place, mask, word: (bit / 64) as u16, shift, valid });
             bit = stop;
         }
-        let part = Part {
+        let part = KeyField {
             name: key.name.clone(),
             kind: key.kind,
             width: field.width as usize,
@@ -142,19 +142,19 @@ impl Layout {
         self.parts.push(part);
     }
 
-    /// The key of the packet in `area`, into the first `words` of `key`.
+    /// Reads a packet's key into the first `words` of `key`.
     #[inline(always)]
-    pub fn read(&self, area: &[u8], key: &mut [u64]) {
-        if let [piece] = self.pieces.as_slice() {
+    pub fn read(&self, phv: &[u8], key: &mut [u64]) {
+        if let [fragment] = self.fragments.as_slice() {
             if let Some(first) = key.first_mut() {
-                *first = piece.load(area);
+                *first = fragment.load(phv);
             }
             return;
         }
         key.fill(0);
-        for piece in &self.pieces {
-            if let Some(word) = key.get_mut(usize::from(piece.word)) {
-                *word |= piece.load(area);
+        for fragment in &self.fragments {
+            if let Some(word) = key.get_mut(usize::from(fragment.word)) {
+                *word |= fragment.load(phv);
             }
         }
     }
@@ -164,7 +164,7 @@ impl Layout {
             let text = format!("the key has {} fields, not {}", self.parts.len(), matches.len());
             return Err((Refusal::InvalidArgument, text));
         }
-        let mut row = Row { key: vec![0; self.words * 8], mask: vec![0; self.words * 8], prefix: 0 };
+        let mut row = EncodedKey { key: vec![0; self.words * 8], mask: vec![0; self.words * 8], prefix: 0 };
         let (mut ranges, mut canonical) = (Vec::new(), Vec::new());
         for (part, one) in self.parts.iter().zip(matches) {
             canonical.push(row.write(part, one)?);
@@ -186,32 +186,32 @@ impl Layout {
     }
 }
 
-impl Part {
-    fn wrong(&self, what: &str) -> Refused {
-        (Refusal::InvalidArgument, format!("key field {}: {what}", self.name))
+impl KeyField {
+    fn error(&self, message: &str) -> Refused {
+        (Refusal::InvalidArgument, format!("key field {}: {message}", self.name))
     }
 
     fn value(&self, value: &[u8]) -> Result<(), Refused> {
         let unused = (self.bytes * 8 - self.width) as u32;
         match value.first() {
             Some(first) if value.len() == self.bytes && u32::from(*first) >> (8 - unused) == 0 => Ok(()),
-            _ => Err(self.wrong(&format!("not a value of {} bits", self.width))),
+            _ => Err(self.error(&format!("not a value of {} bits", self.width))),
         }
     }
 
-    /// The words of a value that begins a word.
+    /// The words of a value that is aligned to a word.
     fn words(&self, value: &[u8]) -> Vec<u64> {
         value.chunks(8).map(|word| peek(word, 0, 64)).collect()
     }
 
-    /// The first `length` bits of the field, all before it too.
+    /// A mask of the first `length` bits of the field and of the padding before it.
     fn prefix_mask(&self, length: usize) -> Vec<u8> {
         let ones = self.bytes * 8 - self.width + length;
         (0..self.bytes).map(|byte| !(0xffu32 >> ones.saturating_sub(byte * 8).min(8)) as u8).collect()
     }
 }
 
-struct Row {
+struct EncodedKey {
     key: Vec<u8>,
     mask: Vec<u8>,
     prefix: usize,
@@ -221,9 +221,9 @@ fn and(value: &[u8], mask: &[u8]) -> Vec<u8> {
     value.iter().zip(mask).map(|(value, mask)| value & mask).collect()
 }
 
-impl Row {
-    /// One field's match; returns it as it counts.
-    fn write(&mut self, part: &Part, one: &Match) -> Result<Match, Refused> {
+impl EncodedKey {
+    /// Writes one field's match and returns it with ignored bits 0.
+    fn write(&mut self, part: &KeyField, one: &Match) -> Result<Match, Refused> {
         let all = vec![0xff; part.bytes];
         let none = vec![0; part.bytes];
         let (value, mask, canonical) = match (part.kind, one) {
@@ -235,7 +235,10 @@ impl Row {
                 part.value(value)?;
                 let length = usize::from(*length);
                 if length > part.width {
-                    return Err(part.wrong(&format!("a prefix of {length} bits of {}", part.width)));
+                    return Err(part.error(&format!(
+                        "the prefix length {length} is above the field's width {}",
+                        part.width
+                    )));
                 }
                 let mask = part.prefix_mask(length);
                 self.prefix = part.bytes * 8 - part.width + length;
@@ -252,7 +255,7 @@ impl Row {
                 part.value(low)?;
                 part.value(high)?;
                 if low > high {
-                    return Err(part.wrong("a range whose least is above its most"));
+                    return Err(part.error("the range's lower bound is above its upper bound"));
                 }
                 let mask = common(low, high);
                 (and(low, &mask), mask, one.clone())
@@ -262,7 +265,7 @@ impl Row {
                 part.value(value)?;
                 (value.clone(), all, one.clone())
             }
-            (kind, _) => return Err(part.wrong(&format!("it is matched as {kind:?}"))),
+            (kind, _) => return Err(part.error(&format!("the field's match kind is {kind:?}"))),
         };
         let mask = part.mask.as_ref().map_or(mask.clone(), |program| and(&mask, program));
         let (first, end) = (part.at, part.at + part.bytes);
@@ -274,7 +277,7 @@ impl Row {
     }
 }
 
-/// The bits before the first in which both differ.
+/// A mask of the bits before the first difference.
 fn common(low: &[u8], high: &[u8]) -> Vec<u8> {
     let mut same = true;
     let mut mask = Vec::new();

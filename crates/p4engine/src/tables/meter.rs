@@ -5,7 +5,7 @@ use crate::control::Rates;
 
 const US_PER_S: u64 = 1_000_000;
 
-/// Tokens are millionths of a unit (a byte or a packet): what a rate of one unit a second brings in a microsecond.
+/// A meter. A token is a millionth of a unit (a byte or a packet): a rate of one unit per second adds one per microsecond.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter {
     rates: Rates,
@@ -19,7 +19,7 @@ pub(crate) const YELLOW: u64 = 1;
 pub(crate) const RED: u64 = 2;
 
 impl Meter {
-    /// RFC 2698 section 3: both buckets are full at first.
+    /// A meter with full buckets (RFC 2698 section 3).
     pub fn new(rates: Rates) -> Meter {
         let (committed, peak) = (tokens(rates.committed_burst), tokens(rates.peak_burst));
         Meter { rates, committed, peak, filled_us: None }
@@ -70,18 +70,18 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back_by_rate_and_no_more_than_the_burst() {
+    fn tokens_refill_by_rate_up_to_the_burst() {
         let mut meter = meter();
         let _ = [0; 6].map(|now_us| meter.execute(now_us, 1));
         assert_eq!(meter.execute(499, 1), RED);
-        assert_eq!(meter.execute(500, 1), YELLOW); // One of the peak's, half of the committed one's.
+        assert_eq!(meter.execute(500, 1), YELLOW); // One peak token, half a committed token.
         assert_eq!(meter.execute(1000, 1), GREEN);
         let colors = [1_000_000; 5].map(|now_us| meter.execute(now_us, 1));
         assert_eq!(colors, [GREEN, GREEN, YELLOW, YELLOW, RED]);
     }
 
     #[test]
-    fn time_that_goes_backwards_brings_nothing() {
+    fn time_that_decreases_adds_no_tokens() {
         let mut meter = meter();
         let _ = [10_000; 4].map(|now_us| meter.execute(now_us, 1));
         assert_eq!(meter.execute(0, 1), RED);
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let most =
+        let rates =
             Rates { committed: u64::MAX, committed_burst: u64::MAX, peak: u64::MAX, peak_burst: u64::MAX };
-        let mut meter = Meter::new(most);
+        let mut meter = Meter::new(rates);
         assert_eq!(meter.execute(u64::MAX, 1500), GREEN);
         assert_eq!(meter.execute(0, u64::MAX), YELLOW + 1);
     }

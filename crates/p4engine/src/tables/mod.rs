@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Tables at run time.
+//! Match-action tables: keys, search structures, entries.
 
 pub(crate) mod call;
 mod hash_map;
@@ -9,4 +9,4 @@ pub(crate) mod meter;
 mod table;
 mod tuple_space;
 
-pub(crate) use table::{Reaction, Table};
+pub(crate) use table::{EntryAction, Table};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! A table as it runs: entries in slots, found by what fits the kinds of its keys.
+//! A table at run time: entries and the search structure for its match kinds.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -9,31 +9,31 @@ use crate::control::refusal::Refused;
 use crate::control::{Count, Entry, EntryState, Refusal, Target};
 use crate::ir::{self, ActionId, Match, MatchKind, Next, Pc, Program, TableId};
 use crate::tables::call::Call;
-use crate::tables::hash_map::WordMap;
+use crate::tables::hash_map::HashMap;
 use crate::tables::key::{Encoded, Layout};
-use crate::tables::lpm_trie::Trie;
+use crate::tables::lpm_trie::LpmTrie;
 use crate::tables::meter::Meter;
-use crate::tables::tuple_space::Tuples;
+use crate::tables::tuple_space::TupleSpace;
 
 #[derive(Debug, Clone)]
-pub(crate) enum Reaction {
+pub(crate) enum EntryAction {
     Call(Call),
     Member(u32),
     Group(u32),
 }
 
-/// What a hit changes, if its table counts, measures or watches.
+/// The state of an entry that a hit changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Slot {
     pub count: Count,
     pub meter: Option<Meter>,
-    /// None: never, and its time-out counts from the first time that somebody asks.
+    /// None: the entry was never hit. Its time-out begins at the first query for idle entries.
     pub last_hit_us: Option<u64>,
-    /// When the control plane was told last that it is idle, which it is again after another time-out.
-    pub told_us: u64,
+    /// Time of the last report that the entry is idle. It is reported again after another time-out.
+    pub reported_us: u64,
 }
 
-/// What only the control plane sees.
+/// The part of an entry that only the control plane reads.
 #[derive(Debug, Clone)]
 struct Record {
     entry: Entry,
@@ -44,66 +44,66 @@ struct Record {
 #[derive(Debug, Clone)]
 enum Search {
     None,
-    Exact(WordMap),
-    /// What matches exactly leads to a root.
+    Exact(HashMap),
+    /// The exact part of the key selects a root of the trie.
     Prefix {
-        roots: WordMap,
-        trie: Trie,
+        roots: HashMap,
+        trie: LpmTrie,
     },
-    Ternary(Tuples),
+    Ternary(TupleSpace),
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub layout: Layout,
     search: Search,
-    /// By entry, apart from the slots: of most tables a packet touches nothing else.
-    pub reactions: Vec<Reaction>,
+    /// The action of each entry. It is separate from the slot because lookups in most tables access nothing else.
+    pub entry_actions: Vec<EntryAction>,
     pub slots: Vec<Slot>,
     records: Vec<Option<Record>>,
-    /// Where the next look for idle entries begins: who stands behind many others has its turn, too.
-    look_from: usize,
+    /// The entry at which the next query for idle entries begins.
+    idle_cursor: usize,
     unused: Vec<u32>,
     order: BTreeMap<u64, u32>,
     sequence: u64,
     max_size: usize,
-    pub default: Option<Reaction>,
+    pub default: Option<EntryAction>,
     pub actions: Vec<ActionId>,
     next: Next,
     pub profile: u16,
-    /// Its index among the tables of its profile.
-    pub place: u16,
-    pub counted: bool,
-    pub timed: bool,
-    /// A hit changes its slot.
-    pub watched: bool,
+    /// Index among the tables of the profile.
+    pub profile_index: u16,
+    pub has_counter: bool,
+    pub has_timeout: bool,
+    /// Whether a hit changes the slot.
+    pub tracks_hits: bool,
     pub meter: Option<u16>,
-    /// The first of its actions' reasons to drop.
-    pub drops: u32,
+    /// The drop reason of the first action. Those of the others follow.
+    pub first_drop_reason: u32,
     /// The entry that matched last.
     pub last: Option<u32>,
 }
 
 impl Table {
-    pub fn new(program: &Program, table: &ir::Table, drops: u32, place: u16) -> Table {
+    pub fn new(program: &Program, table: &ir::Table, first_drop_reason: u32, profile_index: u16) -> Table {
         let layout = Layout::new(program, table);
         let has = |kinds: &[MatchKind]| table.keys.iter().any(|key| kinds.contains(&key.kind));
         let search = if has(&[MatchKind::Ternary, MatchKind::Range, MatchKind::Optional]) {
-            Search::Ternary(Tuples::new())
+            Search::Ternary(TupleSpace::new())
         } else if has(&[MatchKind::Lpm]) {
-            Search::Prefix { roots: WordMap::new(layout.prefix_word), trie: Trie::default() }
+            Search::Prefix { roots: HashMap::new(layout.prefix_word), trie: LpmTrie::default() }
         } else if layout.words > 0 {
-            Search::Exact(WordMap::new(layout.words))
+            Search::Exact(HashMap::new(layout.words))
         } else {
             Search::None
         };
         Table {
             layout,
             search,
-            reactions: Vec::new(),
+            entry_actions: Vec::new(),
             slots: Vec::new(),
             records: Vec::new(),
-            look_from: 0,
+            idle_cursor: 0,
             unused: Vec::new(),
             order: BTreeMap::new(),
             sequence: 0,
@@ -112,12 +112,12 @@ impl Table {
             actions: table.actions.clone(),
             next: table.next.clone(),
             profile: table.profile.unwrap_or(u16::MAX),
-            place,
-            counted: table.counter.is_some(),
-            timed: table.idle_timeout,
-            watched: table.counter.is_some() || table.idle_timeout || table.meter.is_some(),
+            profile_index,
+            has_counter: table.counter.is_some(),
+            has_timeout: table.idle_timeout,
+            tracks_hits: table.counter.is_some() || table.idle_timeout || table.meter.is_some(),
             meter: table.meter,
-            drops,
+            first_drop_reason,
             last: None,
         }
     }
@@ -126,36 +126,36 @@ impl Table {
         matches!(self.search, Search::Ternary(_))
     }
 
-    /// The entry that fits the packet in `area`; `keys` is twice as long as the longest key.
+    /// The entry that matches the packet in `phv`. `keys` has twice the size of the longest key.
     #[inline]
-    pub fn find(&self, area: &[u8], keys: &mut [u64]) -> Option<u32> {
+    pub fn find(&self, phv: &[u8], keys: &mut [u64]) -> Option<u32> {
         let (key, masked) = keys.split_at_mut_checked(keys.len() / 2)?;
         let key = key.get_mut(..self.layout.words)?;
         match &self.search {
             Search::None => None,
             Search::Exact(map) => {
-                self.layout.read(area, key);
+                self.layout.read(phv, key);
                 map.get(key)
             }
             Search::Prefix { roots, trie } => {
-                self.layout.read(area, key);
+                self.layout.read(phv, key);
                 let (exact, prefix) = key.split_at_checked(self.layout.prefix_word)?;
                 trie.find(roots.get(exact)?, prefix)
             }
             Search::Ternary(tuples) => {
-                self.layout.read(area, key);
+                self.layout.read(phv, key);
                 tuples.find(&self.layout, key, masked)
             }
         }
     }
 
-    /// Where an action's `next` stands, and its reason to drop.
+    /// The index of an action in the lists of targets and of drop reasons.
     #[inline]
     pub fn position(&self, action: ActionId) -> usize {
         self.actions.iter().position(|other| *other == action).unwrap_or(0)
     }
 
-    /// Where the control goes on after an action (by its position; None: there was none).
+    /// The instruction after the table. `position` is the action's. None: no action ran.
     #[inline]
     pub fn next(&self, position: Option<usize>, hit: bool) -> Pc {
         match &self.next {
@@ -182,21 +182,21 @@ impl Table {
 
     pub fn encode(&self, matches: &[Match], priority: u32) -> Result<Encoded, Refused> {
         if priority != 0 && !self.ternary() {
-            return Err((Refusal::InvalidArgument, "its table knows no priorities".into()));
+            return Err((Refusal::InvalidArgument, "the table has no priorities".into()));
         }
         if matches!(self.search, Search::None) {
-            return Err((Refusal::InvalidArgument, "its table has no key".into()));
+            return Err((Refusal::InvalidArgument, "the table has no key".into()));
         }
         self.layout.encode(matches)
     }
 
-    /// The slot of an entry.
+    /// The index of an entry.
     pub fn entry(&self, matches: &[Match], priority: u32) -> Result<u32, Refused> {
         let encoded = self.encode(matches, priority)?;
         self.locate(&encoded, priority).ok_or_else(|| (Refusal::NotFound, "no such entry".into()))
     }
 
-    pub fn insert(&mut self, entry: &Entry, reaction: Reaction) -> Result<(), Refused> {
+    pub fn insert(&mut self, entry: &Entry, action: EntryAction) -> Result<(), Refused> {
         let encoded = self.encode(&entry.matches, entry.priority)?;
         if self.locate(&encoded, entry.priority).is_some() {
             return Err((Refusal::AlreadyExists, "an entry with these matches exists".into()));
@@ -209,17 +209,17 @@ impl Table {
             Some(number) => number,
             None => {
                 self.slots.push(Slot::default());
-                self.reactions.push(reaction.clone());
+                self.entry_actions.push(action.clone());
                 self.records.push(None);
                 self.slots.len() as u32 - 1
             }
         };
         self.sequence += 1;
-        self.index(&encoded, entry.priority, number);
+        self.index_entry(&encoded, entry.priority, number);
         self.order.insert(self.sequence, number);
         let entry = Entry { matches: encoded.matches.clone(), ..entry.clone() };
         let record = Record { entry, encoded, sequence: self.sequence };
-        self.put(number, reaction);
+        self.set_action(number, action);
         self.slots.get_mut(number as usize).into_iter().for_each(|slot| *slot = Slot::default());
         if let Some(place) = self.records.get_mut(number as usize) {
             *place = Some(record);
@@ -227,13 +227,13 @@ impl Table {
         Ok(())
     }
 
-    fn put(&mut self, number: u32, reaction: Reaction) {
-        if let Some(place) = self.reactions.get_mut(number as usize) {
-            *place = reaction;
+    fn set_action(&mut self, number: u32, action: EntryAction) {
+        if let Some(place) = self.entry_actions.get_mut(number as usize) {
+            *place = action;
         }
     }
 
-    fn index(&mut self, encoded: &Encoded, priority: u32, number: u32) {
+    fn index_entry(&mut self, encoded: &Encoded, priority: u32, number: u32) {
         let prefix_word = self.layout.prefix_word;
         match &mut self.search {
             Search::None => {}
@@ -251,9 +251,9 @@ impl Table {
         }
     }
 
-    pub fn modify(&mut self, entry: &Entry, reaction: Reaction) -> Result<(), Refused> {
+    pub fn modify(&mut self, entry: &Entry, action: EntryAction) -> Result<(), Refused> {
         let number = self.entry(&entry.matches, entry.priority)?;
-        self.put(number, reaction);
+        self.set_action(number, action);
         if let Some(Some(record)) = self.records.get_mut(number as usize) {
             record.entry.target = entry.target.clone();
             record.entry.idle_us = entry.idle_us;
@@ -275,7 +275,7 @@ impl Table {
                 let root = roots.get(exact).unwrap_or(u32::MAX);
                 if trie.remove(root, prefix, record.encoded.prefix) {
                     roots.remove(exact);
-                    trie.give_back(root);
+                    trie.free_root(root);
                 }
             }
             Search::Ternary(tuples) => tuples.remove(&record.encoded, number),
@@ -290,53 +290,53 @@ impl Table {
         let (slot, record) = (self.slots.get(number as usize)?, self.records.get(number as usize)?.as_ref()?);
         Some(EntryState {
             entry: record.entry.clone(),
-            count: self.counted.then_some(slot.count),
+            count: self.has_counter.then_some(slot.count),
             rates: slot.meter.map(|meter| meter.rates()),
             last_hit_us: slot.last_hit_us.unwrap_or(0),
         })
     }
 
-    /// In the order in which they were inserted.
+    /// The entries in the order of insertion.
     pub fn entries(&self) -> impl Iterator<Item = EntryState> + '_ {
         self.order.values().filter_map(|number| self.state(*number))
     }
 
-    /// Whether an entry, or the default, names it.
+    /// Whether an entry or the default refers to a member or group.
     pub fn uses(&self, target: &Target) -> bool {
         let default = match (&self.default, target) {
-            (Some(Reaction::Member(one)), Target::Member(other)) => one == other,
-            (Some(Reaction::Group(one)), Target::Group(other)) => one == other,
+            (Some(EntryAction::Member(one)), Target::Member(other)) => one == other,
+            (Some(EntryAction::Group(one)), Target::Group(other)) => one == other,
             _ => false,
         };
         default || self.records.iter().flatten().any(|record| record.entry.target == *target)
     }
 
-    /// Entries that neither matched nor were told for as long as they may: their timers begin anew.
+    /// Appends entries that were neither hit nor reported for their time-out, and restarts the time-outs.
     pub fn idle(
         &mut self,
         now_us: u64,
         table: TableId,
-        most: usize,
+        max_entries: usize,
         found: &mut Vec<(TableId, Vec<Match>, u32)>,
     ) {
-        if !self.timed {
+        if !self.has_timeout {
             return;
         }
-        let begin = core::mem::take(&mut self.look_from).min(self.slots.len());
+        let begin = core::mem::take(&mut self.idle_cursor).min(self.slots.len());
         for number in (begin..self.slots.len()).chain(0..begin) {
             let (Some(slot), Some(Some(record))) = (self.slots.get_mut(number), self.records.get(number))
             else {
                 continue;
             };
-            let since = (*slot.last_hit_us.get_or_insert(now_us)).max(slot.told_us);
+            let since = (*slot.last_hit_us.get_or_insert(now_us)).max(slot.reported_us);
             if record.entry.idle_us == 0 || now_us.saturating_sub(since) < record.entry.idle_us {
                 continue;
             }
-            if found.len() >= most {
-                self.look_from = number;
+            if found.len() >= max_entries {
+                self.idle_cursor = number;
                 return;
             }
-            slot.told_us = now_us;
+            slot.reported_us = now_us;
             found.push((table, record.entry.matches.clone(), record.entry.priority));
         }
     }

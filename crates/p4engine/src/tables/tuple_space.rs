@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Ternary match by tuple space search (Srinivasan, Suri and Varghese, 1999): entries of one mask share a hash map; masks
-//! are tried by their best priority until none can be better than what was found.
+//! Ternary match by tuple space search (Srinivasan, Suri and Varghese, 1999). Entries with the same mask share a hash map.
+//! Masks are searched by their best priority until no other can have a better match.
 //!
-//! A range counts as the bits that its ends have in common, and is compared in full when these fit.
+//! A range is represented by the common prefix of its bounds, and compared completely if the prefix matches.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::tables::hash_map::WordMap;
+use crate::tables::hash_map::HashMap;
 use crate::tables::key::{Encoded, Layout};
 
 const NONE: u32 = u32::MAX;
 
-/// The higher priority wins; of equal ones that which came first.
+/// Precedence of an entry: the higher priority, then the earlier insertion.
 type Rank = (u32, core::cmp::Reverse<u64>);
 
 #[derive(Debug, Clone)]
@@ -21,11 +21,11 @@ struct Tuple {
     mask: Vec<u64>,
     best: u32,
     priorities: BTreeMap<u32, u32>,
-    /// The first entry of each masked key.
-    heads: WordMap,
+    /// The entry with the highest rank for each masked key.
+    heads: HashMap,
 }
 
-/// An entry of a chain: same mask and masked key, by rank.
+/// An entry in a chain of entries with the same mask and masked key, in the order of rank.
 #[derive(Debug, Clone)]
 struct Link {
     rank: Rank,
@@ -34,16 +34,16 @@ struct Link {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Tuples {
-    /// By their best priority, the highest first.
+pub(crate) struct TupleSpace {
+    /// Tuples in the order of their best priority, the highest first.
     tuples: Vec<Tuple>,
-    /// By entry.
+    /// Links by entry.
     links: Vec<Link>,
 }
 
-impl Tuples {
-    pub fn new() -> Tuples {
-        Tuples { tuples: Vec::new(), links: Vec::new() }
+impl TupleSpace {
+    pub fn new() -> TupleSpace {
+        TupleSpace { tuples: Vec::new(), links: Vec::new() }
     }
 
     fn link(&self, entry: u32) -> Option<&Link> {
@@ -75,7 +75,7 @@ impl Tuples {
         best.map(|(_, entry)| entry)
     }
 
-    /// The entry that has these matches and this priority.
+    /// The entry with these matches and this priority.
     pub fn get(&self, encoded: &Encoded, priority: u32) -> Option<u32> {
         let tuple = self.tuples.iter().find(|tuple| tuple.mask == encoded.mask)?;
         let mut next = tuple.heads.get(&encoded.key)?;
@@ -88,10 +88,10 @@ impl Tuples {
         None
     }
 
-    /// An entry that is not there yet.
+    /// Inserts an entry that does not exist yet.
     pub fn insert(&mut self, encoded: &Encoded, priority: u32, sequence: u64, entry: u32) {
         let index = self.tuples.iter().position(|tuple| tuple.mask == encoded.mask).unwrap_or_else(|| {
-            let heads = WordMap::new(encoded.key.len());
+            let heads = HashMap::new(encoded.key.len());
             self.tuples.push(Tuple {
                 mask: encoded.mask.clone(),
                 best: 0,
@@ -117,7 +117,7 @@ impl Tuples {
             None => tuple.heads.insert(&encoded.key, entry),
         }
         *tuple.priorities.entry(priority).or_insert(0) += 1;
-        self.place(index);
+        self.reorder(index);
     }
 
     pub fn remove(&mut self, encoded: &Encoded, entry: u32) {
@@ -144,21 +144,21 @@ impl Tuples {
         if tuple.priorities.is_empty() {
             self.tuples.remove(index);
         } else {
-            self.place(index);
+            self.reorder(index);
         }
     }
 
-    /// A tuple's best may have changed: it moves to its place.
-    fn place(&mut self, index: usize) {
+    /// Updates a tuple's best priority and its position.
+    fn reorder(&mut self, index: usize) {
         let Some(tuple) = self.tuples.get_mut(index) else { return };
         let best = tuple.priorities.last_key_value().map_or(0, |(priority, _)| *priority);
         tuple.best = best;
         let left = self.tuples.get(index.wrapping_sub(1)).is_none_or(|before| before.best >= best);
-        let right = self.tuples.get(index + 1).is_none_or(|behind| behind.best <= best);
+        let right = self.tuples.get(index + 1).is_none_or(|after| after.best <= best);
         if !left || !right {
             let tuple = self.tuples.remove(index);
-            let place = self.tuples.partition_point(|other| other.best >= best);
-            self.tuples.insert(place, tuple);
+            let position = self.tuples.partition_point(|other| other.best >= best);
+            self.tuples.insert(position, tuple);
         }
     }
 }
@@ -167,9 +167,9 @@ fn in_ranges(layout: &Layout, key: &[u64], ranges: &[u64]) -> bool {
     let mut rest = ranges;
     layout.ranges.iter().all(|(first, last)| {
         let words = last - first + 1;
-        let Some((low, behind)) = rest.split_at_checked(words) else { return false };
-        let Some((high, behind)) = behind.split_at_checked(words) else { return false };
-        rest = behind;
+        let Some((low, after)) = rest.split_at_checked(words) else { return false };
+        let Some((high, after)) = after.split_at_checked(words) else { return false };
+        rest = after;
         key.get(*first..=*last).is_some_and(|value| low <= value && value <= high)
     })
 }

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Sizes of the buffers that packets need, so that a packet allocates nothing.
+//! Sizes of the buffers that are allocated in advance, so that a packet allocates nothing.
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use crate::ir::{FieldId, HashInput, HeaderId, Op, Program};
-use crate::verify::error::{must, Unfit};
+use crate::verify::error::{require, InvalidProgram};
 
-const MOST_BYTES: u64 = 1 << 20;
+/// Limit on the size of a buffer.
+const MAX_BUFFER_BYTES: u64 = 1 << 20;
 
-/// Room that buffers need so that packets allocate nothing.
+/// Largest number of bytes in each buffer.
 pub(crate) struct Sizes {
+    /// Hash inputs, select keys and digests.
     pub buffer: usize,
+    /// Emitted headers.
     pub emitted: usize,
+    /// Fields of a field list.
     pub kept: usize,
 }
 
 impl Program {
-    pub(super) fn buffer_sizes(&self) -> Result<Sizes, Unfit> {
+    pub(super) fn buffer_sizes(&self) -> Result<Sizes, InvalidProgram> {
         let bytes = |fields: &Vec<FieldId>| {
             fields.iter().map(|field| u64::from(self.width(*field).div_ceil(8))).sum::<u64>()
         };
@@ -49,8 +53,8 @@ impl Program {
         let buffer = hashed.chain(selected).chain(digests).max().unwrap_or(0);
         let kept = self.field_lists.iter().map(bytes).max().unwrap_or(0);
         let emitted = emitted.sum::<u64>();
-        for (what, size) in [("hashes", buffer), ("keeps", kept), ("emits", emitted)] {
-            must(size <= MOST_BYTES, &format!("it {what} too many bytes"), size)?;
+        for (what, size) in [("hash input", buffer), ("a field list", kept), ("emitted headers", emitted)] {
+            require(size <= MAX_BUFFER_BYTES, &format!("too many bytes of {what}"), size)?;
         }
         Ok(Sizes { buffer: buffer as usize, emitted: emitted as usize, kept: kept as usize })
     }

@@ -1,98 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Follows each part of a program from its beginning: every way ends, only the parser and actions loop
-//! (`run` says how often), and each step stands where it may.
+//! Follows the control flow of each block: every path ends, only the parser and actions loop (the interpreter limits
+//! how often), and each instruction is allowed in its block.
 
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::ir::{Action, Next, Op, Pc, Program};
-use crate::verify::error::{unfit, Checked, Unfit};
+use crate::verify::error::{invalid, CheckResult, InvalidProgram};
 
-/// Steps that all parts together may have, those of shared code counted as often as it is shared.
-const WORK: usize = 1 << 24;
+/// Limit on the instructions of all blocks. Shared code counts once per block.
+const MAX_VISITS: usize = 1 << 24;
 
 #[derive(Clone, Copy)]
-enum Part<'a> {
+enum Block<'a> {
     Parser,
     Control,
     Deparser,
     Action(&'a Action),
 }
 
-pub(crate) fn check(program: &Program) -> Checked {
+pub(crate) fn check(program: &Program) -> CheckResult {
     let entry = program.entry;
-    let mut walk = Walk { program, seen: vec![0; program.code.len()], turn: 0, work: 0 };
-    let parts = [
-        ("the parser", Part::Parser, entry.parser),
-        ("verify", Part::Control, entry.verify),
-        ("ingress", Part::Control, entry.ingress),
-        ("egress", Part::Control, entry.egress),
-        ("update", Part::Control, entry.update),
-        ("the deparser", Part::Deparser, entry.deparser),
+    let mut walk = Walk { program, state: vec![0; program.code.len()], block: 0, visits: 0 };
+    let blocks = [
+        ("the parser", Block::Parser, entry.parser),
+        ("verify", Block::Control, entry.verify),
+        ("ingress", Block::Control, entry.ingress),
+        ("egress", Block::Control, entry.egress),
+        ("update", Block::Control, entry.update),
+        ("the deparser", Block::Deparser, entry.deparser),
     ];
-    for (name, part, begin) in parts {
-        walk.part(part, begin).map_err(|Unfit(text)| Unfit(format!("{name}: {text}")))?;
+    for (name, block, begin) in blocks {
+        walk.block(block, begin).map_err(|InvalidProgram(text)| InvalidProgram(format!("{name}: {text}")))?;
     }
     for action in &program.actions {
-        walk.part(Part::Action(action), action.begin)
-            .map_err(|Unfit(text)| Unfit(format!("action {}: {text}", action.name)))?;
+        walk.block(Block::Action(action), action.begin)
+            .map_err(|InvalidProgram(text)| InvalidProgram(format!("action {}: {text}", action.name)))?;
     }
     Ok(())
 }
 
 struct Walk<'a> {
     program: &'a Program,
-    /// By step: 2 * turn while the walk is below it, 2 * turn + 1 when it is done.
-    seen: Vec<u32>,
-    turn: u32,
-    work: usize,
+    /// State of each instruction: `2 * block` while it is on the current path, `2 * block + 1` when all paths from it end.
+    state: Vec<u32>,
+    block: u32,
+    visits: usize,
 }
 
 impl Walk<'_> {
-    /// In depth, by hand: the kernel's stack is short.
-    fn part(&mut self, part: Part, begin: Pc) -> Checked {
-        self.turn += 1;
-        let (open, done) = (2 * self.turn, 2 * self.turn + 1);
-        let mut way: Vec<(Pc, usize)> = Vec::new();
-        self.enter(part, begin, &mut way)?;
-        while let Some((pc, next)) = way.last_mut() {
+    /// Depth-first search with an explicit stack, since the kernel's stack is small.
+    fn block(&mut self, block: Block, begin: Pc) -> CheckResult {
+        self.block += 1;
+        let (open, done) = (2 * self.block, 2 * self.block + 1);
+        let mut path: Vec<(Pc, usize)> = Vec::new();
+        self.enter(block, begin, &mut path)?;
+        while let Some((pc, next)) = path.last_mut() {
             let (pc, index) = (*pc, *next);
             *next += 1;
             let op = self.program.code.get(pc as usize);
             let Some(to) = op.and_then(|op| successor(self.program, pc, op, index)) else {
-                self.seen.get_mut(pc as usize).into_iter().for_each(|seen| *seen = done);
-                way.pop();
+                self.state.get_mut(pc as usize).into_iter().for_each(|state| *state = done);
+                path.pop();
                 continue;
             };
-            match self.seen.get(to as usize) {
-                Some(seen) if *seen == open && !matches!(part, Part::Parser | Part::Action(_)) => {
-                    return unfit(format!("step {to} loops"))
+            match self.state.get(to as usize) {
+                Some(state) if *state == open && !matches!(block, Block::Parser | Block::Action(_)) => {
+                    return invalid(format!("instruction {to} is in a loop"))
                 }
-                Some(seen) if *seen == open || *seen == done => {}
-                _ => self.enter(part, to, &mut way)?,
+                Some(state) if *state == open || *state == done => {}
+                _ => self.enter(block, to, &mut path)?,
             }
         }
         Ok(())
     }
 
-    fn enter(&mut self, part: Part, pc: Pc, way: &mut Vec<(Pc, usize)>) -> Checked {
-        self.work += 1;
-        if self.work > WORK {
-            return unfit("too many steps in all".into());
+    fn enter(&mut self, block: Block, pc: Pc, path: &mut Vec<(Pc, usize)>) -> CheckResult {
+        self.visits += 1;
+        if self.visits > MAX_VISITS {
+            return invalid("too many instructions in all blocks".into());
         }
         let Some(op) = self.program.code.get(pc as usize) else {
-            return unfit(format!("there is no step {pc}"));
+            return invalid(format!("there is no instruction {pc}"));
         };
-        if !self.belongs(part, op) {
-            return unfit(format!("step {pc}, {op:?}, does not belong here"));
+        if !self.is_allowed(block, op) {
+            return invalid(format!("instruction {pc}, {op:?}, is not allowed in this block"));
         }
-        self.seen.get_mut(pc as usize).into_iter().for_each(|seen| *seen = 2 * self.turn);
-        way.push((pc, 0));
+        self.state.get_mut(pc as usize).into_iter().for_each(|state| *state = 2 * self.block);
+        path.push((pc, 0));
         Ok(())
     }
 
-    fn belongs(&self, part: Part, op: &Op) -> bool {
+    fn is_allowed(&self, block: Block, op: &Op) -> bool {
         match op {
             Op::Select { .. }
             | Op::Reject { .. }
@@ -103,29 +103,29 @@ impl Walk<'_> {
             | Op::ExtractNextVarbit { .. }
             | Op::Lookahead { .. }
             | Op::WideLookahead { .. }
-            | Op::Advance { .. } => matches!(part, Part::Parser),
-            Op::Emit { .. } | Op::EmitStack { .. } | Op::EmitUnion { .. } => matches!(part, Part::Deparser),
-            Op::Apply { .. } => matches!(part, Part::Control),
-            Op::Argument { argument, .. } => self.argument(part, *argument, 64),
+            | Op::Advance { .. } => matches!(block, Block::Parser),
+            Op::Emit { .. } | Op::EmitStack { .. } | Op::EmitUnion { .. } => matches!(block, Block::Deparser),
+            Op::Apply { .. } => matches!(block, Block::Control),
+            Op::Argument { argument, .. } => self.argument(block, *argument, 64),
             Op::WideArgument { argument, .. } => {
-                self.argument(part, *argument, u32::MAX) && !self.argument(part, *argument, 64)
+                self.argument(block, *argument, u32::MAX) && !self.argument(block, *argument, 64)
             }
             _ => true,
         }
     }
 
-    fn argument(&self, part: Part, argument: u16, most: u32) -> bool {
-        let Part::Action(action) = part else { return false };
-        action.parameters.get(usize::from(argument)).is_some_and(|parameter| parameter.width <= most)
+    fn argument(&self, block: Block, argument: u16, max: u32) -> bool {
+        let Block::Action(action) = block else { return false };
+        action.parameters.get(usize::from(argument)).is_some_and(|parameter| parameter.width <= max)
     }
 }
 
-/// The steps that may come behind this one.
+/// The instructions that may follow this one.
 pub(crate) fn successors<'a>(program: &'a Program, pc: Pc, op: &'a Op) -> impl Iterator<Item = Pc> + 'a {
     (0..).map_while(move |index| successor(program, pc, op, index))
 }
 
-/// The next step but `index`.
+/// The successor of an instruction with this index.
 fn successor(program: &Program, pc: Pc, op: &Op, index: usize) -> Option<Pc> {
     match *op {
         Op::End | Op::Exit | Op::Reject { .. } => None,

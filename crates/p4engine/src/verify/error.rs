@@ -4,20 +4,21 @@
 use alloc::format;
 use alloc::string::String;
 
-/// A program that cannot run, and why.
+/// The reason why a program cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfit(pub String);
+pub struct InvalidProgram(pub String);
 
-pub(crate) type Checked = Result<(), Unfit>;
+pub(crate) type CheckResult = Result<(), InvalidProgram>;
 
-pub(crate) fn unfit<T>(text: alloc::string::String) -> Result<T, Unfit> {
-    Err(Unfit(text))
+pub(crate) fn invalid<T>(text: String) -> Result<T, InvalidProgram> {
+    Err(InvalidProgram(text))
 }
 
-pub(super) fn must(fits: bool, what: &str, number: impl core::fmt::Display) -> Checked {
-    if fits {
+/// Fails with the message and its subject unless the condition is true.
+pub(super) fn require(condition: bool, message: &str, subject: impl core::fmt::Display) -> CheckResult {
+    if condition {
         Ok(())
     } else {
-        unfit(format!("{what}: {number}"))
+        invalid(format!("{message}: {subject}"))
     }
 }

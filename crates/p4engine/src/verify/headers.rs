@@ -5,13 +5,13 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::ir::{FieldId, Header, HeaderId, Program, Stack, StackId};
-use crate::verify::error::{must, unfit, Checked, Unfit};
+use crate::verify::error::{invalid, require, CheckResult, InvalidProgram};
 
 impl Program {
-    pub(crate) fn has_field(&self, field: FieldId, most: u32) -> Checked {
+    pub(crate) fn check_field(&self, field: FieldId, max: u32) -> CheckResult {
         match self.fields.get(usize::from(field)) {
-            Some(field) => must(field.width <= most, "a field too wide for this", &field.name),
-            None => unfit(format!("no field {field}")),
+            Some(field) => require(field.width <= max, "a field is too wide for the operation", &field.name),
+            None => invalid(format!("there is no field {field}")),
         }
     }
 
@@ -19,88 +19,98 @@ impl Program {
         self.fields.get(usize::from(field)).map_or(0, |field| field.width)
     }
 
-    pub(super) fn narrow(&self, field: FieldId) -> Checked {
-        self.has_field(field, 64)
+    pub(super) fn check_narrow_field(&self, field: FieldId) -> CheckResult {
+        self.check_field(field, 64)
     }
 
-    /// Of any width that wide registers hold.
-    pub(super) fn broad(&self, field: FieldId) -> Checked {
-        self.has_field(field, u32::from(self.wide_limbs) * 64)
+    /// Checks a field that fits a wide register.
+    pub(super) fn check_wide_field(&self, field: FieldId) -> CheckResult {
+        self.check_field(field, u32::from(self.wide_limbs) * 64)
     }
 
-    pub(super) fn any(&self, field: FieldId) -> Checked {
-        self.has_field(field, u32::MAX)
+    pub(super) fn check_any_field(&self, field: FieldId) -> CheckResult {
+        self.check_field(field, u32::MAX)
     }
 
-    pub(super) fn registers_fit<const N: usize>(&self, registers: [u16; N]) -> Checked {
+    pub(super) fn check_registers<const N: usize>(&self, registers: [u16; N]) -> CheckResult {
         registers
             .into_iter()
-            .try_for_each(|register| must(register < self.registers, "no register", register))
+            .try_for_each(|register| require(register < self.registers, "there is no register", register))
     }
 
-    pub(super) fn wides_fit<const N: usize>(&self, registers: [u16; N]) -> Checked {
-        registers
-            .into_iter()
-            .try_for_each(|register| must(register < self.wide_registers, "no wide register", register))
+    pub(super) fn check_wide_registers<const N: usize>(&self, registers: [u16; N]) -> CheckResult {
+        registers.into_iter().try_for_each(|register| {
+            require(register < self.wide_registers, "there is no wide register", register)
+        })
     }
 
-    pub(super) fn header(&self, header: HeaderId) -> Result<&Header, Unfit> {
-        self.headers.get(usize::from(header)).map_or_else(|| unfit(format!("no header {header}")), Ok)
+    pub(super) fn header(&self, header: HeaderId) -> Result<&Header, InvalidProgram> {
+        self.headers
+            .get(usize::from(header))
+            .map_or_else(|| invalid(format!("there is no header {header}")), Ok)
     }
 
-    pub(super) fn has_header(&self, header: HeaderId) -> Checked {
+    pub(super) fn check_header_id(&self, header: HeaderId) -> CheckResult {
         self.header(header).map(drop)
     }
 
-    pub(super) fn header_fits(&self, header: &Header) -> Checked {
+    pub(super) fn check_header(&self, header: &Header) -> CheckResult {
         let name = &header.name;
         let end = u64::from(header.at) + u64::from(header.bytes);
-        must(end <= u64::from(self.area_bytes), "a header beyond its area", name)?;
-        must(self.width(header.valid) == 1, "a header's validity is no field of one bit", name)?;
+        require(end <= u64::from(self.area_bytes), "a header is outside the PHV", name)?;
+        require(self.width(header.valid) == 1, "a header's validity is not a field of one bit", name)?;
         let last = usize::from(header.first_field) + usize::from(header.fields);
-        must(last <= self.fields.len(), "a header's fields are not there", name)?;
+        require(last <= self.fields.len(), "a header has fields that do not exist", name)?;
         if let Some(union) = header.union_of {
-            must(usize::from(union) < self.unions.len(), "a header of no union", name)?;
+            require(usize::from(union) < self.unions.len(), "a header's union does not exist", name)?;
         }
         let Some(varbit) = header.varbit else { return Ok(()) };
         let field = self
             .fields
             .get(usize::from(varbit.field))
-            .map_or_else(|| unfit(format!("no varbit in {name}")), Ok)?;
+            .map_or_else(|| invalid(format!("the varbit field of {name} does not exist")), Ok)?;
         let within = u64::from(field.at) >= u64::from(header.at) * 8
             && u64::from(field.at) + u64::from(field.width) <= end * 8;
-        must(
+        require(
             within && (field.at | field.width) % 8 == 0,
-            "a varbit that is not of whole bytes of its header",
+            "a varbit field is not aligned to bytes of its header",
             name,
         )?;
-        must(self.width(varbit.width) == 32, "a varbit's width is no field of 32 bits", name)
+        require(self.width(varbit.width) == 32, "a varbit field's width is not a field of 32 bits", name)
     }
 
-    pub(super) fn stack_fits(&self, stack: &Stack) -> Checked {
+    pub(super) fn check_stack(&self, stack: &Stack) -> CheckResult {
         let name = &stack.name;
-        must(self.width(stack.next) == 32, "a stack's next is no field of 32 bits", name)?;
-        must(stack.headers.is_empty() || stack.unions.is_empty(), "a stack of headers and of unions", name)?;
+        require(self.width(stack.next) == 32, "a stack's next is not a field of 32 bits", name)?;
+        require(
+            stack.headers.is_empty() || stack.unions.is_empty(),
+            "a stack has both headers and unions",
+            name,
+        )?;
         let first = stack.headers.first();
         for header in &stack.headers {
-            must(self.alike(*header, first.copied().unwrap_or(0))?, "a stack of unlike headers", name)?;
+            require(
+                self.same_header_type(*header, first.copied().unwrap_or(0))?,
+                "a stack has headers of different types",
+                name,
+            )?;
         }
         let members = |union: &u16| self.unions.get(usize::from(*union)).map(|union| &union.headers);
         let Some(first) = stack.unions.first() else { return Ok(()) };
         for union in &stack.unions {
             let (Some(one), Some(first)) = (members(union), members(first)) else {
-                return unfit(format!("a stack of unions that are not there: {name}"));
+                return invalid(format!("a stack has unions that do not exist: {name}"));
             };
-            must(one.len() == first.len(), "a stack of unlike unions", name)?;
+            require(one.len() == first.len(), "a stack has unions of different types", name)?;
             for (one, first) in one.iter().zip(first) {
-                must(self.alike(*one, *first)?, "a stack of unlike unions", name)?;
+                require(self.same_header_type(*one, *first)?, "a stack has unions of different types", name)?;
             }
         }
         Ok(())
     }
 
-    /// One can be copied to the other, field by field.
-    pub(super) fn alike(&self, one: HeaderId, other: HeaderId) -> Result<bool, Unfit> {
+    /// Whether headers have the same layout, so that one can be copied to the other.
+    pub(super) fn same_header_type(&self, one: HeaderId, other: HeaderId) -> Result<bool, InvalidProgram> {
         let (one, other) = (self.header(one)?, self.header(other)?);
         let varbit = |header: &Header| {
             header
@@ -111,34 +121,36 @@ impl Program {
         Ok(one.bytes == other.bytes && one.fields == other.fields && varbit(one) == varbit(other))
     }
 
-    pub(super) fn alike_unions(&self, one: u16, other: u16) -> Checked {
+    pub(super) fn check_same_union_type(&self, one: u16, other: u16) -> CheckResult {
         let headers = |union: u16| self.unions.get(usize::from(union)).map(|union| &union.headers);
         let (Some(one), Some(other)) = (headers(one), headers(other)) else {
-            return unfit("no such union".into());
+            return invalid("there is no such union".into());
         };
-        must(one.len() == other.len(), "unlike unions of headers", one.len())?;
-        one.iter()
-            .zip(other)
-            .try_for_each(|(one, other)| must(self.alike(*one, *other)?, "unlike headers", one))
+        require(one.len() == other.len(), "unions of different types", one.len())?;
+        one.iter().zip(other).try_for_each(|(one, other)| {
+            require(self.same_header_type(*one, *other)?, "headers of different types", one)
+        })
     }
 
-    pub(super) fn stack(&self, stack: StackId) -> Result<&Stack, Unfit> {
-        self.stacks.get(usize::from(stack)).map_or_else(|| unfit(format!("no stack {stack}")), Ok)
+    pub(super) fn stack(&self, stack: StackId) -> Result<&Stack, InvalidProgram> {
+        self.stacks.get(usize::from(stack)).map_or_else(|| invalid(format!("there is no stack {stack}")), Ok)
     }
 
-    pub(super) fn alike_stacks(&self, one: StackId, other: StackId) -> Checked {
+    pub(super) fn check_same_stack_type(&self, one: StackId, other: StackId) -> CheckResult {
         let (one, other) = (self.stack(one)?, self.stack(other)?);
         let sizes = one.headers.len() == other.headers.len() && one.unions.len() == other.unions.len();
-        must(sizes, "unlike stacks", &one.name)?;
-        one.headers
+        require(sizes, "stacks of different types", &one.name)?;
+        one.headers.iter().zip(&other.headers).try_for_each(|(one, other)| {
+            require(self.same_header_type(*one, *other)?, "headers of different types", one)
+        })?;
+        one.unions
             .iter()
-            .zip(&other.headers)
-            .try_for_each(|(one, other)| must(self.alike(*one, *other)?, "unlike headers", one))?;
-        one.unions.iter().zip(&other.unions).try_for_each(|(one, other)| self.alike_unions(*one, *other))
+            .zip(&other.unions)
+            .try_for_each(|(one, other)| self.check_same_union_type(*one, *other))
     }
 
-    /// A field of a stack's elements, in a register.
-    pub(super) fn element_fits(&self, stack: StackId, member: u16, field: Option<u16>) -> Checked {
+    /// Checks access to a stack's elements, and to a field that is loaded into a register.
+    pub(super) fn check_stack_element(&self, stack: StackId, member: u16, field: Option<u16>) -> CheckResult {
         let stack = self.stack(stack)?;
         let headers: Vec<HeaderId> = if stack.unions.is_empty() {
             stack.headers.clone()
@@ -154,13 +166,13 @@ impl Program {
                 .iter()
                 .map(member)
                 .collect::<Option<_>>()
-                .map_or_else(|| unfit("no such member".into()), Ok)?
+                .map_or_else(|| invalid("there is no such member".into()), Ok)?
         };
         for header in headers {
             let header = self.header(header)?;
             if let Some(field) = field {
-                must(field < header.fields, "no such field of a stack's header", field)?;
-                self.narrow(header.first_field.saturating_add(field))?;
+                require(field < header.fields, "a stack's header has no such field", field)?;
+                self.check_narrow_field(header.first_field.saturating_add(field))?;
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! How far into a packet a program can look: so much of it a shell shows, and leaves the rest where it is.
+//! Computes how many bytes of a packet a program can access: a shell passes only these and leaves the rest in place.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,31 +7,31 @@ use alloc::vec::Vec;
 use crate::ir::{HashInput, HeaderId, Op, Pc, Program, SelectKey, StackId};
 use crate::verify::control_flow;
 
-/// Of a parser of more steps no bound is looked for.
-const MOST_STEPS: usize = 4096;
+/// Limit on the instructions of a parser whose bound is computed.
+const MAX_INSTRUCTIONS: usize = 4096;
 
 impl Program {
-    /// Bytes of a packet's front that the program takes or looks at, at most; none if that is not bounded, or a checksum
-    /// goes over the payload. Each header comes once, each stack whole, and the longest look ahead behind them.
-    pub(crate) fn reach(&self) -> Option<u32> {
+    /// Upper bound on the bytes of a packet that the program parses or looks ahead at. None: there is no bound, or a
+    /// checksum covers the payload. The bound is the size of all extracted headers and stacks and the longest lookahead.
+    pub(crate) fn lookahead_bytes(&self) -> Option<u32> {
         if self.hashes.iter().any(|hash| hash.input.contains(&HashInput::Payload)) {
             return None;
         }
-        let steps = self.behind(vec![self.entry.parser]);
-        if steps.len() > MOST_STEPS {
+        let parser = self.reachable(vec![self.entry.parser]);
+        if parser.len() > MAX_INSTRUCTIONS {
             return None;
         }
-        let (mut taken, mut ahead) = (0u64, 0u64);
+        let (mut parsed, mut ahead) = (0u64, 0u64);
         let mut stacks: Vec<StackId> = Vec::new();
-        for pc in steps {
+        for pc in parser {
             let op = self.code.get(pc as usize)?;
             match *op {
                 Op::Advance { .. } | Op::Push { .. } | Op::Pop { .. } | Op::CopyStack { .. } => return None,
                 Op::Extract { header } | Op::ExtractVarbit { header, .. } => {
-                    if self.behind(control_flow::successors(self, pc, op).collect()).contains(&pc) {
+                    if self.reachable(control_flow::successors(self, pc, op).collect()).contains(&pc) {
                         return None;
                     }
-                    taken += self.header_bytes(header);
+                    parsed += self.header_bytes(header);
                 }
                 Op::ExtractNext { stack, .. } | Op::ExtractNextVarbit { stack, .. } => stacks.push(stack),
                 Op::Lookahead { at, width, .. } | Op::WideLookahead { at, width, .. } => {
@@ -50,12 +50,12 @@ impl Program {
         }
         stacks.sort_unstable();
         stacks.dedup();
-        taken += stacks.into_iter().map(|stack| self.stack_bytes(stack)).sum::<u64>();
-        u32::try_from(taken + ahead.div_ceil(8)).ok()
+        parsed += stacks.into_iter().map(|stack| self.stack_bytes(stack)).sum::<u64>();
+        u32::try_from(parsed + ahead.div_ceil(8)).ok()
     }
 
-    /// These steps and all that come behind them.
-    fn behind(&self, mut open: Vec<Pc>) -> Vec<Pc> {
+    /// These instructions and all that can follow them.
+    fn reachable(&self, mut open: Vec<Pc>) -> Vec<Pc> {
         let (mut seen, mut found) = (vec![false; self.code.len()], Vec::new());
         while let Some(pc) = open.pop() {
             let Some(seen) = seen.get_mut(pc as usize).filter(|seen| !**seen) else { continue };

@@ -10,4 +10,4 @@ mod lookahead;
 mod objects;
 mod program;
 
-pub use error::Unfit;
+pub use error::InvalidProgram;

@@ -9,22 +9,22 @@ use crate::ir::{
     MAX_PHV_BYTES,
 };
 use crate::tables::key::{Layout, KEY_WORDS};
-use crate::verify::error::{must, Checked};
+use crate::verify::error::{require, CheckResult};
 
 impl Program {
-    pub(super) fn select_fits(&self, select: &Select) -> Checked {
+    pub(super) fn check_select(&self, select: &Select) -> CheckResult {
         let mut bytes = 0;
         for key in &select.keys {
             match *key {
-                SelectKey::Field(field) => self.any(field)?,
-                SelectKey::Lookahead { at, width } => self.look_fits(at, width, MAX_PHV_BYTES)?,
+                SelectKey::Field(field) => self.check_any_field(field)?,
+                SelectKey::Lookahead { at, width } => self.check_lookahead(at, width, MAX_PHV_BYTES)?,
                 SelectKey::StackLast { stack, member, field } => {
-                    self.element_fits(stack, member, Some(field))?
+                    self.check_stack_element(stack, member, Some(field))?
                 }
             }
             bytes += select_width(self, key).div_ceil(8) as usize;
         }
-        must(bytes == usize::from(select.bytes), "a select whose key has other bytes", bytes)?;
+        require(bytes == usize::from(select.bytes), "a select's key has a different size", bytes)?;
         let masked = |mask: &Option<Vec<u8>>| mask.as_ref().is_none_or(|mask| mask.len() == bytes);
         for case in &select.cases {
             let fits = match &case.on {
@@ -34,30 +34,30 @@ impl Program {
                     masked(mask) && set.is_some_and(|set| usize::from(set.bytes) == bytes)
                 }
             };
-            must(fits, "a select's case of other bytes than its key", bytes)?;
+            require(fits, "a select's case and key have different sizes", bytes)?;
         }
         Ok(())
     }
 
-    pub(super) fn look_fits(&self, at: u32, width: u32, most: u32) -> Checked {
-        must(at <= MAX_PHV_BYTES * 8 && width > 0 && width <= most, "a lookahead of too many bits", width)
+    pub(super) fn check_lookahead(&self, at: u32, width: u32, max: u32) -> CheckResult {
+        require(at <= MAX_PHV_BYTES * 8 && width > 0 && width <= max, "invalid width of a lookahead", width)
     }
 
-    pub(super) fn hash_fits(&self, hash: &Hash) -> Checked {
+    pub(super) fn check_hash(&self, hash: &Hash) -> CheckResult {
         for input in &hash.input {
             match input {
-                HashInput::Field(field) => self.any(*field)?,
-                HashInput::Header(header) => self.has_header(*header)?,
+                HashInput::Field(field) => self.check_any_field(*field)?,
+                HashInput::Header(header) => self.check_header_id(*header)?,
                 HashInput::Constant { value, width } => {
-                    must(
+                    require(
                         value.len() == width.div_ceil(8) as usize,
-                        "a hash's constant of other bytes",
+                        "a hash's constant has a different size",
                         &hash.name,
                     )?;
                 }
                 HashInput::Register { register, width } => {
-                    self.registers_fit([*register])?;
-                    must(*width <= 128, "a hash over a number too wide", &hash.name)?;
+                    self.check_registers([*register])?;
+                    require(*width <= 128, "a hash's number is too wide", &hash.name)?;
                 }
                 HashInput::Payload => {}
             }
@@ -65,41 +65,48 @@ impl Program {
         Ok(())
     }
 
-    pub(super) fn objects_fit(&self) -> Checked {
-        self.field_lists.iter().flatten().try_for_each(|field| self.any(*field))?;
-        self.digests.iter().flat_map(|digest| &digest.fields).try_for_each(|field| self.any(*field))?;
+    pub(super) fn check_externs(&self) -> CheckResult {
+        self.field_lists.iter().flatten().try_for_each(|field| self.check_any_field(*field))?;
+        self.digests
+            .iter()
+            .flat_map(|digest| &digest.fields)
+            .try_for_each(|field| self.check_any_field(*field))?;
         for action in &self.actions {
             let mut widths = action.parameters.iter().map(|parameter| parameter.width);
-            must(widths.all(|width| width <= MAX_PHV_BYTES), "a parameter's width", &action.name)?;
+            require(widths.all(|width| width <= MAX_PHV_BYTES), "a parameter is too wide", &action.name)?;
         }
         for profile in &self.profiles {
             let fits = profile.selector.is_none_or(|hash| usize::from(hash) < self.hashes.len());
-            must(fits, "a selector without a hash", &profile.name)?;
+            require(fits, "a selector's hash does not exist", &profile.name)?;
         }
         for array in &self.arrays {
-            must((1..=LIMBS as u32 * 64).contains(&array.width), "a register's width", &array.name)?;
+            require(
+                (1..=LIMBS as u32 * 64).contains(&array.width),
+                "invalid width of a register",
+                &array.name,
+            )?;
         }
         for counter in &self.counters {
             let fits = counter.table.is_none_or(|table| usize::from(table) < self.tables.len());
-            must(fits, "a counter of no table", &counter.name)?;
+            require(fits, "a direct counter's table does not exist", &counter.name)?;
         }
         for meter in &self.meters {
             let fits = meter.table.is_none_or(|table| usize::from(table) < self.tables.len());
-            must(fits, "a meter of no table", &meter.name)?;
-            meter.result.map_or(Ok(()), |field| self.narrow(field))?;
+            require(fits, "a direct meter's table does not exist", &meter.name)?;
+            meter.result.map_or(Ok(()), |field| self.check_narrow_field(field))?;
         }
         Ok(())
     }
 
-    pub(super) fn table_fits(&self, table: &Table) -> Checked {
+    pub(super) fn check_table(&self, table: &Table) -> CheckResult {
         let name = &table.name;
         for key in &table.keys {
-            self.any(key.field)?;
+            self.check_any_field(key.field)?;
             let bytes = self.width(key.field).div_ceil(8) as usize;
-            must(bytes <= KEY_WORDS * 8, "a key's field is too wide", &key.name)?;
-            must(
+            require(bytes <= KEY_WORDS * 8, "a key's field is too wide", &key.name)?;
+            require(
                 key.mask.as_ref().is_none_or(|mask| mask.len() == bytes),
-                "a key's mask of other bytes",
+                "a key's mask has a different size",
                 &key.name,
             )?;
         }
@@ -107,26 +114,26 @@ impl Program {
         let ternary = [MatchKind::Ternary, MatchKind::Range, MatchKind::Optional]
             .into_iter()
             .any(|kind| count(kind) > 0);
-        must(ternary || count(MatchKind::Lpm) <= 1, "two longest prefix matches in one table", name)?;
-        must(table.keys.len() <= KEY_WORDS, "too many keys in table", name)?;
-        must(Layout::new(self, table).words <= KEY_WORDS, "too long a key of table", name)?;
+        require(ternary || count(MatchKind::Lpm) <= 1, "a table has two longest prefix matches", name)?;
+        require(table.keys.len() <= KEY_WORDS, "a table has too many keys", name)?;
+        require(Layout::new(self, table).words <= KEY_WORDS, "a table's key is too long", name)?;
         let known = |action: &u16| usize::from(*action) < self.actions.len();
-        must(table.actions.iter().all(known), "an action that is not there, in table", name)?;
+        require(table.actions.iter().all(known), "a table's action does not exist", name)?;
         if let Next::ByAction { to, .. } = &table.next {
-            must(to.len() == table.actions.len(), "not one step to go on by an action, in table", name)?;
+            require(to.len() == table.actions.len(), "a table does not have one target per action", name)?;
         }
-        let fits = |number: Option<u16>, all: usize| number.is_none_or(|number| usize::from(number) < all);
-        must(fits(table.profile, self.profiles.len()), "no such action profile, of table", name)?;
-        must(fits(table.counter, self.counters.len()), "no such counter, of table", name)?;
-        must(fits(table.meter, self.meters.len()), "no such meter, of table", name)?;
-        must(
+        let fits = |index: Option<u16>, count: usize| index.is_none_or(|index| usize::from(index) < count);
+        require(fits(table.profile, self.profiles.len()), "a table's action profile does not exist", name)?;
+        require(fits(table.counter, self.counters.len()), "a table's counter does not exist", name)?;
+        require(fits(table.meter, self.meters.len()), "a table's meter does not exist", name)?;
+        require(
             table.profile.is_none() || table.entries.is_empty(),
-            "entries of the program beside a profile, in table",
+            "a table has both constant entries and an action profile",
             name,
         )
     }
 
-    pub(super) fn standard_fits(&self, standard: &Standard) -> Checked {
+    pub(super) fn check_standard(&self, standard: &Standard) -> CheckResult {
         let all = [
             standard.ingress_port,
             standard.egress_spec,
@@ -146,6 +153,6 @@ impl Program {
             standard.parser_error,
             standard.checksum_error,
         ];
-        all.into_iter().flatten().try_for_each(|field| self.narrow(field))
+        all.into_iter().flatten().try_for_each(|field| self.check_narrow_field(field))
     }
 }

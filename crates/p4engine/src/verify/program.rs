@@ -7,49 +7,51 @@ use crate::arith::wide::LIMBS;
 use crate::ir::{Program, MAX_PHV_BYTES, MAX_REGISTERS};
 use crate::verify::buffers::Sizes;
 use crate::verify::control_flow;
-use crate::verify::error::{must, Unfit};
+use crate::verify::error::{require, InvalidProgram};
 
 impl Program {
-    /// What of the program cannot run, if anything (but for its entries, which `Engine::load` looks at).
-    pub fn check(&self) -> Result<(), Unfit> {
-        self.checked().map(drop)
+    /// Checks the whole program except its constant entries, which `Engine::load` checks.
+    pub fn check(&self) -> Result<(), InvalidProgram> {
+        self.check_with_sizes().map(drop)
     }
 
-    pub(crate) fn checked(&self) -> Result<Sizes, Unfit> {
-        must(
-            self.area_bytes <= MAX_PHV_BYTES,
-            "its headers and metadata take too many bytes",
-            self.area_bytes,
+    /// Checks the program and returns the sizes of its buffers.
+    pub(crate) fn check_with_sizes(&self) -> Result<Sizes, InvalidProgram> {
+        require(self.area_bytes <= MAX_PHV_BYTES, "headers and metadata are too large", self.area_bytes)?;
+        require(usize::from(self.registers) <= MAX_REGISTERS, "too many registers", self.registers)?;
+        require(
+            usize::from(self.wide_limbs) <= LIMBS,
+            "wide registers have too many limbs",
+            self.wide_limbs,
         )?;
-        must(usize::from(self.registers) <= MAX_REGISTERS, "too many registers", self.registers)?;
-        must(usize::from(self.wide_limbs) <= LIMBS, "wide registers of too many words", self.wide_limbs)?;
-        must(
+        require(
             self.wide_registers == 0 || self.wide_limbs > 0,
-            "wide registers without words",
+            "wide registers have no limbs",
             self.wide_registers,
         )?;
-        must(self.code.len() < 1 << 24, "too many steps", self.code.len())?;
+        require(self.code.len() < 1 << 24, "too many instructions", self.code.len())?;
         self.fields.iter().try_for_each(|field| {
             let end = u64::from(field.at) + u64::from(field.width);
-            must(
+            require(
                 field.width > 0 && end <= u64::from(self.area_bytes) * 8,
-                "a field beyond its area",
+                "a field is outside the PHV",
                 &field.name,
             )
         })?;
-        self.headers.iter().try_for_each(|header| self.header_fits(header))?;
+        self.headers.iter().try_for_each(|header| self.check_header(header))?;
         self.unions
             .iter()
             .flat_map(|union| &union.headers)
-            .try_for_each(|header| self.has_header(*header))?;
-        self.stacks.iter().try_for_each(|stack| self.stack_fits(stack))?;
-        self.selects.iter().try_for_each(|select| self.select_fits(select))?;
-        self.hashes.iter().try_for_each(|hash| self.hash_fits(hash))?;
-        self.objects_fit()?;
-        self.tables.iter().try_for_each(|table| self.table_fits(table))?;
-        self.standard_fits(&self.standard)?;
+            .try_for_each(|header| self.check_header_id(*header))?;
+        self.stacks.iter().try_for_each(|stack| self.check_stack(stack))?;
+        self.selects.iter().try_for_each(|select| self.check_select(select))?;
+        self.hashes.iter().try_for_each(|hash| self.check_hash(hash))?;
+        self.check_externs()?;
+        self.tables.iter().try_for_each(|table| self.check_table(table))?;
+        self.check_standard(&self.standard)?;
         self.code.iter().enumerate().try_for_each(|(pc, op)| {
-            self.op_fits(op).map_err(|Unfit(text)| Unfit(format!("step {pc}, {op:?}: {text}")))
+            self.check_op(op)
+                .map_err(|InvalidProgram(text)| InvalidProgram(format!("instruction {pc}, {op:?}: {text}")))
         })?;
         control_flow::check(self)?;
         self.buffer_sizes()
