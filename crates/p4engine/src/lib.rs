@@ -13,20 +13,20 @@
 //! Engine::egress(context, packet, departure) -> Emission           egress, update, deparse
 //! ```
 //!
-//! A packet is not deparsed between ingress and egress: a `Context` contains its headers and metadata and stays with it in
-//! the queue. The unparsed rest of a packet is not copied: an emission contains headers and the number of bytes that they
-//! replace. A packet allocates nothing, since engine and context allocate all buffers in advance.
+//! A packet is not deparsed between ingress and egress: a `Context` contains its headers and metadata and stays with it
+//! in the queue. The unparsed rest of a packet is not copied: an emission contains headers and the number of bytes that
+//! they replace. A packet allocates nothing, since engine and context allocate all buffers in advance.
 //!
 //! # Modules
 //!
-//! `verify` checks a program (`ir`), `lower` translates it, and the interpreter (`exec`) runs the result with `tables` and
-//! `arith`. `engine` combines them and executes the requests of `control`.
+//! `verify` checks a program (`ir`), `lower` translates it, and the interpreter (`exec`) runs the result with `tables`
+//! and `arith`. `engine` combines them and executes the requests of `control`.
 //!
 //! # Differences from BMv2
 //!
-//! The engine follows BMv2 where BMv2 defines a result: a resubmitted or recirculated packet has no ingress port, the last
-//! digest and the last clone count, a hash of size 0 is its base. Where BMv2 crashes or reads undefined values, the engine
-//! defines the result:
+//! The engine follows BMv2 where BMv2 defines a result: a resubmitted or recirculated packet has no ingress port, the
+//! last digest and the last clone count, a hash of size 0 is its base. Where BMv2 crashes or reads undefined values,
+//! the engine defines the result:
 //!
 //! * A select that looks ahead past the packet's end ends the parser with PacketTooShort.
 //! * The last element of an empty stack ends the parser with StackOutOfBounds, and is 0 elsewhere.

@@ -134,8 +134,8 @@ pub enum Request {
     },
     CloneSessions,
 
-    /// Reads up to `most` entries whose time-out has passed since their last hit or report. The next request continues with
-    /// the others.
+    /// Reads up to `most` entries whose time-out has passed since their last hit or report. The next request continues
+    /// with the others.
     Idle {
         now_us: u64,
         most: u32,

@@ -201,7 +201,8 @@ impl Engine {
         context.get(self.code.standard.priority) as u8
     }
 
-    /// Copies a packet for another port: a replica of a group or a clone of a session. `to` is a context of this engine.
+    /// Copies a packet for another port: a replica of a group or a clone of a session. `to` is a context of this
+    /// engine.
     pub fn copy(&self, from: &Context, to: &mut Context, instance: Instance, rid: u16) {
         let standard = self.code.standard;
         let phv = if instance == Instance::EgressClone { &from.saved } else { &from.phv };

@@ -2,8 +2,8 @@
 //! Executes the control plane's requests for action profiles.
 //!
 //! p4c makes a copy of an action for each table. The copies have the same name and the same id in P4Info. A member of a
-//! shared profile refers to one copy, and each table calls its copy. A table without a copy rejects entries that refer to
-//! the member.
+//! shared profile refers to one copy, and each table calls its copy. A table without a copy rejects entries that refer
+//! to the member.
 
 use alloc::format;
 use alloc::vec::Vec;

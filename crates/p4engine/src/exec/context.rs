@@ -39,8 +39,8 @@ impl Emitted {
     }
 }
 
-/// Headers, metadata and pending requests of a packet. `Engine::context` creates it for the engine's program. One context
-/// can be reused for many packets.
+/// Headers, metadata and pending requests of a packet. `Engine::context` creates it for the engine's program. One
+/// context can be reused for many packets.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub(crate) phv: Vec<u8>,

@@ -57,8 +57,8 @@ pub enum Op {
         to: Reg,
         field: FieldId,
     },
-    /// Stores a register truncated to the field's width. As in BMv2, the field may be of an invalid header; it becomes 0
-    /// when the header becomes valid.
+    /// Stores a register truncated to the field's width. As in BMv2, the field may be of an invalid header; it becomes
+    /// 0 when the header becomes valid.
     Store {
         field: FieldId,
         from: Reg,
@@ -183,8 +183,8 @@ pub enum Op {
         stack: StackId,
         count: u16,
     },
-    /// Loads a field of the stack element at `index`. `field` counts from the header's first field; `member` selects the
-    /// header if the elements are unions.
+    /// Loads a field of the stack element at `index`. `field` counts from the header's first field; `member` selects
+    /// the header if the elements are unions.
     LoadIndexed {
         to: Reg,
         stack: StackId,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The intermediate representation of a program: names are resolved to indices, and jumps to instructions.
 //!
-//! The loader (`crates/p4switch`) creates it from BMv2's JSON, and it is sent to the guest's kernel as bytes (postcard).
-//! `Program::check` checks every index and bound before the program runs, so the source need not be trusted.
+//! The loader (`crates/p4switch`) creates it from BMv2's JSON, and it is sent to the guest's kernel as bytes
+//! (postcard). `Program::check` checks every index and bound before the program runs, so the source need not be
+//! trusted.
 //!
 //! All headers and metadata of a packet are in one array of bytes, the *PHV* (packet header vector). A header has its
 //! layout on the wire, with a varbit field at its maximum width. A metadata field has its own bytes. Fields are bits of

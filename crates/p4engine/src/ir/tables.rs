@@ -49,8 +49,8 @@ pub struct Table {
 /// The instruction at which a control continues after a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Next {
-    /// One target per action of `Table::actions`, in that order. `none` is the target if no action ran: after a miss in a
-    /// table without a default action, such as a table with a profile.
+    /// One target per action of `Table::actions`, in that order. `none` is the target if no action ran: after a miss in
+    /// a table without a default action, such as a table with a profile.
     ByAction {
         to: Vec<Pc>,
         none: Pc,

@@ -325,8 +325,8 @@ impl ByteField {
     }
 }
 
-/// A comparison as a bit mask: bits 0 to 2 are set if less, equal and greater satisfy it. Bit 3 is set if a fused jump is
-/// taken when the comparison is true.
+/// A comparison as a bit mask: bits 0 to 2 are set if less, equal and greater satisfy it. Bit 3 is set if a fused jump
+/// is taken when the comparison is true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Comparison(u8);
 

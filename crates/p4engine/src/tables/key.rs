@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! A table's key as words of 64 bits, from a packet's PHV or from an entry's matches.
 //!
-//! Each field has whole bytes. The fields of a longest prefix match and of ranges begin at a word, since the trie starts
-//! there and ranges are compared word by word.
+//! Each field has whole bytes. The fields of a longest prefix match and of ranges begin at a word, since the trie
+//! starts there and ranges are compared word by word.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! Longest prefix match in a trie with six bits per level. Each node has two bitmaps over packed arrays (Eatherton,
-//! Varghese and Dittia, "Tree bitmap", 2004). A node's children are contiguous, so that a level costs one memory access.
+//! Varghese and Dittia, "Tree bitmap", 2004). A node's children are contiguous, so that a level costs one memory
+//! access.
 
 use alloc::vec::Vec;
 

@@ -5,7 +5,8 @@ use crate::control::Rates;
 
 const US_PER_S: u64 = 1_000_000;
 
-/// A meter. A token is a millionth of a unit (a byte or a packet): a rate of one unit per second adds one per microsecond.
+/// A meter. A token is a millionth of a unit (a byte or a packet): a rate of one unit per second adds one per
+/// microsecond.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter {
     rates: Rates,

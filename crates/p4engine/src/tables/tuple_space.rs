@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Ternary match by tuple space search (Srinivasan, Suri and Varghese, 1999). Entries with the same mask share a hash map.
-//! Masks are searched by their best priority until no other can have a better match.
+//! Ternary match by tuple space search (Srinivasan, Suri and Varghese, 1999). Entries with the same mask share a hash
+//! map. Masks are searched by their best priority until no other can have a better match.
 //!
 //! A range is represented by the common prefix of its bounds, and compared completely if the prefix matches.
 

@@ -43,7 +43,8 @@ pub(crate) fn check(program: &Program) -> CheckResult {
 
 struct Walk<'a> {
     program: &'a Program,
-    /// State of each instruction: `2 * block` while it is on the current path, `2 * block + 1` when all paths from it end.
+    /// State of each instruction: `2 * block` while it is on the current path, `2 * block + 1` when all paths from it
+    /// end.
     state: Vec<u32>,
     block: u32,
     visits: usize,

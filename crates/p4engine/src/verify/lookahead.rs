@@ -12,7 +12,8 @@ const MAX_INSTRUCTIONS: usize = 4096;
 
 impl Program {
     /// Upper bound on the bytes of a packet that the program parses or looks ahead at. None: there is no bound, or a
-    /// checksum covers the payload. The bound is the size of all extracted headers and stacks and the longest lookahead.
+    /// checksum covers the payload. The bound is the size of all extracted headers and stacks and the longest
+    /// lookahead.
     pub(crate) fn lookahead_bytes(&self) -> Option<u32> {
         if self.hashes.iter().any(|hash| hash.input.contains(&HashInput::Payload)) {
             return None;
