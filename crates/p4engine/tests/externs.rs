@@ -9,7 +9,7 @@ use qbed_p4engine::packet::Forward;
 use qbed_p4engine::program::*;
 use qbed_p4engine::{Context, Engine};
 
-/// An engine with a table whose key is the packet's first byte. Action 0 drops, action 1 sends to its argument.
+/// An engine with a table. The key is the packet's first byte. Action 0 drops, action 1 sends to its argument.
 fn by_byte(kind: MatchKind, change: impl Fn(&mut Build, FieldId)) -> (Engine, Context) {
     let mut build = Build::new();
     let standard = build.standard();
@@ -238,7 +238,7 @@ fn a_table_refuses_members_whose_action_it_does_not_have() {
     );
 }
 
-/// `by_byte` with an action profile whose groups select by the same byte.
+/// `by_byte` with an action profile. Its groups select by the same byte.
 fn by_byte_with_profile() -> (Engine, Context) {
     by_byte(MatchKind::Exact, |build, first| {
         let hash = build.hash(HashKind::Identity, vec![HashInput::Field(first)]);

@@ -14,7 +14,7 @@ const TTL: FieldId = 7;
 const CHECKSUM: FieldId = 9;
 const DESTINATION: FieldId = 11;
 
-/// A program whose table 0 forwards to a port or drops, by destination.
+/// A program with a table that forwards to a port or drops, by destination.
 fn router() -> Program {
     let mut build = Build::new();
     let standard = build.standard();

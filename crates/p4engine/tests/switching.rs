@@ -16,7 +16,8 @@ struct Bench {
 
 const PACKET: [u8; 6] = [1, 0, 0, 7, 8, 9];
 
-/// A program whose ingress and egress get the header's two fields, a field of user metadata, and v1model's metadata.
+/// Builds a program. `ingress` and `egress` get the header's two fields, a field of user metadata, and v1model's
+/// metadata.
 fn bench(
     ingress: impl Fn(&mut Build, HeaderId, [FieldId; 3], &Standard) -> Vec<Op>,
     egress: impl Fn(HeaderId, [FieldId; 3], &Standard) -> Vec<Op>,

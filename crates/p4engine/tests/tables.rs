@@ -10,7 +10,7 @@ use qbed_p4engine::packet::Forward;
 use qbed_p4engine::program::*;
 use qbed_p4engine::{Context, Engine};
 
-/// An engine with a table whose keys have 8, 12 and 70 bits of the packet. The action's argument is the port.
+/// An engine with a table with keys of 8, 12 and 70 bits of the packet. The action's argument is the port.
 fn engine(kinds: [MatchKind; 3]) -> Engine {
     let mut build = Build::new();
     let standard = build.standard();

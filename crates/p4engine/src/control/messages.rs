@@ -134,7 +134,7 @@ pub enum Request {
     },
     CloneSessions,
 
-    /// Reads up to `most` entries whose time-out has passed since their last hit or report. The next request continues
+    /// Reads up to `most` entries that had no hit and no report during their time-out. The next request continues
     /// with the others.
     Idle {
         now_us: u64,

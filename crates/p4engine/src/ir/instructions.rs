@@ -254,7 +254,7 @@ pub enum Op {
         stack: StackId,
         member: u16,
     },
-    /// Extracts a header whose varbit field has `width` bits.
+    /// Extracts a header with a varbit field of `width` bits.
     ExtractVarbit {
         header: HeaderId,
         width: Reg,

@@ -32,7 +32,7 @@ pub struct Table {
     pub max_size: u32,
     /// The actions that entries may call.
     pub actions: Vec<ActionId>,
-    /// The action profile whose members and groups the entries refer to.
+    /// The action profile with the members and groups that the entries refer to.
     pub profile: Option<u16>,
     pub default: Option<ActionCall>,
     pub constant_default: bool,

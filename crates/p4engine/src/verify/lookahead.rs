@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::ir::{HashInput, HeaderId, Op, Pc, Program, SelectKey, StackId};
 use crate::verify::control_flow;
 
-/// Limit on the instructions of a parser whose bound is computed.
+/// Limit on a parser's instructions. A larger parser has no bound.
 const MAX_INSTRUCTIONS: usize = 4096;
 
 impl Program {

@@ -61,7 +61,7 @@ impl Build {
         self.header_of(name, widths, valid, true, None)
     }
 
-    /// Adds a header whose field with index `varbit` is a varbit.
+    /// Adds a header. Its field with index `varbit` is a varbit.
     pub fn varbit_header(&mut self, name: &str, widths: &[u32], varbit: u16) -> (HeaderId, FieldId) {
         let valid = self.field(&format!("{name}.$valid$"), 1);
         let width = self.field(&format!("{name}.$width$"), 32);
