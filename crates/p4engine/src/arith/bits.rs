@@ -313,7 +313,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_load_returns_the_bits_and_a_store_changes_no_others(row in row(), at in 0..150u32, width in 1..65u32, value: u64) {
+        fn a_load_returns_the_bits_and_a_store_changes_no_others(
+            row in row(),
+            at in 0..150u32,
+            width in 1..65u32,
+            value: u64,
+        ) {
             let (place, leading) = (Place::new(at, width), string(&row));
             let (first, end) = (at as usize, (at + width) as usize);
             prop_assert_eq!(place.width(), width);

@@ -156,7 +156,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_parts_hash_like_their_concatenation(bytes in prop::collection::vec(any::<u8>(), 0..70), at in 0..70usize) {
+        fn two_parts_hash_like_their_concatenation(
+            bytes in prop::collection::vec(any::<u8>(), 0..70),
+            at in 0..70usize,
+        ) {
             let (first, second) = bytes.split_at(at.min(bytes.len()));
             for kind in [HashKind::Crc32, HashKind::Crc16, HashKind::Csum16, HashKind::Xor16, HashKind::Identity] {
                 prop_assert_eq!(hash(kind, [first, second], &mut 0), hash_one(kind, &bytes));

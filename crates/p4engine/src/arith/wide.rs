@@ -299,7 +299,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn results_equal_unlimited_integers_modulo_their_size((left, right) in (1..6usize).prop_flat_map(|n| (limbs(n), limbs(n)))) {
+        fn results_equal_unlimited_integers_modulo_their_size(
+            (left, right) in (1..6usize).prop_flat_map(|count| (limbs(count), limbs(count))),
+        ) {
             let (count, bits) = (left.len(), left.len() * 64);
             let (wide_left, wide_right) = (Wide::from_limbs(&left), Wide::from_limbs(&right));
             let (big_left, big_right) = (from_limbs(&left), from_limbs(&right));

@@ -10,7 +10,7 @@ use crate::control::{Answer, Count, Rates, Refusal};
 use crate::engine::Engine;
 use crate::tables::meter::Meter;
 
-/// Values in one answer.
+/// Limit on the values in one answer.
 pub(crate) const MAX_VALUES: usize = 1 << 16;
 
 impl Engine {

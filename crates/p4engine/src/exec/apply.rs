@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-//! Applies tables.
+//! Table lookup and selection of the action.
 
 use crate::exec::context::Context;
 use crate::exec::hash_input::{self, Input};
@@ -20,7 +20,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         let found = table.find(&self.context.phv, &mut state.keys);
         table.last = found;
         if let Some(found) = found.filter(|_| table.tracks_hits) {
-            hit(table, found, &state.meters, state.now_us, self.context);
+            record_hit(table, found, &state.meters, state.now_us, self.context);
         }
         let action = match found {
             Some(found) => table.entry_actions.get(found as usize),
@@ -33,12 +33,12 @@ impl<'a, S: Shell> Interpreter<'a, S> {
                 profile.and_then(|profile| profile.call(*member, table.profile_index))
             }
             Some(EntryAction::Group(group)) => profile.and_then(|profile| {
-                let choice = profile.selector.map_or(0, |hash| {
+                let hash_value = profile.selector.map_or(0, |hash| {
                     let rest = self.packet.get(self.context.parsed as usize..).unwrap_or(&[]);
                     let input = Input { phv: &self.context.phv, rest, registers: &state.registers };
                     hash_input::hash(self.code, hash, &input, &mut state.buffer, &mut state.round_robin)
                 });
-                profile.choose(*group, choice, table.profile_index)
+                profile.choose(*group, hash_value, table.profile_index)
             }),
             None => None,
         };
@@ -53,7 +53,7 @@ impl<'a, S: Shell> Interpreter<'a, S> {
 
 /// Updates the direct counter, the time of the last hit and the direct meter of an entry that matched.
 #[inline]
-fn hit(table: &mut Table, found: u32, meters: &[Meters], now_us: u64, context: &mut Context) {
+fn record_hit(table: &mut Table, found: u32, meters: &[Meters], now_us: u64, context: &mut Context) {
     let (has_counter, has_timeout, meter) = (table.has_counter, table.has_timeout, table.meter);
     let Some(slot) = table.slots.get_mut(found as usize) else { return };
     if has_counter {
@@ -66,7 +66,7 @@ fn hit(table: &mut Table, found: u32, meters: &[Meters], now_us: u64, context: &
     let Some(meter) = meter.and_then(|meter| meters.get(usize::from(meter))) else { return };
     // A meter without a result field is executed by `ExecuteDirect`.
     if let Some(place) = meter.result {
-        let color = slot.meter.as_mut().map_or(0, |one| one.execute(now_us, meter.units(context)));
+        let color = slot.meter.as_mut().map_or(0, |direct| direct.execute(now_us, meter.units(context)));
         place.store(&mut context.phv, color);
     }
 }

@@ -56,8 +56,8 @@ impl<S: Shell> Interpreter<'_, S> {
         let Some(array) = self.state.arrays.get_mut(usize::from(array)) else { return };
         let width = array.width as usize;
         let fill = value.signed(value.as_ref().len() * 64).cut(width);
-        for (place, limb) in array.value_mut(index).unwrap_or_default().iter_mut().enumerate() {
-            *limb = fill.as_ref().get(place).copied().unwrap_or(0);
+        for (index, limb) in array.value_mut(index).unwrap_or_default().iter_mut().enumerate() {
+            *limb = fill.as_ref().get(index).copied().unwrap_or(0);
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //! The interpreter's loop.
 //!
-//! `Program::check` checks every index before. An invalid index would have no effect or read zero.
+//! `Program::check` checks every index before a program runs. An invalid index would have no effect or read zero.
 
 use crate::arith::{bits, number};
 use crate::exec::context::Context;
@@ -17,6 +17,7 @@ pub(crate) const HALT: Pc = Pc::MAX;
 /// Limit on the backward jumps of a parser, or of a control's actions.
 const MAX_BACKWARD_JUMPS: u32 = 1 << 16;
 
+/// The execution of a program's blocks for one packet.
 pub(crate) struct Interpreter<'a, S> {
     pub code: &'a Code,
     pub state: &'a mut State,

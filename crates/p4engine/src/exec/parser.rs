@@ -139,11 +139,11 @@ impl<'a, S: Shell> Interpreter<'a, S> {
         let Some(header) = self.element(stack, next, member) else {
             return self.fail(code.errors.stack_out_of_bounds);
         };
-        let then = self.extract(header, varbit_bits);
-        if then == Flow::Continue {
+        let flow = self.extract(header, varbit_bits);
+        if flow == Flow::Continue {
             self.set_next_index(stack, next + 1);
         }
-        then
+        flow
     }
 
     /// Selects a transition of the parser and returns its target.
@@ -230,18 +230,18 @@ impl<'a, S: Shell> Interpreter<'a, S> {
 
     fn case_matches(&self, on: &SelectOn) -> bool {
         let key = &self.state.buffer;
-        let under = |value: &[u8], mask: Option<&[u8]>| match mask {
+        let equals = |value: &[u8], mask: Option<&[u8]>| match mask {
             None => value == key.as_slice(),
             Some(mask) => {
                 value.iter().zip(key).zip(mask).all(|((value, key), mask)| (value ^ key) & mask == 0)
             }
         };
         match on {
-            SelectOn::Value { value, mask } => under(value, mask.as_deref()),
+            SelectOn::Value { value, mask } => equals(value, mask.as_deref()),
             SelectOn::Set { set, mask } => self.state.sets.get(usize::from(*set)).is_some_and(|members| {
                 members.iter().any(|member| {
                     let member_mask = member.mask.as_deref();
-                    under(&member.value, member_mask.or(mask.as_deref()))
+                    equals(&member.value, member_mask.or(mask.as_deref()))
                 })
             }),
         }

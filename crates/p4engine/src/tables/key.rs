@@ -52,7 +52,7 @@ struct KeyField {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    parts: Vec<KeyField>,
+    fields: Vec<KeyField>,
     fragments: Vec<Fragment>,
     pub words: usize,
     /// The word at which the field of the longest prefix match begins.
@@ -86,8 +86,13 @@ impl Layout {
             MatchKind::Range => 2,
             _ => 0,
         };
-        let mut layout =
-            Layout { parts: Vec::new(), fragments: Vec::new(), words: 0, prefix_word: 0, ranges: Vec::new() };
+        let mut layout = Layout {
+            fields: Vec::new(),
+            fragments: Vec::new(),
+            words: 0,
+            prefix_word: 0,
+            ranges: Vec::new(),
+        };
         let mut at = vec![0; table.keys.len()];
         let mut end = 0usize;
         for pass in 0..3 {
@@ -131,7 +136,7 @@ impl Layout {
             self.fragments.push(Fragment { place, mask, word: (bit / 64) as u16, shift, valid });
             bit = stop;
         }
-        let part = KeyField {
+        let field = KeyField {
             name: key.name.clone(),
             kind: key.kind,
             width: field.width as usize,
@@ -139,7 +144,7 @@ impl Layout {
             bytes,
             mask: key.mask.clone(),
         };
-        self.parts.push(part);
+        self.fields.push(field);
     }
 
     /// Reads a packet's key into the first `words` of `key`.
@@ -160,19 +165,19 @@ impl Layout {
     }
 
     pub fn encode(&self, matches: &[Match]) -> Result<Encoded, Refused> {
-        if matches.len() != self.parts.len() {
-            let text = format!("the key has {} fields, not {}", self.parts.len(), matches.len());
+        if matches.len() != self.fields.len() {
+            let text = format!("the key has {} fields, not {}", self.fields.len(), matches.len());
             return Err((Refusal::InvalidArgument, text));
         }
         let mut row = EncodedKey { key: vec![0; self.words * 8], mask: vec![0; self.words * 8], prefix: 0 };
         let (mut ranges, mut canonical) = (Vec::new(), Vec::new());
-        for (part, one) in self.parts.iter().zip(matches) {
-            canonical.push(row.write(part, one)?);
+        for (field, one) in self.fields.iter().zip(matches) {
+            canonical.push(row.write(field, one)?);
         }
-        for (part, one) in self.parts.iter().zip(matches) {
+        for (field, one) in self.fields.iter().zip(matches) {
             if let Match::Range { low, high } = one {
-                ranges.extend(part.words(low));
-                ranges.extend(part.words(high));
+                ranges.extend(field.words(low));
+                ranges.extend(field.words(high));
             }
         }
         let numbers = |row: &[u8]| row.chunks(8).map(|word| peek(word, 0, 64)).collect();
@@ -223,52 +228,52 @@ fn and(value: &[u8], mask: &[u8]) -> Vec<u8> {
 
 impl EncodedKey {
     /// Writes one field's match and returns it with ignored bits 0.
-    fn write(&mut self, part: &KeyField, one: &Match) -> Result<Match, Refused> {
-        let all = vec![0xff; part.bytes];
-        let none = vec![0; part.bytes];
-        let (value, mask, canonical) = match (part.kind, one) {
+    fn write(&mut self, field: &KeyField, one: &Match) -> Result<Match, Refused> {
+        let all = vec![0xff; field.bytes];
+        let none = vec![0; field.bytes];
+        let (value, mask, canonical) = match (field.kind, one) {
             (MatchKind::Exact, Match::Exact(value)) => {
-                part.value(value)?;
+                field.value(value)?;
                 (value.clone(), all, one.clone())
             }
             (MatchKind::Lpm, Match::Lpm { value, length }) => {
-                part.value(value)?;
+                field.value(value)?;
                 let length = usize::from(*length);
-                if length > part.width {
-                    return Err(part.error(&format!(
+                if length > field.width {
+                    return Err(field.error(&format!(
                         "the prefix length {length} is above the field's width {}",
-                        part.width
+                        field.width
                     )));
                 }
-                let mask = part.prefix_mask(length);
-                self.prefix = part.bytes * 8 - part.width + length;
+                let mask = field.prefix_mask(length);
+                self.prefix = field.bytes * 8 - field.width + length;
                 let value = and(value, &mask);
                 (value.clone(), mask, Match::Lpm { value, length: length as u16 })
             }
             (MatchKind::Ternary, Match::Ternary { value, mask }) => {
-                part.value(value)?;
-                part.value(mask)?;
+                field.value(value)?;
+                field.value(mask)?;
                 let value = and(value, mask);
                 (value.clone(), mask.clone(), Match::Ternary { value, mask: mask.clone() })
             }
             (MatchKind::Range, Match::Range { low, high }) => {
-                part.value(low)?;
-                part.value(high)?;
+                field.value(low)?;
+                field.value(high)?;
                 if low > high {
-                    return Err(part.error("the range's lower bound is above its upper bound"));
+                    return Err(field.error("the range's lower bound is above its upper bound"));
                 }
                 let mask = common(low, high);
                 (and(low, &mask), mask, one.clone())
             }
             (MatchKind::Optional, Match::Optional(None)) => (none.clone(), none, one.clone()),
             (MatchKind::Optional, Match::Optional(Some(value))) => {
-                part.value(value)?;
+                field.value(value)?;
                 (value.clone(), all, one.clone())
             }
-            (kind, _) => return Err(part.error(&format!("the field's match kind is {kind:?}"))),
+            (kind, _) => return Err(field.error(&format!("the field's match kind is {kind:?}"))),
         };
-        let mask = part.mask.as_ref().map_or(mask.clone(), |program| and(&mask, program));
-        let (first, end) = (part.at, part.at + part.bytes);
+        let mask = field.mask.as_ref().map_or(mask.clone(), |program| and(&mask, program));
+        let (first, end) = (field.at, field.at + field.bytes);
         if let (Some(key), Some(row)) = (self.key.get_mut(first..end), self.mask.get_mut(first..end)) {
             key.copy_from_slice(&and(&value, &mask));
             row.copy_from_slice(&mask);

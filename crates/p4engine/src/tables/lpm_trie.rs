@@ -319,7 +319,10 @@ mod tests {
                 }
                 for root in roots {
                     for key in keys {
-                        let best = model.iter().filter(|((r, p, l), _)| *r == root && matches(key, *p, *l)).max_by_key(|((_, _, l), _)| *l);
+                        let matching = model
+                            .iter()
+                            .filter(|((other, prefix, length), _)| *other == root && matches(key, *prefix, *length));
+                        let best = matching.max_by_key(|((_, _, length), _)| *length);
                         prop_assert_eq!(trie.find(root, &[key]), best.map(|(_, value)| *value));
                     }
                     prop_assert_eq!(trie.get(root, &[prefix], length), model.get(&(root, prefix, length)).copied());

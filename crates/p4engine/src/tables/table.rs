@@ -221,15 +221,15 @@ impl Table {
         let record = Record { entry, encoded, sequence: self.sequence };
         self.set_action(number, action);
         self.slots.get_mut(number as usize).into_iter().for_each(|slot| *slot = Slot::default());
-        if let Some(place) = self.records.get_mut(number as usize) {
-            *place = Some(record);
+        if let Some(old) = self.records.get_mut(number as usize) {
+            *old = Some(record);
         }
         Ok(())
     }
 
     fn set_action(&mut self, number: u32, action: EntryAction) {
-        if let Some(place) = self.entry_actions.get_mut(number as usize) {
-            *place = action;
+        if let Some(old) = self.entry_actions.get_mut(number as usize) {
+            *old = action;
         }
     }
 
