@@ -11,7 +11,7 @@ pub(crate) struct Place {
     /// The window's first byte. A PHV has at most 2^16 bytes.
     pub at: u16,
     pub window: Window,
-    /// Bits of the window leading the number.
+    /// Bits of the window before the number.
     pub leading: u8,
     /// Bits of the window after the number.
     pub trailing: u8,
@@ -319,25 +319,25 @@ mod tests {
             width in 1..65u32,
             value: u64,
         ) {
-            let (place, leading) = (Place::new(at, width), string(&row));
+            let (place, before) = (Place::new(at, width), string(&row));
             let (first, end) = (at as usize, (at + width) as usize);
             prop_assert_eq!(place.width(), width);
-            prop_assert_eq!(place.load(&row), number(&leading[first..end]));
-            prop_assert_eq!(peek(&row, at.into(), width), number(&leading[first..end]));
+            prop_assert_eq!(place.load(&row), number(&before[first..end]));
+            prop_assert_eq!(peek(&row, at.into(), width), number(&before[first..end]));
             let mut changed = row;
             place.store(&mut changed, value);
             let after = string(&changed);
             prop_assert_eq!(number(&after[first..end]), value & ones(width));
-            prop_assert_eq!((&after[..first], &after[end..]), (&leading[..first], &leading[end..]));
+            prop_assert_eq!((&after[..first], &after[end..]), (&before[..first], &before[end..]));
         }
 
         #[test]
         fn limbs_contain_the_bits_from_the_end(row in row(), at in 0..100u32, width in 1..150u32, values: [u64; 3]) {
-            let leading = string(&row);
+            let before = string(&row);
             let (first, end) = (at as usize, (at + width) as usize);
             let mut limbs = [7; 3];
             load_limbs(&row, at, width, &mut limbs);
-            let expected: Vec<u64> = leading[first..end].rchunks(64).map(number).collect();
+            let expected: Vec<u64> = before[first..end].rchunks(64).map(number).collect();
             prop_assert_eq!(&limbs[..expected.len()], expected.as_slice());
             prop_assert!(limbs[expected.len()..].iter().all(|limb| *limb == 0));
             let mut changed = row;
@@ -345,17 +345,17 @@ mod tests {
             load_limbs(&changed, at, width, &mut limbs);
             prop_assert_eq!(limbs[0], values[0] & ones(width));
             let after = string(&changed);
-            prop_assert_eq!((&after[..first], &after[end..]), (&leading[..first], &leading[end..]));
+            prop_assert_eq!((&after[..first], &after[end..]), (&before[..first], &before[end..]));
         }
 
         #[test]
         fn a_copy_has_all_bits(row in row(), to in 0..8u32, from in 130..170u32, width in 1..120u32) {
-            let leading = string(&row);
+            let before = string(&row);
             let mut changed = row;
             copy_bits(&mut changed, to, from, width);
             let (to, from, width) = (to as usize, from as usize, width as usize);
-            let mut expected = leading.clone();
-            expected[to..to + width].copy_from_slice(&leading[from..from + width]);
+            let mut expected = before.clone();
+            expected[to..to + width].copy_from_slice(&before[from..from + width]);
             prop_assert_eq!(string(&changed), expected);
         }
     }
