@@ -54,7 +54,7 @@ mod verify;
 /// Packets at the boundary between the engine and its shell.
 pub mod packet {
     pub use crate::exec::packet::*;
-    pub use crate::verify::InvalidProgram as Unfit;
+    pub use crate::verify::InvalidProgram;
 }
 
 /// Programs as the engine loads them.

@@ -63,16 +63,16 @@ fn packets_allocate_nothing() {
     for now_us in 0..if cfg!(miri) { 2 } else { 100 } {
         let decision = engine.ingress(&mut context, &packet, &arrival(1, 64, now_us), &mut shell);
         assert_eq!(decision.clone, Some(3));
-        let kept = Some(context.clone_kept());
-        let cloned = Arrival { port: 1, length: 64, now_us, instance: Instance::IngressClone, kept };
+        let preserved = Some(context.clone_fields());
+        let cloned = Arrival { port: 1, length: 64, now_us, instance: Instance::IngressClone, preserved };
         engine.parse_clone(&mut other, &packet, &cloned, &mut shell);
         engine.egress(&mut other, &packet, &departure(1, now_us), &mut shell);
         let emission = engine.egress(&mut context, &packet, &departure(3, now_us), &mut shell);
         assert!(emission.recirculate && emission.clone == Some(3) && context.headers().len() >= 12);
         engine.copy(&context, &mut other, Instance::EgressClone, 1);
         engine.egress(&mut other, &packet, &departure(1, now_us), &mut shell);
-        let kept = Some(context.again_kept());
-        let again = Arrival { port: 1, length: 64, now_us, instance: Instance::Recirculated, kept };
+        let preserved = Some(context.resubmit_fields());
+        let again = Arrival { port: 1, length: 64, now_us, instance: Instance::Recirculated, preserved };
         engine.ingress(&mut third, &packet, &again, &mut shell);
     }
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);

@@ -192,20 +192,24 @@ fn a_value_set_matches_its_members() {
 }
 
 /// The bytes of a packet that a parser accesses.
-fn reach(parser: impl Fn(&mut Build) -> Vec<Op>) -> Option<u32> {
+fn lookahead(parser: impl Fn(&mut Build) -> Vec<Op>) -> Option<u32> {
     let mut build = Build::new();
     build.standard();
     let ops = parser(&mut build);
     build.program.entry.parser = build.code(&ops);
-    Engine::load(build.program).unwrap().reach()
+    Engine::load(build.program).unwrap().lookahead_bytes()
 }
 
 #[test]
 fn a_program_accesses_its_headers_and_lookahead() {
-    assert_eq!(reach(|_| vec![Op::End]), Some(0));
-    assert_eq!(Engine::load(labels(|_, _| vec![])).unwrap().reach(), Some(3), "all elements of the stack");
+    assert_eq!(lookahead(|_| vec![Op::End]), Some(0));
     assert_eq!(
-        Engine::load(options(&[])).unwrap().reach(),
+        Engine::load(labels(|_, _| vec![])).unwrap().lookahead_bytes(),
+        Some(3),
+        "all elements of the stack"
+    );
+    assert_eq!(
+        Engine::load(options(&[])).unwrap().lookahead_bytes(),
         Some(1 + 6),
         "one byte of lookahead and the longest varbit"
     );
@@ -213,7 +217,7 @@ fn a_program_accesses_its_headers_and_lookahead() {
         let (header, _) = build.header("h", &[16]);
         vec![Op::Extract { header }, Op::Lookahead { to: 0, at: 4, width: 13 }, Op::End]
     };
-    assert_eq!(reach(ahead), Some(2 + 3));
+    assert_eq!(lookahead(ahead), Some(2 + 3));
     let other = |build: &mut Build| {
         let (header, _) = build.header("h", &[16]);
         let begin = build.next_pc();
@@ -225,7 +229,7 @@ fn a_program_accesses_its_headers_and_lookahead() {
             Op::Extract { header },
         ]
     };
-    assert_eq!(reach(other), Some(2), "unreachable instructions do not count");
+    assert_eq!(lookahead(other), Some(2), "unreachable instructions do not count");
 }
 
 #[test]
@@ -235,13 +239,13 @@ fn a_program_without_a_bound_needs_the_whole_packet() {
         let begin = build.next_pc();
         vec![Op::Extract { header }, Op::Jump { to: begin }]
     };
-    assert_eq!(reach(round), None, "a header in a loop");
+    assert_eq!(lookahead(round), None, "a header in a loop");
     let further = |_: &mut Build| vec![Op::Set { to: 0, value: 80 }, Op::Advance { bits: 0 }, Op::End];
-    assert_eq!(reach(further), None);
+    assert_eq!(lookahead(further), None);
     let payload = |build: &mut Build| {
         let input = vec![HashInput::Payload];
         build.program.hashes = vec![Hash { name: "sum".into(), kind: HashKind::Csum16, input }];
         vec![Op::End]
     };
-    assert_eq!(reach(payload), None);
+    assert_eq!(lookahead(payload), None);
 }

@@ -84,9 +84,15 @@ fn an_ingress_clone_is_the_received_packet_with_preserved_fields() {
     bench.session(3);
     let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.recorder);
     assert_eq!(decision.clone, Some(3)); // BMv2's sessions have 15 bits.
-    let kept = context.clone_kept().clone();
-    assert_eq!(kept.values, [0x12, 0x34]); // Set after the call: fields are preserved at the end of ingress.
-    let from = Arrival { port: 2, length: 6, now_us: 1, instance: Instance::IngressClone, kept: Some(&kept) };
+    let preserved = context.clone_fields().clone();
+    assert_eq!(preserved.values, [0x12, 0x34]); // Set after the call: fields are preserved at the end of ingress.
+    let from = Arrival {
+        port: 2,
+        length: 6,
+        now_us: 1,
+        instance: Instance::IngressClone,
+        preserved: Some(&preserved),
+    };
     bench.engine.parse_clone(&mut clone, &PACKET, &from, &mut bench.recorder);
     assert_eq!(bench.egress(&mut clone), [1, 0x12, 0x34]);
     assert_eq!(bench.egress(&mut context), [99, 0x12, 0x34]);
@@ -154,8 +160,14 @@ fn a_resubmitted_packet_is_parsed_again_with_preserved_fields() {
     let mut context = bench.engine.context();
     let decision = bench.engine.ingress(&mut context, &PACKET, &arrival(2, 6, 1), &mut bench.recorder);
     assert!(decision.resubmit);
-    let kept = context.again_kept().clone();
-    let again = Arrival { port: 2, length: 6, now_us: 1, instance: Instance::Resubmitted, kept: Some(&kept) };
+    let preserved = context.resubmit_fields().clone();
+    let again = Arrival {
+        port: 2,
+        length: 6,
+        now_us: 1,
+        instance: Instance::Resubmitted,
+        preserved: Some(&preserved),
+    };
     let decision = bench.engine.ingress(&mut context, &PACKET, &again, &mut bench.recorder);
     assert!(!decision.resubmit);
     // BMv2 sets the ingress port of new packets only.

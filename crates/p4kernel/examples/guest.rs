@@ -206,8 +206,13 @@ fn packets() -> Vec<Vec<u8>> {
 /// The port and the bytes of a sent packet, if the queue is empty. None: the packet is dropped.
 fn pass(engine: &mut Engine, packet: &[u8]) -> Option<Vec<u8>> {
     let mut context = engine.context();
-    let arrival =
-        Arrival { port: 0, length: packet.len() as u32, now_us: 0, instance: Instance::Normal, kept: None };
+    let arrival = Arrival {
+        port: 0,
+        length: packet.len() as u32,
+        now_us: 0,
+        instance: Instance::Normal,
+        preserved: None,
+    };
     let decision = engine.ingress(&mut context, packet, &arrival, &mut Recorder::default());
     let Forward::Unicast { port, .. } = decision.forward else { return None };
     let departure = Departure { port, now_us: 0, enqueued_us: 0, enqueued_depth: 0, dequeued_depth: 0 };

@@ -184,9 +184,9 @@ pub unsafe extern "C" fn qp4_engine_free(engine: *mut Loaded) {
 /// # Safety
 /// The contract of core.h applies.
 #[no_mangle]
-pub unsafe extern "C" fn qp4_engine_reach(engine: *const Loaded) -> u32 {
+pub unsafe extern "C" fn qp4_engine_lookahead_bytes(engine: *const Loaded) -> u32 {
     // SAFETY: by the contract of core.h.
-    unsafe { &*engine }.engine.reach().unwrap_or(u32::MAX)
+    unsafe { &*engine }.engine.lookahead_bytes().unwrap_or(u32::MAX)
 }
 
 /// # Safety
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn qp4_engine_ingress(
         length: c_arrival.length,
         now_us: c_arrival.now_us,
         instance: instance(c_arrival.instance),
-        kept: from.map(Context::again_kept),
+        preserved: from.map(Context::resubmit_fields),
     };
     let decided = loaded.engine.ingress(context, packet, &arrival, &mut loaded.owner);
     let (forward, to, priority) = match decided.forward {
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn qp4_engine_parse_clone(
         length: c_arrival.length,
         now_us: c_arrival.now_us,
         instance: instance(c_arrival.instance),
-        kept: Some(from.clone_kept()),
+        preserved: Some(from.clone_fields()),
     };
     loaded.engine.parse_clone(context, packet, &arrival, &mut loaded.owner);
 }

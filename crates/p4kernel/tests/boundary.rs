@@ -100,7 +100,9 @@ fn a_packet_and_its_copies() {
         let [first, second, third] = [(); 3].map(|()| qp4_context_new(engine));
         let decision = ingress(engine, first, &packet, ptr::null());
         assert!(
-            decision.clone && decision.session == 3 && qp4_context_parsed(first) <= qp4_engine_reach(engine)
+            decision.clone
+                && decision.session == 3
+                && qp4_context_parsed(first) <= qp4_engine_lookahead_bytes(engine)
         );
         let (mut replica, mut truncate) = (CReplica { port: 0, instance: 0 }, 0u32);
         let replica_at = &raw mut replica;

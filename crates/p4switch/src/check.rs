@@ -19,7 +19,7 @@ fn write_summary(program: &Program, to: &mut String) -> fmt::Result {
     writeln!(
         to,
         "  {} bytes per packet for {} headers and metadata; {} instructions; registers: {} of 128 bits, {} of {}",
-        program.area_bytes,
+        program.phv_bytes,
         program.headers.len(),
         program.code.len(),
         program.registers,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use qbed_p4engine::control::{Answer, Replica, Request};
-use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, Kept, Shell, Unfit};
+use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, InvalidProgram, PreservedFields, Shell};
 use qbed_p4engine::program::Program;
 use qbed_p4engine::{Context, Engine};
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -56,7 +56,7 @@ struct Arriving {
     port: u16,
     bytes: Vec<u8>,
     instance: Instance,
-    kept: Option<Kept>,
+    preserved: Option<PreservedFields>,
     passes: u32,
 }
 
@@ -110,7 +110,7 @@ impl Shell for ProgramLog {
 
 impl Switch {
     /// `seed` determines the program's random numbers.
-    pub fn new(program: Program, seed: u64) -> Result<Self, Unfit> {
+    pub fn new(program: Program, seed: u64) -> Result<Self, InvalidProgram> {
         let random = ChaCha8Rng::seed_from_u64(seed);
         let log =
             ProgramLog { digests: Vec::new(), messages: Vec::new(), failed_asserts: Vec::new(), random };
@@ -141,7 +141,13 @@ impl Switch {
         let mut sent = Vec::new();
         self.now_us = self.now_us.max(now_us);
         self.packets_left = MAX_PACKETS;
-        self.enqueue_ingress(Arriving { port, bytes, instance: Instance::Normal, kept: None, passes: 0 });
+        self.enqueue_ingress(Arriving {
+            port,
+            bytes,
+            instance: Instance::Normal,
+            preserved: None,
+            passes: 0,
+        });
         loop {
             while let Some(arriving) = self.arrivals.pop_front() {
                 self.ingress(arriving);
@@ -188,7 +194,7 @@ impl Switch {
             length: packet.bytes.len() as u32,
             now_us: self.now_us,
             instance: packet.instance,
-            kept: packet.kept.as_ref(),
+            preserved: packet.preserved.as_ref(),
         };
         let front = front(&self.engine, &packet.bytes);
         let decision = self.engine.ingress(&mut context, front, &arrival, &mut self.log);
@@ -196,13 +202,13 @@ impl Switch {
             self.clone_ingress(session, &context, &packet);
         }
         if decision.resubmit {
-            let kept = Some(context.again_kept().clone());
+            let preserved = Some(context.resubmit_fields().clone());
             let Arriving { port, bytes, passes, .. } = packet;
             self.enqueue_ingress(Arriving {
                 port,
                 bytes,
                 instance: Instance::Resubmitted,
-                kept,
+                preserved,
                 passes: passes + 1,
             });
             self.free_contexts.push(context);
@@ -236,7 +242,7 @@ impl Switch {
             length: packet.bytes.len() as u32,
             now_us: self.now_us,
             instance: Instance::IngressClone,
-            kept: Some(original.clone_kept()),
+            preserved: Some(original.clone_fields()),
         };
         let front = front(&self.engine, &packet.bytes);
         self.engine.parse_clone(&mut context, front, &arrival, &mut self.log);
@@ -311,7 +317,7 @@ impl Switch {
             bytes.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
             bytes
         });
-        let kept = emission.recirculate.then(|| packet.context.again_kept().clone());
+        let preserved = emission.recirculate.then(|| packet.context.resubmit_fields().clone());
         self.free_contexts.push(packet.context);
         match (sent, emission.recirculate) {
             (Some(bytes), true) => {
@@ -320,7 +326,7 @@ impl Switch {
                     port: packet.ingress_port,
                     bytes,
                     instance: Instance::Recirculated,
-                    kept,
+                    preserved,
                     passes,
                 });
                 None
@@ -332,6 +338,6 @@ impl Switch {
 
 /// The front of a packet that the engine can read, as in the kernel.
 fn front<'a>(engine: &Engine, bytes: &'a [u8]) -> &'a [u8] {
-    let reach = engine.reach().map_or(usize::MAX, |reach| reach as usize);
+    let reach = engine.lookahead_bytes().map_or(usize::MAX, |reach| reach as usize);
     bytes.get(..reach).unwrap_or(bytes)
 }

@@ -62,7 +62,7 @@ impl Engine {
     }
 
     /// Upper bound on the first bytes of a packet that the engine accesses. None: the engine needs the whole packet.
-    pub fn reach(&self) -> Option<u32> {
+    pub fn lookahead_bytes(&self) -> Option<u32> {
         self.lookahead_bytes
     }
 
@@ -105,7 +105,7 @@ impl Engine {
     ) {
         self.parse(context, packet, arrival, shell);
         context.reset_metadata(&self.code);
-        if let Some(kept) = arrival.kept {
+        if let Some(kept) = arrival.preserved {
             context.restore(&self.code, kept);
         }
         context.put(self.code.standard.instance_type, arrival.instance as u64);
@@ -116,7 +116,7 @@ impl Engine {
         self.state.now_us = self.state.now_us.max(arrival.now_us);
         context.begin(arrival.length);
         // A clone's preserved fields are restored after its parser.
-        if let Some(kept) = arrival.kept.filter(|_| arrival.instance != Instance::IngressClone) {
+        if let Some(kept) = arrival.preserved.filter(|_| arrival.instance != Instance::IngressClone) {
             context.restore(&self.code, kept);
         }
         context.put(standard.packet_length, arrival.length.into());
@@ -152,7 +152,7 @@ impl Engine {
         context.pending = Pending { recirculate: pending.recirculate, ..Pending::default() };
         let clone = pending.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
         if let Some((_, list)) = clone {
-            context::keep(code, &context.phv, list, &mut context.clone_kept);
+            context::keep(code, &context.phv, list, &mut context.clone_fields);
             self.state.totals.cloned = self.state.totals.cloned.wrapping_add(1);
         }
         if let Some((id, fields)) = pending.digest.and_then(|digest| code.digests.get(usize::from(digest))) {
@@ -165,7 +165,7 @@ impl Engine {
             shell.digest(*id, &self.state.buffer);
         }
         if let Some(list) = pending.resubmit {
-            context::keep(code, &context.phv, list, &mut context.again_kept);
+            context::keep(code, &context.phv, list, &mut context.resubmit_fields);
             self.state.totals.resubmitted = self.state.totals.resubmitted.wrapping_add(1);
         }
         let clone = clone.map(|(session, _)| session);
@@ -213,7 +213,7 @@ impl Engine {
         if instance == Instance::EgressClone {
             to.truncate = None;
             to.reset_metadata(&self.code);
-            to.restore(&self.code, &from.clone_kept);
+            to.restore(&self.code, &from.clone_fields);
         }
         to.put(standard.instance_type, instance as u64);
         to.put(standard.egress_rid, rid.into());
@@ -236,7 +236,7 @@ impl Engine {
         totals.egress = totals.egress.wrapping_add(1);
         let clone = pending.clone.filter(|(session, _)| self.state.sessions.contains_key(session));
         if let Some((_, list)) = clone {
-            context::keep(code, &context.phv, list, &mut context.clone_kept);
+            context::keep(code, &context.phv, list, &mut context.clone_fields);
             context.saved.clone_from(&context.phv);
             totals.cloned = totals.cloned.wrapping_add(1);
         }
@@ -257,7 +257,7 @@ impl Engine {
         let totals = &mut self.state.totals;
         match pending.recirculate {
             Some(list) => {
-                context::keep(code, &context.phv, list, &mut context.again_kept);
+                context::keep(code, &context.phv, list, &mut context.resubmit_fields);
                 totals.recirculated = totals.recirculated.wrapping_add(1);
             }
             None => totals.sent = totals.sent.wrapping_add(1),

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::arith::bits::{copy_bits, copy_few, Place, PADDING};
-use crate::exec::packet::Kept;
+use crate::exec::packet::PreservedFields;
 use crate::ir::{FieldId, ListId};
 use crate::lower::Code;
 
@@ -47,8 +47,8 @@ pub struct Context {
     pub(crate) headers: Emitted,
     /// The PHV at the end of egress, for an egress clone.
     pub(crate) saved: Vec<u8>,
-    pub(crate) clone_kept: Kept,
-    pub(crate) again_kept: Kept,
+    pub(crate) clone_fields: PreservedFields,
+    pub(crate) resubmit_fields: PreservedFields,
     /// Bytes of the packet that the parser extracted or skipped.
     pub(crate) parsed: u32,
     /// The packet's length on arrival, which counters and meters count.
@@ -72,13 +72,13 @@ pub(crate) struct Pending {
 
 impl Context {
     pub(crate) fn new(code: &Code, headers: usize, kept: usize) -> Context {
-        let kept = || Kept { list: 0, values: Vec::with_capacity(kept) };
+        let kept = || PreservedFields { list: 0, values: Vec::with_capacity(kept) };
         Context {
             phv: vec![0; code.phv_bytes + PADDING],
             headers: Emitted::with_capacity(headers),
             saved: vec![0; code.phv_bytes + PADDING],
-            clone_kept: kept(),
-            again_kept: kept(),
+            clone_fields: kept(),
+            resubmit_fields: kept(),
             parsed: 0,
             arrived: 0,
             length: 0,
@@ -94,13 +94,13 @@ impl Context {
     }
 
     /// The fields that a clone preserves, after a decision or an emission with a clone.
-    pub fn clone_kept(&self) -> &Kept {
-        &self.clone_kept
+    pub fn clone_fields(&self) -> &PreservedFields {
+        &self.clone_fields
     }
 
     /// The fields that a resubmitted or recirculated packet preserves.
-    pub fn again_kept(&self) -> &Kept {
-        &self.again_kept
+    pub fn resubmit_fields(&self) -> &PreservedFields {
+        &self.resubmit_fields
     }
 
     /// Number of bytes that the parser extracted or skipped. The rest of the packet is sent unchanged.
@@ -136,7 +136,7 @@ impl Context {
         }
     }
 
-    pub(crate) fn restore(&mut self, code: &Code, kept: &Kept) {
+    pub(crate) fn restore(&mut self, code: &Code, kept: &PreservedFields) {
         let mut rest = kept.values.as_slice();
         for field in list(code, kept.list) {
             let field = code.field(*field);
@@ -158,7 +158,7 @@ fn list(code: &Code, list: ListId) -> &[FieldId] {
 }
 
 /// Saves the fields of a list. The context has the capacity for them.
-pub(crate) fn keep(code: &Code, phv: &[u8], id: ListId, kept: &mut Kept) {
+pub(crate) fn keep(code: &Code, phv: &[u8], id: ListId, kept: &mut PreservedFields) {
     kept.list = id;
     kept.values.clear();
     for field in list(code, id) {

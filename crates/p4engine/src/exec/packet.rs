@@ -25,12 +25,12 @@ pub struct Arrival<'a> {
     pub now_us: u64,
     pub instance: Instance,
     /// Preserved fields of a resubmitted, recirculated or cloned packet.
-    pub kept: Option<&'a Kept>,
+    pub preserved: Option<&'a PreservedFields>,
 }
 
 /// The preserved values of a field list, in its order, each in whole bytes, big endian.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct PreservedFields {
     pub list: ListId,
     pub values: Vec<u8>,
 }
@@ -39,9 +39,9 @@ pub struct Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// The clone session, which exists. The clone is the packet as it arrived; it is parsed again with
-    /// `Context::clone_kept` and enters egress.
+    /// `Context::clone_fields` and enters egress.
     pub clone: Option<u16>,
-    /// Whether the packet as it arrived enters ingress again, with `Context::again_kept`.
+    /// Whether the packet as it arrived enters ingress again, with `Context::resubmit_fields`.
     pub resubmit: bool,
     pub forward: Forward,
     /// Limit on the packet's length at egress and on the wire (`truncate`).
@@ -79,7 +79,7 @@ pub struct Departure {
 pub struct Emission {
     /// The clone session. The clone (`Engine::copy` with `EgressClone`) enters egress.
     pub clone: Option<u16>,
-    /// Whether the deparsed packet enters ingress again, with `Context::again_kept`.
+    /// Whether the deparsed packet enters ingress again, with `Context::resubmit_fields`.
     pub recirculate: bool,
     /// Whether the packet is dropped. The engine has counted it with the reason.
     pub drop: bool,

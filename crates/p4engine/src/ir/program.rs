@@ -16,7 +16,7 @@ use crate::ir::tables::{Action, Profile, Table};
 pub struct Program {
     pub name: String,
     /// Size of the PHV.
-    pub area_bytes: u32,
+    pub phv_bytes: u32,
     /// Number of registers, at most 1024.
     pub registers: u16,
     pub wide_registers: u16,

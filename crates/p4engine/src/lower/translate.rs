@@ -22,7 +22,7 @@ impl Code {
             sequences: Sequences::default(),
             rare: Vec::new(),
             entry: program.entry,
-            phv_bytes: program.area_bytes as usize,
+            phv_bytes: program.phv_bytes as usize,
             headers: Vec::new(),
             fields: fields.collect(),
             stacks: Vec::new(),

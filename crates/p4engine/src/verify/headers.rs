@@ -57,7 +57,7 @@ impl Program {
     pub(super) fn check_header(&self, header: &Header) -> CheckResult {
         let name = &header.name;
         let end = u64::from(header.at) + u64::from(header.bytes);
-        require(end <= u64::from(self.area_bytes), "a header is outside the PHV", name)?;
+        require(end <= u64::from(self.phv_bytes), "a header is outside the PHV", name)?;
         require(self.width(header.valid) == 1, "a header's validity is not a field of one bit", name)?;
         let last = usize::from(header.first_field) + usize::from(header.fields);
         require(last <= self.fields.len(), "a header has fields that do not exist", name)?;

@@ -17,7 +17,7 @@ impl Program {
 
     /// Checks the program and returns the sizes of its buffers.
     pub(crate) fn check_with_sizes(&self) -> Result<Sizes, InvalidProgram> {
-        require(self.area_bytes <= MAX_PHV_BYTES, "headers and metadata are too large", self.area_bytes)?;
+        require(self.phv_bytes <= MAX_PHV_BYTES, "headers and metadata are too large", self.phv_bytes)?;
         require(usize::from(self.registers) <= MAX_REGISTERS, "too many registers", self.registers)?;
         require(
             usize::from(self.wide_limbs) <= LIMBS,
@@ -33,7 +33,7 @@ impl Program {
         self.fields.iter().try_for_each(|field| {
             let end = u64::from(field.at) + u64::from(field.width);
             require(
-                field.width > 0 && end <= u64::from(self.area_bytes) * 8,
+                field.width > 0 && end <= u64::from(self.phv_bytes) * 8,
                 "a field is outside the PHV",
                 &field.name,
             )

@@ -37,7 +37,7 @@ impl Build {
 
     fn align(&mut self) {
         self.bits = self.bits.next_multiple_of(8);
-        self.program.area_bytes = self.bits / 8;
+        self.program.phv_bytes = self.bits / 8;
     }
 
     /// Adds a field that begins at a byte.
@@ -344,7 +344,7 @@ impl Shell for Recorder {
 }
 
 pub fn arrival(port: u16, length: usize, now_us: u64) -> Arrival<'static> {
-    Arrival { port, length: length as u32, now_us, instance: Instance::Normal, kept: None }
+    Arrival { port, length: length as u32, now_us, instance: Instance::Normal, preserved: None }
 }
 
 pub fn departure(port: u16, now_us: u64) -> Departure {

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use qbed_p4engine::control::{Answer, Refusal, Request};
-use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, Shell, Unfit};
+use qbed_p4engine::packet::{Arrival, Departure, Forward, Instance, InvalidProgram, Shell};
 use qbed_p4engine::program::Program;
 use qbed_p4engine::{Context, Engine};
 use tokio::sync::mpsc;
@@ -46,14 +46,15 @@ impl Loopback {
         let mut shell = EventShell(&self.events);
         let mut context = engine.context();
         let length = packet.len() as u32;
-        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, kept: None };
+        let arrival = Arrival { port, length, now_us, instance: Instance::Normal, preserved: None };
         let decision = engine.ingress(&mut context, packet, &arrival, &mut shell);
         let mut sent = vec![];
         if let Some(session) = decision.clone.and_then(|session| engine.session(session)).cloned() {
-            let kept = context.clone_kept().clone();
+            let preserved = context.clone_fields().clone();
             for replica in session.replicas {
                 let mut copy = engine.context();
-                let arrival = Arrival { instance: Instance::IngressClone, kept: Some(&kept), ..arrival };
+                let arrival =
+                    Arrival { instance: Instance::IngressClone, preserved: Some(&preserved), ..arrival };
                 engine.parse_clone(&mut copy, packet, &arrival, &mut shell);
                 sent.extend(leave(engine, &mut copy, packet, replica.port, now_us, &mut shell));
             }
@@ -102,7 +103,7 @@ impl Control for Loopback {
     }
 
     fn load(&mut self, program: &Program) -> Result<(), String> {
-        self.engine = Some(Engine::load(program.clone()).map_err(|Unfit(why)| why)?);
+        self.engine = Some(Engine::load(program.clone()).map_err(|InvalidProgram(why)| why)?);
         Ok(())
     }
 

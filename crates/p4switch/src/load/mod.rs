@@ -155,7 +155,7 @@ impl<'a> Loader<'a> {
                 "headers and metadata take {phv_bytes} bytes: at most {MAX_PHV_BYTES} are supported"
             ));
         }
-        self.program.area_bytes = phv_bytes as u32;
+        self.program.phv_bytes = phv_bytes as u32;
         narrow::<u16>(self.program.fields.len(), "fields")?;
         Ok(self.program)
     }
