@@ -35,9 +35,9 @@ def sidebar(index: str) -> str:
     parts = []
     for section in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
         caption = section.partition("\n")[0]
-        rows = re.findall(r"^\| \[[^\]]+\]\(([^)#]+)\.md\)", section, re.MULTILINE)
-        if rows:
-            parts.append("\n".join([f"```{{toctree}}\n:hidden:\n:caption: {caption}\n", *rows, "```"]))
+        pages = re.findall(r"^\| \[([^\]]+)\]\(([^)#]+)\.md\)", section, re.MULTILINE)
+        entries = [f"{label} <{page}>" for label, page in pages]
+        parts.append("\n".join([f"```{{toctree}}\n:hidden:\n:caption: {caption}\n", *entries, "```"]))
     return "\n\n".join(parts)
 
 

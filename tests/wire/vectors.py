@@ -3,7 +3,7 @@
 
     .venv/bin/python tests/wire/vectors.py > tests/wire/vectors.json
 
-It shares no code with what is tested by them: every field is put where docs/wire-format.md has it, one by one.
+It shares no code with what is tested by them: every field is put where docs/formats.md section 6 has it, one by one.
 """
 
 from __future__ import annotations

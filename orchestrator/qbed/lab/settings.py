@@ -181,7 +181,7 @@ class SwitchSettings(QueueSettings):
     groups: dict[int, list[Value]] | None = None
     """Multicast groups of a user-supplied program: `{1: [">h1", ">h2"]}`."""
     controller: Annotated[str, BeforeValidator(_switch), Field(examples=["./mine.py"])] | None = None
-    """Script beside the lab file that controls a P4 switch by P4Runtime during the run (docs/p4runtime.md); `off`:
+    """Script beside the lab file that controls a P4 switch by P4Runtime during the run (docs/p4.md); `off`:
     none.
     """
     engine: P4Engine | None = None
