@@ -240,9 +240,9 @@ class HostSettings(Strict):
     """Settings of a host: its TCP, its rate controller and the queue of its network card."""
 
     tcp: CongestionControl | None = None
-    """Congestion control of its flows, unless their workload says another. `dctcp1` is qbed's own: DCTCP (g 1/16) whose
-    alpha begins at 0 and whose window may fall to one segment; as a receiver it acknowledges each segment at once.
-    `dctcp_ect1` is the same with ECT(1), the codepoint of L4S, in all packets but the SYNs.
+    """Congestion control of its flows, unless their workload names another. `dctcp1` is a DCTCP of qbed (g 1/16): its
+    alpha starts at 0, its window may fall to one segment, and its receiver acknowledges each segment at once.
+    `dctcp_ect1` is `dctcp1` with ECT(1), the codepoint of L4S, in all packets except SYNs.
     """
     ecn: Annotated[Literal["on", "off", "default"], BeforeValidator(_switch)] | None = None
     """Whether TCP asks for ECN; `default`: only where the congestion control needs it, and whenever the peer asks."""
