@@ -3,7 +3,7 @@
 
     .venv/bin/python tests/wire/vectors.py > tests/wire/vectors.json
 
-It shares no code with the tested programs: it places each field as docs/wire-format.md specifies.
+It shares no code with the tested programs: it places each field as docs/formats.md, section 6, specifies.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A P4Runtime server for the P4 engine (docs/p4runtime.md).
+//! A P4Runtime server for the P4 engine (docs/p4.md).
 //!
 //! ```text
 //! controllers --gRPC--> service --> arbitration      primary controllers

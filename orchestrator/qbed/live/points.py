@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell's tables as points of time series; docs/telemetry.md names the measurements, tags and fields.
+"""A cell's tables as points of time series; docs/service.md names the measurements, tags and fields.
 
 A measurement has the same tags in every point, and no field has a tag's name: InfluxDB 3 makes tables of them. Points
 with equal tags and times are one point, and equal cells give equal points: what is sent twice is there once.

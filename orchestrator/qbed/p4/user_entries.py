@@ -81,7 +81,7 @@ class EntryReader:
             elif table.name in taken:
                 self.problems.error(field_path, "the plan fills it with the routes of the lab", at_key=True)
             elif table.profile:
-                text = "entries of a table with an action profile come by P4Runtime (docs/p4runtime.md)"
+                text = "entries of a table with an action profile come by P4Runtime (docs/p4.md)"
                 self.problems.error(field_path, text, at_key=True)
             else:
                 self._table(table, entries, field_path, user_entries)
