@@ -319,7 +319,7 @@ def stamp_bins() -> Iterator[str]:
 def stamp() -> Iterator[str]:
     yield (
         LICENCE
-        + "# What a queue adds: docs/formats.md section 6. Queues are empty; that packets count themselves makes lengths.\n\n"
+        + "# A queue's additions: docs/formats.md section 6. Queues are empty: packets count themselves as lengths.\n\n"
     )
     yield from routes()
     yield from stamp_folds()

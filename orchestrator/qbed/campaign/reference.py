@@ -43,15 +43,15 @@ gap: {goodput_bps: 10 %}
 
 **Axes.** Every combination of values is a cell. Cells are numbered, and the seed varies fastest. An axis is a column in
 every table, named by the last part of its field. An axis of quantities has a second column with its number:
-`buffer_bytes` beside `buffer`. A name that [results have already](#names-that-no-axis-has) is refused. Give such an axis
-another name: `class: {field: "workload[0].flows.dscp", values: [EF, CS1]}`.
+`buffer_bytes` beside `buffer`. A name that [results have already](#names-that-no-axis-has) is refused. Give such an
+axis another name: `class: {field: "workload[0].flows.dscp", values: [EF, CS1]}`.
 
 **Profiles** have other values of some axes, and set fields: `qbed run LAB --profile quick`. With `compare`, each claim
 is judged separately for each value of one axis ([running.md](running.md#profiles-that-compare)).
 
 **Views, claims and figures** are SELECTs in DuckDB over the tables of the run (`cells`, `flows`, `queues`,
-`queue_series`, ...: [run-folder.md](run-folder.md#tables)). A claim returns one row with `holds` and its numbers. `paper`
-is optional. A claim that is known to fail has `expect: refuted` and the reason in `why`. `jain_index(x)` and
+`queue_series`, ...: [run-folder.md](run-folder.md#tables)). A claim returns one row with `holds` and its numbers.
+`paper` is optional. A claim that is known to fail has `expect: refuted` and the reason in `why`. `jain_index(x)` and
 `interval_95(x)` are defined in addition to DuckDB's functions.
 
 **Gap** is the largest difference of a metric in containers from virtual time, with `--on virtual,containerlab`
