@@ -161,6 +161,25 @@ static struct qrate_sender_params qrate_get_params(const struct genl_info *info)
 	};
 }
 
+static void qrate_notify_ended(struct net *net, u32 flow)
+{
+	struct sk_buff *skb;
+	void *message;
+
+	if (!genl_has_listeners(&qrate_family, net, 0))
+		return;
+	skb = genlmsg_new(nla_total_size(sizeof(u32)), GFP_ATOMIC);
+	if (!skb)
+		return;
+	message = genlmsg_put(skb, 0, 0, &qrate_family, 0, QRATE_CMD_FLOW_ENDED);
+	if (!message || nla_put_u32(skb, QRATE_A_FLOW, flow)) {
+		nlmsg_free(skb);
+		return;
+	}
+	genlmsg_end(skb, message);
+	genlmsg_multicast_netns(&qrate_family, net, skb, 0, 0, GFP_ATOMIC);
+}
+
 static int qrate_do_new(struct sk_buff *skb, struct genl_info *info)
 {
 	static const u8 needed[] = {
@@ -181,7 +200,7 @@ static int qrate_do_new(struct sk_buff *skb, struct genl_info *info)
 				    "no such controller");
 		return -ENOENT;
 	}
-	sender = qrate_sender_new(qnet, controller->controller);
+	sender = qrate_sender_new(qnet, controller->controller, qrate_notify_ended);
 	if (!sender)
 		return -ENOMEM;
 	sender->record.flow = nla_get_u32(info->attrs[QRATE_A_FLOW]);
@@ -382,25 +401,6 @@ static int qrate_dump(struct sk_buff *skb, struct netlink_callback *cb)
 		cb->args[0] = id + 1;
 	}
 	return skb->len;
-}
-
-void qrate_notify_ended(struct net *net, u32 flow)
-{
-	struct sk_buff *skb;
-	void *message;
-
-	if (!genl_has_listeners(&qrate_family, net, 0))
-		return;
-	skb = genlmsg_new(nla_total_size(sizeof(u32)), GFP_ATOMIC);
-	if (!skb)
-		return;
-	message = genlmsg_put(skb, 0, 0, &qrate_family, 0, QRATE_CMD_FLOW_ENDED);
-	if (!message || nla_put_u32(skb, QRATE_A_FLOW, flow)) {
-		nlmsg_free(skb);
-		return;
-	}
-	genlmsg_end(skb, message);
-	genlmsg_multicast_netns(&qrate_family, net, skb, 0, 0, GFP_ATOMIC);
 }
 
 #define QRATE_POLICY(policies) .policy = (policies), .maxattr = ARRAY_SIZE(policies) - 1

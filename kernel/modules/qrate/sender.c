@@ -245,7 +245,7 @@ static bool qrate_check_end(struct qrate_sender *sender, u64 now_ns)
 
 static void qrate_finish(struct qrate_sender *sender, bool ended)
 {
-	struct qrate_net *qnet = qrate_net(sender->path.net);
+	struct qrate_net *qnet = sender->qnet;
 
 	if (likely(!ended))
 		return;
@@ -256,7 +256,7 @@ static void qrate_finish(struct qrate_sender *sender, bool ended)
 	list_add_tail(&sender->ended, &qnet->ended);
 	spin_unlock_bh(&qnet->ended_lock);
 	schedule_delayed_work(&qnet->reap, QRATE_REAP_JIFFIES);
-	qrate_notify_ended(qnet->net, sender->record.flow);
+	sender->on_ended(qnet->net, sender->record.flow);
 }
 
 /* Removes a sender from the list whose socket lingered long enough, or returns NULL. */
@@ -446,12 +446,15 @@ static int qrate_sender_receive(struct sock *sk, struct sk_buff *skb)
 
 /* Allocates a sender without route, socket and flow id. */
 struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
-				      const struct rate_controller *controller)
+				      const struct rate_controller *controller,
+				      void (*on_ended)(struct net *net, u32 flow))
 {
 	struct qrate_sender *sender = kzalloc(sizeof(*sender), GFP_KERNEL);
 
 	if (!sender)
 		return NULL;
+	sender->qnet = qnet;
+	sender->on_ended = on_ended;
 	sender->path.net = qnet->net;
 	sender->controller = controller;
 	sender->controller_params = kzalloc(controller->params_bytes, GFP_KERNEL);
