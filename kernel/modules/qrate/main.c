@@ -3,12 +3,13 @@
  * qrate: reliable flows over UDP, paced by a rate controller. The interfaces are
  * include/uapi/qbed/qrate.h and signal.h.
  *
- *   netlink.c    generic netlink requests, replies and notifications
- *   net.c        state of a network namespace
- *   sender.c     pacing, acknowledgements, loss detection and retransmission
- *   receiver.c   acknowledgements and QCN's reflection point
- *   path.c       sockets, routes, packets
- *   qrate_*.h    arithmetic without kernel dependencies, tested in user space
+ *   netlink.c          generic netlink requests, replies and notifications
+ *   net.c              state of a network namespace
+ *   sender.c           start and end of a sender
+ *   sender_datapath.c  pacing, acknowledgements, loss detection and retransmission
+ *   receiver.c         acknowledgements and QCN's reflection point
+ *   path.c             sockets, routes, packets
+ *   qrate_*.h          arithmetic without kernel dependencies, tested in user space
  *
  * Senders and receivers exist as long as their network namespace: their state can
  * be read after they have ended.

@@ -156,6 +156,9 @@ struct qrate_net {
 
 #define QRATE_RUNNING XA_MARK_1		/* mark in records: senders that have not ended */
 
+/* Delay of the work that closes the sockets of ended senders. */
+#define QRATE_REAP_JIFFIES (HZ / 2)
+
 /* net.c */
 struct qrate_net *qrate_net(const struct net *net);
 int qrate_nets_init(void);
@@ -174,6 +177,12 @@ bool qrate_pull_header(struct sk_buff *skb, struct qsignal_header *header);
 int qrate_payload_init(void);
 void qrate_payload_exit(void);
 
+/* sender_datapath.c */
+enum hrtimer_restart qrate_sender_timer(struct hrtimer *timer);
+int qrate_sender_receive(struct sock *sk, struct sk_buff *skb);
+void qrate_sender_run(struct qrate_sender *sender);
+void qrate_sender_stop(struct qrate_sender *sender);
+
 /* sender.c */
 struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
 				      const struct rate_controller *controller,
@@ -181,7 +190,6 @@ struct qrate_sender *qrate_sender_new(struct qrate_net *qnet,
 int qrate_sender_start(struct qrate_net *qnet, struct qrate_sender *sender,
 		       struct netlink_ext_ack *extack);
 void qrate_reap(struct work_struct *work);
-void qrate_sender_stop(struct qrate_sender *sender);
 void qrate_sender_halt(struct qrate_sender *sender);
 void qrate_sender_free(struct qrate_sender *sender);
 
