@@ -3,7 +3,8 @@
  * qrate: reliable flows over UDP, paced by a rate controller. The interfaces are
  * include/uapi/qbed/qrate.h and signal.h.
  *
- *   netlink.c          generic netlink requests, replies and notifications
+ *   netlink.c          generic netlink requests, dumps and notifications
+ *   reply.c            a flow's attributes in replies
  *   net.c              state of a network namespace
  *   sender.c           start and end of a sender
  *   sender_datapath.c  pacing, acknowledgements, loss detection and retransmission

@@ -199,6 +199,9 @@ int qrate_listen(struct qrate_net *qnet, __be16 port, const u32 *reflect,
 void qrate_listener_close(struct qrate_listener *listener);
 void qrate_receiver_free(struct qrate_receiver *receiver);
 
+/* reply.c */
+int qrate_put_flow(struct sk_buff *skb, struct qrate_record *record);
+
 /* netlink.c */
 extern struct genl_family qrate_family;
 
