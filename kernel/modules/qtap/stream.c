@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The stream of records: an unbounded chain of pages, read through /dev/qtap.
  *
@@ -6,9 +6,6 @@
  * up only for a large chunk or a flush, to keep its cost low. In virtual time
  * it runs before time advances, so the chain stays short.
  */
-#ifndef _QTAP_STREAM_H
-#define _QTAP_STREAM_H
-
 #include <linux/fs.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -20,7 +17,7 @@
 #include <linux/uaccess.h>
 #include <linux/wait.h>
 
-#include <qbed/qtap.h>
+#include "qtap.h"
 
 #define QTAP_STREAM_CHUNK (256 * 1024)
 #define QTAP_STREAM_SPARE_PAGES 128u
@@ -129,9 +126,9 @@ static void qtap_stream_append(struct qtap_stream *stream, const void *data,
 }
 
 /* Writes a record and, if any, the array that follows it. */
-static void qtap_stream_write(struct qtap_stream *stream, const void *record, size_t length,
-			      const void *array, size_t array_length)
+void qtap_stream_write(const void *record, size_t length, const void *array, size_t array_length)
 {
+	struct qtap_stream *stream = &qtap_stream;
 	LIST_HEAD(fresh);
 	bool wake = false;
 
@@ -150,8 +147,10 @@ static void qtap_stream_write(struct qtap_stream *stream, const void *record, si
 		wake_up_interruptible_poll(&stream->wait, EPOLLIN | EPOLLRDNORM);
 }
 
-static void qtap_stream_flush(struct qtap_stream *stream)
+void qtap_stream_flush(void)
 {
+	struct qtap_stream *stream = &qtap_stream;
+
 	spin_lock_bh(&stream->lock);
 	stream->flushed = true;
 	spin_unlock_bh(&stream->lock);
@@ -272,4 +271,13 @@ static struct miscdevice qtap_stream_device = {
 	.mode = 0400,
 };
 
-#endif /* _QTAP_STREAM_H */
+int qtap_stream_init(void)
+{
+	return misc_register(&qtap_stream_device);
+}
+
+void qtap_stream_exit(void)
+{
+	misc_deregister(&qtap_stream_device);
+	qtap_stream_free(&qtap_stream);
+}
