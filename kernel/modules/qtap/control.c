@@ -177,8 +177,7 @@ static int qtap_flush(struct sk_buff *skb, struct genl_info *info)
 	rtnl_lock();
 	list_for_each_entry(tap, &qtap_list, list) {
 		spin_lock_bh(&tap->lock);
-		qtap_occupancy_flush(&tap->occupancy, qtap_now());
-		qtap_closed(tap);
+		qtap_close_interval(tap);
 		qtap_summary_emit(tap, QTAP_RECORD_SUMMARY, &tap->occupancy.total);
 		qtap_histogram_emit(tap, QTAP_RECORD_HISTOGRAM);
 		qtap_sojourn_emit(tap, QTAP_RECORD_SOJOURN);
@@ -197,8 +196,7 @@ static int qtap_push(struct sk_buff *skb, struct genl_info *info)
 	rtnl_lock();
 	list_for_each_entry(tap, &qtap_list, list) {
 		spin_lock_bh(&tap->lock);
-		qtap_occupancy_advance(&tap->occupancy, qtap_now());
-		qtap_closed(tap);
+		qtap_advance(tap);
 		spin_unlock_bh(&tap->lock);
 	}
 	rtnl_unlock();

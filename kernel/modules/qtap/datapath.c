@@ -368,13 +368,26 @@ int qtap_change(struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ac
 	return err;
 }
 
+/* Integrates up to now. Returns false after the end of the observation. */
+bool qtap_advance(struct qtap *tap)
+{
+	qtap_occupancy_advance(&tap->occupancy, qtap_now());
+	return !qtap_closed(tap);
+}
+
+/* Integrates up to now and emits the open interval early. */
+void qtap_close_interval(struct qtap *tap)
+{
+	qtap_occupancy_flush(&tap->occupancy, qtap_now());
+	qtap_closed(tap);
+}
+
 /* Counts the packets that @sch holds when it is hooked as offered. */
 void qtap_count_queued(struct qtap *tap, struct Qdisc *sch)
 {
 	struct qtap_length found = {};
 
-	qtap_occupancy_advance(&tap->occupancy, qtap_now());
-	if (qtap_closed(tap))
+	if (!qtap_advance(tap))
 		return;
 	if (!qdisc_is_percpu_stats(sch))
 		found = qtap_qdisc_length(sch);

@@ -109,14 +109,11 @@ static struct qtap_packet *qtap_packet_add(struct qtap_packets *queue, struct sk
 	return packet;
 }
 
-/* Start of an operation: packets freed from now on are freed by it. */
-void qtap_packets_begin(struct qtap_packets *queue)
+/* The freed packets were orphaned, not freed (netem does that): they are still queued. */
+void qtap_packets_restore(struct qtap_packets *queue)
 {
 	unsigned long flags;
 
-	if (list_empty(&queue->freed))
-		return;
-	/* These were orphaned, not freed (netem does that): they are still queued. */
 	spin_lock_irqsave(&qtap_packet_lock, flags);
 	list_splice_tail_init(&queue->freed, &queue->queued);
 	spin_unlock_irqrestore(&qtap_packet_lock, flags);

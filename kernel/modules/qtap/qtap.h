@@ -128,6 +128,8 @@ int qtap_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_fre
 struct sk_buff *qtap_dequeue(struct Qdisc *sch);
 void qtap_reset(struct Qdisc *sch);
 int qtap_change(struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack);
+bool qtap_advance(struct qtap *tap);
+void qtap_close_interval(struct qtap *tap);
 void qtap_count_queued(struct qtap *tap, struct Qdisc *sch);
 void qtap_observe(struct qbed_observer *observer);
 
@@ -150,7 +152,7 @@ void qtap_events_silent_drops(struct qtap *tap, struct sk_buff *returned,
 			      struct qtap_length dropped, struct qtap_length *queue);
 void qtap_events_reset(struct qtap *tap, struct qtap_length queue);
 void qtap_event_egress(const struct qtap *tap, struct sk_buff *skb, u8 op);
-void qtap_packets_begin(struct qtap_packets *queue);
+void qtap_packets_restore(struct qtap_packets *queue);
 void qtap_packets_release(struct qtap_packets *queue);
 int qtap_packet_cache_init(void);
 void qtap_packet_cache_exit(void);
@@ -165,6 +167,13 @@ void qtap_stream_write(const void *record, size_t length, const void *array, siz
 void qtap_stream_flush(void);
 int qtap_stream_init(void);
 void qtap_stream_exit(void);
+
+/* Start of an operation: packets freed from now on are freed by it. */
+static inline void qtap_packets_begin(struct qtap_packets *queue)
+{
+	if (unlikely(!list_empty(&queue->freed)))
+		qtap_packets_restore(queue);
+}
 
 /* Returns true after the end of the observation, when packets are no longer tracked. */
 static inline bool qtap_closed(struct qtap *tap)
