@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from qbed.config.source import parse
 from qbed.network.load import lab_from_source
 from qbed.plan.compile import compile_lab
-from qbed.plan.model import Group, P4Program, Pipeline, Plan
+from qbed.plan.model import Plan
+from qbed.plan.pipeline import Group, P4Program, Pipeline
 from qbed.substrates.containers import bmv2
 from qbed.substrates.containers.p4runtime import RefusedError, configure
 
@@ -89,7 +91,7 @@ def test_a_refused_entry_is_reported_by_name(address: str) -> None:
         configure(address, program, twice)
     with pytest.raises(RefusedError, match="INVALID_ARGUMENT: "):
         configure(address, program.model_copy(update={"bmv2": "{}"}), pipeline)
-    elsewhere = pipeline.model_copy(update={"entries": [pipeline.entries[0].model_copy(update={"table": "no_such"})]})
+    elsewhere = pipeline.model_copy(update={"entries": [replace(pipeline.entries[0], table="no_such")]})
     with pytest.raises(RefusedError, match=r"the program ecn and its P4Info do not belong together: .*no_such"):
         configure(address, program, elsewhere)
 

@@ -170,7 +170,7 @@ class SwitchSettings(QueueSettings):
     """P4 program of the switch: a scheme with a P4 program (`stamp`), or a path beside the lab file (`./mine.p4`, with
     p4c's output `mine.json` and `mine.p4info.txtpb` beside it). Only for a whole switch.
     """
-    parking: RecirculationSettings | None = None
+    recirculation: RecirculationSettings | None = None
     """Recirculation port of a P4 switch. `qcn` and `abq` always have one. Only for a whole switch."""
     tables: dict[str, list[EntrySettings]] | None = None
     """Table entries of a user-supplied program, by the tables' names in P4Info."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from qbed.network.addresses import Family
-from qbed.p4.entry import Entry, RecirculationPort
+from qbed.p4.entry import Entry, Prefix, RecirculationPort
 from qbed.p4.scheme_entries import clone_sessions
 from qbed.p4.sources import Program
 from qbed.p4.user_entries import UserEntries
-from qbed.plan import model as p
+from qbed.plan.pipeline import P4Program, Session
 
 MODULE = "qp4"
 BMV2 = "simple_switch_grpc"
@@ -24,8 +24,8 @@ class Hop(NamedTuple):
     """An output port, and the Ethernet addresses of packets that leave there."""
 
     port: int
-    source: str
-    destination: str
+    source: int
+    destination: int
 
 
 class Forwarding:
@@ -38,47 +38,39 @@ class Forwarding:
         self._shift = _LAYER_SHIFT * (level % 2)
         self._groups: dict[tuple[Hop, ...], int] = {}
         self._hops: list[Hop] = []
-        self._routes: list[p.Entry] = []
+        self._routes: list[Entry] = []
 
-    def add(self, to: str, hops: list[Hop], family: Family) -> None:
+    def add(self, to: Prefix, hops: list[Hop], family: Family) -> None:
         """A route."""
         group = tuple(hops)
         if group not in self._groups:
             self._groups[group] = len(self._hops)
             self._hops += group
-        arguments: dict[str, int | str] = {"first": self._groups[group], "count": len(group), "shift_by": self._shift}
-        key: dict[str, int | str] = {"destination": to}
-        self._routes.append(p.Entry(table=f"ipv{family}_routes", key=key, action="route", arguments=arguments))
+        arguments = {"first": self._groups[group], "count": len(group), "shift_by": self._shift}
+        self._routes.append(Entry(f"ipv{family}_routes", "route", arguments, {"destination": to}))
 
-    def entries(self) -> Iterator[p.Entry]:
+    def entries(self) -> Iterator[Entry]:
         """Next hops first: no route leads to one that there is not."""
         for number, hop in enumerate(self._hops):
-            yield p.Entry(table="next_hops", key={"hop": number}, action="send", arguments=hop._asdict())
+            yield Entry("next_hops", "send", hop._asdict(), {"hop": number})
         yield from self._routes
 
 
-def programs(found: Mapping[str, Program], engines: Mapping[str, str]) -> list[p.P4Program]:
+def programs(found: Mapping[str, Program], engines: Mapping[str, str]) -> list[P4Program]:
     """Return each program once, by name."""
     by_name = {program.name: program for program in found.values()}
     informed = {found[switch].name for switch, engine in engines.items() if engine == BMV2}
     return [
-        p.P4Program(name=name, bmv2=one.text, p4info=one.info.text if name in informed else None)
+        P4Program(name=name, bmv2=one.text, p4info=one.info.text if name in informed else None)
         for name, one in sorted(by_name.items())
     ]
 
 
-def entry(entry: Entry) -> p.Entry:
-    """Convert an entry to the plan's form."""
-    key = None if entry.key is None else dict(entry.key)
-    arguments = dict(entry.arguments)
-    return p.Entry(table=entry.table, key=key, action=entry.action, arguments=arguments, priority=entry.priority)
-
-
-def sessions(program: Program, recirculation: RecirculationPort | None, user_entries: UserEntries) -> list[p.Session]:
+def sessions(program: Program, recirculation: RecirculationPort | None, user_entries: UserEntries) -> list[Session]:
     """Return the clone sessions of a scheme's program, and those of the file."""
     needed = clone_sessions(program.scheme or "", recirculation)
     found = {number: (ports, 0) for number, ports in needed.items()} | user_entries.sessions
-    return [p.Session(session=number, ports=ports, truncate_bytes=cut) for number, (ports, cut) in found.items()]
+    return [Session(session=number, ports=ports, truncate_bytes=cut) for number, (ports, cut) in found.items()]
 
 
 def shaper(rate_bps: int, buffer_bytes: int, frame_bytes: int) -> dict[str, Any]:

@@ -8,12 +8,12 @@ use crate::lab::namespaces::Namespaces;
 use crate::lab::Interfaces;
 use crate::netlink::{link, qdisc, Batch, Netlink};
 use crate::placement::Placement;
-use crate::plan::pipeline::Parking;
+use crate::plan::pipeline::RecirculationPort;
 use crate::plan::text::Mac;
 use crate::plan::{End, Link, Node, Plan};
 
-fn ports(node: &Node) -> &[Parking] {
-    node.pipeline.as_ref().map_or(&[], |pipeline| &pipeline.parking)
+fn ports(node: &Node) -> &[RecirculationPort] {
+    node.pipeline.as_ref().map_or(&[], |pipeline| &pipeline.recirculation)
 }
 
 /// Creates the recirculation ports of local nodes.
@@ -26,10 +26,10 @@ pub fn create(plan: &Plan, placement: &Placement, namespaces: &Namespaces) -> Re
     mtus.for_each(|(node, mtu)| largest[node] = mtu.max(largest[node]));
     let mut batch = Batch::default();
     for node in placement.local_nodes() {
-        for parking in ports(&plan.nodes[node]) {
-            let [port, peer] = [parking.interface.clone(), parking.peer()];
-            let name = format!("port {} of {}", parking.port, plan.nodes[node].name);
-            let link = Link { name, mtu: largest[node], a: end(node, port, 0), b: end(node, peer, 1) };
+        for port in ports(&plan.nodes[node]) {
+            let [interface, peer] = [port.interface.clone(), port.peer()];
+            let name = format!("port {} of {}", port.port, plan.nodes[node].name);
+            let link = Link { name, mtu: largest[node], a: end(node, interface, 0), b: end(node, peer, 1) };
             link::request(&mut batch, &link, link.ends(), |node| namespaces.descriptor(node));
         }
     }
@@ -57,10 +57,10 @@ fn end(node: usize, interface: String, side: u8) -> End {
 
 /// Requests the queues of a node's recirculation ports and brings them up.
 pub fn bring_up(batch: &mut Batch, node: &Node, interfaces: &Interfaces) {
-    for parking in ports(node) {
-        let ifindex = interfaces[&parking.interface];
-        let name = format!("{}:{}", node.name, parking.interface);
-        qdisc::request(batch, &name, &parking.qdisc, ifindex);
+    for port in ports(node) {
+        let ifindex = interfaces[&port.interface];
+        let name = format!("{}:{}", node.name, port.interface);
+        qdisc::request(batch, &name, &port.qdisc, ifindex);
         link::up(batch, ifindex, name);
     }
 }
