@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Test the wheel in a minimal root as an ordinary user (tools/wheel-test): /wheel has the wheel and the expected numbers.
+# Test the wheel in a minimal root as an ordinary user (tools/wheel-test): /wheel has the wheel and expected numbers.
 set -eu
 fail() { echo "wheel: $*" >&2; exit 1; }
 
