@@ -323,68 +323,54 @@ fn meters_are_set_and_reset() {
 
 #[test]
 fn bad_indices_and_values_are_refused() {
+    use Code::{InvalidArgument, OutOfRange, Unimplemented};
     let mut bench = Bench::new();
     for (kind, text, code, why) in [
-        (
-            Type::Insert,
-            "counter_entry { counter_id: <port_counter> }",
-            Code::InvalidArgument,
-            "only be modified",
-        ),
+        (Type::Insert, "counter_entry { counter_id: <port_counter> }", InvalidArgument, "only be modified"),
         (
             Type::Modify,
             "counter_entry { counter_id: <port_counter> index { index: -1 } data { } }",
-            Code::InvalidArgument,
+            InvalidArgument,
             "-1",
         ),
         (
             Type::Modify,
             "counter_entry { counter_id: <port_counter> index { index: 16 } data { } }",
-            Code::OutOfRange,
+            OutOfRange,
             "16 elements",
         ),
         (
             Type::Modify,
             "counter_entry { counter_id: <port_counter> data { packet_count: -1 } }",
-            Code::InvalidArgument,
+            InvalidArgument,
             "negative count",
         ),
         (
             Type::Modify,
             "register_entry { register_id: <balance> index { index: 4 } data { bitstring: '\\0' } }",
-            Code::OutOfRange,
+            OutOfRange,
             "4 elements",
         ),
         (
             Type::Modify,
             "register_entry { register_id: <balance> data { bitstring: '\\x08\\0' } }",
-            Code::OutOfRange,
+            OutOfRange,
             "int<12>",
         ),
         (
             Type::Modify,
             "register_entry { register_id: <balance> data { bool: true } }",
-            Code::InvalidArgument,
+            InvalidArgument,
             "Signed(12)",
         ),
-        (
-            Type::Modify,
-            "register_entry { register_id: <balance> }",
-            Code::InvalidArgument,
-            "expected a value",
-        ),
+        (Type::Modify, "register_entry { register_id: <balance> }", InvalidArgument, "expected a value"),
         (
             Type::Modify,
             "meter_entry { meter_id: <port_meter> config { cir: -1 } }",
-            Code::InvalidArgument,
+            InvalidArgument,
             "cir is -1",
         ),
-        (
-            Type::Modify,
-            "meter_entry { meter_id: <port_meter> counter_data { } }",
-            Code::Unimplemented,
-            "colour",
-        ),
+        (Type::Modify, "meter_entry { meter_id: <port_meter> counter_data { } }", Unimplemented, "colour"),
     ] {
         bench.refuses(kind, text, code, why);
     }
