@@ -161,7 +161,9 @@ def _names(message: Message) -> tuple[str, str]:
 
 
 def _table(message: Message, actions: Mapping[str, Message]) -> Table:
-    matches = (MatchField(one["name"][0], _bitwidth(one), one["match_type"][0]) for one in message.get("match_fields", []))
+    matches = (
+        MatchField(one["name"][0], _bitwidth(one), one["match_type"][0]) for one in message.get("match_fields", [])
+    )
     refs = [(actions[ref["id"][0]], ref.get("scope", ["TABLE_AND_DEFAULT"])[0]) for ref in message["action_refs"]]
     return Table(
         *_names(message),
