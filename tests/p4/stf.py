@@ -213,7 +213,7 @@ def stamp_settings(
     inverse = {full: min(2**64 // full, 2**64 - 1) if full else 0 for full in (200, full_bytes, full_ns)}
     return (
         f"add stamp port:{port} settings(threshold:{threshold}, frame_bytes:1514, wire_time:{wire_time}, "
-        f"at_enqueue:{at_enqueue}, count_own:{count_itself}, middle:{middle}, reverse:{reverse}, "
+        f"at_enqueue:{at_enqueue}, count_itself:{count_itself}, middle:{middle}, reverse:{reverse}, "
         f"full_packets:200, inverse_packets:{inverse[200]}, full_bytes:{full_bytes}, "
         f"inverse_bytes:{inverse[full_bytes]}, full_ns:{full_ns}, inverse_ns:{inverse[full_ns]})\n"
     )

@@ -129,7 +129,7 @@ def test_qcn_and_abq_have_a_port_without_a_link() -> None:
         "options": (struct.pack("=HH", 40, 1) + spec + burst).hex(),
     }
     assert "0400" in pipeline(plan, "s2").recirculation[0].qdisc["options"]  # 5 GB/s is beyond 32 bits: TCA_TBF_RATE64
-    told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_parking"]
+    told = [entry for entry in pipeline(plan, "s2").entries if entry.table == "abq_recirculation"]
     assert [(entry.key, entry.arguments) for entry in told] == [(None, {"port": 7, "limit": 1000})]
     shown = next(row for row in summary(plan)["programs"] if row["switches"] == "s2")
     assert shown["entries"].endswith("port 7 without a link, at 40 Gbit/s")

@@ -43,7 +43,7 @@ def _settings(port: Port, values: Values) -> Mapping[str, int]:
         "threshold": packets(values, "threshold", U32_MAX),
         "frame_bytes": port.frame_bytes,
         "wire_time": 65536 * 8 * NS_PER_SECOND // rate if rate else 0,
-        **{name: int(values[name]) for name in ("at_enqueue", "count_own", "middle", "reverse")},
+        **{name: int(values[name]) for name in ("at_enqueue", "count_itself", "middle", "reverse")},
         **scales,
     }
 

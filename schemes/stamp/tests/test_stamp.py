@@ -93,10 +93,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def yaml_of(settings: dict[str, Any]) -> str:
     """The parameters of the scheme for the fields of `Port`."""
-    flags, names = {True: "on", False: "off"}, {"count_itself": "count_own"}
+    flags = {True: "on", False: "off"}
     return "".join(
-        f", {names.get(name, name)}: {flags[value] if isinstance(value, bool) else value}"
-        for name, value in settings.items()
+        f", {name}: {flags[value] if isinstance(value, bool) else value}" for name, value in settings.items()
     )
 
 
@@ -197,7 +196,7 @@ def cases() -> Iterator[tuple[bytes, int, bool]]:
 def test_only_packets_with_a_valid_header_are_modified(bench: Callable[..., Any]) -> None:
     """Frames sent directly into the queue of s1: those without a valid header are not modified."""
     cases_sent = list(cases())
-    with bench(", count_own: on") as lab:
+    with bench(", count_itself: on") as lab:
         lab.capture({"s1": "eth1"}, "not icmp6")
         lab.send_frames("s1", "eth1", [frame for frame, *_ in cases_sent])
         lab.sleep()
@@ -235,7 +234,7 @@ def test_a_zero_checksum_is_not_modified(bench: Callable[..., Any]) -> None:
 
 
 def test_overflow_is_dropped_and_the_signal_is_at_most_the_buffer(bench: Callable[..., Any]) -> None:
-    with bench(", count_own: on") as lab:
+    with bench(", count_itself: on") as lab:
         lab.capture({"s1": "eth1"})
         full = Header(kind=Kind.MAX, unit=Unit.PACKETS, bits=32)
         lab.send("h1", [Datagram(ADDRESSES[4][1], padded_payload(full._replace(sequence=n), 1400)) for n in range(400)])
