@@ -36,7 +36,8 @@ SHOWN = {
     ),
     "stamp": (
         "stamp limit 128kb threshold 20p at_enqueue on exponent 2 middle on reverse off rate 10gbit",
-        "limit 128Kb threshold 20p at_enqueue on count_itself off exponent 2 fine_at_full off middle on reverse off rate",
+        "limit 128Kb threshold 20p at_enqueue on count_itself off exponent 2 fine_at_full off middle on reverse off "
+        "rate",
         "stamped 0 left_out 0 unknown_version 0 too_short 0 malformed 0 no_rate 0 no_memory 0 dropped 0 largest 0",
     ),
     "qcn": (

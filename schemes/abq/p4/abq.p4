@@ -121,7 +121,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
     }
 
     /* One more turn: routing comes after the last one, and has counted this one as a hop. */
-    action hold() {
+    action recirculate_held() {
         standard_metadata.egress_spec = recirculation_port;
         hdr.ipv4.ttl = hdr.ipv4.ttl + 1;
         hdr.ipv6.hop_limit = hdr.ipv6.hop_limit + 1;
@@ -139,7 +139,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         next_of.write((bit<32>)meta.scheme.flow, next + 1);
         if (state == US)
             meta.scheme.passes = 1;
-        hold();
+        recirculate_held();
     }
 
     apply {
@@ -155,7 +155,7 @@ control SchemeIngress(inout headers hdr, inout metadata meta,
         if (meta.scheme.held == 1) {
             index = (bit<32>)meta.scheme.port;
             if (meta.scheme.leaves == 0) {
-                hold();
+                recirculate_held();
                 return;
             }
             meta.scheme.held = 0;
