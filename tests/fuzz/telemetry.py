@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzzes what a guest leaves behind: `python tests/fuzz/telemetry.py [--seconds 60] [--seed 1]`.
 
-The files of `out/` (the tap stream, counters, flows, TCP_INFO, routes) are changed, and each time the cell is stored as
-after a run: it becomes tables, or is refused by a sentence. First the corpus, whatever was found before; what is found
-goes to `runs/fuzz/`. Status 1 if anything was.
+The files of `out/` (the tap stream, counters, flows and their samples, routes) are changed, and each time the cell is
+stored as after a run: it becomes tables, or is refused by a sentence. First the corpus, whatever was found before; what
+is found goes to `runs/fuzz/`. Status 1 if anything was.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "orchestrator" / "tests")]
 
 import alone  # noqa: E402
-from synthetic import sojourn, sojourn_sample, write_out  # noqa: E402
+from synthetic import flow_sample, sojourn, sojourn_sample, write_out  # noqa: E402
 
 from qbed.base.errors import QbedError  # noqa: E402
 from qbed.cells.store_cell import store_cell  # noqa: E402
 from qbed.network.load import load_lab  # noqa: E402
 from qbed.plan.compile import compile_lab  # noqa: E402
 from qbed.plan.model import Plan  # noqa: E402
+from qbed.telemetry.flow_samples import FlowSampleTail  # noqa: E402
 from qbed.telemetry.taps import TapTail  # noqa: E402
 
 CORPUS = Path(__file__).parent / "corpus" / "telemetry"
@@ -93,6 +94,8 @@ class Cell:
         )
         with (folder / "out" / "taps.bin").open("ab") as taps:
             taps.write(sojourn_sample(1, 10**6, 2, 3, sum_ns=9, max_ns=4, p50_ns=3, p99_ns=4) + told)
+        samples = (flow_sample("tcp_info", at % 3, at * 10**6, ssthresh=None, state=at % 5) for at in range(20))
+        (folder / "out" / "flow_samples.bin").write_bytes(b"".join(samples))
         self.files: Files = {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
     def store(self, changed: Files) -> str:
@@ -109,11 +112,12 @@ class Cell:
             assert str(error)
             return "refused"
         finally:
-            self._tail(changed.get("taps.bin", b""))
+            self._tail(TapTail(len(self.plan.queues), self.plan.most_samples), changed.get("taps.bin", b""))
+            self._tail(FlowSampleTail(), changed.get("flow_samples.bin", b""))
 
-    def _tail(self, taps: bytes) -> None:
-        """The same stream in pieces, as `qbed samples` reads it."""
-        tail, stream = TapTail(len(self.plan.queues), self.plan.most_samples), io.BytesIO(taps)
+    def _tail(self, tail: TapTail | FlowSampleTail, content: bytes) -> None:
+        """The same file in pieces, as `qbed samples` reads it."""
+        stream = io.BytesIO(content)
         try:
             while piece := stream.read(1000):
                 for _ in tail.feed(piece):

@@ -363,7 +363,7 @@ def test_qcns_closed_loop_is_that_of_the_kernels_switch(
     given = {"more": more, "controller": "reaction_point", "addressing": "ipv4", "stop": "55 ms", "duration": "60 ms"}
     linux, bmv2 = (run_cell(CONGESTION_POINT.format(kind=kind, **given)) for kind in ("linux", "bmv2"))
     assert bmv2.flows() == linux.flows()
-    assert bmv2.digest()["rates.ndjson"] == linux.digest()["rates.ndjson"]
+    assert bmv2.digest()["flow_samples.bin"] == linux.digest()["flow_samples.bin"]
     for host in ("h1", "h4"):
         captured = (read_pcap(cell.out / f"{host}-eth0.pcap") for cell in (linux, bmv2))
         kernels, programs = ([without_its_time(one) for one in packets] for packets in captured)
