@@ -510,8 +510,3 @@ class _Taps:
             "role": queue.role,
             "discipline": discipline(queue.scheme, known),
         }
-
-
-def rows_of(name: str, rows: Iterable[Row]) -> Any:
-    """An Arrow table of a cell from the guest's rows; `RecordError` if they do not fit the schema."""
-    return _table_of(name, rows, name)
