@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The topology, and the load of each link in its busier direction: the bytes of the frames that left the queue, as a share
-// of the link's rate.
+// The topology, and the load of each link in its busier direction: the bytes of the frames that left the queue, as a
+// share of the link's rate.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MOST_NODES = 300, WIDTH = 900, HEIGHT = 380;
