@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzz the output of a guest: `python tests/fuzz/telemetry.py [--seconds 60] [--seed 1]`.
 
-Each case changes a file of `out/` (the tap stream, counters, flows, TCP_INFO, routes) and stores the cell as after a
-run. The cell is stored in tables or refused with a message. First the corpus of earlier findings, then new cases.
+Each case changes a file of `out/` (the tap stream, counters, flows, samples of flows, routes) and stores the cell as
+after a run. The cell is stored in tables or refused with a message. First the corpus of earlier findings, then new cases.
 Findings are written to `runs/fuzz/`. Status 1 if there are findings.
 """
 
@@ -26,13 +26,14 @@ import pyarrow as pa
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "orchestrator" / "tests")]
 
-from synthetic import sojourn, sojourn_sample, write_out  # noqa: E402
+from synthetic import flow_sample, sojourn, sojourn_sample, write_out  # noqa: E402
 
 from qbed.base.errors import QbedError  # noqa: E402
 from qbed.cells.store_cell import store_cell  # noqa: E402
 from qbed.network.load import load_lab  # noqa: E402
 from qbed.plan.compile import compile_lab  # noqa: E402
 from qbed.plan.model import Plan  # noqa: E402
+from qbed.telemetry.flow_samples import FlowSampleTail  # noqa: E402
 from qbed.telemetry.taps import TapTail  # noqa: E402
 
 from fuzz import command_line  # noqa: E402
@@ -94,6 +95,8 @@ class Cell:
         )
         with (folder / "out" / "taps.bin").open("ab") as taps:
             taps.write(sojourn_sample(1, 10**6, 2, 3, sum_ns=9, max_ns=4, p50_ns=3, p99_ns=4) + sojourns)
+        samples = (flow_sample("tcp_info", at % 3, at * 10**6, ssthresh=None, state=at % 5) for at in range(20))
+        (folder / "out" / "flow_samples.bin").write_bytes(b"".join(samples))
         self.files: Files = {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
     def store(self, changed: Files) -> str:
@@ -110,11 +113,12 @@ class Cell:
             assert str(error)
             return "refused"
         finally:
-            self._read_in_pieces(changed.get("taps.bin", b""))
+            self._read_in_pieces(TapTail(len(self.plan.queues), self.plan.most_samples), changed.get("taps.bin", b""))
+            self._read_in_pieces(FlowSampleTail(), changed.get("flow_samples.bin", b""))
 
-    def _read_in_pieces(self, taps: bytes) -> None:
-        """Read the tap stream in pieces, as `qbed samples` does."""
-        tail, stream = TapTail(len(self.plan.queues), self.plan.most_samples), io.BytesIO(taps)
+    def _read_in_pieces(self, tail: TapTail | FlowSampleTail, content: bytes) -> None:
+        """Read the file in pieces, as `qbed samples` does."""
+        stream = io.BytesIO(content)
         try:
             while piece := stream.read(1000):
                 for _ in tail.feed(piece):

@@ -45,7 +45,7 @@ def follow_the_wall(monkeypatch: pytest.MonkeyPatch, dilation: int) -> None:
 
 
 def test_the_wall_clock_changes_only_the_duration(run_cell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = ["flows.ndjson", "tcpinfo.ndjson", "rates.ndjson", "taps.bin", "counters.json"]
+    files = ["flows.ndjson", "flow_samples.bin", "taps.bin", "counters.json"]
 
     def results() -> tuple[dict[str, str], float]:
         begun = time.monotonic()

@@ -116,13 +116,13 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Match {
-    /// Of the kinds exact and optional.
+    /// Kinds exact and optional.
     Value(Number),
-    /// Of the kind lpm: `prefix` is the number of leading bits that are compared.
+    /// Kind lpm: `prefix` is the number of leading bits that are compared.
     Prefix { value: Number, prefix: u16 },
-    /// Of the kind ternary.
+    /// Kind ternary.
     Masked { value: Number, mask: Number },
-    /// Of the kind range, with both bounds.
+    /// Kind range, with both bounds.
     Range { low: Number, high: Number },
 }
 
