@@ -2,8 +2,8 @@
 """Fuzz the output of a guest: `python tests/fuzz/telemetry.py [--seconds 60] [--seed 1]`.
 
 Each case changes a file of `out/` (the tap stream, counters, flows, samples of flows, routes) and stores the cell as
-after a run. The cell is stored in tables or refused with a message. First the corpus of earlier findings, then new cases.
-Findings are written to `runs/fuzz/`. Status 1 if there are findings.
+after a run. The cell is stored in tables or refused with a message. First the corpus of earlier findings, then new
+cases. Findings are written to `runs/fuzz/`. Status 1 if there are findings.
 """
 
 from __future__ import annotations
