@@ -113,7 +113,7 @@ def dashboards() -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
-def test_the_dashboards_are_as_their_code_says() -> None:
+def test_the_dashboards_are_up_to_date() -> None:
     assert {path.name: path.read_text() for path in FOLDER.glob("*.json")} == texts(), "make generate"
 
 
@@ -212,8 +212,8 @@ def test_every_object_has_what_grafanas_schema_requires_and_nothing_else(name: s
 
 def filled(query: str, chosen: Mapping[str, str], span: str, interval: str = "10ms") -> str:
     def value(match: re.Match[str]) -> str:
-        said = chosen[match[1]]
-        return ".*" if said == "$__all" else re.sub(r"([.*+?^${}()|[\]\\/])", r"\\\1", said)
+        selected = chosen[match[1]]
+        return ".*" if selected == "$__all" else re.sub(r"([.*+?^${}()|[\]\\/])", r"\\\1", selected)
 
     query = re.sub(r"\$\{(\w+):regex\}", value, query)
     query = query.replace("$timeFilter", span).replace("$__interval", interval)
