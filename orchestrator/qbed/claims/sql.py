@@ -23,7 +23,7 @@ Connection = duckdb.DuckDBPyConnection
 
 LIMIT_S = 300.0
 MEMORY, ON_DISK = "2GiB", "16GiB"
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 
 
 class LimitError(duckdb.Error):
@@ -109,10 +109,10 @@ def arrow(connection: Connection, sql: str) -> Any:
 def all_rows(
     connection: Connection, sql: str, parameters: list[Any] | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The names of a SELECT's columns and all rows; `LimitError` beyond `MOST_ROWS`."""
-    names, rows = first_rows(connection, sql, MOST_ROWS + 1, parameters)
-    if len(rows) > MOST_ROWS:
-        raise LimitError(f"it gives more than {MOST_ROWS} rows")
+    """The names of a SELECT's columns and all rows; `LimitError` beyond `MAX_ROWS`."""
+    names, rows = first_rows(connection, sql, MAX_ROWS + 1, parameters)
+    if len(rows) > MAX_ROWS:
+        raise LimitError(f"it gives more than {MAX_ROWS} rows")
     return names, rows
 
 

@@ -24,7 +24,7 @@ from synthetic import flow_sample, sample, write_out
 from qbed.cells.arrow import read_cell
 from qbed.cells.store_cell import store_cell
 from qbed.live.exporter import Address, Delivery, Exporter, deliver, deliver_lab
-from qbed.live.points import EPOCH_NS, MOST_FLOWS, MOST_SERIES, STRETCH, TAGS
+from qbed.live.points import EPOCH_NS, MAX_FLOWS, MAX_SERIES, STRETCH, TAGS
 from qbed.live.samples import Running
 from qbed.live.sinks import NotTakenError, SinkError
 from qbed.live.sinks.influx import Influx
@@ -328,7 +328,7 @@ def test_series_are_bounded(run: Path) -> None:
     from qbed.live.delivery_log import origin_of
 
     cells = Cells(run, origin_of(run))
-    assert cells.fits(0, MOST_SERIES - MOST_FLOWS) and not cells.fits(0, MOST_SERIES - MOST_FLOWS + 1)
+    assert cells.fits(0, MAX_SERIES - MAX_FLOWS) and not cells.fits(0, MAX_SERIES - MAX_FLOWS + 1)
     assert cells.fits(999, 100) and not cells.fits(1000, 100) and cells.crowded == {0, 1000}
 
 

@@ -22,7 +22,7 @@ from qbed.live.grafana import texts
 from qbed.live.grafana_panels import SOURCE
 from qbed.live.points import (
     EPOCH_NS,
-    MOST_FLOWS,
+    MAX_FLOWS,
     STRETCH,
     TAGS,
     Origin,
@@ -70,7 +70,7 @@ def all_points() -> Iterator[Points]:
     }
     for index, (name, values) in enumerate(kinds.items()):
         flows = [{"flow": index, "time_ns": at, "acked_bytes": at // 8, **values} for at in times]
-        yield flow_points(table(name, [*flows, {"flow": MOST_FLOWS, "time_ns": 1}]), ORIGIN)
+        yield flow_points(table(name, [*flows, {"flow": MAX_FLOWS, "time_ns": 1}]), ORIGIN)
     queues = [
         {
             "queue": index, "node": queue.node, "port": queue.port, "discipline": queue.scheme,

@@ -186,6 +186,6 @@ def test_a_large_campaign_is_checked_in_part_with_a_warning(tmp_path: Path, monk
     """The first value, each other one, pairs of them, and not all threes."""
     axes = {"duration": "10 ms, 20 ms", "links.default.delay": "5 us, 10 us", "hosts.default.tcp": "cubic, reno"}
     campaign = "question: Which?\naxes:\n" + "".join(f"  {name}: [{values}]\n" for name, values in axes.items())
-    monkeypatch.setattr("qbed.runs.effects.MOST_PLANS", 7)
+    monkeypatch.setattr("qbed.runs.effects.MAX_PLANS", 7)
     (warning,) = rehearsed(tmp_path, campaign).warnings
     assert warning.startswith("7 of the 8 combinations of the axes' values were compared")

@@ -22,7 +22,7 @@ from qbed.cells.exchanges import exchanges
 from qbed.cells.probes import Probes
 from qbed.network.load import load_lab
 from qbed.plan.compile import compile_lab
-from qbed.runs.worker import MOST_RUNS, Outcome, Task, Worker
+from qbed.runs.worker import MAX_RUNS, Outcome, Task, Worker
 from qbed.storage.run_folder import RunFolder
 from qbed.substrates import Limits, SubstrateError
 from qbed.substrates.containers import cell, containerlab
@@ -288,9 +288,9 @@ def test_a_cell_for_which_the_machine_was_late_is_run_anew(
 
     monkeypatch.setattr(containerlab, "deploy", deploy)
     outcome, store = run(tmp_path)
-    assert (outcome.status, clab.calls) == (status, ["deploy", "destroy"] * min(late + 1, MOST_RUNS))
+    assert (outcome.status, clab.calls) == (status, ["deploy", "destroy"] * min(late + 1, MAX_RUNS))
     warnings = [text for text in row(store)["warnings"] if "does not count" in text]
-    assert len(warnings) == min(late, MOST_RUNS - 1)
+    assert len(warnings) == min(late, MAX_RUNS - 1)
     assert all(
         f"run {run} of this cell does not count: deadlines of h1" in text for run, text in enumerate(warnings, 1)
     )
