@@ -101,7 +101,7 @@ class RecirculationPort(Part):
 
     port: int
     interface: str
-    rate_bps: int | None = None
+    rate_bps: int | None
     qdisc: dict[str, Any]
 
 
@@ -110,7 +110,7 @@ class Session(Part):
 
     session: int
     ports: list[int]
-    truncate_bytes: int = 0
+    truncate_bytes: int
 
 
 class Group(Part):
