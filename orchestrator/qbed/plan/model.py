@@ -50,7 +50,7 @@ class Metrics(Part):
 
 
 class Route(Part):
-    """A route. Several next hops are ECMP in this order, which makes it symmetric (docs/decisions.md)."""
+    """A route. Several next hops are ECMP in this order, which makes it symmetric."""
 
     to: Prefix
     """Destination. A route to the prefix of a link replaces the kernel's, so that it has the metrics."""
